@@ -8,6 +8,7 @@ from cases import cases
 from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.recognise import recognise
 
 TEXT = """\
 2026-11-23 10:00:04.000 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200
@@ -22,6 +23,56 @@ def test_syslog_names_months_in_its_language(tmp_path, month):
     (tmp_path / "plain.log").write_text(TEXT)
     (tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
     assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
+
+
+#: From catalogues of PostgreSQL 15: two levels, a temp file, and how long a call took.
+LANGUAGES = [
+    ("LOG", "ANWEISUNG:", "temporäre Datei: Pfad »{}«, Größe {}",
+     "Dauer: {} ms  Anweisung: {}", "Dauer: {} ms  Ausführen <unnamed>: {}"),
+    ("LOG", "SENTENCIA:", "archivo temporal: ruta «{}», tamaño {}",
+     "duración: {} ms  sentencia: {}", "duración: {} ms  ejecutar <unnamed>: {}"),
+    ("LOG", "INSTRUCTION :", "fichier temporaire : chemin « {} », taille {}",
+     "durée : {} ms, instruction : {}", "durée : {} ms  exécute <unnamed>: {}"),
+    ("LOG", "ISTRUZIONE:", 'file temporaneo: percorso "{}", dimensione {}',
+     "durata: {} ms  istruzione: {}", "durata: {} ms  esecuzione di <unnamed>: {}"),
+    ("LOG", "文:", '一時ファイル: パス "{}"、サイズ {}',
+     "期間: {} ミリ秒  文: {}", "期間: {} ミリ秒  実行 <unnamed>: {}"),
+    ("ჟურნალი", "ოპერატორი:", 'დროებითი ფაილი: ბილიკი "{}", ზომა {}',
+     "ხანგრძლივობა: {} მწმ  გამოსახულება: {}", "ხანგრძლივობა: {} მწმs  გაშვება <unnamed>: {}"),
+    ("로그", "명령 구문:", '임시 파일: 경로 "{}", 크기 {}',
+     "실행시간: {} ms  명령 구문: {}", "수행시간: {} ms  쿼리실행 <unnamed>: {}"),
+    ("СООБЩЕНИЕ", "ОПЕРАТОР:", 'временный файл: путь "{}", размер {}',
+     "продолжительность: {} мс, оператор: {}",
+     "продолжительность: {} мс  выполнение <unnamed>: {}"),
+    ("LOGG", "SATS:", 'temporär fil: sökväg "{}", storlek {}',
+     "varaktighet: {} ms  sats: {}", "varaktighet: {} ms  kör <unnamed>: {}"),
+    ("ЗАПИСУВАННЯ", "ІНСТРУКЦІЯ:", 'тимчасовий файл: шлях "{}", розмір {}',
+     "тривалість: {} мс, оператор: {}", "тривалість: {} мс виконувати <unnamed>: {}"),
+    ("日志", "语句:", '临时文件: 路径 "{}", 大小{}',
+     "执行时间: {} ms 语句: {}", "执行时间: {} ms 执行<unnamed>: {}"),
+]  # fmt: skip
+
+
+@cases("log, statement, file, simple, extended", LANGUAGES)
+def test_a_server_writes_its_messages_in_any_language(
+    tmp_path, log, statement, file, simple, extended
+):
+    at = "2026-11-23 10:00:04.000 UTC [42] "
+    (plain := tmp_path / "plain.log").write_text(TEXT)
+    removed = file.format("base/pgsql_tmp/pgsql_tmp42.0", 819200)
+    for duration in (simple, extended):
+        ended = duration.format("900.500", "select 1")
+        lines = [f"{log}:  {removed}", f"{statement}  select 1", f"{log}:  {ended}"]
+        (path := tmp_path / "own.log").write_text("".join(f"{at}{line}\n" for line in lines))
+        assert read_logs(path).temp == read_logs(plain).temp
+        assert (kind := recognise(path)) is not None
+        assert kind.name == "plans"
+    plan = "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)"
+    lines = [f"{log}:  duration: 990.500 ms  plan:", "\tQuery Text: select 1", f"\t{plan}"]
+    buffers = "\t  Buffers: temp read=100 written=101"
+    path.write_text("".join(f"{line}\n" for line in (at + lines[0], *lines[1:], buffers)))
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.writes.count) == (0.9905, 101)
 
 
 def test_messages_among_named_values(tmp_path):
@@ -90,6 +141,31 @@ def test_streams_of_loki(tmp_path):
     (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
     (tmp_path / "loki.json").write_text(json.dumps({"status": "success", "data": streams}))
     assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
+
+
+def test_the_session_of_psql_tells_the_time_of_its_statement(tmp_path):
+    """With client_min_messages = log and \\timing."""
+    message = 'LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp299.0", size 20070400'
+    times = ["CREATE INDEX", "Time: 402.848 ms", "", "shop=# DROP INDEX i;", "Time: 9.973 ms", ""]
+    (path := tmp_path / "session.txt").write_text("\n".join([message, *times]))
+    (file,) = read_logs(path).temp
+    assert (file.bytes, file.elapsed_s) == (20070400, pytest.approx(0.402848))
+
+
+def test_the_statement_of_a_plan_may_be_indented(tmp_path):
+    """journald and syslog put blanks before lines in place of a tab."""
+    lines = [
+        "2026-11-23 10:00:04.1 UTC [42] LOG:  duration: 990.500 ms  plan:",
+        "        Query Text: select a,",
+        "          b from t;",
+        "        Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
+        "          Buffers: temp read=100 written=101",
+    ]
+    prefixed = [f"Nov 23 10:00:04 db postgres[42]: [7-{i}] {line}" for i, line in enumerate(lines)]
+    (path := tmp_path / "journal.log").write_text("\n".join(prefixed))
+    statement = read_plan(path).statement
+    assert statement is not None
+    assert " ".join(statement.query.split()) == "select a, b from t;"
 
 
 @cases("end", ["", "```\n"])

@@ -120,3 +120,18 @@ def test_damage_below_a_gather_is_named(tmp_path, below):
     (tmp_path / "plan.json").write_text(json.dumps([{"Plan": plan, "Execution Time": 9.0}]))
     with pytest.raises(EvidenceDamaged):
         read_plan(tmp_path / "plan.json")
+
+
+def test_details_in_brackets_are_those_of_their_node(tmp_path):
+    """openGauss writes Buffers so."""
+    lines = [
+        "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
+        "  Sort Method: external merge  Disk: 808kB",
+        "  (Buffers: shared hit=96 read=4, temp read=100 written=101)",
+        "  ->  Seq Scan on t  (cost=0.0..1.0 rows=1 width=8) (actual time=0.1..9.0 rows=6 loops=1)",
+        "        (Buffers: shared hit=96 read=4)",
+        "Total runtime: 990.5 ms",
+    ]
+    (path := tmp_path / "plan.txt").write_text("\n".join(lines))
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (100, 101, 0.9905)

@@ -326,15 +326,6 @@ def test_a_time_that_is_none_is_passed_over(tmp_path):
     assert result.window_s is None
 
 
-def test_messages_in_another_language_are_not_taken_for_a_missing_setting(tmp_path):
-    (tmp_path / "a.log").write_text(
-        "LOG:  tempor\u00e4re Datei: Pfad \u00bbx\u00ab, Gr\u00f6\u00dfe 8192\n"
-    )
-    with pytest.raises(NoTempIo) as raised:
-        read_logs(tmp_path)
-    assert "lc_messages = 'C'" in str(raised.value.hint)
-
-
 def test_rotated_logs_are_of_the_time_from_the_oldest_to_the_newest(tmp_path):
     for day, name in ((25, "pg.log"), (24, "pg.log.1"), (23, "pg.log.2")):
         (tmp_path / name).write_text(TEXT.replace("2026-11-23", f"2026-11-{day}"))

@@ -32,7 +32,7 @@ LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
 #: What a server's log has: messages with their level, in lines of text, CSV or JSON.
 _LOG = re.compile(
     r"\b(?:LOG|STATEMENT|DETAIL|HINT|CONTEXT):  |duration: [\d.]+ ms\s+plan:|temporary file: path"
-    r'|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR),|"error_severity"'
+    r'|/pgsql_tmp\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR),|"error_severity"'
 )
 #: What auto_explain says of the statement: its text, and from version 16 on its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
@@ -152,15 +152,15 @@ def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
 
 def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
     """The statement above a text plan, of as many lines as it had, and the lines of the plan."""
-    if not body or not body[0].startswith(_TEXT):
+    if not body or not body[0].lstrip().startswith(_TEXT):
         return "", body
     ends = (
         at
         for at, line in enumerate(body)
-        if at and (line.startswith(_PARAMETERS) or begins_plan(line))
+        if at and (line.lstrip().startswith(_PARAMETERS) or begins_plan(line))
     )
     end = next(ends, 1)
-    return "\n".join(body[:end]).removeprefix(_TEXT).strip(), body[end:]
+    return "\n".join(body[:end]).lstrip().removeprefix(_TEXT).strip(), body[end:]
 
 
 def _check_elsewhere(path: Path, text: str) -> None:

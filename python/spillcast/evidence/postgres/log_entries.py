@@ -19,6 +19,7 @@ from spillcast.redaction import struck_text
 LINES_MAX = 20_000
 #: Texts of messages about spills.
 _MARKS = (
+    b"pgsql_tmp",
     b"temporary file: path",
     b"plan:",
     b"temp_file_limit",
@@ -35,10 +36,39 @@ _PASTED_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 #: The part of a line that may contain its level.
 _PREFIX_MAX = 4096
+#: Words of servers in other languages, as PostgreSQL has them in its catalogues of messages.
+_LOG = "СООБЩЕНИЕ|ЗАПИСУВАННЯ|日志|로그|LOGG|ჟურნალი"
+_STATEMENT = (
+    "ANWEISUNG|SENTENCIA|INSTRUCTION|ISTRUZIONE|COMANDO|文|ОПЕРАТОР|SATS|ІНСТРУКЦІЯ|语句|명령 구문"
+    "|ოპერატორი|გამოსახულება"
+)
+_EXECUTE = (
+    "Ausführen|ejecutar|exécute|esecuzione di|executar|実行|выполнение|kör|виконувати|执行|쿼리실행"
+    "|გაშვება"
+)
 _LEVEL = re.compile(
     r"(?P<before>.*?)\b(?P<level>LOG|STATEMENT|DETAIL|HINT|CONTEXT|ERROR|FATAL|PANIC|WARNING|NOTICE"
-    r"|INFO|QUERY|LOCATION):\s{1,2}(?P<message>.*)",
+    rf"|INFO|QUERY|LOCATION|(?P<log>{_LOG})|(?P<statement>{_STATEMENT})) ?:\s{{1,2}}"
+    r"(?P<message>.*)",
     re.DOTALL,
+)
+#: Messages in other languages, and what they are in English.
+_IN_ENGLISH = (
+    (
+        re.compile(
+            r"(?!temporary)[^\W\d_][^\d\"«»]{5,40}[\"«»]\s?([^\"«»]*pgsql_tmp\d[^\"«»]*?)\s?[\"«»]"
+            r"\D{2,20}(\d+)"
+        ),
+        r'temporary file: path "\1", size \2',
+    ),
+    (
+        re.compile(
+            r"(?!duration)[^\W\d_]{2,20} ?:? (\d+\.\d{3}) (?:ms|мс|ミリ秒|მწმ)s?"
+            rf"(?:\W+(?:(?:{_STATEMENT})|(?:{_EXECUTE}) ?[^:]*?) ?: |$)",
+            re.IGNORECASE,
+        ),
+        r"duration: \1 ms  statement: ",
+    ),
 )
 #: The beginning of a message without its prefix, which may be in the code of a program.
 _BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
@@ -204,7 +234,7 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
                 entry.lines.append(text[1:])
             elif not line.strip():
                 # A tab is before each further line of a statement, unless it was lost in a paste.
-                is_below = entry.level == "STATEMENT"
+                is_below = entry.level == "STATEMENT" or " ms  statement: " in entry.lines[0]
             elif not _DATED.match(text):
                 (below if is_below else entry.lines).append(text)
     if entry is not None:
@@ -219,7 +249,16 @@ def _of_text(line: str) -> Entry | None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]
     at = TIME.search(match["before"])
-    return Entry(at[0] if at else None, match["level"], [message], match["before"])
+    level = "LOG" if match["log"] else "STATEMENT" if match["statement"] else match["level"]
+    return Entry(at[0] if at else None, level, [_in_english(message)], match["before"])
+
+
+def _in_english(message: str) -> str:
+    """A message about a temp file or a duration, from a server that writes another language."""
+    for pattern, english in _IN_ENGLISH:
+        if match := pattern.match(message):
+            return match.expand(english) + message[match.end() :]
+    return message
 
 
 def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
@@ -272,6 +311,6 @@ def _of_record(values: dict[str, Any]) -> Entry:
     # A parallel worker belongs to the session of its leader.
     pid = values.get("leader_pid") or values.get("pid") or values.get("process_id") or ""
     return Entry(
-        None if at is None else str(at), "LOG", [str(values["message"])], f"[{pid}]",
+        None if at is None else str(at), "LOG", [_in_english(str(values["message"]))], f"[{pid}]",
         str(values.get("context") or ""), query, queryid if queryid not in ("", "0") else None,
     )  # fmt: skip

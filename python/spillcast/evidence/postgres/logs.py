@@ -120,10 +120,8 @@ def read_logs(path: Path) -> Logs:
     if is_empty and (unread := _TEMP_FILE.search(text)) and MARK not in text:
         raise EvidenceDamaged(f"{path}: a line is not understood: {unread[0][:200]}", HOW)
     if is_empty:
-        raise NoTempIo(
-            f"{path}: no temp file and no plan in {format_count(logs.files, 'file')}",
-            f"{HOW}; its messages have to be in English (lc_messages = 'C')",
-        )
+        files = format_count(logs.files, "file")
+        raise NoTempIo(f"{path}: no temp file and no plan in {files}", HOW)
     if not logs.temp and not logs.exceeded:
         _check_counted(path, logs.plans)
     return logs

@@ -38,6 +38,8 @@ _DURATION = re.compile(
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
+#: psql's own, below what the server told the session.
+_TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
 _LIMITS = (
     (re.compile(r'temporary file size exceeds "?(temp_file_limit)"? (\(\w+\))'), "{} {}"),
     (
@@ -156,7 +158,7 @@ class TempFiles:
         # A string in a program may contain several messages; a statement may quote one.
         for match in _TEMP.finditer(entry.message) if entry.level in _LEVELS else ():
             writer = self._add(writer, entry, match, is_named=is_named)
-        if (duration := _DURATION.match(entry.message)) is not None:
+        if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], time_of(entry.at or ""))
             _end_call(self._sessions[writer], call)

@@ -28,6 +28,8 @@ _BEGINS = re.compile(
     r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)] ?:(?:\s|$)"
     r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|\(slice\d|\(seg\d)"
 )
+#: Details that openGauss has in brackets.
+_IN_BRACKETS = re.compile(r"(\s*)\(([A-Z][A-Za-z/ ]+: [^()]*)\)\s*")
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A quotation of a line, in the words around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
@@ -96,6 +98,7 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     words = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
+    lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
     for line in _logical(_without_single_blanks(_with_points(lines))):
         node = node_of(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
