@@ -32,7 +32,8 @@ LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
 #: What a server's log has: messages with their level, in lines of text, CSV or JSON.
 _LOG = re.compile(
     r"\b(?:LOG|STATEMENT|DETAIL|HINT|CONTEXT):  |duration: [\d.]+ ms\s+plan:|temporary file: path"
-    r'|/pgsql_tmp\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR),|"error_severity"'
+    r"|/pgsql_tmp\d"
+    r'|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR),|"error_severity"'
 )
 #: What auto_explain says of the statement: its text, and from version 16 on its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
