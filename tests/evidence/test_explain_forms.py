@@ -166,8 +166,8 @@ def test_what_the_counts_of_a_plan_hold(tmp_path):
     assert (counts.elapsed_s, counts.source) == (2.5, "explain")
     assert counts.reads == OpCounts(3000, 3000 * 8192, 600_000_000)
     assert counts.writes == OpCounts(3100, 3100 * 8192, 930_000_000)
-    # 15 MB were sorted, most of it by the leader.
-    assert (counts.processes, counts.held_bytes) == (pytest.approx(15 / 8), 15_000 * 1024)
+    # The leader sorted 8 MB and a worker 7 MB; the lines of two workers are missing.
+    assert (counts.processes, counts.held_bytes) == (pytest.approx(30 / 8), 15_000 * 1024)
 
 
 def test_the_leader_may_only_collect():
@@ -192,6 +192,15 @@ def test_verbose_plans_tell_what_each_process_did():
     join = node("Hash Join", 40, 60, **{"Actual Loops": 3, "Workers": workers})
     top = node("Gather", 40, 60, join, **{"Workers Launched": 2})
     assert of(top).processes == pytest.approx(100 / 60)
+
+
+def test_a_worker_without_its_lines_did_its_part():
+    """Of three processes that sorted, the plan shows two: 8 MB and 7 MB."""
+    disk = {"Sort Method": "external merge", "Sort Space Type": "Disk"}
+    workers = [{"Worker Number": 0, **disk, "Sort Space Used": 7000}]
+    sizes = {"Actual Loops": 3, **disk, "Sort Space Used": 8000, "Workers": workers}
+    top = node("Gather", 30, 30, node("Sort", 30, 30, **sizes), **{"Workers Launched": 2})
+    assert of(top).processes == pytest.approx((8 + 7 + 7.5) / 8)
 
 
 def test_a_common_table_is_counted_once():
@@ -298,13 +307,13 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     # Without a storage it took anything from memory's speed to the whole run, in each process.
     within = read_plan(path).time_bounds
     assert 0 < within.lower < 0.1
-    assert within.upper == pytest.approx(2.5 * 15 / 8)
-    # 6,100 blocks of 0.3 ms, of which the leader did 8/15, were 0.976 s of 2.5 s.
+    assert within.upper == pytest.approx(2.5 * 30 / 8)
+    # 6,100 blocks of 0.3 ms, of which the leader did 8/30, were 0.488 s of 2.5 s.
     result = spillcast(
         "forecast", path, "--from", "latency:300us", "--to", "latency:30us", "--json"
     )
     document = json.loads(result.stdout)
-    assert document["forecast_s"] == pytest.approx(2.5 - 0.9 * 0.976)
+    assert document["forecast_s"] == pytest.approx(2.5 - 0.9 * 0.488)
     assert "assumed" in {warning["code"] for warning in document["warnings"]}
     slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:30us", "--details")
     assert "page cache" in slow.stdout

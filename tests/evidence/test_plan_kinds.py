@@ -76,7 +76,7 @@ def test_the_statement_is_that_of_auto_explain(tmp_path):
 
 def test_a_process_that_sorts_in_memory_shares_no_temp_io():
     worker = {"Worker Number": 0, **disk("Memory", 900)}
-    sort = node("Sort", 300, loops=3, Workers=[worker], **disk("Disk", 1000))
+    sort = node("Sort", 300, loops=2, Workers=[worker], **disk("Disk", 1000))
     assert temp(gather(sort)).processes == 1
     quiet = {"Worker Number": 0, "Temp Read Blocks": 0, "Temp Written Blocks": 0}
     assert temp(gather(node("Hash Join", 300, loops=2, Workers=[quiet]))).processes == 1

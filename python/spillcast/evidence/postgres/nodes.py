@@ -306,11 +306,13 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
         # is of a worker that used none.
         others = max(1, processes - len(workers))
         parts += [max(0.0, _temp(values).blocks - sum(parts)) / others] * others
+        shown = processes
     else:
-        parts = sorts_kib(values) or _disk_usages_kib(values)
-    if processes == 1 or not any(parts) or not (counted or len(_sized(values)) > 1):
+        # Workers whose lines are missing did as much as those shown.
+        parts, shown = sorts_kib(values) or _disk_usages_kib(values), len(_sized(values))
+    if processes == 1 or not any(parts) or shown < 2:
         return float(processes)
-    return min(float(processes), sum(parts) / max(parts))
+    return min(float(processes), sum(parts) / max(parts) * max(1.0, processes / shown))
 
 
 def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, float]:

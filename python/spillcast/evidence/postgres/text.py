@@ -255,6 +255,10 @@ class _Plan:
         if self.excerpt:
             self.plan["Excerpt"] = True
         if self.buffers:
+            last = self.worker or {}
+            if not self.ended and "Actual Rows" in last and "Temp Read Blocks" not in last:
+                # The text is cut above the buffers of a worker.
+                self.nodes[-1][1]["Workers"].remove(last)
             _fill_temp(self.plan["Plan"], {})
         return self.plan
 
