@@ -19,7 +19,7 @@ from fuzz.inputs import Damaged, Known, keep, sentence_of
 from fuzz.trial import FINE, warm_up
 
 
-def main():
+def main(arguments=None):
     """Run inputs by their numbers; status 1 where one was neither answered nor refused."""
     parser = argparse.ArgumentParser(
         prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--brief", action="store_true", help="of --known, each file once")
     parser.add_argument("--only", type=int, nargs="*", help="these inputs alone, with their words")
     parser.add_argument("--keep", type=Path, help="keep the first input of each failure here")
-    answer = parser.parse_args()
+    answer = parser.parse_args(arguments)
     warm_up()
     with tempfile.TemporaryDirectory(prefix="spillcast-fuzz-") as name:
         os.environ |= {"XDG_CACHE_HOME": f"{name}/cache", "XDG_STATE_HOME": f"{name}/state"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fuzz.corpus import shapes
 from fuzz.mutate import mutated
-from fuzz.trial import Outcome, attempt
+from fuzz.trial import Outcome, attempt, attempt_here
 
 #: One file in so many is missing.
 MISSING = 40
@@ -46,11 +46,13 @@ class Known:
     """Complete inputs, which must be answered; files that are missing or cut; what once broke one.
 
     ``brief`` runs the first command line of each whole shape, damages each file in one of the
-    ways, by turns, and runs each kept file once.
+    ways, by turns, and runs each kept file once; a process runs several, for most of a run is its
+    fork.
     """
 
     def __init__(self, root, only="", brief=False):
         self._root, self._inputs = root, []
+        self._attempt = attempt_here if brief else attempt
         turn = count()
         for shape in shapes(root / "shapes"):
             if shape.name.startswith(only):
@@ -70,7 +72,7 @@ class Known:
     def attempt(self, number):
         """Run one; its number and outcome."""
         item = self[number]
-        result = run(self._root / f"input-{number}", item)
+        result = run(self._root / f"input-{number}", item, self._attempt)
         if item.file is None and result.kind == "refused":
             result = Outcome("refused although whole", item.shape.name, result.words)
         return number, result
@@ -95,7 +97,7 @@ def _broken(shape):
             yield [Input(shape, name, content, command) for command in shape.commands]
 
 
-def run(folder, item):
+def run(folder, item, attempt=attempt):
     """The outcome of an input, whose files are gone then."""
     shutil.copytree(item.shape.folder, folder)
     try:

@@ -1,5 +1,6 @@
 """One run of a verb in a forked process with limits, and what came of it."""
 
+import contextlib
 import gc
 import json
 import os
@@ -11,6 +12,8 @@ import time
 import traceback
 from collections import namedtuple
 from pathlib import Path
+
+from inside import streams
 
 CPU_S, WALL_S = 10, 60
 MEMORY_BYTES = 1 << 30
@@ -69,7 +72,23 @@ def attempt(arguments, folder):
         return Outcome("hang", arguments[0], words)
     if os.WIFSIGNALED(status):
         return Outcome("killed", f"{arguments[0]}: signal {os.WTERMSIG(status)}", words)
-    code = os.waitstatus_to_exitcode(status)
+    return _outcome(os.waitstatus_to_exitcode(status), arguments, printed, words)
+
+
+def attempt_here(arguments, folder):
+    """The same in this process, a fork that runs several; a bad outcome is that of a fork."""
+    answer, printed = folder / "stderr", folder / "stdout"
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+    before_s = time.process_time()
+    with contextlib.chdir(folder), streams([os.open(path, flags) for path in (printed, answer)]):
+        status = _status([str(argument) for argument in arguments])
+    result = _outcome(status, arguments, printed, answer.read_text(errors="replace"))
+    used_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    fits = used_bytes <= MEMORY_BYTES and time.process_time() - before_s <= CPU_S
+    return result if result.kind in FINE and fits else attempt(arguments, folder)
+
+
+def _outcome(code, arguments, printed, words):
     if code == _TRACEBACK or "Traceback" in words or "panicked at" in words:
         return Outcome("traceback", _site(words), words)
     if code == 2:
@@ -91,6 +110,15 @@ def _run(arguments, folder, answer, printed):
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S + 2, CPU_S + 2))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        status = _status(arguments)
+    finally:
+        os._exit(status)
+
+
+def _status(arguments):
+    """The exit status of a command line, ``_TRACEBACK`` after an error that nothing caught."""
+    status = _TRACEBACK
+    try:
         from spillcast.cli import run
 
         try:
@@ -98,12 +126,10 @@ def _run(arguments, folder, answer, printed):
         except SystemExit as exited:
             status = exited.code if isinstance(exited.code, int) else int(exited.code is not None)
         sys.stdout.flush()
-        sys.stderr.flush()
     except BaseException:
         traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(status)
+    sys.stderr.flush()
+    return status
 
 
 def _resident_bytes(child):
