@@ -77,8 +77,8 @@ def pytest_collection_modifyitems(items):
     """Files of tests in their order, after the longest."""
 
     def place(item):
-        starts = [item.nodeid.startswith(path) for path in LONGEST]
-        return starts.index(True) if True in starts else len(LONGEST)
+        name = item.nodeid
+        return next((n for n, path in enumerate(LONGEST) if name.startswith(path)), len(LONGEST))
 
     items.sort(key=place)
 

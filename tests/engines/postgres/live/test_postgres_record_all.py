@@ -142,20 +142,26 @@ def check_document(answer, metas, output):
 
 
 def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
+    """Of two recorders in turn: the second adds to what is there. No recording has a secret."""
     output = tmp_path / "server.spills"
-    with newest.client() as client, all_recorded(newest, output) as process:
-        plans = []
-        for statement in (JOIN, SORT):
-            client.run(EXPLAIN + statement)
-            plans.append(client.plan())
-            client.connection.execute(IN_MEMORY)
-        until_kept(output, 2)
-        stdout = ended(process)
-    assert recordings(output).keys() == {f"{client.pid}-1", f"{client.pid}-2"}
+    statements = (JOIN, SORT.replace("f, id", "f, f || 'password=Sesame-4711', id", 1), JOIN)
+    plans = []
+    with newest.client() as client:
+        for first, ended_by in ((0, 2), (2, 3)):
+            with all_recorded(newest, output) as process:
+                for statement in statements[first:ended_by]:
+                    client.run(EXPLAIN + statement)
+                    plans.append(client.plan())
+                    client.connection.execute(IN_MEMORY)
+                until_kept(output, ended_by)
+                stdout = ended(process)
+                assert f"{output}: {ended_by - first} recording" in stdout
+                assert f"{client.pid}-{ended_by}.spill" in stdout
+                assert "Sesame-4711" not in stdout
+    assert recordings(output).keys() == {f"{client.pid}-{number}" for number in (1, 2, 3)}
     for number, plan in enumerate(plans, 1):
         check_is_of(output / f"{client.pid}-{number}.spill", plan)
-    assert f"{output}: 2 recordings of queries that spilled" in stdout
-    assert f"{client.pid}-2.spill" in stdout
+    assert b"Sesame-4711" not in everything_in(output)
 
 
 def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
@@ -183,18 +189,6 @@ def test_nothing_is_left_where_nobody_spilled(newest, tmp_path):
         client.connection.execute(IN_MEMORY)
         assert "no query did temp I/O" in ended(process)
     assert not output.exists()
-
-
-def test_recordings_are_added_to_those_that_are_there(newest, tmp_path):
-    output = tmp_path / "server.spills"
-    with newest.client() as client:
-        for count in (1, 2):
-            with all_recorded(newest, output) as process:
-                client.run(JOIN)
-                client.result()
-                until_kept(output, count)
-                ended(process)
-    assert recordings(output).keys() == {f"{client.pid}-1", f"{client.pid}-2"}
 
 
 def test_a_server_that_goes_away(tmp_path):
@@ -261,16 +255,6 @@ def test_a_query_whose_waits_were_not_all_kept_is_told(newest, tmp_path, monkeyp
     assert (unkept.pid, unkept.query) == (client.pid, SORT)
     assert "--backend" in unkept.because
     assert recording.unassigned > 0
-
-
-def test_a_secret_of_a_query_is_in_no_recording(newest, tmp_path):
-    output = tmp_path / "server.spills"
-    with newest.client() as client, all_recorded(newest, output, "--json") as process:
-        client.run(JOIN.replace("x.f", "x.f || 'password=Sesame-4711'"))
-        client.result()
-        until_kept(output, 1)
-        assert "Sesame-4711" not in ended(process)
-    assert b"Sesame-4711" not in everything_in(output)
 
 
 SINGLE_SESSION = [
