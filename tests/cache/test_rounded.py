@@ -1,7 +1,5 @@
 """Rounded distances give a curve that is off by no more than was asked, and say by how much."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from bench.cache_traces import KINDS, write
@@ -36,8 +34,8 @@ def slow_miss_ratios(keys, counts, runs):
     return 1 - np.cumsum(hits) / len(distances)
 
 
-@cases(("seed", "error"), product(range(6), [0.1, 0.01, 0.002]))
-def test_against_a_list(seed, error):
+@cases("seed", range(6))
+def test_against_a_list(seed):
     """Loops and a power law by turns, with temp writes that use lines but do not count."""
     rng = np.random.default_rng(seed)
     pieces = []
@@ -50,13 +48,14 @@ def test_against_a_list(seed, error):
     made = requests(
         [access(k, cls="temp write" if t else "read") for k, t in zip(keys, temp, strict=True)]
     )
-    result = made.curve(error=error, temp_writes=True, runs=2)
     expected = slow_miss_ratios(keys, ~temp, runs=2)
-    got = result.miss_ratios(range(1, len(expected) + 1))
-    assert result.lines == len(expected) == len(set(keys))
-    assert result.references == (~temp).sum()
-    assert np.abs(expected - got).mean() <= result.error_max + 1e-9
-    assert result.error_max <= error
+    for error in (0.1, 0.01, 0.002):
+        result = made.curve(error=error, temp_writes=True, runs=2)
+        got = result.miss_ratios(range(1, len(expected) + 1))
+        assert result.lines == len(expected) == len(set(keys))
+        assert result.references == (~temp).sum()
+        assert np.abs(expected - got).mean() <= result.error_max + 1e-9
+        assert result.error_max <= error
 
 
 @cases("kind", KINDS)

@@ -36,21 +36,22 @@ def off(exact, sampled):
     return np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes))).mean()
 
 
-@cases("rate", [0.02, 0.1])
-def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path, rate):
+def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path):
     """Of 36 traces; each sample comes from lines of its own."""
-    held, bounds = [], []
+    bounds = {0.02: [], 0.1: []}
     for kind in KINDS:
         for seed in range(10, 16):
             path = write(tmp_path / "t.oracleGeneral", kind, 200_000, seed)
             requests = _core.CacheRequests.oracle_general(path)
-            exact, sampled = requests.curve(), requests.curve(rate=rate)
+            exact = requests.curve()
             assert exact.error_max == 0
-            held.append(off(exact, sampled) <= sampled.error_max)
-            bounds.append(sampled.error_max / off(exact, sampled))
-    assert sum(held) >= 0.9 * len(held)
-    # A bound that always holds because it is far too wide would be of no use.
-    assert np.median(bounds) < 6
+            for rate, of_rate in bounds.items():
+                sampled = requests.curve(rate=rate)
+                of_rate.append(sampled.error_max / off(exact, sampled))
+    for of_rate in bounds.values():
+        assert sum(bound >= 1 for bound in of_rate) >= 0.9 * len(of_rate)
+        # A bound that always holds because it is far too wide would be of no use.
+        assert np.median(of_rate) < 6
 
 
 def test_hot_lines_of_a_pattern_are_found(tmp_path):

@@ -37,8 +37,8 @@ import sqlite3
 connection = sqlite3.connect({temp!r} + "/some.db")
 connection.execute("pragma cache_size = -500")
 connection.execute(
-    "with recursive r(i) as (select 1 union all select i + 1 from r where i < 200000) "
-    "select max(k) from (select i * 7919 % 1000003 k, hex(i) h from r order by 1, 2 limit 199999)"
+    "with recursive r(i) as (select 1 union all select i + 1 from r where i < 100000) "
+    "select max(k) from (select i * 7919 % 1000003 k, hex(i) h from r order by 1, 2 limit 99999)"
 ).fetchall()
 """
 DASK = """

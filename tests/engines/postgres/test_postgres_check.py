@@ -178,7 +178,12 @@ LONGER = LONG.replace("select id, f", "select id, f" + ", f || id as " + "x" * 4
 
 @pytest.mark.parametrize(
     ("known_by", "query"),
-    [("identifier", LONGER), ("text", LONG), ("text", LONGER), ("text on another server", LONG)],
+    [
+        ("identifier", LONGER),
+        pytest.param("text", LONG, marks=pytest.mark.nightly),
+        ("text", LONGER),
+        ("text on another server", LONG),
+    ],
     ids=lambda item: item if len(item) < 40 else f"{len(item)} letters",
 )
 def test_a_recorded_session_s_statement_is_found_by_itself(
