@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 from functools import reduce
 from operator import getitem
@@ -68,6 +69,24 @@ OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "m
 #: Settings, and what no reader looks at.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"server.workers.started_s", "server.workers.attached_s"}
+
+
+#: Threads that each read the first document of a new process.
+AT_ONCE = """
+import sys, threading
+from spillcast.recording.meta import Meta
+text, barrier = open(sys.argv[1]).read(), threading.Barrier(4)
+sys.setswitchinterval(1e-6)
+read = lambda: (barrier.wait(), Meta.from_json(text, "x"))
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_threads_that_read_their_first_recording_at_once(spilled):
+    command = [sys.executable, "-c", AT_ONCE, spilled.path / "meta.json"]
+    assert [subprocess.run(command, check=False).returncode for _ in range(5)] == [0] * 5
 
 
 @pytest.fixture(params=["real", "made up", "samples alone"])
