@@ -127,6 +127,15 @@ def test_what_is_no_forecast_is_refused(tmp_path):
     assert "is not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
 
 
+def test_what_names_no_storage_is_refused(tmp_path):
+    before, kept = run(tmp_path, "before.spill", 1000, 2.05), tmp_path / "forecast.json"
+    kept.write_text(spillcast("forecast", before, "--json").stdout)
+    assert "--to" in spillcast("check", kept, before).stderr
+    idle = recording(tmp_path / "idle.spill", [], elapsed_s=1.0).path
+    kept.write_text(spillcast("forecast", idle, "--to", "latency:1ms", "--json").stdout)
+    assert "did not spill" in only_line(spillcast("check", kept, before), 2)
+
+
 LOGGED = """\
 2026-11-23 10:00:01 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192000
 2026-11-23 10:00:01 UTC [42] LOG:  duration: 1100.000 ms  statement: select 1

@@ -22,7 +22,7 @@ from spillcast.evidence.postgres.statements import executed_statement
 from spillcast.forecast import Forecast, forecast, interval
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import RUN_QUEUE
+from spillcast.forecast.result import RUN_QUEUE, ZERO_LATENCY
 from spillcast.forecast.verdict import unknown_share
 from spillcast.gate import json_of, text_of
 from spillcast.lab.case import Case, Evidence, Runs, Truth, evidence_of, seed_formula_s
@@ -214,12 +214,16 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
     if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
         raise EvidenceUnknown(f"{path} is not a forecast", HOW)
     parts = document.get("targets", [document])
+    if not parts:
+        raise EvidenceUnsuited(f"{path}: it was refused: {document.get('refused')}")
     forecasts = [read(Forecast, part, str(path), HOW) for part in parts]
     names = ", ".join(forecast.target for forecast in forecasts)
     chosen = [forecast for forecast in forecasts if target in (None, forecast.target)]
     if len(chosen) != 1:
         reason = "is for several targets" if target is None else f"has no target {target}"
         raise EvidenceUnsuited(f"{path}: {reason}", f"name one with --target: {names}")
+    if chosen[0].target == ZERO_LATENCY:
+        raise EvidenceUnsuited(f"{path}: is for no storage, only the limit of any", HOW)
     if chosen[0].forecast_s is None:
         raise EvidenceUnsuited(f"{path}: it was refused: {chosen[0].refused}")
     return chosen[0]
