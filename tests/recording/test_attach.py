@@ -1,6 +1,7 @@
 """Observing a process that runs already, ending early, and keeping slices."""
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -93,6 +94,23 @@ def test_duration_ends_a_recording(places):
         assert gated.meta()["elapsed_s"] >= 0.5
         assert gated.meta()["asked"]["duration_s"] == 0.5
         assert gated.meta()["ended_by"] == "duration"
+
+
+def test_a_command_that_fails_is_not_a_whole_run(places):
+    """Its spill is real, and how long the rest would have taken is unknown."""
+    spill = target("spill", "--file", places.temp / "spill", "--base", places.base, "--remove")
+    endings = {"whole": "exit 0", "failed": "exit 3", "killed": "kill -INT $$", "idle": "exit 3"}
+    answers = {}
+    for name, ending in endings.items():
+        output = places.root / f"{name}.spill"
+        before = "true" if name == "idle" else shlex.join(map(str, spill))
+        command = ["sh", "-c", f"{before} >&2; {ending}"]
+        spillcast("record", "-o", output, "--", *command, env=places.env)
+        answers[name] = spillcast("forecast", output, "--to", "latency:2ms", "--json")
+    parts = {name: json.loads(answer.stdout).get("part") for name, answer in answers.items()}
+    assert parts["whole"] is None
+    assert parts["failed"]["because"] == parts["killed"]["because"] == "error"
+    assert "does not matter" not in answers["idle"].stderr
 
 
 def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):

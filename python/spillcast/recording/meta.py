@@ -225,8 +225,9 @@ class Meta:
     )
     clock: str = key("clock of all times", example="CLOCK_MONOTONIC", default="CLOCK_MONOTONIC")
     ended_by: EndedBy | None = key(
-        "`end` of the run, or its `error` if it was cancelled or failed; or if it went on, "
-        "`duration`, `interrupt` or `failure` of the connection to its server",
+        "`end` of the run, `error` of a query that was cancelled or failed (of a command see "
+        "`engine.exit_status`); or if it went on, `duration`, `interrupt` or `failure` of the "
+        "connection to its server",
         example="end",
         optional=True,
     )
@@ -295,8 +296,10 @@ class Meta:
 
     @property
     def cut_off_by(self) -> str | None:
-        """What ended the recording before the run; None if the run ended, or this is unknown."""
+        """What ended the recording or the run before its work was done; None if nothing is known to."""
         ended_by = self.ended_by if self.server is None else self.server.ended_by
+        if ended_by == "end" and self.engine.settings.get("exit_status"):
+            return "error"
         return None if ended_by in ("end", "query") else ended_by
 
     @property

@@ -90,7 +90,8 @@ def _extrapolated(workload: Workload, recording: Recording, question: Question) 
     known = question.known.extrapolate(recording, workload.threads, question.elapsed_s)
     workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
     if (remaining := known.work) is None:
-        return workload
+        # What failed does not read the rest of its temp files.
+        return replace(workload, to_come=None) if recording.meta.cut_off_by == "error" else workload
     loads, compression = remaining.loads(workload.loads), workload.compression
     return replace(
         workload,
