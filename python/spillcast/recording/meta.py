@@ -296,7 +296,7 @@ class Meta:
 
     @property
     def cut_off_by(self) -> str | None:
-        """What ended the recording or the run before its work was done; None if nothing is known to."""
+        """What ended the recording or the run before its work was done; None if nothing did."""
         ended_by = self.ended_by if self.server is None else self.server.ended_by
         if ended_by == "end" and self.engine.settings.get("exit_status"):
             return "error"
