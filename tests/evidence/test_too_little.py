@@ -1,10 +1,12 @@
 """What tells too little of temp I/O is known for what it is, and refused with the reason."""
 
+import re
+
 import pytest
 
 from cases import cases
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
-from spillcast.evidence.choice import ONLY
+from spillcast.evidence.choice import ONLY, Selection
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
 
 QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
@@ -79,6 +81,9 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "query_id,count_executions,avg_duration,avg_tempdb_space_used\n4021,12,9.3,108503.7\n",
         "QUERY PLAN\n|--SCAN t1\n`--USE TEMP B-TREE FOR ORDER BY\nRun Time: real 61.2 user 4.1\n",
         "1+0 Datens\u00e4tze ein\n1+0 Datens\u00e4tze aus\n",
+        '4711 pwrite64(5</tmp/a.tmp>, "..."..., 262144, 0) = 262144 <0.001200>\n',
+        '[pid 7] 10:04:50.03 read(5, ""..., 8192) = 8192\n',
+        '{"state":"FINISHED","queryStats":{"executionTime":"1.45m","spilledDataSize":"12GB"}}\n',
         f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
     ],
 )
@@ -105,9 +110,30 @@ def test_a_part_of_a_plan_is_named_as_one(tmp_path, text):
         open_evidence(evidence, ONLY)
 
 
-def test_lines_of_a_trace_behind_a_prefix_are_of_a_trace(tmp_path):
-    line = "ora1 WAIT #7: nam='direct path read temp' ela= 9 file number=201 obj#=5 tim=1\n"
-    (path := tmp_path / "paste.txt").write_text(line * 3)
+HISTORY = (
+    "QUERY_ID,QUERY_TEXT,TOTAL_ELAPSED_TIME,BYTES_SPILLED_TO_LOCAL_STORAGE,"
+    'BYTES_SPILLED_TO_REMOTE_STORAGE\n01b2,"select a,\n b from t",125000,4096,1024\n'
+)
+STATISTICS = (
+    'QUERY_ID,OPERATOR_STATISTICS\n01b2,"{""spilling"": {""bytes_spilled_local_storage"": 5120}}"\n'
+)
+STAGES = "job_id,total_slot_ms,shuffle_output_bytes_spilled\njob1,100000,5120\n"
+
+
+@cases("text,elapsed_s", [(HISTORY, 125.0), (STATISTICS, 9.0), (STAGES, 9.0)])
+def test_an_export_that_counts_bytes_names_the_figures_to_give(tmp_path, text, elapsed_s):
+    (path := tmp_path / "export.csv").write_text(text)
+    with pytest.raises(EvidenceUnsuited) as refused:
+        read_figures([path])
+    word = re.search(r"figures:\S+", refused.value.hint)[0]
+    counts = read_figures([word.replace("ELAPSED", "9s")], Selection(timed=False))
+    assert (counts.elapsed_s, counts.writes.bytes) == (elapsed_s, 5120)
+
+
+@cases("prefix", ["ora1 ", "orcl_ora_1.trc:", "orcl_ora_1.trc:120:", "120:"])
+def test_lines_of_a_trace_behind_a_prefix_are_of_a_trace(tmp_path, prefix):
+    line = "WAIT #7: nam='direct path read temp' ela= 9 file number=201 obj#=5 tim=1\n"
+    (path := tmp_path / "paste.txt").write_text(prefix + line + prefix + line)
     assert find_evidence([path]).traces == [path]
 
 

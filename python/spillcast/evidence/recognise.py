@@ -225,7 +225,8 @@ BYTE_COUNTERS = (
      # Times of nodes are indented further.
      r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake",
-     r"bytes[ _]spilled[ _]to[ _](?:local|remote)[ _](?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
+     r"bytes[ _]spilled(?:[ _]to)?[ _](?:local|remote)[ _](?:storage|disk)"
+     r"[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)\b"),
     ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
     ("Trino", r"\bSpilled: ([\d.]+ ?[kKMGTP]?B)\b",
@@ -237,6 +238,11 @@ BYTE_COUNTERS = (
      r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
     ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)(?=,\s|\])", r"(?!)"),
 )  # fmt: skip
+#: The heading of a table in CSV with such a counter.
+COUNTER_HEADING = (
+    r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled)\b)"
+    r"[\w\",;\t ]+$"
+)
 KINDS: Sequence[Kind] = (
     Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
     Kind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
@@ -303,7 +309,7 @@ KINDS: Sequence[Kind] = (
                       r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )")),
     _report(3.75, "figures of a run", "stated.read", _is_stated),
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
-            _matching("|".join(counter for _, counter, _ in BYTE_COUNTERS))),
+            _matching("|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)]))),
     _report(1.5, "waits by event", "oracle.awr.read",
             _matching(r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
                       r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
@@ -349,6 +355,10 @@ KINDS: Sequence[Kind] = (
     _too_little("a plan of Trino", r"\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d",
                 "this part of a plan of Trino has no Spilled: nothing in it spilled",
                 f"give all of the plan; {_IF_KNOWN}"),
+    _too_little("statistics of a query of Trino", r'"spilledDataSize"\s*:',
+                "statistics of a query of Trino count bytes of temp files and no operations",
+                "give executionTime and spilledDataSize of its queryStats: "
+                "figures:elapsed=ELAPSED,spilled=SIZE,size=256K"),
     _too_little("a plan of TiDB", r"\bcop\[tikv\]|\bactRows\b",
                 "a plan of TiDB without sizes in a column disk, or not as the client drew it",
                 _IF_KNOWN),
@@ -389,6 +399,11 @@ KINDS: Sequence[Kind] = (
                 "which of it was temp I/O",
                 "record the query: spillcast record --pid PID; or measure the storage: "
                 "spillcast probe DIR --grid -o storage.json"),
+    _too_little("output of strace",
+                r"^(?:\[pid +\d+\] |\d+ +)?(?:[\d.:]+ )?"
+                r"p?(?:read|write)v?(?:64|2)?\(\d+[<,].*\) += \d",
+                "strace slows each call that it prints, and does not tell the waits of a process",
+                "record the query: spillcast record -o run.spill -- COMMAND, or --pid PID"),
     _too_little("output of fio",
                 r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^(?:\d;)?fio-\d"
                 r"|\bc?lat (?:percentiles )?\([num]sec\)"
@@ -424,6 +439,6 @@ KINDS: Sequence[Kind] = (
     Kind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
         (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),
-        (0.5, r"\s(?:EXEC|FETCH|WAIT|STAT) #\d+(?:: ?\w+=| id=)"),
+        (0.5, r"[\s:](?:EXEC|FETCH|WAIT|STAT) #\d+(?:: ?\w+=| id=)"),
     )),
 )  # fmt: skip

@@ -21,7 +21,8 @@ from spillcast.errors import (
 from spillcast.evidence.choice import FIGURES_PREFIX, Selection
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
 from spillcast.evidence.numbers import number_of
-from spillcast.evidence.recognise import BYTE_COUNTERS
+from spillcast.evidence.recognise import BYTE_COUNTERS, COUNTER_HEADING
+from spillcast.evidence.table_rows import rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
 from spillcast.gate import object_of, reading
@@ -186,6 +187,10 @@ def _moved(
 def read_foreign(path: Path, _selection: Selection) -> Counts:
     """InputError, which names the figures to give in place of the plan."""
     text = unwrapped(text_of(path))
+    if (heading := re.search(COUNTER_HEADING, text, _FLAGS)) is not None:
+        with reading(path):
+            rows = rows_of(text[heading.start() :], path, HOW)
+        text = "\n".join(f"{name}: {cell}" for row in rows for name, cell in row.items())
     for engine, counter, time in BYTE_COUNTERS:
         sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
         if not sizes:
@@ -199,7 +204,7 @@ def read_foreign(path: Path, _selection: Selection) -> Counts:
         elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if len(times) == 1 else "ELAPSED"
         spilled = "SIZE" if is_cut or len(times) > 1 else spilled_bytes
         raise EvidenceUnsuited(
-            f"{path}: a plan of {engine} counts bytes of temp files and no operations",
+            f"{path}: {engine} counts bytes of temp files and no operations",
             f"give its figures and the size of an operation: "
             f"{FIGURES_PREFIX}elapsed={elapsed},spilled={spilled},size={_SIZE}",
         )

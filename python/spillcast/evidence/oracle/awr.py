@@ -27,8 +27,8 @@ from spillcast.units import format_duration
 
 HOW = (
     "make it with awrrpt.sql or spreport.sql, of the snapshots around the run; a list of waits "
-    "needs their names, counts and times, as event, total_waits and time_waited_micro of "
-    "v$session_event"
+    "needs a heading over names, counts and times, as event, total_waits and time_waited_micro of "
+    "v$session_event, or as tkprof prints it (Event waited on)"
 )
 _COMPARED = re.compile(r"COMPARE PERIOD REPORT|WORKLOAD REPOSITORY COMPARE", re.IGNORECASE)
 _SUMS_ONLY = (

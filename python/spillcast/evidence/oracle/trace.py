@@ -25,6 +25,7 @@ Progress = Callable[[int], None]
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
+_BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -34,7 +35,7 @@ def failures_as_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise EvidenceDamaged(with_names(str(error))) from error
+        raise EvidenceDamaged(with_names(str(error)), _BEHIND) from error
     except OSError as error:
         raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
 
