@@ -344,10 +344,13 @@ KINDS: Sequence[Kind] = (
     _too_little("pages of STATISTICS IO",
                 r"['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
-                r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b|\b(?:avg|last|max)_spills\b",
+                r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b|\b(?:avg|last|max)_spills\b"
+                r"|\bwaiting_tasks_count\b|\bwait_category(?:_desc)?\b|^[^\w\n]*IO_COMPLETION\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "
-                "those in memory, and a warning of a spill is without its plan and its times",
-                "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),
+                "those in memory, waits are of all files, and a warning of a spill is without its "
+                "plan and its times",
+                "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan; or "
+                "sys.dm_io_virtual_file_stats(2, NULL) from before and after the query"),
     _too_little("a plan of CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: ",
                 "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
                 "version is older than 21.2",

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
 FORMS = (
-    "a directory, tmpfs, a storage.json, fio's JSON, a recording, catalogue:NAME, latency:150us, "
-    "limits:iops=12000,throughput=500MiB/s,latency=0.5ms, factor:60, or "
-    "cache:flash.json+disk.json?size=2T"
+    "a directory, tmpfs, a storage.json, fio's JSON, a recording, a trace with reads and writes, "
+    "catalogue:NAME, latency:150us, limits:iops=12000,throughput=500MiB/s,latency=0.5ms, "
+    "factor:60, or cache:flash.json+disk.json?size=2T"
 )
 
 #: Prefixes of targets that are defined relative to the storage of the recorded operations.
@@ -117,6 +117,12 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         from spillcast.evidence.postgres.plan import read_plan
 
         return observed(read_plan(path))
+    if kind_of_file == "traces":
+        from spillcast.evidence.oracle.collected import block_size
+        from spillcast.evidence.oracle.trace_recording import recording_of_traces
+
+        recording = recording_of_traces([path], block_size(None, [], [path]).bytes)
+        return replace(observed(recording), name=path.name)
     if is_word(text) or kind_of_file == "figures":
         from spillcast.evidence.open import read_figures
 

@@ -7,6 +7,7 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
+from oracle_reports import READ_S, READS, WRITE_S, WRITES, tkprof
 from spillcast import forecast as spillcast_forecast
 from spillcast.errors import OptionInvalid, SelectionEmpty
 from spillcast.forecast.oracle import forecast_events, resolve_target
@@ -225,6 +226,17 @@ def test_a_process_that_waits_for_others_takes_no_share(tmp_path, sql_id):
         resolve_target("factor:8"), evidence, Question(temp_events=TEMP, sql_id=sql_id)
     )
     assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 3))
+
+
+def test_a_report_is_forecast_for_a_trace_of_the_target(tmp_path):
+    """Operations of 31 blocks, 200 us a read and 100 us a write, in place of 418 and 12 s."""
+    report = tmp_path / "tkprof.txt"
+    report.write_text(tkprof())
+    waits = [(READ, 200, blocks(31)), (WRITE, 100, blocks(31))] * 50
+    target = write_trace(tmp_path / "there.trc", waits)
+    answer = spillcast_forecast(report, target)
+    temp_s = READS * 200e-6 + WRITES * 100e-6
+    assert answer.forecast_s == pytest.approx(773 - READ_S - WRITE_S + temp_s, rel=1e-3)
 
 
 def test_refused_where_the_target_saw_nothing(example, tmp_path):
