@@ -263,6 +263,16 @@ def test_no_number_of_runs(text):
         parse_runs_per_day(text)
 
 
+def test_storage_that_saves_next_to_nothing_is_not_bought(tmp_path):
+    """6 us a block is the time of the page cache, which no storage shortens."""
+    cached = {"max_parallel_workers_per_gather": 0, "mean_ms": 45.0, "blocks": 1200}
+    rows = [row(queryid, temp_ms=7.2, **cached) for queryid in (815, 816)]
+    path = export(tmp_path / "statements.csv", 15, *rows)
+    sizing = size(statements_of([str(path)], Question(), None), load_prices(), free_memory_bytes=0)
+    assert sizing.frontier
+    assert sizing.chosen is None
+
+
 def test_the_present_storage_times_the_statements_of_an_export(tmp_path):
     """1,200 blocks that take 1 ms each are 1.2 s of 2 s; PostgreSQL 14 does not time them."""
     timed = {"max_parallel_workers_per_gather": 0, "mean_ms": 2000.0, "blocks": 1200}
