@@ -15,6 +15,7 @@ from harness import only_line, spillcast
 from snapshot_files import BEGAN_S, Server
 from spillcast.errors import InputError
 from spillcast.fleet.dataset import Dataset, is_dataset
+from spillcast.fleet.fleet import fleet
 from spillcast.fleet.snapshots import chains, periods, read_snapshots
 
 TESTS = Path(__file__).parents[1]
@@ -235,3 +236,17 @@ def test_an_object_store_keeps_looks_as_a_folder_does():
     assert not is_dataset("memory://nothing-there")
     [periods] = in_order(address)
     assert len(periods) == 2
+
+
+def test_statements_without_times_take_what_they_take_on_the_named_storage(tmp_path):
+    """512 blocks read and 512 written in 3 s, each in 1 ms."""
+    off = {"track_io_timing": "off", "max_parallel_workers_per_gather": "0"}
+    server = Server(settings=off)
+    for _ in range(2):
+        server.call("1", 8, ms=3000.0)
+        server.rows["1"] |= {"temp_blk_read_time": 0.0, "temp_blk_write_time": 0.0}
+        server.look(tmp_path)
+        server.wait(600)
+    [row] = fleet(str(tmp_path), "factor:2", origin="latency:1ms").statements
+    assert (row.elapsed_s, row.temp_s) == pytest.approx((3.0, 1.024))
+    assert row.saved_s == pytest.approx(0.512)

@@ -293,7 +293,9 @@ def _statement(path: Path, kind: str) -> str:
 
 
 @contextmanager
-def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts | Application]:
+def unpacked(
+    row: dict[str, Any], selection: Selection
+) -> Iterator[Recording | Counts | Application]:
     """The recording, the counts or the application in a row. Refusal as in ``read_plan``."""
     name = row["name"]
     with TemporaryDirectory(prefix="spillcast-") as folder:
@@ -310,7 +312,7 @@ def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts | Application]:
         if row["kind"] == APPLICATION:
             yield read_application(path)
         else:
-            yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)
+            yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path, selection)
 
 
 #: Reads are large, because threads take turns at each read and each update.

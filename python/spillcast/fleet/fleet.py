@@ -75,9 +75,9 @@ def fleet(
     """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
 
     ``temp_events`` is a pattern of the wait events that change; ``cost`` is the price of the target
-    for 30 days. For Spark applications ``origin`` is the present storage, and ``page_cache_bytes``
-    the memory of a node for temp files. InputError for a dataset or a target that cannot be used,
-    or if nothing in the dataset waits for such events.
+    for 30 days, ``origin`` the present storage of evidence without times of I/O, and
+    ``page_cache_bytes`` the memory of a Spark node for temp files. InputError for a dataset or a
+    target that cannot be used, or if nothing in the dataset waits for such events.
     """
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
@@ -193,7 +193,7 @@ class Facts:
                 sums = Sums(dataset, connection, clashes)
                 self._read_facts(sums, to, question)
         self._read_runs(dataset, to, question, clashes)
-        self._read_snapshots(dataset, to, question.confidence)
+        self._read_snapshots(dataset, to, question)
 
     def _read_facts(self, sums: Sums, to: str, question: Question) -> None:
         target, temp_events = resolve_facts_target(to), question.temp_events or TEMP_EVENTS
@@ -235,12 +235,12 @@ class Facts:
             self.elapsed_us[database] += round(1e6 * outcome.elapsed_s)
             statement.day_us[row["day"]] += round(1e6 * outcome.temp_s)
 
-    def _read_snapshots(self, dataset: Dataset, to: str, confidence: float) -> None:
+    def _read_snapshots(self, dataset: Dataset, to: str, question: Question) -> None:
         """Statements of PostgreSQL servers, each server as a database."""
         for chain in chains(read_snapshots(dataset)):
             server = chain[-1].name
             self.snapshots += len(chain)
-            for queryid, outcome, day_us in of_snapshots(chain, to, confidence):
+            for queryid, outcome, day_us in of_snapshots(chain, to, question):
                 statement = self._add((server, queryid), outcome, "looks", len(chain))
                 self.elapsed_us[server] += round(1e6 * outcome.elapsed_s)
                 statement.day_us.update(day_us)

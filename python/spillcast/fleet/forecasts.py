@@ -39,6 +39,7 @@ from spillcast.fleet.dataset import (
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
 from spillcast.fleet.snapshots import Snapshot, add_to, periods, temp_blocks
 from spillcast.forecast import forecast as estimate
+from spillcast.forecast.ask import with_origin
 from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -51,6 +52,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
 from spillcast.forecast.verdict import unknown_share
+from spillcast.forecast.workload.counted import timed_on
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
@@ -294,13 +296,13 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     """The forecast of a recording, a plan or an application in a row of RUNS."""
     elapsed_s = 0.0
     try:
-        with unpacked(dict(row)) as evidence:
+        with unpacked(dict(row), question.selection) as evidence:
             elapsed_s = evidence.elapsed_s
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
                 return _outcome(forecast, forecast.moved.baseline_s)
-            storage = resolve(to, evidence)
-            forecast = estimate(evidence, storage, confidence=question.confidence)
+            run = with_origin(evidence, question)
+            forecast = estimate(run, resolve(to, run), confidence=question.confidence)
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
         folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
@@ -314,7 +316,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
 
 
 def of_snapshots(
-    chain: Sequence[Snapshot], to: str, confidence: float
+    chain: Sequence[Snapshot], to: str, question: Question
 ) -> Iterator[tuple[str, Outcome, dict[str, int]]]:
     """Statements that spilled between snapshots of a server: queryid, forecast, and time by day.
 
@@ -337,8 +339,11 @@ def of_snapshots(
             continue
         elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
         try:
-            counts = counts_of_row(Path(chain[-1].name), statement)
-            forecast = estimate(counts, resolve(to, counts), confidence=confidence)
+            path, origin = Path(chain[-1].name), question.origin
+            counts = counts_of_row(path, statement, timed=origin is None)
+            if origin is not None:
+                counts = timed_on(counts, question.storage(origin, counts))
+            forecast = estimate(counts, resolve(to, counts), confidence=question.confidence)
             share = counts.total_s / counts.processes
             outcome = _outcome(forecast, share).times(statement.calls)
         except (InputError, Refusal) as error:
