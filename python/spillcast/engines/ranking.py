@@ -64,6 +64,8 @@ class Ranked:
     #: The gain on each target, and with so much work memory that nothing spills.
     gains: Mapping[str, Gain] = field(default_factory=dict)
     no_spill: Gain | None = None
+    #: The setting that avoids its spills, where that is not the server's ``memory``.
+    memory: str | None = None
     #: The work_mem with which nothing spills, by a plan.
     work_mem_bytes: int | None = None
     #: Why there are no gains.

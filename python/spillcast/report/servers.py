@@ -97,7 +97,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
 def fixes_text(ranked: Ranked, memory: str, scale: float = 1.0) -> str:
     """What each fix of a statement that has a forecast saves, with its interval."""
     assert ranked.no_spill is not None
-    no_spill = f"not spilling (more {memory})"
+    no_spill = f"not spilling (more {ranked.memory or memory})"
     if ranked.work_mem_bytes is not None:
         no_spill = f"work_mem {format_setting(ranked.work_mem_bytes)}"
     gains = {no_spill: ranked.no_spill}
@@ -217,7 +217,9 @@ def _work_mem(ranked: Ranked) -> str | None:
     if not ranked.work_mem_between:
         return None
     low, high = ranked.work_mem_between
-    return f"{format_setting(low)} {'or more' if high is None else f'to {format_setting(high)}'}"
+    of = "" if ranked.memory is None else f" of {ranked.memory}"
+    least, most = format_setting(low), "or more" if high is None else f"to {format_setting(high)}"
+    return f"{least} {most}{of}"
 
 
 def _saving_cells(

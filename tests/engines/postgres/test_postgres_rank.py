@@ -238,6 +238,12 @@ def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
     assert "is of another server" in message
 
 
+def test_a_named_storage_replaces_the_remedy_for_times(server):
+    untimed = f"{server[0].dsn} options='-c track_io_timing=off'"
+    without, named = (ranked(untimed, *more)["unseen"] for more in ((), ("--from", "latency:1ms")))
+    assert len(without) == 1 + len(named)
+
+
 @cases(
     ("query", "pattern"),
     [
@@ -252,3 +258,36 @@ def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
 def test_the_next_call_is_found_by_what_does_not_change(query, pattern):
     command = _record("DSN", [Ranked("1", query, 1, 1.0, 1, None)])
     assert (command and shlex.split(command)[5]) == pattern
+
+
+def test_the_setting_that_avoids_spills_is_that_of_the_statement(server, dsn):
+    """By the temp blocks that are written with much of one setting and little of the other."""
+    settings = ("work_mem", "maintenance_work_mem")
+    least = dict(zip(settings, ("64kB", "1MB"), strict=True))
+    statements = (
+        "create index spread on t (f, id)",
+        "reindex index spread",
+        "cluster t using spread",
+        "alter table t alter f type varchar(50)",
+        "create table ordered as select * from t order by id, f",
+    )
+    written = "select coalesce(sum(temp_blks_written), 0) from pg_stat_statements where query = %s"
+    avoiding = {}
+    with server[0].connect() as connection:
+        for statement in statements:
+            # The others need the index.
+            before = [] if "create" in statement else statements[:1]
+            for enough in settings:
+                [[counted]] = connection.execute(written, [statement]).fetchall()
+                with connection.transaction(force_rollback=True):
+                    for name in settings:
+                        value = "64MB" if name == enough else least[name]
+                        connection.execute(f"set local {name} = '{value}'")
+                    for text in (*before, statement):
+                        connection.execute(text)
+                if connection.execute(written, [statement]).fetchall() == [(counted,)]:
+                    avoiding[statement] = enough
+    assert len(avoiding) == len(statements)
+    ranking = ranked(dsn)
+    named = {item["query"]: item["memory"] or ranking["memory"] for item in ranking["statements"]}
+    assert avoiding.items() <= named.items()

@@ -249,10 +249,14 @@ DEFAULT_WORKERS = 2
 #: A statement seen so often without a worker has one for less than a seventh of its time, 95 %
 #: sure.
 LOOKS_MIN = 20
+#: What may stand before a statement: comments, parentheses.
+_BEGIN = r"(?s)(?:\s|/\*(?:(?!\*/).)*\*/|--[^\n]*\n|\()*"
 #: Statements whose processes are those of a plan: others may make indexes, too.
-_QUERY = re.compile(
-    r"(?:\s|/\*(?:(?!\*/).)*\*/|--[^\n]*\n|\()*(?:select|with|insert|update|delete|merge)\b",
-    re.IGNORECASE | re.DOTALL,
+_QUERY = re.compile(_BEGIN + r"(?:select|with|insert|update|delete|merge)\b", re.IGNORECASE)
+#: Statements that sort for an index, in memory of another setting.
+_SORTS_INDEX = re.compile(
+    _BEGIN + r"(?:create\s+(?:unique\s+)?index|reindex|cluster|alter\s+table|vacuum)\b",
+    re.IGNORECASE,
 )
 #: A table is read, and not a function alone: of queries within that the counts are added to those
 #: of the statement that calls it, and their workers are not.
@@ -392,6 +396,11 @@ def processes_of(row: Row) -> Bounds[float]:
     if launched > max_workers:
         max_workers, because = launched, f"a call launched about {format_count(launched, 'worker')}"
     return Bounds(1.0, 1.0 + max_workers, because)
+
+
+def other_memory(query: str | None) -> str | None:
+    """The setting of the memory that a statement sorts in; None if it is work_mem."""
+    return "maintenance_work_mem" if _SORTS_INDEX.match(query or "") else None
 
 
 def executed_statement(path: Path, selection: Selection) -> Executed:

@@ -48,6 +48,7 @@ from spillcast.evidence.postgres.statements import (
     Row,
     counts_of_row,
     merged,
+    other_memory,
     processes_of,
     read_rows,
 )
@@ -151,17 +152,17 @@ def _of_server(
     shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
     """The ranking by counts of statements; by the log if these are to be enabled first."""
-    rows, databases, unseen = rows_of(snapshot), snapshot.databases, snapshot.unseen
+    rows, databases = rows_of(snapshot), snapshot.databases
     window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s or None
     if enable:
         statements = [] if logs is None else of_logs(logs, request)
         window_s = window_s if logs is None else logs.window_s
         databases = [replace(d, spill_s=spill_s(d.temp_bytes, request)) for d in databases]
         # The lines of ``enable`` are the remedy for both.
-        enabled = ("statements: this database", "times of temp I/O: set")
-        unseen = [text for text in unseen if not text.startswith(enabled)]
+        remedied = ["statements: this database", "times of temp I/O: set"]
     else:
         statements = of_rows(rows, logs, request)
+        remedied = ["times of temp I/O: "] * (request.origin is not None)
     return ServerRanking(
         source=shown,
         window_s=window_s,
@@ -177,7 +178,7 @@ def _of_server(
         live=snapshot.live,
         exceeded=[] if logs is None else counted(logs.exceeded),
         settings=snapshot.settings,
-        unseen=unseen,
+        unseen=[text for text in snapshot.unseen if not text.startswith(tuple(remedied))],
         record=_record(shown, statements),
         asked_s=snapshot.asked_s,
         counted=rows,
@@ -307,7 +308,8 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
         texts.setdefault(key, (None, struck_text(text)))
     ranked = []
     for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
-        statement = Ranked(*texts[key], None, None, sizes.get(key, 0))
+        memory = other_memory(texts[key][1])
+        statement = Ranked(*texts[key], None, None, sizes.get(key, 0), memory=memory)
         if plans := all_plans.get(key, []):
             elapsed_s = sum(float(plan.get("Execution Time", 0.0)) for plan in plans) / 1e3
             statement = replace(statement, calls=len(plans), elapsed_s=elapsed_s)
@@ -321,16 +323,19 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
 
 def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest | None) -> Ranked:
     moved_bytes = row.blocks * BLOCK_BYTES
-    ranked = Ranked(row.queryid, row.query, row.calls, row.elapsed_s, moved_bytes, _temp_s(row))
+    ranked = Ranked(
+        *(row.queryid, row.query, row.calls, row.elapsed_s, moved_bytes, _temp_s(row)),
+        memory=other_memory(row.query),
+    )
     if request is None:
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(ranked, refused=text)
     try:
         counts = timed_counts(counts_of_row(_PLACE, row, timed=request.origin is None), request)
         counts = replace(counts, calibration=request.calibration)
-        if counts.time_bounds is not None:
-            ranked = replace(ranked, temp_s=_temp_bounds_s(counts, row.calls))
-        ranked = with_gains(ranked, _at_bounds(counts, plans), row.calls, request)
+        at_bounds = _at_bounds(counts, plans)
+        ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, row.calls))
+        ranked = with_gains(ranked, at_bounds, row.calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
     if not plans:
@@ -387,18 +392,17 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
         counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         enough = _enough_bytes(counts)
         counts = timed_counts(counts, request)
-        ranked = replace(ranked, temp_s=_temp_bounds_s(counts, calls))
-        ranked = with_gains(ranked, counts.at_bounds() or [counts], calls, request)
+        at_bounds = counts.at_bounds() or [counts]
+        ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, calls))
+        ranked = with_gains(ranked, at_bounds, calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
     return replace(ranked, work_mem_bytes=enough, nodes=_spilling(plan))
 
 
-def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
-    factor, bounds = calls / counts.processes, counts.time_bounds
-    if bounds is None:
-        return factor * counts.total_s, factor * counts.total_s
-    return factor * bounds.lower, factor * bounds.upper
+def _temp_bounds_s(at_bounds: Sequence[Counts], calls: int) -> tuple[float, float]:
+    times_s = [calls * counts.total_s / counts.processes for counts in at_bounds]
+    return min(times_s), max(times_s)
 
 
 def _enough_bytes(counts: Counts) -> int | None:
