@@ -1,6 +1,7 @@
 """The page of a server: what to do, what changed and the trend; nothing that may not be told."""
 
 import json
+from html import unescape
 
 import pytest
 
@@ -40,8 +41,9 @@ def test_a_redacted_page_names_neither_statements_nor_hosts(looks, tmp_path):
     made, text = page_of(tmp_path / "page.html", looks, "--redact", "--to", "latency:1ms")
     for secret in ("sales", "orders", "lines", "db1"):
         assert secret not in text
-    # What is known of a change names nobody.
+    # What is known of a change names nobody, nor does a setting.
     assert "table blocks per call" in text
+    assert '"memory": "work_mem"' in unescape(text)
     assert len(made["charts"]) >= 2
 
 

@@ -94,6 +94,9 @@ _FORMS = {
     "workload": "sort|join|hash|aggregate|window",
     "setting": r"iops|throughput|size",
     "value": r"[\d,.]+ (?:B|[KMGT]iB|IOPS|MiB/s|MB/s)",
+    # An amount, or the setting that avoids spills.
+    "memory": r"[\d,.]+ (?:B|[KMGT]iB)|(?:maintenance_)?work_mem|"
+    r"sort_buffer_size or tmp_table_size|max_bytes_\w+(?: and max_bytes_\w+)*",
     "provider": "aws|gcp|azure",
     "currency": r"[A-Z]{3}",
     "price_of": "instance|difference",
@@ -117,7 +120,6 @@ _FORM_OF = {
     "from": "state", "to": "state", "about.engine": "engine", "targets": "target",
     "gains": "target", "spill_s": "target",
     "bound_by": "cause", "size": "value", "iops": "value", "throughput": "value",
-    "memory": "value",
 }  # fmt: skip
 #: Keys of sentences, which may quote anything.
 _SENTENCES = {
