@@ -284,16 +284,17 @@ def move_mysql(
         )
     present, flavor, checks = dict[str, str](), "mariadb", list[str]()
     if dsn is not None:
-        from spillcast.engines.mysql.server import connected, local_server, server_of, variables
+        from spillcast.engines.mysql import server as mysql
 
-        with connected(dsn) as connection:
-            server = server_of(connection)
-            present, flavor = variables(connection, *_MYSQL_SETTINGS), server.flavor
-            local, reason = local_server(connection, server)
+        with mysql.connected(dsn) as connection:
+            server = mysql.server_of(connection)
+            present, flavor = mysql.variables(connection, *_MYSQL_SETTINGS), server.flavor
+            local, reason = mysql.local_server(connection, server)
         checks = [f"the directory was not checked: {reason}"]
         if local is not None:
             checks = _mysql_checks(path, local.pid)
     service = "mariadb" if flavor == "mariadb" else "mysql"
+    client = service if dsn is None else mysql.client_command(dsn, service)
     lines = [f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
     if dsn is None or "innodb_temp_tablespaces_dir" in present:
         lines.append(f"{'# MySQL 8: ' if dsn is None else ''}innodb_temp_tablespaces_dir = {path}")
@@ -317,7 +318,7 @@ def move_mysql(
             f"cat > {file} <<'END'\n{text}\nEND",
         ),
         restart,
-        Step("Afterwards.", sql=(checking,), client=service),
+        Step("Afterwards.", sql=(checking,), client=client),
     ]
     revert = [Step("The former settings hold again.", f"rm {file}"), restart]
     now = "; ".join(

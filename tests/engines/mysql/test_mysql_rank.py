@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,21 @@ def test_statements_are_ranked_without_the_times_of_files(rig):
     assert not ranking.databases
     assert all(not statement.gains and statement.refused for statement in ranking.statements)
     assert any("grant select" in text for text in ranking.unseen)
+
+
+def test_the_printed_check_of_a_move_reaches_the_server(rig, tmp_path):
+    with rig.session() as cursor:
+        cursor.execute("select @@tmpdir")
+        ((temp,),) = cursor.fetchall()
+    (file := tmp_path / "its own.cnf").write_text(f"[client]\nsocket = {rig.dsn}\nuser = root\n")
+    for dsn in (rig.dsn, f"mysql://root@localhost/?socket={rig.dsn}", str(file)):
+        printed = spillcast("move", "mysql", dsn, "--to", tmp_path / "moved").stdout
+        [client] = re.findall(
+            r"^(?:mariadb|mysql) .*<<'SQL'\n(?s:.*?)\nSQL$", printed, re.MULTILINE
+        )
+        done = subprocess.run(["bash", "-c", client], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert temp in done.stdout.split(), dsn
 
 
 def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig, tmp_path):

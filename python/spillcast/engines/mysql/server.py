@@ -20,6 +20,7 @@ from spillcast.errors import (
     StatementFailed,
 )
 from spillcast.redaction import STRUCK
+from spillcast.text import shell_word
 
 #: A connection of PyMySQL, which has no types.
 Connection = Any
@@ -187,6 +188,20 @@ def parts_of(dsn: str) -> dict[str, Any]:
             raise OptionInvalid(f"{defaults}: not a defaults file of MySQL", _HINT) from None
         parts["read_default_file"] = str(defaults)
     return parts
+
+
+def client_command(dsn: str, program: str) -> str:
+    """The command of a client that reaches the server of ``dsn``; the password is not in it."""
+    parts = parts_of(dsn)
+    if "unix_socket" in parts:
+        options = {"socket": parts["unix_socket"]}
+    elif "host" in parts:
+        # Of localhost a client takes the default socket.
+        options = {"protocol": "TCP", "host": parts["host"], "port": parts["port"]}
+    else:
+        options = {"defaults-file": parts["read_default_file"]}
+    options |= {"user": parts["user"]} if "user" in parts else {}
+    return " ".join([program, *(f"--{name}={shell_word(str(v))}" for name, v in options.items())])
 
 
 def shown_dsn(dsn: str) -> str:
