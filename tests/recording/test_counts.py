@@ -5,8 +5,10 @@ import os
 import sys
 from collections import Counter
 
+import pyarrow.parquet as pq
 import pytest
 
+from cases import cases
 from harness import account_of, available, environment, expected_rows, rows, spillcast, target
 from spillcast.recording import Recording
 
@@ -81,3 +83,93 @@ def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
     meta = Recording.open(tmp_path / "odd.spill").meta
     assert meta.temp.writes == 1
     assert meta.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")
+
+
+#: Moves the position of a file in the ways of SHAPE, and prints where the kernel then has it.
+POSITIONS = """
+import ctypes, os, sys, threading, time
+
+path, shape = sys.argv[1:]
+SIZE, FLAGS = 4096, os.O_RDWR | os.O_CREAT
+
+def moved(op, fd):
+    os.write(fd, bytes(SIZE)) if op == "write" else os.read(fd, SIZE)
+    with open(f"/proc/thread-self/fdinfo/{fd}") as info:
+        end = int(info.readline().split()[1])
+    os.write(1, f"moved {op} {end - SIZE}\\n".encode())
+
+def rest():
+    time.sleep(0.3)  # so that the end of the main thread is reported before
+    moved("write", fd)
+    moved("write", fd)
+    os._exit(0)
+
+fd = os.open(path, FLAGS | (os.O_APPEND if shape == "appended" else 0))
+moved("write", fd)
+if shape == "appended":
+    os.close(fd)
+    fd = os.open(path, FLAGS | os.O_APPEND)
+    time.sleep(0.3)  # so that perf events get to know the file before it grows
+    moved("write", fd)
+    other = os.open(path, FLAGS | os.O_APPEND)
+    time.sleep(0.3)
+    moved("write", other)
+    moved("write", fd)
+    os.lseek(fd, 0, os.SEEK_SET)
+    moved("read", fd)
+    moved("write", fd)
+elif shape == "duplicated":
+    others = [os.dup(fd), os.dup2(fd, 100)]
+    for one in [others[0], fd, others[1], fd]:
+        moved("write", one)
+    os.lseek(others[1], SIZE, os.SEEK_SET)
+    os.close(fd)
+    moved("read", others[0])
+    moved("read", others[1])
+elif shape == "inherited":
+    for _ in range(3):
+        if not os.fork():
+            moved("write", fd)
+            moved("write", fd)
+            os._exit(0)
+        os.wait()
+        moved("write", fd)
+elif shape == "range closed":
+    os.closerange(fd, fd + 10_000)
+    for _ in range(3):
+        for near, far in [os.pipe(), os.pipe()]:
+            assert os.write(far, bytes(SIZE)) == len(os.read(near, SIZE))
+elif shape == "no offset":
+    for at in range(1, 4):
+        os.pwritev(fd, [bytes(SIZE)], -1, os.RWF_DSYNC)
+        os.write(1, f"moved write {at * SIZE}\\n".encode())
+elif shape == "main thread ended":
+    threading.Thread(target=rest).start()
+    ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)
+"""
+POSITION_SHAPES = [
+    "appended",
+    "duplicated",
+    "inherited",
+    "range closed",
+    "no offset",
+    "main thread ended",
+]
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@cases("shape", POSITION_SHAPES)
+def test_offsets_are_the_kernels_positions(tmp_path, capture, shape):
+    available(capture)
+    file, output = tmp_path / "spill", tmp_path / "run.spill"
+    result = spillcast(
+        *("record", "--capture", capture, "--temp", tmp_path, "-o", output),
+        *("--", sys.executable, "-c", POSITIONS, file, shape),
+    )
+    assert result.returncode == 0, result.stderr
+    printed = [line.split() for line in result.stdout.splitlines() if line.startswith("moved ")]
+    waits = pq.read_table(output / "waits.parquet").to_pylist()
+    on_file = [row for row in waits if row["file"] == str(file) and row["op"]]
+    seen = [("moved", row["op"], str(row["offset"])) for row in on_file]
+    assert seen == [tuple(words) for words in printed]
+    assert {row["bytes"] for row in on_file} == {4096}

@@ -75,6 +75,7 @@ calls! {
     Openat2 "openat2" SYS_openat2,
     Creat "creat" SYS_creat,
     Close "close" SYS_close,
+    CloseRange "close_range" SYS_close_range,
     Dup "dup" SYS_dup,
     Dup2 "dup2" SYS_dup2,
     Dup3 "dup3" SYS_dup3,
@@ -160,15 +161,20 @@ impl CallKind {
     }
 
     /// Which argument, from 0, says where in its file, or how long that is to be; of one that
-    /// copies it is the other descriptor.
+    /// copies it is the other descriptor, and of close_range the last one.
     pub fn offset_argument(self) -> Option<usize> {
         use CallKind::*;
         match self {
             Pread64 | Pwrite64 | Preadv | Pwritev | Preadv2 | Pwritev2 => Some(3),
             Fallocate | Splice | CopyFileRange => Some(2),
-            Ftruncate | Truncate | Sendfile => Some(1),
+            Ftruncate | Truncate | Sendfile | CloseRange => Some(1),
             _ => None,
         }
+    }
+
+    /// After it descriptors stand for nothing.
+    pub fn closes(self) -> bool {
+        matches!(self, CallKind::Close | CallKind::CloseRange)
     }
 
     /// Returns another descriptor for the one it was given.
@@ -189,7 +195,7 @@ pub struct Call {
     /// The descriptor the call was given (-1 for opens, which return theirs, and for paths).
     pub fd: i32,
     /// The offset given to the positioned calls and to fallocate, the new length of a file that is
-    /// truncated, the other descriptor of a copy; None for the others.
+    /// truncated, the other descriptor of a copy, the last one of close_range; None for the others.
     pub offset: Option<i64>,
     /// What the kernel returned: bytes, a descriptor, a position, or a negative errno.
     pub ret: i64,

@@ -16,6 +16,8 @@ pub struct FileRecord {
     pub regular: bool,
     pub unlinked: bool,
     pub position: Option<i64>,
+    /// The end of the file, where the descriptor appends to it.
+    pub append_at: Option<i64>,
 }
 
 /// The first slot of a record.
@@ -48,6 +50,7 @@ const BLOCKED: u16 = 8;
 const REGULAR: u16 = 1;
 const UNLINKED: u16 = 2;
 const HAS_POSITION: u16 = 4;
+const APPENDS: u16 = 8;
 
 fn first_word(tag: u8, byte: u8, half: u16, fd: i32) -> u64 {
     u64::from(tag) | u64::from(byte) << 8 | u64::from(half) << 16 | u64::from(fd as u32) << 32
@@ -100,14 +103,15 @@ impl FileRecord {
     pub(crate) fn words(&self, path_bytes: u16) -> Words {
         let flags = flag(self.regular, REGULAR)
             | flag(self.unlinked, UNLINKED)
-            | flag(self.position.is_some(), HAS_POSITION);
+            | flag(self.position.is_some(), HAS_POSITION)
+            | flag(self.append_at.is_some(), APPENDS);
         [
             first_word(TAG_FILE, flags as u8, path_bytes, self.fd),
             u64::from(self.pid as u32),
             self.dev,
             self.ino,
             self.position.unwrap_or(0) as u64,
-            0,
+            self.append_at.unwrap_or(0) as u64,
             0,
         ]
     }
@@ -148,6 +152,7 @@ impl Record {
                     regular: flags & REGULAR != 0,
                     unlinked: flags & UNLINKED != 0,
                     position: (flags & HAS_POSITION != 0).then_some(fifth as i64),
+                    append_at: (flags & APPENDS != 0).then_some(sixth as i64),
                 };
                 Some(Record::File { file, path_bytes: half })
             }

@@ -60,9 +60,10 @@ pub fn number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// Whether a process has ended; its parent may not have waited for it yet.
+/// Whether a process has ended; its parent may not have waited for it yet. Other threads may outlive
+/// the main one, whose state stands for the process.
 pub fn ended(pid: i32) -> bool {
-    Stat::of(pid).is_none_or(|stat| stat.state == b'Z')
+    Stat::of(pid).is_none_or(|stat| stat.state == b'Z' && stat.threads <= 1)
 }
 
 /// A process and its descendants at this moment, the process first.
@@ -107,12 +108,13 @@ pub fn is_held(pid: i32) -> bool {
 pub struct Stat {
     /// At most 15 bytes, which may be any but NUL.
     pub name: String,
-    /// `Z` for a process that has ended and that its parent has not waited for.
+    /// `Z` for a process whose main thread has ended and that its parent has not waited for.
     pub state: u8,
     pub parent: i32,
     flags: u64,
     /// User and system time, with that of children that ended.
     pub cpu_ns: u64,
+    threads: u64,
     /// Since the boot, with the time that the machine was suspended.
     pub start_ns: u64,
 }
@@ -132,6 +134,7 @@ impl Stat {
             parent: number(4)? as i32,
             flags: number(9)?,
             cpu_ns: ticks_ns(cpu_ticks),
+            threads: number(20)?,
             start_ns: ticks_ns(number(22)?),
         })
     }

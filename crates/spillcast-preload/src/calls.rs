@@ -39,9 +39,11 @@ macro_rules! interpose {
     (@type ($($type:ty),*) -> $return:ty, $next_type:ty) => { $next_type };
 }
 
-/// The C declarations end in `...`, which holds the mode; it comes in the same register either way.
+/// The C declarations end in `...`, which holds the mode, or what a command of fcntl takes; it
+/// comes in the same register either way.
 type Open = unsafe extern "C-unwind" fn(*const c_char, c_int, ...) -> c_int;
 type OpenAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, ...) -> c_int;
+type Control = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
 
 interpose! {
     fn read(fd: c_int, data: *mut c_void, bytes: size_t) -> ssize_t
@@ -163,4 +165,8 @@ interpose! {
         => observe::duplicate(CallKind::Dup2, fd);
     fn dup3(fd: c_int, duplicate: c_int, flags: c_int) -> c_int
         => observe::duplicate(CallKind::Dup3, fd);
+    fn fcntl(fd: c_int, command: c_int, argument: size_t) -> c_int as Control
+        => observe::control(fd, command);
+    fn fcntl64(fd: c_int, command: c_int, argument: size_t) -> c_int as Control
+        => observe::control(fd, command);
 }

@@ -24,6 +24,8 @@ const DELAYED: u8 = 4;
 /// A regular file, opened and not used since: many programs unlink a temporary file right after
 /// opening it.
 const FRESH: u8 = 8;
+/// Its position may be moved through another descriptor too: not opened here, or before a fork.
+const SHARED: u8 = 16;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
 static KNOWN_END: AtomicI32 = AtomicI32::new(0);
@@ -32,6 +34,7 @@ static KNOWN_END: AtomicI32 = AtomicI32::new(0);
 #[derive(Clone, Copy)]
 pub struct RegularFile {
     pub delayed: bool,
+    pub shared: bool,
 }
 
 /// The regular file that `fd` stands for, reported if it was not yet; None for all else.
@@ -43,11 +46,12 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     let state = STATES.get(fd as usize)?;
     let mut bits = state.load(Ordering::Relaxed);
     if bits & KNOWN == 0 {
-        bits = identify(fd, 0);
+        bits = identify(fd, SHARED);
     } else if bits & FRESH != 0 {
         bits = look_again(fd, state);
     }
-    (bits & REGULAR != 0).then_some(RegularFile { delayed: bits & DELAYED != 0 })
+    let file = RegularFile { delayed: bits & DELAYED != 0, shared: bits & SHARED != 0 };
+    (bits & REGULAR != 0).then_some(file)
 }
 
 /// As [`regular`], of what is already known alone.
@@ -79,6 +83,20 @@ pub fn forget_range(first: c_int, last: c_int) {
     (first.max(0)..end).for_each(forget);
 }
 
+/// A forked child has the same open files.
+pub fn share_all() {
+    let known = KNOWN_END.load(Ordering::Relaxed).max(0) as usize;
+    STATES.iter().take(known).for_each(|state| {
+        state.fetch_or(SHARED, Ordering::Relaxed);
+    });
+}
+
+/// The position of a descriptor of a regular file.
+pub fn position(fd: c_int) -> i64 {
+    // SAFETY: no pointer is passed.
+    unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) }
+}
+
 /// A forked child has descriptors of its own, which it reports itself.
 pub fn forget_all() {
     forget_range(0, c_int::MAX);
@@ -86,14 +104,14 @@ pub fn forget_all() {
 
 /// Finds out what `fd` is, reports it, and returns its new state. Keeps errno.
 #[cold]
-fn identify(fd: c_int, fresh: u8) -> u8 {
+fn identify(fd: c_int, more: u8) -> u8 {
     let Some(state) = STATES.get(fd as usize) else {
         return 0;
     };
     let saved_errno = errno();
     let bits = match stat(fd) {
         None => 0,
-        Some(stat) if is_regular_mode(&stat) => KNOWN | REGULAR | fresh | report(fd, &stat),
+        Some(stat) if is_regular_mode(&stat) => KNOWN | REGULAR | more | report(fd, &stat),
         Some(_) => KNOWN,
     };
     state.store(bits, Ordering::Relaxed);
@@ -120,8 +138,10 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
     if let Some(ring) = setup::ring() {
+        let position = position(fd);
         // SAFETY: no pointer is passed.
-        let position = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
+        let appends = flags >= 0 && flags as c_int & libc::O_APPEND != 0;
         let file = FileRecord {
             pid: thread::ids().0,
             fd,
@@ -130,6 +150,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
             regular: true,
             unlinked: stat.st_nlink == 0,
             position: (position >= 0).then_some(position),
+            append_at: appends.then_some(stat.st_size),
         };
         ring.push_file(&file, path);
     }

@@ -73,6 +73,8 @@ pub fn io(
         delay_until(ret, delay_ns);
         return ret;
     }
+    let position = || file.shared.then(|| descriptors::position(fd));
+    let offset = offset.filter(|&offset| offset >= 0).or_else(position);
     let (ret, timed) = timed(|| {
         let ret = call();
         delay_until(ret, delay_ns);
@@ -240,6 +242,15 @@ pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_i
         }
     }
     duplicate
+}
+
+/// A call of fcntl.
+#[inline]
+pub fn control(fd: c_int, command: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicate(CallKind::Fcntl, fd, call),
+        _ => call(),
+    }
 }
 
 fn report(call: Call) {

@@ -6,9 +6,13 @@ extern "C" fn initialise() {
     if setup::read_environment() {
         // SAFETY: the function is there as long as the library, which is never unloaded: the
         // dynamic linker keeps what LD_PRELOAD names.
-        unsafe { libc::pthread_atfork(None, None, Some(child_after_fork)) };
+        unsafe { libc::pthread_atfork(None, Some(parent_after_fork), Some(child_after_fork)) };
         setup::activate();
     }
+}
+
+extern "C" fn parent_after_fork() {
+    descriptors::share_all();
 }
 
 /// The child has one thread, with ids of its own, and reports its descriptors itself.

@@ -61,6 +61,8 @@ pub struct Assembler {
     pub stacks: Stacks,
     /// Files by device and inode, as last seen; None where the look-up failed.
     by_identity: FxHashMap<(u64, u64), Option<File>>,
+    /// Ends of files that a descriptor appends to, by device and inode.
+    ends: FxHashMap<(u64, u64), i64>,
     pub names: Arc<Mutex<RowNames>>,
     pub waits: Packed,
     /// Raw waits that were dropped.
@@ -72,8 +74,22 @@ pub struct Assembler {
 #[derive(Clone, Debug, Default)]
 struct Descriptor {
     file: Option<File>,
+    opened: Arc<Mutex<Opened>>,
+}
+
+/// An open file, which descriptors share that were duplicated or inherited.
+#[derive(Debug, Default)]
+struct Opened {
     /// The offset of the next read or write without one, if known.
     position: Option<i64>,
+    /// Writes go to the end of the file (O_APPEND).
+    appends: bool,
+}
+
+impl Descriptor {
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().expect("no holder panics")
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +121,7 @@ impl Assembler {
             spinning: Spinning::default(),
             stacks: Stacks::default(),
             by_identity: FxHashMap::default(),
+            ends: FxHashMap::default(),
             names: Arc::default(),
             waits: Packed::default(),
             dropped: 0,
@@ -198,8 +215,17 @@ impl Assembler {
             self.by_identity.insert(file.identity, Some(file));
         }
         let descriptor = self.descriptors.entry((pid, fd)).or_default();
+        if descriptor.file.is_some_and(|known| known.identity != file.identity) {
+            descriptor.opened = Arc::default();
+        }
         descriptor.file = Some(file);
-        descriptor.position = identity.position.or(descriptor.position);
+        let mut opened = descriptor.opened();
+        opened.position = identity.position.or(opened.position);
+        if let Some(end) = identity.append_at {
+            opened.appends = true;
+            self.ends.insert(file.identity, end);
+        }
+        drop(opened);
         self.files.is_temp(name)
     }
 
@@ -222,7 +248,9 @@ impl Assembler {
         let (given, returned) = ((call.pid, call.fd), (call.pid, call.ret as i32));
         match call.kind {
             kind if kind.opens() => {
-                self.descriptors.entry(returned).or_default().position = Some(0);
+                let opened = Opened { position: Some(0), appends: false };
+                let opened = Arc::new(Mutex::new(opened));
+                self.descriptors.insert(returned, Descriptor { file: None, opened });
             }
             kind if kind.duplicates() && given != returned => {
                 match self.descriptors.get(&given).cloned() {
@@ -231,8 +259,13 @@ impl Assembler {
                 };
             }
             CallKind::Close => drop(self.descriptors.remove(&given)),
+            CallKind::CloseRange => {
+                let closed = descriptor::closed_range(call.fd, call.offset);
+                self.descriptors
+                    .retain(|key, _| key.0 != call.pid || !closed.contains(&(key.1 as u32)));
+            }
             CallKind::Lseek => {
-                self.descriptors.entry(given).or_default().position = Some(call.ret);
+                self.descriptors.entry(given).or_default().opened().position = Some(call.ret);
             }
             _ => (),
         }
@@ -247,7 +280,7 @@ impl Assembler {
             self.counts.unknown_file += (call.ret >= 0 && file.is_none() && opened) as u64;
             return self.add_blocks(call, inside);
         }
-        let offset = self.offset_of(&call);
+        let offset = self.offset_of(&call, file);
         if call.start_ns < self.origin_ns {
             return;
         }
@@ -282,9 +315,9 @@ impl Assembler {
         };
         let sides = [(from, Op::Read), (to, Op::Write)].map(|(fd, op)| {
             let file = if call.ret > 0 { self.file_of(&Call { fd, ..call }) } else { None };
-            if let Some(descriptor) = self.descriptors.get_mut(&(call.pid, fd)) {
+            if let Some(descriptor) = self.descriptors.get(&(call.pid, fd)) {
                 // It is unknown whether the call was given offsets.
-                descriptor.position = None;
+                descriptor.opened().position = None;
             }
             (fd, op, file.filter(|file| file.regular))
         });
@@ -441,13 +474,24 @@ impl Assembler {
         self.snapshots.get(&call.pid).is_some_and(|&at_ns| call.start_ns < at_ns)
     }
 
-    fn offset_of(&mut self, call: &Call) -> Option<i64> {
-        if call.offset.is_some() || matches!(call.kind, CallKind::Pread64 | CallKind::Pwrite64) {
-            return call.offset;
+    /// Where in its file a call read or wrote; moves the position that it used.
+    fn offset_of(&mut self, call: &Call, file: Option<File>) -> Option<i64> {
+        // preadv2 and pwritev2 take -1 for "at the file position".
+        let given = call.offset.filter(|&offset| offset >= 0);
+        let moves = given.is_none() || call.kind.offset_argument().is_none();
+        let descriptor = self.descriptors.get(&(call.pid, call.fd))?;
+        let mut opened = descriptor.opened();
+        let end = file.and_then(|file| self.ends.get_mut(&file.identity));
+        let end = end.filter(|_| !call.kind.reads());
+        // With O_APPEND an offset that is given does not count.
+        let appends_at = end.as_deref().copied().filter(|_| opened.appends);
+        let start = appends_at.or(given).or(opened.position)?;
+        if moves {
+            opened.position = Some(start + call.ret);
         }
-        let descriptor = self.descriptors.get_mut(&(call.pid, call.fd))?;
-        let start = descriptor.position?;
-        descriptor.position = Some(start + call.ret);
+        if let Some(end) = end {
+            *end = (*end).max(start + call.ret);
+        }
         Some(start)
     }
 }

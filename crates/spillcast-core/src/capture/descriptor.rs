@@ -1,6 +1,7 @@
 //! What a descriptor of another process stands for, by /proc.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
@@ -29,12 +30,30 @@ pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
         regular: stat.is_file(),
         unlinked,
         position: None,
+        append_at: (stat.is_file() && stat.len() > 0 && is_new_appender(pid, fd))
+            .then_some(stat.len() as i64),
     })
 }
 
 fn position(pid: i32, fd: i32) -> Option<i64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-    number(&text, "pos:")?.try_into().ok()
+    number(&fs::read_to_string(info(pid, fd)).ok()?, "pos:")?.try_into().ok()
+}
+
+fn info(pid: i32, fd: i32) -> String {
+    format!("/proc/{pid}/fdinfo/{fd}")
+}
+
+/// Whether a descriptor was opened to append and has not been written to.
+fn is_new_appender(pid: i32, fd: i32) -> bool {
+    let text = fs::read_to_string(info(pid, fd)).unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+    number(&text, "pos:") == Some(0) && flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
+}
+
+/// What a call of close_range closes: the descriptors from `first` to `last`, all where it is None.
+pub fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
+    first as u32..=last.map_or(u32::MAX, |last| last as u32)
 }
 
 /// The open descriptors of a process with what they stand for, and their positions.

@@ -51,6 +51,8 @@ pub struct FileIdentity {
     pub unlinked: bool,
     /// File position, if it was looked up.
     pub position: Option<i64>,
+    /// The end of the file, where the descriptor appends to it (O_APPEND).
+    pub append_at: Option<i64>,
 }
 
 impl FileIdentity {

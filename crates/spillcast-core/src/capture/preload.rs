@@ -183,6 +183,7 @@ fn file_of(record: FileRecord, path: String) -> Event {
         regular: record.regular,
         unlinked: record.unlinked,
         position: record.position,
+        append_at: record.append_at,
     };
     Event::File { pid: record.pid, fd: record.fd, file }
 }
@@ -235,6 +236,7 @@ mod tests {
             regular: true,
             unlinked: false,
             position: Some(1 << 40),
+            append_at: Some(1 << 41),
         };
         let identity = FileIdentity {
             path: path.to_owned(),
@@ -244,6 +246,7 @@ mod tests {
             regular: true,
             unlinked: false,
             position: Some(1 << 40),
+            append_at: Some(1 << 41),
         };
         (record, identity)
     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use spillcast_calls::Call;
+use spillcast_calls::{Call, CallKind};
 
 use super::{Assembler, Event, Inside};
 use crate::wait::{NameId, Op, Wait};
@@ -13,6 +13,10 @@ impl Assembler {
     /// A call on a descriptor.
     pub(super) fn change_by_descriptor(&mut self, call: Call, inside: Inside) {
         let file = if call.ret < 0 { None } else { self.file_of(&call) };
+        let end = file.and_then(|file| self.ends.get_mut(&file.identity));
+        if let (Some(end), CallKind::Ftruncate, Some(bytes)) = (end, call.kind, call.offset) {
+            *end = bytes;
+        }
         let temp = file.filter(|file| file.regular && self.files.is_temp(file.name));
         self.change(call, inside, temp.map(|file| file.name));
     }

@@ -209,7 +209,8 @@ fn call_flags(kind: CallKind) -> u16 {
     const FCNTL: u16 = 32;
     const UNLINKAT: u16 = 64;
     const LOOKUP: u16 = 256;
-    const OFFSET_SHIFT: u32 = 9;
+    const RANGE: u16 = 512;
+    const OFFSET_SHIFT: u32 = 10;
     use CallKind::*;
     let of_kind = match kind {
         Open | Creat => OPENS | PATH_FIRST,
@@ -219,6 +220,7 @@ fn call_flags(kind: CallKind) -> u16 {
         Stat | Access => PATH_FIRST | LOOKUP,
         Newfstatat | Statx | Faccessat => PATH_SECOND | LOOKUP,
         Close => AT_ENTRY,
+        CloseRange => AT_ENTRY | RANGE,
         Fcntl => FCNTL,
         _ => 0,
     };

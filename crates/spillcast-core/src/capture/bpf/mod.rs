@@ -245,7 +245,7 @@ impl BpfSource {
                 let (pid, tid) = (life.header.pid, life.header.tid);
                 self.cpu_ns += life.cpu_ns;
                 self.inside.remove(&tid);
-                if pid == tid && life.role & load::OBSERVED != 0 {
+                if life.live == 0 && life.role & load::OBSERVED != 0 {
                     self.paths.forget(pid);
                     self.push(pid, Event::ProcessExit { pid }, out);
                 }
@@ -299,6 +299,7 @@ impl BpfSource {
             ino: named.file.ino,
             regular: is_regular(&named.file),
             unlinked: named.file.links == 0,
+            append_at: (named.append_at >= 0).then_some(named.append_at),
             ..FileIdentity::default()
         };
         Some(file)

@@ -135,6 +135,8 @@ const PATH_BYTES: usize = 256;
 pub struct Named {
     pub call: Call,
     pub file: Identity,
+    /// -1 where the descriptor does not append.
+    pub append_at: i64,
     path_bytes: i64,
     path: [u8; PATH_BYTES],
 }
@@ -146,7 +148,8 @@ pub struct Life {
     pub child: i32,
     /// Of a fork: what is observed of the parent.
     pub role: u32,
-    unused: u32,
+    /// Of a thread that ends: how many others of its process have not.
+    pub live: u32,
     pub cpu_ns: u64,
 }
 

@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::RangeInclusive;
 
 use spillcast_calls::CallKind;
 
-use super::super::descriptor;
+use super::super::descriptor::{self, closed_range};
 use super::super::event::FileIdentity;
 use super::super::paths::Paths;
 use super::given::GivenPath;
@@ -125,16 +126,24 @@ fn opened(record: &Record) -> Option<i32> {
 /// What comes after each open of `pending`, which are in the order of time.
 fn next(pending: &[Record]) -> Opens<Next> {
     let (mut changes, mut opens) = (HashMap::new(), HashMap::new());
+    let mut ranges = Vec::new();
     let mut next = Opens::new();
     for record in pending.iter().rev() {
         let &Record { time_ns, pid, tid, .. } = record;
         if let Some(fd) = opened(record) {
-            let change_ns = changes.get(&(pid, fd)).copied();
+            let closed = |(other, fds, _): &&(i32, RangeInclusive<u32>, u64)| {
+                *other == pid && fds.contains(&(fd as u32))
+            };
+            let range_ns = ranges.iter().rev().find(closed).map(|&(_, _, time_ns)| time_ns);
+            let change_ns = changes.get(&(pid, fd)).copied().into_iter().chain(range_ns).min();
             next.insert((tid, time_ns), Next { change_ns, open_ns: opens.get(&tid).copied() });
         }
         match record.payload {
             Payload::Enter { kind: CallKind::Close, fd, .. } => {
                 changes.insert((pid, fd), time_ns);
+            }
+            Payload::Enter { kind: CallKind::CloseRange, fd, offset, .. } => {
+                ranges.push((pid, closed_range(fd, offset), time_ns));
             }
             Payload::Enter { kind, .. } if kind.opens() => {
                 opens.insert(tid, time_ns);

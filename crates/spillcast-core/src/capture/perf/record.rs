@@ -138,13 +138,19 @@ fn sampled(raw: &[u8], stack: &[u8], tracepoints: &Tracepoints) -> Option<Payloa
     }
 }
 
-/// A call that begins; None of a fcntl that duplicates no descriptor.
+/// A call that begins; None of a fcntl that duplicates no descriptor, and of a close_range that
+/// closes none yet.
 fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
     let argument = |number: usize| u64_at(raw, RAW_ARGS + 8 * number);
     let fd = if kind.opens() { -1 } else { argument(0)? as i32 };
     let command = argument(1).unwrap_or_default() as i32;
     let duplicates = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&command);
     if kind == CallKind::Fcntl && !duplicates {
+        return None;
+    }
+    let closes_later =
+        || argument(2).is_some_and(|flags| flags as u32 & libc::CLOSE_RANGE_CLOEXEC != 0);
+    if kind == CallKind::CloseRange && closes_later() {
         return None;
     }
     let offset = match kind.offset_argument() {

@@ -1,18 +1,21 @@
 //! Records of all threads -> finished calls and waits, each with the CPU burned before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use spillcast_calls::{Call, CallKind};
 
 use super::super::event::{Block, Event, Inside};
 use super::record::{Payload, Record};
+use crate::proc::ended;
 
 /// What each observed thread is doing.
 #[derive(Default)]
 pub struct Threads {
     by_tid: HashMap<i32, Thread>,
     ended_cpu_ns: u64,
+    /// Processes whose main thread has ended while others ran.
+    headless: HashSet<i32>,
     /// Calls and context switches that were told.
     pub calls: u64,
     pub switches: u64,
@@ -115,8 +118,8 @@ impl Threads {
                     thread.settle(time_ns);
                     self.ended_cpu_ns += thread.total_cpu_ns;
                 }
-                if pid == tid {
-                    out.push(Event::ProcessExit { pid });
+                if pid == tid || self.headless.contains(&pid) {
+                    self.end_process(pid, out);
                 }
                 return;
             }
@@ -144,11 +147,11 @@ impl Threads {
                 }
             }
             // Of a close only this side is observed.
-            Payload::Enter { kind: CallKind::Close, fd, .. } => {
+            Payload::Enter { kind, fd, offset, .. } if kind.closes() => {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
-                let call = Call::of((pid, tid), CallKind::Close, fd, (time_ns, time_ns), 0);
-                out.push(Event::Call(call, Inside::default()));
+                let call = Call::of((pid, tid), kind, fd, (time_ns, time_ns), 0);
+                out.push(Event::Call(Call { offset, ..call }, Inside::default()));
             }
             Payload::Enter { kind, fd, offset, .. } => {
                 thread.on_cpu_since_ns = Some(time_ns);
@@ -179,6 +182,16 @@ impl Threads {
                 out.push(Event::Call(finished, call.inside));
             }
             _ => (),
+        }
+    }
+
+    /// Reports that a process has ended, unless threads of it still run.
+    fn end_process(&mut self, pid: i32, out: &mut Vec<Event>) {
+        if ended(pid) {
+            self.headless.remove(&pid);
+            out.push(Event::ProcessExit { pid });
+        } else {
+            self.headless.insert(pid);
         }
     }
 

@@ -77,9 +77,8 @@ impl Tracepoints {
     /// context switch of an observed thread costs the kernel some 0.3 us for each, so what tells
     /// nothing is skipped: where a close ends, and calls of whose path no event tells.
     pub fn of_calls(&self, calls: &[CallKind]) -> Vec<(u16, Also)> {
-        let needless = |kind: CallKind, edge| {
-            (kind == CallKind::Close && edge == Edge::Exit) || kind.names_file()
-        };
+        let needless =
+            |kind: CallKind, edge| (kind.closes() && edge == Edge::Exit) || kind.names_file();
         let needed = self
             .list
             .iter()
@@ -236,7 +235,9 @@ impl Search {
     /// Issues every call once with a bad descriptor and sees under which numbers it shows.
     fn learn(&mut self) {
         for &kind in CallKind::ALL {
-            let Some(number) = kind.number() else { continue };
+            // With such arguments it succeeds, which tells its two sides apart no longer.
+            let tried = kind.number().filter(|_| kind != CallKind::CloseRange);
+            let Some(number) = tried else { continue };
             self.ring.drain(|_| ());
             // SAFETY: each call fails on its descriptor, or on a path at address -1.
             unsafe { libc::syscall(number, -1, -1, 0, -1, 1, 0) };

@@ -161,6 +161,9 @@ INLINE void identify(struct identity *found, struct file *file)
     found->unused = 0;
 }
 
+/* A flag of open. */
+#define APPENDS 02000
+
 static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
 {
     if (!thread)
@@ -171,7 +174,9 @@ static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids
     if (!record)
         return 0;
     fill_call(&record->call, thread, now_ns, ret);
-    identify(&record->file, opened ? open_file(ret) : 0);
+    struct file *file = opened ? open_file(ret) : 0;
+    identify(&record->file, file);
+    record->append_at = READ(file, f_flags) & APPENDS ? READ(READ(file, f_inode), i_size) : -1;
     record->path_bytes =
         read_user_string(record->path, sizeof(record->path), (void *)thread->path);
     ring_submit(record, NO_WAKEUP);
@@ -201,8 +206,9 @@ INLINE void report_call(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
     }
 }
 
-/* A flag of unlinkat. */
+/* Flags of unlinkat and of close_range. */
 #define REMOVES_FOLDER 0x200
+#define CLOSES_LATER 0x4
 
 /* Whether fcntl duplicates the descriptor: F_DUPFD, F_DUPFD_CLOEXEC. */
 INLINE int duplicates(u64 command)
@@ -232,6 +238,8 @@ SECTION("tp_btf/sys_enter") int call_begins(u64 *context)
     if (flags & FCNTL && !duplicates((u32)ARGUMENT_1(registers)))
         return 0;
     if (flags & UNLINKAT && ARGUMENT_2(registers) & REMOVES_FOLDER)
+        return 0;
+    if (flags & RANGE && ARGUMENT_2(registers) & CLOSES_LATER)
         return 0;
     /* While a request of io_uring is under way, what the thread does meanwhile is other work. */
     if (flags & LOOKUP && thread->requests)

@@ -60,6 +60,7 @@ struct inode {
     u16 i_mode;
     u32 i_nlink;
     unsigned long i_ino;
+    s64 i_size;
     struct super_block *i_sb;
 };
 
@@ -69,6 +70,7 @@ struct address_space {
 
 struct file {
     struct inode *f_inode;
+    unsigned int f_flags;
 };
 
 struct fdtable {
@@ -79,6 +81,14 @@ struct files_struct {
     struct fdtable *fdt;
 };
 
+typedef struct {
+    s32 counter;
+} atomic_t;
+
+struct signal_struct {
+    atomic_t live;
+};
+
 struct task_struct {
     s32 pid;
     s32 tgid;
@@ -86,6 +96,7 @@ struct task_struct {
     unsigned in_iowait : 1;
     void *stack;
     struct files_struct *files;
+    struct signal_struct *signal;
     unsigned long maj_flt;
 };
 

@@ -1,13 +1,13 @@
 /* Threads and processes that start, run another program, and end. */
 #pragma once
 
-INLINE void report_life(u32 type, u64 ids, u32 child, u32 role, u64 cpu_ns)
+INLINE void report_life(u32 type, u64 ids, u32 child, u32 role, u32 live, u64 cpu_ns)
 {
     struct life *record = reserve(type, ids, sizeof(*record));
     if (record) {
         record->child = child;
         record->role = role;
-        record->unused = 0;
+        record->live = live;
         record->cpu_ns = cpu_ns;
         ring_submit(record, NO_WAKEUP);
     }
@@ -28,7 +28,7 @@ SECTION("raw_tp/sched_process_fork") int thread_starts(u64 *context)
     if (map_update(&threads, &child, &started, UPDATE_ANY))
         count(LOST);
     if (child_pid != pid)
-        report_life(FORK, ids, child_pid, role, 0);
+        report_life(FORK, ids, child_pid, role, 0, 0);
     return 0;
 }
 
@@ -46,7 +46,7 @@ SECTION("raw_tp/sched_process_exec") int program_starts(u64 *context)
         map_delete(&threads, &before);
     }
     if (thread->role & OBSERVED)
-        report_life(EXEC, ids, 0, 0, 0);
+        report_life(EXEC, ids, 0, 0, 0, 0);
     return 0;
 }
 
@@ -60,7 +60,8 @@ SECTION("raw_tp/sched_process_exit") int thread_ends(u64 *context)
         return 0;
     settle(thread, monotonic_ns());
     settle_fault(thread, READ(current_task(), maj_flt));
-    report_life(THREAD_EXIT, ids, 0, thread->role, thread->cpu_ns);
+    u32 live = READ(READ(current_task(), signal), live.counter);
+    report_life(THREAD_EXIT, ids, 0, thread->role, live, thread->cpu_ns);
     map_delete(&threads, &tid);
     return 0;
 }

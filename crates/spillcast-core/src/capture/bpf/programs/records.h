@@ -89,9 +89,11 @@ enum call_flags {
     RING = 128,
     /* Looks a path up: matters only where the thread leaves the CPU meanwhile. */
     LOOKUP = 256,
+    /* close_range: matters only where it closes at once. */
+    RANGE = 512,
     /* From here on, which argument is a file offset or a length: 1 to 3 for the second to the
      * fourth, 0 for none. */
-    OFFSET_SHIFT = 9,
+    OFFSET_SHIFT = 10,
 };
 
 struct header {
@@ -167,6 +169,8 @@ struct request_ended {
 struct named {
     struct call call;
     struct identity file;
+    /* The end of the file, where the descriptor appends to it; -1 where it does not. */
+    s64 append_at;
     /* With its NUL; 0 where it could not be read. */
     s64 path_bytes;
     char path[PATH_BYTES];
@@ -205,7 +209,8 @@ struct life {
     /* Of a fork: the child, and the role of the parent. */
     u32 child;
     u32 role;
-    u32 unused;
+    /* Of a thread that ends: how many others of its process have not. */
+    u32 live;
     /* Of a thread: CPU time since its last call. */
     u64 cpu_ns;
 };
