@@ -211,6 +211,23 @@ fn without_an_offset_a_request_is_at_the_files_position() {
 }
 
 #[test]
+fn copies_by_a_ring_are_said_not_to_be_seen() {
+    let Some((_, _, _, status)) = observed(ALL, "duckdb_temp_copied", !REGISTERED, |work| {
+        work.at_once(&[(Op::Write, 0, BLOCK.into())]);
+        let (_near, far) = std::io::pipe().unwrap();
+        let [from, to] = [work.file.as_ref().unwrap().as_raw_fd(), far.as_raw_fd()].map(types::Fd);
+        let entry = opcode::Splice::new(from, 0, to, -1, BLOCK).build();
+        // SAFETY: it names no memory.
+        unsafe { work.ring.submission().push(&entry) }.unwrap();
+        work.ring.submit_and_wait(1).unwrap();
+        assert_eq!(work.ring.completion().next().unwrap().result(), BLOCK as i32);
+    }) else {
+        return;
+    };
+    assert!(!status.observed.sees_io_uring);
+}
+
+#[test]
 fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
     let calls = [CallKind::Pwrite64, CallKind::Openat];
     let observed = observed(&calls, "duckdb_temp_called", !REGISTERED, |work| {

@@ -26,7 +26,7 @@ struct {
     COUNT(max_entries, 4 << 20);
 } stacks SECTION(".maps");
 
-/* UNSEEN are requests of io_uring whose completion is not told; FILE_FAULTS page faults that read,
+/* UNSEEN are requests of io_uring that move bytes and are not told; FILE_FAULTS page faults that read,
  * and FILE_FAULT_NS how long threads waited in them. */
 enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, FILE_FAULT_NS, SAMPLES, COUNTS };
 

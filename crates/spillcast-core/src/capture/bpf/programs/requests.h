@@ -23,7 +23,7 @@ struct {
 /* Numbers of include/uapi/linux/io_uring.h. */
 enum { FIXED_FILE = 1 << 0, NO_COMPLETION = 1 << 6 };
 enum { S_IFMT = 0170000, S_IFREG = 0100000 };
-enum move { NO_MOVE, READS, WRITES };
+enum move { NO_MOVE, READS, WRITES, COPIES };
 
 INLINE enum move move_of(u8 opcode)
 {
@@ -38,6 +38,8 @@ INLINE enum move move_of(u8 opcode)
     case 23: /* WRITE */
     case 61: /* WRITEV_FIXED */
         return WRITES;
+    case 30: /* SPLICE */
+        return COPIES;
     default:
         return NO_MOVE;
     }
@@ -79,10 +81,11 @@ SECTION("raw_tp/io_uring_submit_req") int request_begins(u64 *context)
     if (!thread && !observed(ids >> 32))
         return 0;
     u32 flags = READ(kernels, flags);
-    if (!may_be_on_a_file(kernels, flags))
+    if (move != COPIES && !may_be_on_a_file(kernels, flags))
         return 0;
-    /* The completion of one with the same address was missed, or this one's will not be told. */
-    if (flags & NO_COMPLETION || map_lookup(&requests, &key)) {
+    /* The completion of one with the same address was missed, or this one's will not be told, or not
+     * which two files it was on. */
+    if (flags & NO_COMPLETION || move == COPIES || map_lookup(&requests, &key)) {
         count(UNSEEN);
         return 0;
     }
