@@ -5,6 +5,7 @@ import random
 import pytest
 from report_disguises import ALIGNED, KEEPING, PLAIN, cut, encoded, narrow, trimmed
 
+from cases import cases
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
@@ -95,3 +96,20 @@ def test_two_in_one_are_never_mixed(tmp_path):
         assert "2 runs" in outcome(path, truth), name
         for item in (1, 2):
             assert outcome(path, truth, item) == "right", (name, item)
+
+
+@cases("name", ["awr", "awr-html", "statspack"])
+def test_reports_of_two_intervals_are_not_mixed(tmp_path, name):
+    """The second has less of all, so that no figures of the two contradict each other."""
+    path, text = tmp_path / "two", PLAIN[name].text
+    later = text
+    for changed in (
+        ("30.00 (mins)", "20.00 (mins)"),
+        ("46,450", "6,450"),
+        ("Begin Snap:       100", "Begin Snap:       101"),
+    ):
+        later = later.replace(*changed)
+    path.write_text(f"{text}\n{later}")
+    assert "several intervals" in outcome(path, PLAIN[name])
+    path.write_text(f"{text}\n{text}")
+    assert outcome(path, PLAIN[name]) == "right"

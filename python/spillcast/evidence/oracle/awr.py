@@ -5,7 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, NoTempIo
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    EvidenceUnsuited,
+    NoTempIo,
+)
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
@@ -51,6 +57,9 @@ _TEMP_FIGURES = re.compile(
     r"|\d[\s,;|\"]+direct path (?:read|write) temp\"?[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+#: What a report has once: its first snapshot and its DB time.
+_ONCE = re.compile(r"\b(Begin\s+Snap|DB\s+Time)\s*:\s*([\d,.]+)", re.IGNORECASE)
+_ALONE = "give each report in a file of its own"
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: The most events in a list of top events; longer lists have all events.
@@ -199,6 +208,9 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
     """The figures of a report. InputError if those of temp files are missing or impossible."""
     tables = tables_of(path, text, HOW)
     plain = plain_of(text)
+    facts = {(name[:2].lower(), value) for name, value in _ONCE.findall(plain)}
+    if len(facts) > len({name for name, _ in facts}):
+        raise EvidenceAmbiguous(f"{path}: reports of several intervals", _ALONE)
     lists = _of_owner(path, list(wait_lists(path, tables, HOW)), selection)
     all_waits = [wait for events in lists for wait in events.waits]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
@@ -240,8 +252,7 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    hint = f"give each report in a file of its own; {HOW}"
-    check_all(path, checks(list(waits.values()), database_s), hint)
+    check_all(path, checks(list(waits.values()), database_s), f"{_ALONE}; {HOW}")
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,
