@@ -1,5 +1,7 @@
 """An experiment's recording is on the query's clock, however long before the recorder came."""
 
+import pytest
+
 from cases import cases
 from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.engines.engine import Workload
@@ -11,16 +13,23 @@ from spillcast.workspace import workspace
 QUERY = Workload("sort", SORT, 1_000_000, "30MB")
 
 
-@cases("ahead_s", [0.0, 3.0])
-def test_times_count_from_the_query(ahead_s):
+@pytest.fixture(scope="module")
+def engine():
+    """DuckDB with its table, and a place for temp files."""
     with workspace() as room:
-        engine = DuckDbLab(room)
-        engine.build(QUERY.rows)
-        place = plain("disk", room / "temp")
-        ran, written = run_recorded(engine, QUERY, place, room / "run.spill", ahead_s=ahead_s)
-        recording = Recording.open(written.path)
-        waits, seconds = recording.temp_waits, recording.seconds
-        meta = recording.meta
+        made = DuckDbLab(room)
+        made.build(QUERY.rows)
+        yield made, plain("disk", room / "temp")
+
+
+@cases("ahead_s", [0.0, 3.0])
+def test_times_count_from_the_query(engine, tmp_path, ahead_s):
+    ran, written = run_recorded(
+        engine[0], QUERY, engine[1], tmp_path / "run.spill", ahead_s=ahead_s
+    )
+    recording = Recording.open(written.path)
+    waits, seconds = recording.temp_waits, recording.seconds
+    meta = recording.meta
     ends_s = (waits["start_ns"].to_numpy() + waits["elapsed_ns"].to_numpy()) / 1e9
     assert waits["start_ns"][0] >= 0
     assert 0.1 * ran.elapsed_s < ends_s.max() < ran.elapsed_s + 1

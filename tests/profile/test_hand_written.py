@@ -94,10 +94,7 @@ def test_one_event_and_the_first_rows(trace):
 def test_a_condition_that_holds_for_all_changes_nothing(trace):
     for by in (["event"], ["op", "size"], ["event", "second"], ["file"], ["object"], ["sql"]):
         every, plain = profile(trace, by=by, where="true"), profile(trace, by=by)
-        assert rows(trace, *by, where="true") == rows(trace, *by), by
-        assert sorted(row["longest_at"] for row in every.rows) == sorted(
-            row["longest_at"] for row in plain.rows
-        )
+        assert sorted(map(repr, every.rows)) == sorted(map(repr, plain.rows)), by
 
 
 def test_a_condition_is_the_same_in_sql(trace):

@@ -28,6 +28,8 @@ class Worker:
         self.options = options
         self.temp_fd = temp_fd
         self.rng = random.Random(f"{options.seed}-{number}")
+        # What is written are pieces of it: to draw every byte takes longer than to write it.
+        self.drawn = self.rng.randbytes(2 * max(SIZES))
         self.account = []
         self.digest = hashlib.sha256()
 
@@ -44,7 +46,8 @@ class Worker:
         """pwrite and pread on the shared temp file, pread on the base file in between."""
         end, written = self.number * REGION_BYTES, []
         for size in self.rng.choices(SIZES, k=self.options.writes):
-            count = os.pwrite(self.temp_fd, self.rng.randbytes(size), end)
+            begin = self.rng.randrange(max(SIZES))
+            count = os.pwrite(self.temp_fd, self.drawn[begin : begin + size], end)
             self.did("write", "pwrite64", count, end, self.options.file)
             written.append((end, size))
             end += size

@@ -1,5 +1,6 @@
 """What more work_mem does, as forecast from one plan, against plans of real servers with it."""
 
+import functools
 import json
 import math
 
@@ -53,7 +54,9 @@ def server(request):
         yield connection
 
 
+@functools.cache
 def plan(server, query, work_mem_kb, before=()):
+    """A plan with a setting, one for all tests: a server's plans of these differ in times alone."""
     before = (*before, f"set work_mem = '{work_mem_kb}kB'")
     return explain(server, query, "format json", "timing off", before=before)
 

@@ -22,6 +22,16 @@ def served(request, rigs):
     return rigs(request.param)
 
 
+@pytest.fixture(
+    scope="session",
+    params=[embedded(), *(pytest.param(i, marks=pytest.mark.nightly) for i in of_debian())],
+    ids=lambda i: i.version,
+)
+def served_nightly(request, rigs):
+    """The newest one, and nightly the others."""
+    return rigs(request.param)
+
+
 @pytest.fixture(scope="session")
 def newest(rigs):
     """The newest one alone, where versions do not differ."""

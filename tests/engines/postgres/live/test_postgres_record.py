@@ -138,12 +138,12 @@ def test_parallel_workers_are_all_there(newest, tmp_path):
     assert seen == sessions or (seen < sessions and meta["sampling"]["gap_s"] > 0)
 
 
-def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
+def test_a_session_that_is_idle_yet_with_its_late_workers(served_nightly, tmp_path):
     output = tmp_path / "run.spill"
-    with served.client(**PARALLEL) as client:
-        requested = ("--postgres", served.dsn, "--backend", client.pid)
+    with served_nightly.client(**PARALLEL) as client:
+        requested = ("--postgres", served_nightly.dsn, "--backend", client.pid)
         with recorder(output, *map(str, requested)) as process:
-            served.until_watched(process)
+            served_nightly.until_watched(process)
             # Passed over: no query that anyone waits for.
             client.connection.execute("select 1")
             client.run(EXPLAIN + JOIN)

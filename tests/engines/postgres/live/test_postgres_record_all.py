@@ -79,17 +79,17 @@ def check_is_of(path, plan, unassigned=0):
     assert max(ends_s) <= recording.elapsed_s + 0.1
 
 
-def test_sessions_that_spill_at_once(served, tmp_path):
+def test_sessions_that_spill_at_once(served_nightly, tmp_path):
     output = tmp_path / "server.spills"
     with (
-        served.client() as joins,
-        served.client() as sorts,
-        served.client(**PARALLEL) as parallel,
-        served.client() as counts,
-        all_recorded(served, output, "--json") as process,
+        served_nightly.client() as joins,
+        served_nightly.client() as sorts,
+        served_nightly.client(**PARALLEL) as parallel,
+        served_nightly.client() as counts,
+        all_recorded(served_nightly, output, "--json") as process,
     ):
         # A session that comes later, beside those that are there already.
-        with served.client() as late:
+        with served_nightly.client() as late:
             joins.run(EXPLAIN + JOIN)
             sorts.run(EXPLAIN + SORT)
             parallel.run(EXPLAIN + JOIN)
