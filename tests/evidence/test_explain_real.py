@@ -69,7 +69,10 @@ def nodes(plan):
 
 @functools.cache
 def explained_alike(server, query, before):
-    """Plans of two runs in both forms, once for all tests: on a busy machine a worker may come when nothing is left."""
+    """Plans of two runs in both forms, once for all tests.
+
+    On a busy machine a worker may come when nothing is left.
+    """
     for _ in range(20):
         as_json = explain(server, query, "format json", before=before)
         [as_text] = documents_of_text(explain(server, query, before=before))
