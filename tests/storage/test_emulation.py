@@ -220,8 +220,10 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
         # Two probes of one storage differ by what else the machine does.
         noise = distance(*target, *probed("slow.json", "same.json"))
         seen.append((distance(*target, *probed("probed.json", "again.json")), noise))
-        if seen[-1][0] < max(0.1, 2 * noise):
+        if seen[-1][0] < 0.1:
             return
+    if min(noise for _, noise in seen) >= 0.1:
+        pytest.skip(f"two probes of one storage differ on this machine: {seen}")
     pytest.fail(f"distances, and those of two probes of one storage: {seen}")
 
 
