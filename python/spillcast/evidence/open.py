@@ -190,8 +190,8 @@ def _check_no_server(argument: str) -> None:
     if _DSN.match(argument):
         raise EvidenceUnsuited(
             f"{argument} names a server, which is not evidence",
-            "spillcast postgres and spillcast mysql rank its statements; spillcast record "
-            "--postgres DSN or --mysql DSN records one",
+            "spillcast postgres and spillcast mysql rank its statements, and size takes DIR of "
+            "postgres --save DIR; spillcast record --postgres DSN or --mysql DSN records one",
         )
 
 
