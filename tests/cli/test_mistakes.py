@@ -62,6 +62,12 @@ MISTAKES = {
     "a recording without its suffix": (
         ("profile", "run"), "run: there is no such file", "do you mean run.spill?",
     ),
+    "a target without its option": (
+        ("forecast", "run.spill", "latency:150us"), "latency:150us", "named with --to",
+    ),
+    "a directory in place of a measured storage": (
+        ("storage", "compare", "nvme", "flash.json"), "nvme is a directory", "probe nvme --grid",
+    ),
     "an elapsed time mistyped": (
         ("forecast", "run.spill", "--to", "factor:2", "--elapsed", "12m53"), "--elapsed: '12m53'",
         "write for example",

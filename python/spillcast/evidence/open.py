@@ -38,6 +38,8 @@ _KNOWN = (
 )
 #: The beginning of a connection string of a server.
 _DSN = re.compile(r"(?:postgres(?:ql)?|mysql|mariadb)://|(?:host|port|user|dbname|service)=")
+#: Storages by name, which are no evidence.
+_TARGET = re.compile(r"tmpfs$|(?:cache|catalogue|factor|latency|limits):")
 #: The kinds of the files that ``spillcast collect oracle`` spools: their names decide, not their
 #: content.
 SPOOLS = {
@@ -182,7 +184,8 @@ def _expand(argument: str) -> list[Path]:
             raise PathMissing(f"{broken}: the symbolic link leads to no file")
         return matches
     _check_no_server(argument)
-    raise PathMissing(f"{argument}: there is no such file or folder", path_hint(path))
+    hint = "a target is named with --to" if _TARGET.match(argument) else path_hint(path)
+    raise PathMissing(f"{argument}: there is no such file or folder", hint)
 
 
 def _check_no_server(argument: str) -> None:

@@ -131,7 +131,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         return _measured(path, forms)
     if path.is_dir():
         word = shell_word(text)
-        hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
+        hint = f"probe it first: spillcast probe {word} --grid -o storage.json"
         raise TargetUnknown(f"{role or text} is a directory, and was not measured", hint)
     if path.exists():
         hint = f"name {forms}"
