@@ -42,6 +42,23 @@ def test_mapped_temp_files(tmp_path):
     check_refused(output, "mapped")
 
 
+#: What every pool of processes of Python has, and what it shares arrays by.
+SHARES = """
+import multiprocessing.shared_memory, time
+locks = [multiprocessing.Lock() for _ in range(3)]
+shared = multiprocessing.shared_memory.SharedMemory(create=True, size=1 << 20)
+shared.buf[:4] = b"mmap"
+shared.unlink()
+time.sleep(1)
+"""
+
+
+def test_semaphores_and_shared_memory_are_no_temp_files(tmp_path):
+    output, _, capture = record(tmp_path, [sys.executable, "-c", SHARES])
+    assert capture["mapped_temp_files"] == []
+    assert Recording.open(output).meta.spilled is False
+
+
 def test_io_uring_that_cannot_be_seen(tmp_path):
     command = target("blind", "io_uring", tmp_path)
     output, answer, capture = record(tmp_path, command, "--capture", "perf")

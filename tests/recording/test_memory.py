@@ -8,6 +8,7 @@ from cgroup_files import group, own_group
 
 from harness import available, spillcast, target
 from spillcast._core import PeakMemory
+from spillcast.recording import Recording
 from spillcast.recording.observed import MemoryGroup, memory_groups
 from spillcast.storage.room import NoMemoryGroup, memory_group
 
@@ -74,3 +75,17 @@ def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_s
     assert ("the kernel may kill it" in result.stderr) == is_said
     if not is_said:
         assert result.returncode == 0, result.stderr
+
+
+def test_a_group_that_a_command_joins_by_itself_limits_it(places):
+    try:
+        with memory_group(400 << 20) as joined:
+            shell = f'echo $$ > {joined}/cgroup.procs; exec "$@"'
+            spill = target("spill", "--file", places.temp / "spill", "--base", places.base)
+            output = places.root / "run.spill"
+            words = ("record", "-o", output, "--", "sh", "-c", shell, "sh", *spill)
+            result = spillcast(*words, env=places.env)
+    except NoMemoryGroup as error:
+        pytest.skip(f"no memory cgroup can be made: {error}")
+    assert result.returncode == 0, result.stderr
+    assert Recording.open(output).meta.memory.limit_bytes == 400 << 20

@@ -39,7 +39,9 @@ pub struct PeakMemory {
     pid: i32,
     pids: BTreeSet<i32>,
     peaks_bytes: BTreeMap<i32, u64>,
-    /// The most that the tightest memory cgroup held besides files.
+    /// The limit of the tightest memory cgroup, which a wrapper may join after its start.
+    pub limit_bytes: Option<u64>,
+    /// The most that this cgroup held besides files.
     pub group_held_bytes: Option<u64>,
     /// Processes of another user, which cannot open the ring of the preload library under our
     /// /proc. One that changed its user after it was connected stays so until it executes a
@@ -55,6 +57,7 @@ impl PeakMemory {
             pid,
             pids,
             peaks_bytes,
+            limit_bytes: None,
             group_held_bytes: None,
             out_of_reach: BTreeSet::new(),
             pace: Pace(Instant::now()),
@@ -68,7 +71,7 @@ impl PeakMemory {
 
     /// Reads the kernel's own high-water mark of each process that is still there, where due.
     pub fn look(&mut self) {
-        let PeakMemory { pid, pids, peaks_bytes, group_held_bytes, out_of_reach, pace } = self;
+        let PeakMemory { pid, pids, peaks_bytes, out_of_reach, pace, .. } = self;
         pace.look(|| {
             for member in pids.iter().flat_map(|&root| family(root)) {
                 peaks_bytes.extend(high_water_bytes(member).map(|bytes| (member, bytes)));
@@ -77,8 +80,10 @@ impl PeakMemory {
                     out_of_reach.insert(member);
                 }
             }
-            let held = tightest_group(*pid).map(|group| group.1);
-            *group_held_bytes = held.max(*group_held_bytes);
+            if let Some((limit, held)) = tightest_group(*pid) {
+                self.limit_bytes = Some(limit);
+                self.group_held_bytes = Some(held).max(self.group_held_bytes);
+            }
         });
     }
 

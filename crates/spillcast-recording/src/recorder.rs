@@ -342,7 +342,9 @@ impl Recorder {
             engine: Engine { name: "process", pid: Some(self.pid), command, exit_status },
             machine: self.machine.clone(),
             memory: Memory {
-                limit_bytes: self.memory_limit_bytes,
+                limit_bytes: memory
+                    .and_then(|memory| memory.limit_bytes)
+                    .or(self.memory_limit_bytes),
                 peak_rss_bytes: memory.and_then(PeakMemory::peak_bytes),
                 group_held_bytes: memory.and_then(|memory| memory.group_held_bytes),
                 stalled_s: self.stalls.as_ref().and_then(|stalls| stalls.stalled_s),

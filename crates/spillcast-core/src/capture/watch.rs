@@ -8,6 +8,9 @@ use super::run_queue::RunQueue;
 use super::temp::TempRules;
 use crate::proc::{DELETED_MARK, descriptors, ended, read_text};
 
+/// Of all architectures; what does not fit in memory takes more.
+const LARGEST_PAGE_BYTES: u64 = 64 << 10;
+
 /// The observed processes, and what /proc has shown about them.
 #[derive(Default)]
 pub struct Watch {
@@ -39,18 +42,24 @@ impl Watch {
     }
 }
 
-/// The file of a line of /proc/PID/maps, if it is mapped shared and writable.
+/// The file of a line of /proc/PID/maps, if it is mapped shared and writable, and larger than a
+/// semaphore or a counter. Unlinking is no sign of a temp file in /dev/shm: shared memory is, too.
 fn shared_writable_file(line: &str) -> Option<FileIdentity> {
-    let permissions = line.split_ascii_whitespace().nth(1)?;
+    let mut fields = line.split_ascii_whitespace();
+    let (range, permissions) = (fields.next()?, fields.next()?);
+    let (start, end) = range.split_once('-')?;
+    let address = |text| u64::from_str_radix(text, 16).ok();
     let shown = line.get(line.find('/')?..)?;
-    let device = shown.starts_with("/dev/") && !shown.starts_with("/dev/shm/");
+    let shared_memory = shown.starts_with("/dev/shm/");
+    let device = shown.starts_with("/dev/") && !shared_memory;
     let memory = device || shown.starts_with("/memfd:") || shown.starts_with("/SYSV");
-    if memory || !permissions.starts_with("rw") || !permissions.ends_with('s') {
+    let small = address(end)?.saturating_sub(address(start)?) <= LARGEST_PAGE_BYTES;
+    if memory || small || !permissions.starts_with("rw") || !permissions.ends_with('s') {
         return None;
     }
     let path = shown.strip_suffix(DELETED_MARK);
     let (path, unlinked) = (path.unwrap_or(shown).to_owned(), path.is_some());
-    Some(FileIdentity::named(path, unlinked))
+    Some(FileIdentity::named(path, unlinked && !shared_memory))
 }
 
 /// Up to this many threads are read often: the delay of a thread after its last look is lost.
@@ -99,11 +108,15 @@ mod tests {
     #[test]
     fn only_shared_writable_files_are_blind_spots() {
         let file = |permissions: &str, path: &str| {
-            shared_writable_file(&format!("7f00-7f01 {permissions} 00000000 fe:00 1234    {path}"))
+            shared_writable_file(&format!("7f00000-7f20000 {permissions} 0 fe:00 1234    {path}"))
         };
         let file_mapped = file("rw-s", "/data/my sort.tmp (deleted)").unwrap();
         assert_eq!((file_mapped.path.as_str(), file_mapped.unlinked), ("/data/my sort.tmp", true));
-        assert!(!file("rw-s", "/dev/shm/spill.1").unwrap().unlinked);
+        for shared in ["/dev/shm/spill.1", "/dev/shm/psm_1 (deleted)"] {
+            assert!(!file("rw-s", shared).unwrap().unlinked);
+        }
+        let semaphore = "7f1000-7f2000 rw-s 00000000 00:18 12 /dev/shm/sem.aB3xY9 (deleted)";
+        assert_eq!(shared_writable_file(semaphore), None);
         assert_eq!(file("rw-p", "/data/x"), None);
         assert_eq!(file("r--s", "/data/x"), None);
         assert_eq!(file("rw-s", "/memfd:ring (deleted)"), None);
