@@ -103,12 +103,8 @@ def test_reports_of_two_intervals_are_not_mixed(tmp_path, name):
     """The second has less of all, so that no figures of the two contradict each other."""
     path, text = tmp_path / "two", PLAIN[name].text
     later = text
-    for changed in (
-        ("30.00 (mins)", "20.00 (mins)"),
-        ("46,450", "6,450"),
-        ("Begin Snap:       100", "Begin Snap:       101"),
-    ):
-        later = later.replace(*changed)
+    for now, then in ((" 100 14-Oct", " 101 14-Oct"), ("30.00 (", "20.00 ("), ("46,450", "6,450")):
+        later = later.replace(now, then)
     path.write_text(f"{text}\n{later}")
     assert "several intervals" in outcome(path, PLAIN[name])
     path.write_text(f"{text}\n{text}")
