@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from contextlib import suppress
 
 import pytest
@@ -135,3 +136,60 @@ def test_details_in_brackets_are_those_of_their_node(tmp_path):
     (path := tmp_path / "plan.txt").write_text("\n".join(lines))
     counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (100, 101, 0.9905)
+
+
+def test_a_page_of_a_plan_has_figures_above_nodes_and_details_in_a_list(tmp_path):
+    """As explain.depesz.com shows it, without the indentation of nodes."""
+    lines = [
+        "Settings",
+        "# exclusive inclusive rows x rows loops node",
+        "1. 635.315 6,878.749 \u2193 1.4 378,373 1",
+        "",
+        "Sort (cost=1,303.32..1,303.86 rows=2,713 width=8) "
+        "(actual time=6,738.962..6,878.749 rows=378,373 loops=1)",
+        "",
+        "  \u2022 Sort Key: a, (lower(b))",
+        "  \u2022 Sort Method: external merge Disk: 808kB",
+        "  \u2022 Buffers: shared hit=9, temp read=300 written=301",
+        "2. 6,243.434 6,243.434 \u2191 1.4 126,124 3 / 3",
+        "",
+        "Sort (cost=1.00..2.00 rows=2,713 width=8) "
+        "(actual time=2,994.049..6,243.434 rows=378,373 loops=1)",
+        "",
+        "  \u2022 Sort Method: external merge Disk: 1600kB",
+        "  \u2022 Buffers: shared hit=9, temp read=200 written=200",
+        "Planning time : 1.520 ms",
+        "Execution time : 6,912.031 ms",
+    ]
+    (path := tmp_path / "page.txt").write_text("\n".join(lines))
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (300, 301, 6.912031)
+
+
+def test_a_highlighter_of_sql_may_have_put_keywords_in_capitals(tmp_path):
+    plan = """\
+ Limit  (cost=1.00..2.00 rows=9 width=8) (actual time=1.000..900.000 rows=9 loops=1)
+   Buffers: shared hit=9 read=8, temp read=700 written=703
+   I/O Timings: shared read=4.5, temp read=31.25 write=40.5
+   ->  Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.000..890.000 rows=9 loops=1)
+         Sort Key: a.k
+         Sort Method: external merge  Disk: 1600kB
+         Buffers: shared hit=9 read=8, temp read=700 written=703
+         I/O Timings: shared read=4.5, temp read=31.25 write=40.5
+         ->  Hash Left Join  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..8.0 rows=9 loops=1)
+               Hash Cond: (a.k = b.k)
+               Buffers: shared hit=9 read=8, temp read=500 written=503
+               ->  Seq Scan on a  (cost=1.0..2.0 rows=9 width=8) (actual rows=9 loops=1)
+               ->  Hash  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..3.0 rows=9 loops=1)
+                     Buckets: 1024  Batches: 16  Memory Usage: 5300kB
+                     ->  Seq Scan on b  (cost=1.0..2.0 rows=9 width=8) (actual rows=9 loops=1)
+ Planning Time: 0.112 ms
+ Execution Time: 990.500 ms
+"""
+    words = "rows=|time=|(?<!shared )read=|write=|Key:|external|\\bon\\b|Left Join|Limit|Time:"
+    capitals = re.sub(words, lambda word: word[0].upper(), plan)
+    (path := tmp_path / "plan.txt").write_text(plan)
+    plain = read_plan(path)
+    path.write_text(capitals)
+    assert read_plan(path) == plain
+    assert (plain.writes.count, plain.writes.total_ns, plain.elapsed_s) == (703, 40_500_000, 0.9905)

@@ -142,6 +142,12 @@ _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 #: The heading of a table whose first column has numbers of rows.
 _ROW_NUMBERS = re.compile(r" +[|│║┃] *QUERY PLAN\b", re.I)
+#: The heading of explain.depesz.com, its figures of a node, and the mark before a detail.
+_PLAN_PAGE = re.compile(r"#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
+_PAGE_FIGURES = re.compile(
+    r"^\d+\.\s+(?:[\d.,]+\s+[\d.,]+\s+[↑↓] *[\d.,]+\s+[\d.,]+\s+[\d.,]+(?: / \d+)?\s*)?(?:->\s*)?"
+)
+_BULLET = re.compile(r"^\s*•\s*")
 
 Lines = list[str]
 
@@ -178,6 +184,17 @@ def _typographic_characters(lines: Lines) -> Lines | None:
     if text.isascii() and "\x1b" not in text:
         return None
     return _LONG_DASH.sub(r"\1->", _COLOUR.sub("", text).translate(_CHARACTERS)).split("\n")
+
+
+def _page_of_plan(lines: Lines) -> Lines | None:
+    """The table of explain.depesz.com; as text it has no indentation of nodes."""
+    begin = next((at for at, line in enumerate(lines) if _PLAN_PAGE.search(line)), None)
+    if begin is None:
+        return None
+    below = [_BULLET.sub("  ", _PAGE_FIGURES.sub("", line)) for line in lines[begin + 1 :]]
+    is_node = [re.match(r"\S[^(]*\((?:cost=|actual )", line) is not None for line in below]
+    top = is_node.index(True) if any(is_node) else len(below)
+    return [f"-> {line}" if is_node[at] and at > top else line for at, line in enumerate(below)]
 
 
 def _markdown_escapes(lines: Lines) -> Lines | None:
@@ -442,6 +459,7 @@ def _indentation(lines: Lines) -> Lines | None:
 #: Functions in the order in which they are tried.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
+    _page_of_plan,
     _markdown_escapes,
     tables.html_page,
     tables.data_frame,

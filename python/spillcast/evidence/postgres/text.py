@@ -79,6 +79,11 @@ _COST_OR_TIME = re.compile(
     r"\b(?:(?:cost=[\d.]*(?P<cost>,)\d{1,2}|time=[\d.]*(?P<time>,)\d{1,3})"
     r"|(?:cost|time)=[\d.,]*[.,]\d+)\.\."
 )
+#: What shows that a highlighter of SQL wrote keywords in capitals; a label or the name of a node.
+_IN_CAPITALS = re.compile(r"\((?:cost=\S+ ROWS=|actual TIME=)\d")
+_LOWER = re.compile(r"\b(?:[A-Z]+(?==\d)|EXTERNAL\b|(?:ON|USING)\b(?= ))")
+_NAMES = re.compile(r"^[^:(]*(?:[:(]|$)")
+_KEYWORD = re.compile(r"\b(?!JIT\b|WAL\b|CTE\b|TID\b)[A-Z]{2,}\b")
 #: A number with separators; those of settings are in quotes and have points.
 _NUMBER = re.compile(r"(?<![\d'])\d+(?:[.,]\d+)+")
 _SWAPPED = str.maketrans(".,", ",.")
@@ -99,7 +104,7 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     words = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
-    for line in _logical(_without_single_blanks(_with_points(lines))):
+    for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
         node = node_of(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
             plans.append(_Plan(excerpt=node[1], words=words))
@@ -271,6 +276,17 @@ def _without_single_blanks(lines: list[str]) -> list[str]:
     """The lines, without the blanks before them where nothing is left of the indentation."""
     arrows = {len(line) - len(line.lstrip()) for line in lines if line.lstrip().startswith("->")}
     return [line.lstrip() for line in lines] if arrows == {1} else lines
+
+
+def _without_capitals(lines: list[str]) -> list[str]:
+    """The lines, with keywords as PostgreSQL writes them where a page has them in capitals."""
+    if not any(map(_IN_CAPITALS.search, lines)):
+        return lines
+    lines = [_LOWER.sub(lambda word: word[0].lower(), line) for line in lines]
+    return [
+        _NAMES.sub(lambda m: _KEYWORD.sub(lambda word: word[0].title(), m[0]), line)
+        for line in lines
+    ]
 
 
 def _with_points(lines: list[str]) -> list[str]:
