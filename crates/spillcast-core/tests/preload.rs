@@ -183,8 +183,10 @@ print(os.getpid(), fd, copy, again, oct(os.stat(sys.argv[1]).st_mode))
         (Readv, fd, None, 5),
         (Writev, fd, None, 5),
         (Pread64, fd, Some(1 << 30), 0),
-        (Pread64, fd, Some(-1), -i64::from(libc::EINVAL)),
-        (Write, copy, None, 3),
+        (Pread64, fd, None, -i64::from(libc::EINVAL)),
+        (Fcntl, fd, None, copy.into()),
+        // Two descriptors move the position: 100, 50 read, 5 read, 5 written.
+        (Write, copy, Some(160), 3),
         (Close, fd, None, 0),
         (Close, copy, None, 0),
         (Read, again, None, 3),
@@ -203,7 +205,6 @@ print(os.getpid(), fd, copy, again, oct(os.stat(sys.argv[1]).st_mode))
         assert!(file.regular && !file.unlinked);
     }
     assert!(calls[3].0.cpu_before_ns.is_some_and(|ns| ns > 0));
-    // The duplicate shares the position: 100, 50 read, 5 read, 5 written.
     let of_copy = calls.iter().find(|(call, _)| call.fd == copy).unwrap();
     assert_eq!(of_copy.1.position, Some(160));
     let opens = events.iter().filter(|event| {
