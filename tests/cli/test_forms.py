@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from cases import cases
-from harness import environment, error_code, spillcast, until
+from harness import environment, error_code, probed_grid, spillcast, until
 from screen import at_terminal, plain, screen
 from spillcast import cli
 from spillcast.cli import progress
@@ -51,8 +51,7 @@ def made(spilled, tmp_path_factory):
     """Evidence with long names."""
     folder = tmp_path_factory.mktemp("a-folder-whose-name-is-as-long-as-those-of-real-life")
     grid = folder / "storage-of-the-third-node.json"
-    result = spillcast("probe", folder, "--grid", "--budget", "2s,32M", "-o", grid)
-    assert result.returncode == 0, result.stderr
+    result = probed_grid(folder, grid)
     assert result.stderr == "", "progress where stderr is no terminal"
     fleet = folder / "fleet"
     ingest([str(spilled.path)], str(fleet))

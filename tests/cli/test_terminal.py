@@ -12,7 +12,7 @@ import pytest
 
 from ash_files import execution, write_ash
 from cases import cases
-from harness import TIMEOUT_S, spillcast, spillcast_command, target
+from harness import TIMEOUT_S, probed_grid, spillcast, spillcast_command, target
 from oracle_files import HEADER, READ, blocks, write_trace
 from screen import at_terminal
 
@@ -38,8 +38,7 @@ def evil(tmp_path_factory):
     )
     assert recorded.returncode == 0, recorded.stderr
     grid = folder / f"storage{EVIL}.json"
-    probed = spillcast("probe", folder, "--grid", "--budget", "1s,16M", "-o", grid)
-    assert probed.returncode == 0, probed.stderr
+    probed = probed_grid(folder, grid)
     header = HEADER.replace("select 1 from big", f"select '{EVIL}' from big")
     event = f"{READ}{EVIL}"
     trace = write_trace(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from evidence import change, recording
-from harness import only_line, spillcast, spillcast_command
+from harness import only_line, probed_grid, spillcast, spillcast_command
 from spillcast._core import __version__
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
@@ -28,8 +28,7 @@ def probed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("probed")
     path = folder / "storage.json"
     before = datetime.now(UTC).replace(microsecond=0)
-    done = spillcast("probe", folder, "--grid", "--budget", "1s,16M", "-o", path)
-    assert done.returncode == 0, done.stderr
+    probed_grid(folder, path)
     return folder, path, before, datetime.now(UTC)
 
 
