@@ -80,7 +80,7 @@ _COST_OR_TIME = re.compile(
     r"|(?:cost|time)=[\d.,]*[.,]\d+)\.\."
 )
 #: What shows that a highlighter of SQL wrote keywords in capitals; a label or the name of a node.
-_IN_CAPITALS = re.compile(r"\((?:cost=\S+ ROWS=|actual TIME=)\d")
+_IN_CAPITALS = re.compile(r"\((?:cost=\S{1,99} ROWS=|actual TIME=)\d")
 _LOWER = re.compile(r"\b(?:[A-Z]+(?==\d)|EXTERNAL\b|(?:ON|USING)\b(?= ))")
 _NAMES = re.compile(r"^[^:(]*(?:[:(]|$)")
 _KEYWORD = re.compile(r"\b(?!JIT\b|WAL\b|CTE\b|TID\b)[A-Z]{2,}\b")
