@@ -65,6 +65,9 @@ MISTAKES = {
     "a target without its option": (
         ("forecast", "run.spill", "latency:150us"), "latency:150us", "named with --to",
     ),
+    "a file of a recording": (
+        ("forecast", "run.spill/meta.json", "--to", "factor:2"), "meta.json", "give its folder",
+    ),
     "a directory in place of a measured storage": (
         ("storage", "compare", "nvme", "flash.json"), "nvme is a directory", "probe nvme --grid",
     ),
@@ -173,3 +176,9 @@ def test_a_time_as_other_tools_print_it_is_read(folder, elapsed):
     result = spillcast(*requested, cwd=folder, env=environment())
     assert result.returncode == 0, result.stderr
     assert " of 12 min 53 s." in " ".join(result.stdout.split())
+
+
+def test_a_target_that_is_given_twice_is_one(folder):
+    requested = ("forecast", "run.spill", *(2 * ("--to", "factor:2")), "--csv")
+    result = spillcast(*requested, cwd=folder, env=environment())
+    assert len(result.stdout.splitlines()) == 2, result.stderr

@@ -129,7 +129,7 @@ def forecast(
     from spillcast.storage.target import is_place
     from spillcast.workspace import workspace
 
-    to = to or []
+    to = list(dict.fromkeys(to or []))
     if rehearse_s is None:
         options = {"--command": command, "--postgres": server}
         refuse(options, "goes with --rehearse", "for example --rehearse 10s")
