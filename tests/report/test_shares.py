@@ -1,5 +1,7 @@
 """Shares of time are of the same time wherever they are told, and the words say of which."""
 
+from dataclasses import replace
+
 import pytest
 
 from cases import cases
@@ -56,6 +58,10 @@ def test_a_chart_and_the_table_below_it_agree(tmp_path):
     assert compose(inputs).answer == ["This run took 1 s, and 38 % of it went into temp files."]
     [row] = [row for row in profile(path).rows if row["event"] == READ]
     assert row["share"] == pytest.approx(0.384)
+    # Beside others it has to be said which run it is.
+    beside = [*inputs.runs, replace(inputs.runs[0], name="other")]
+    [answer] = (answer for part in runs.sections(beside, None) for answer in part.answer)
+    assert path.name in answer
 
 
 def test_time_of_several_threads_is_told_as_theirs(tmp_path):

@@ -42,16 +42,16 @@ _OPERATIONS = (
 _FUNCTIONS = (*(Column(name, name) for name in ("function", "module")), *FUNCTIONS)
 
 
-def _answer(run: Run) -> str:
+def _answer(run: Run, subject: str) -> str:
     totals, sessions = run.timeline.totals_s, run.timeline.sessions
     temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run.elapsed_s)
     if not temp_s:
-        return f"This run took {elapsed}, and no temp I/O was seen."
+        return f"{subject} took {elapsed}, and no temp I/O was seen."
     total = "it"
     if sessions > 1:
         total = f"the {seconds(run.time_s)} of its {sessions} {run.sessions_are}"
     share = percent(temp_s / run.time_s)
-    return f"This run took {elapsed}, and {share} of {total} went into temp files."
+    return f"{subject} took {elapsed}, and {share} of {total} went into temp files."
 
 
 def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
@@ -59,7 +59,8 @@ def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
     parts = [_side_by_side(runs)] if len(runs) > 1 else []
     for run in runs:
         suffix = f": {run.name}" if len(runs) > 1 else ""
-        parts.append(_time_by_state(run, suffix, [] if run is not runs[0] else [_answer(run)]))
+        answer = _answer(run, run.name if len(runs) > 1 else "This run")
+        parts.append(_time_by_state(run, suffix, [answer] if run is runs[0] else []))
         if run.latencies:
             parts.append(_latencies(run, target, suffix))
         if run.timeline.busy:
