@@ -140,14 +140,6 @@ def test_lines_of_a_trace_behind_a_prefix_are_of_a_trace(tmp_path, prefix):
     assert find_evidence([path]).traces == [path]
 
 
-def test_rows_of_snowflake_are_named(tmp_path):
-    (path := tmp_path / "rows.csv").write_text(
-        "ID,BYTES_SPILLED_TO_LOCAL_STORAGE\n01b2,32212254720\n"
-    )
-    with pytest.raises(EvidenceUnsuited, match="Snowflake"):
-        read_figures([path])
-
-
 @cases("text", ["```", "~~~", "{code}\n{noformat}"])
 def test_a_fence_around_nothing_is_no_evidence(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)

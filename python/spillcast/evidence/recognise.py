@@ -394,9 +394,6 @@ KINDS: Sequence[Kind] = (
                 r"\bProfileEvents\b|\bExternal(?:Sort|Aggregation|Join|Processing)[A-Z]\w+\W+\d",
                 "it has events of a query of ClickHouse, and not query_duration_ms",
                 "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
-    _too_little("rows of Snowflake's history", r"\bbytes_spilled_to_(?:local|remote)_storage\b",
-                "rows of Snowflake's history count bytes of temp files and no operations",
-                _IF_KNOWN),
     _too_little("counts of a device",
                 r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
                 r"|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b|^ *[mun]?secs +: count\b"
