@@ -1,5 +1,6 @@
 """Replaces pipes of the shell, and texts that the core cannot unpack, by unnamed files."""
 
+import atexit
 import os
 import re
 import shutil
@@ -106,7 +107,8 @@ def with_names(text: str) -> str:
     return re.sub(r"/proc/self/fd/(\d+)", lambda match: names.get(match[1], match[0]), text)
 
 
-def forget_plain(path: Path) -> None:
-    """Remove the copies of a file."""
-    for key in [key for key in _PLAIN if key[0] == path]:
+@atexit.register
+def forget_plain(path: Path | None = None) -> None:
+    """Remove the copies of a file, or of all."""
+    for key in [key for key in _PLAIN if path in (None, key[0])]:
         _PLAIN.pop(key).close()
