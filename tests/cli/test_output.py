@@ -1,6 +1,7 @@
 """What is printed as JSON, and where it goes if a stream is closed."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,23 @@ def test_a_closed_stream_leads_nowhere(tmp_path, closed):
     )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert Recording.open(tmp_path / "run.spill").meta.temp.writes == 1
+
+
+@cases("words", [["engines"], ["engines", "--json"], ["--version"], ["forecast", "x", "--json"]])
+def test_output_that_nobody_reads_is_no_error_of_its_own(words):
+    """The status is that of any program that a closed pipe ends; of a full disk it is 1."""
+    shell = ["bash", "-c", "yes | true; exit ${PIPESTATUS[0]}"]
+    expected = subprocess.run(shell, check=False).returncode
+    reader, closed = os.pipe()
+    os.close(reader)
+    full = os.open("/dev/full", os.O_WRONLY)
+    for stdout, status in ((closed, expected), (full, 1)):
+        ran = subprocess.run(
+            spillcast_command(*words), stdout=stdout, stderr=subprocess.PIPE, text=True
+        )
+        os.close(stdout)
+        assert ran.returncode == status, ran.stderr
+        assert "Exception" not in ran.stderr
 
 
 def test_a_refused_forecast_is_one_document(tmp_path):

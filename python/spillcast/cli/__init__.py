@@ -48,6 +48,9 @@ VERBS = {
 _SETTINGS = {"record": {"allow_interspersed_args": False}}
 #: Options of the last version, and their present names.
 _FORMER_OPTIONS = {"--boost": "--temp-events"}
+#: The exit status if the reader of stdout ends first: that of git and cat, which SIGPIPE ends. 1 is
+#: an answer of check, and 0, as ripgrep has it, would call a cut answer a whole one.
+_UNREAD = 128 + signal.SIGPIPE
 
 
 def main() -> None:
@@ -57,9 +60,15 @@ def main() -> None:
     hide_passwords(arguments)
     try:
         _handle_signals()
-        status = run(arguments)
+        try:
+            status = run(arguments)
+        finally:
+            # Python's flush at its exit would fail with a traceback.
+            sys.stdout.flush()
     except KeyboardInterrupt:
         status = _interrupted()
+    except OSError as error:
+        status = _unwritten(error)
     sys.exit(status)
 
 
@@ -94,18 +103,18 @@ def _status(arguments: list[str]) -> int:
             raise
         return _failed(missing, arguments)
     except SystemExit as exited:
-        # typer turns Ctrl-C into an exit without a message.
+        # typer turns Ctrl-C and a closed pipe into exits without a message.
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
             return _interrupted()
+        if isinstance(exited.__context__, BrokenPipeError):
+            return _unwritten(exited.__context__)
         raise
     except RuntimeError as error:
         if is_interruption(error):
             return _interrupted()
         raise
-    except BrokenPipeError:
-        # The reader of stdout has ended. Python's flush of stdout at its exit must not fail too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError as error:
+        return _unwritten(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _failed(SystemFailed(f"{where}{error.strerror or error}"), arguments)
@@ -134,6 +143,16 @@ def _strike_passwords(error: "SpillcastError", arguments: list[str]) -> None:
         error.message = error.message.replace(argument, shown)
         if error.hint:
             error.hint = error.hint.replace(argument, shown)
+
+
+def _unwritten(error: OSError) -> int:
+    """Redirect a stdout that takes no more to /dev/null; return the exit status."""
+    with open(os.devnull, "wb") as null:
+        os.dup2(null.fileno(), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return _UNREAD
+    print(f"spillcast: stdout: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 def _interrupted() -> int:
