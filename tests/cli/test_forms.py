@@ -207,7 +207,7 @@ def test_colours_add_no_words(spilled):
 
 @cases("columns", [60, 160])
 def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
-    arguments = ("probe", tmp_path, "--grid", "--budget", "2s,32M", "--csv")
+    arguments = ("probe", tmp_path, "--grid", "--budget", "3s,32M", "--csv")
     with at_terminal(*arguments, columns=columns) as terminal:
         assert terminal.end() == 0
         text = terminal.text
