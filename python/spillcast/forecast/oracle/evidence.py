@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ from spillcast.tables import Table
 
 #: Traces are read again for their STAT lines, unless they are larger in total.
 _TRACES_BYTES_MAX = 64 << 20
-#: Waits of a parallel query's processes for each other.
-_PEER_WAITS = "PX Deq"
+#: Waits of a parallel query's processes for each other, and one that its coordinator alone has.
+_PEER_WAITS, _COORDINATOR_WAITS = "PX Deq", "PX Deq: Execute Reply"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class TraceEvidence:
     """All events of some traces, and the time that the traces cover.
 
     ``sessions_s`` is the sum over all sessions: more than ``elapsed_s`` if they ran in parallel.
-    ``peers_s`` is the part of it in which parallel processes waited for each other.
+    ``peers_s`` is the part of it in which processes of a parallel query waited for each other, and
+    ``clients_s`` that in which coordinators waited for their clients; 0 without traces of servers.
     ``calls`` is the number of database calls by kind; None if the time is not that of whole
     sessions. ``open_s`` is the time of waits after which no call ended. ``unmeasured`` is how many
     of the ``damaged`` lines are waits with an impossible length. ``notes`` are sentences about the
@@ -97,6 +99,7 @@ class TraceEvidence:
     damaged: int
     open_s: float = 0.0
     peers_s: float = 0.0
+    clients_s: float = 0.0
     calls: dict[str, int] | None = None
     unmeasured: int = 0
     notes: list[str] = field(default_factory=list)
@@ -219,21 +222,14 @@ def read_traces(
 ) -> TraceEvidence:
     """Latencies and sizes by event, of one statement or of all.
 
-    A statement's time is the CPU time of its calls and its waits that are not idle. InputError
-    without trace lines, or without any of that statement.
+    A statement's time is the CPU time of its calls and its waits that are not idle or are for other
+    processes of a parallel query; beside servers, that of its coordinators. InputError without
+    trace lines, or without any of that statement.
     """
-    by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
+    by = ["event", "blocks", "second", "session"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
-    groups, wall_s = read.groups, _wall_s(read)
-    if sql_id is not None:
-        groups = _of_statement(groups, sql_id)
-    peers = (g["total_us"] for g in groups if (g["event"] or "").startswith(_PEER_WAITS))
-    peers_s = sum(peers) / 1e6
-    if sql_id is not None:
-        elapsed_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
-        wall_s = min(elapsed_s, wall_s or elapsed_s) if peers_s else elapsed_s
-    else:
-        elapsed_s = read.elapsed_us() / 1e6
+    groups = read.groups if sql_id is None else _of_statement(read.groups, sql_id)
+    elapsed_s, sessions_s, peers_s, clients_s = _times_s(read, groups, sql_id)
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -245,17 +241,53 @@ def read_traces(
     names = [path.name for path in read.paths]
     return TraceEvidence(
         ", ".join(names[:2]) + (", ..." if len(names) > 2 else ""),
-        wall_s,
         elapsed_s,
+        sessions_s,
         events,
         read.damaged_count(),
         open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
-        # Meanwhile the others work: only their time is that of the query.
-        peers_s=peers_s if sql_id is None and elapsed_s > wall_s else 0.0,
+        peers_s=peers_s,
+        clients_s=clients_s,
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=repeated_words(read.repeated),
     )
+
+
+def _times_s(
+    read: Traces, groups: Sequence[Mapping[str, Any]], sql_id: str | None
+) -> tuple[float, float, float, float]:
+    """``elapsed_s``, ``sessions_s``, ``peers_s`` and ``clients_s`` of TraceEvidence of the groups.
+
+    Processes that wait for others take no share of the time if the others are in the traces, too.
+    """
+    coordinators = {g["session"] for g in read.groups if g["event"] == _COORDINATOR_WAITS}
+    servers = {g["session"] for g in read.groups if _is_for_peers(g)} - coordinators
+    spans_us, peers_us, clients_us = Counter[int | None](), 0, 0
+    for group in groups:
+        session, us = group["session"], group["total_us"]
+        if _is_for_peers(group):
+            peers_us += us
+        elif group["idle"]:
+            clients_us += us if session in coordinators else 0
+            continue
+        spans_us[session] += us
+    is_parallel = peers_us > 0 and not servers.isdisjoint(spans_us)
+    wall_s, sessions_s = _wall_s(read), read.elapsed_us() / 1e6
+    if sql_id is not None:
+        elapsed_s = sessions_s = spans_us.total() / 1e6
+        if is_parallel:
+            of_coordinators_us = sum(spans_us[session] for session in coordinators)
+            elapsed_s = min((of_coordinators_us or max(spans_us.values())) / 1e6, wall_s or inf)
+        return elapsed_s, sessions_s, peers_us / 1e6 if is_parallel else 0.0, 0.0
+    if not is_parallel or sessions_s <= wall_s:
+        return wall_s, sessions_s, 0.0, 0.0
+    clients_s = clients_us / 1e6
+    return wall_s, sessions_s, peers_us / 1e6, clients_s if clients_s < wall_s else 0.0
+
+
+def _is_for_peers(group: Mapping[str, Any]) -> bool:
+    return (group["event"] or "").startswith(_PEER_WAITS)
 
 
 def statements_of(
