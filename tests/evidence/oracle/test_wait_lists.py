@@ -42,11 +42,12 @@ Total                          40.000  100.000
 """
 
 
-#: The rule above the totals is longer than that of their last column.
+#: The rule above the totals is longer than that of their last column, or shorter at its beginning.
 LONGER_RULE = COMPONENTS.replace("--------\nTotal", "---------\nTotal")
+SHORTER_RULE = COMPONENTS.replace("--------\nTotal", " -------\nTotal")
 
 
-@cases("text", [CALLS, COMPONENTS, LONGER_RULE])
+@cases("text", [CALLS, COMPONENTS, LONGER_RULE, SHORTER_RULE])
 def test_a_profile_of_a_trace_has_the_time_of_its_run(figures, text):
     result = figures(text)
     assert (result.elapsed_s, result.total_s) == (40, pytest.approx(26, rel=1e-3))

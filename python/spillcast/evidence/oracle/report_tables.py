@@ -149,7 +149,8 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         if not _HEADING_RULE.fullmatch(lines[at]):
             at += 1
             continue
-        begins, ends = zip(*(match.span() for match in _DASHES.finditer(lines[at])), strict=True)
+        columns = _columns(lines[at])
+        ends = columns[1]
         heading: list[str] = []
         title: re.Match[str] | None = None
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
@@ -167,7 +168,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         begin = at = at + 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
-                if _is_closing(lines, at, begins):
+                if _is_closing(lines, at, columns):
                     table.cells.append(_cut(lines[at + 1], ends))
                     at += 2
                 break
@@ -230,11 +231,20 @@ def _decimals(figure: str) -> int:
     return len(figure.partition(".")[2])
 
 
-def _is_closing(lines: Sequence[str], at: int, begins: Sequence[int]) -> bool:
-    """Whether a rule ends the rows of a table, above one line with their totals."""
-    dashes = tuple(match.start() for match in _DASHES.finditer(lines[at]))
+def _columns(rule: str) -> list[tuple[int, ...]]:
+    """Where the dashes of a rule begin, and where they end."""
+    return list(zip(*(match.span() for match in _DASHES.finditer(rule)), strict=True))
+
+
+def _is_closing(lines: Sequence[str], at: int, columns: Sequence[Sequence[int]]) -> bool:
+    """Whether a rule ends the rows of a table, above one line with their totals.
+
+    It begins or ends where columns do.
+    """
+    pairs = zip(_columns(lines[at]), columns, strict=True)
     total, below = (*lines[at + 1 : at + 3], "", "")[:2]
-    return dashes == begins[: len(dashes)] and bool(total.strip()) and not below.strip()
+    is_aligned = any(dashes == places[: len(dashes)] for dashes, places in pairs)
+    return is_aligned and bool(total.strip()) and not below.strip()
 
 
 def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
