@@ -103,12 +103,14 @@ def plain(path: Path) -> Path:
 
 def with_names(text: str) -> str:
     """A message of the core with the names of the files in place of their copies."""
-    names = {str(copy.fileno()): str(path) for (path, *_), copy in _PLAIN.items()}
+    names = {str(copy.fileno()): str(path) for (path, *_), copy in list(_PLAIN.items())}
     return re.sub(r"/proc/self/fd/(\d+)", lambda match: names.get(match[1], match[0]), text)
 
 
 @atexit.register
 def forget_plain(path: Path | None = None) -> None:
     """Remove the copies of a file, or of all."""
-    for key in [key for key in _PLAIN if path in (None, key[0])]:
-        _PLAIN.pop(key).close()
+    # Other threads add copies meanwhile.
+    for key in list(_PLAIN):
+        if path in (None, key[0]):
+            _PLAIN.pop(key).close()
