@@ -4,8 +4,10 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +15,7 @@ from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, InputError
 from spillcast.evidence.open import find_evidence
+from spillcast.evidence.pipes import forget_plain, plain
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 
@@ -112,3 +115,23 @@ def test_an_error_names_the_packed_file(tmp_path):
     path.write_bytes(zipped(b"see attached"))
     with pytest.raises(InputError, match=r"extended SQL trace in \S*note\.trc\.zip"):
         profile(path)
+
+
+def test_copies_of_many_traces_are_made_and_forgotten_side_by_side(tmp_path):
+    paths = [tmp_path / f"{number}.trc.bz2" for number in range(600)]
+    for path in paths:
+        path.write_bytes(bz2.compress(path.name.encode()))
+        plain(path)
+    interval_s = sys.getswitchinterval()
+
+    def read(path):
+        text = plain(path).read_bytes().decode()
+        forget_plain(path)
+        return text
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(read, paths)) == [path.name for path in paths]
+    finally:
+        sys.setswitchinterval(interval_s)
