@@ -119,8 +119,9 @@ def read(path: Path, selection: Selection) -> Counts:
         [sum(part) for part in zip(*(sort.moved(upper=upper) for sort in spilled), strict=True)]
         for upper in (False, True)
     )
-    within_s = sum(sort.elapsed_s for sort in spilled)
+    within_s, writers = sum(sort.elapsed_s for sort in spilled), "sorts"
     if tables:
+        writers = "sorts and temporary tables"
         tables_s, pages = _temporary(path, block, elapsed_s)
         within_s += tables_s
         upper = [upper[0] + pages, upper[1] + pages * PAGE_BYTES]
@@ -128,7 +129,7 @@ def read(path: Path, selection: Selection) -> Counts:
         min(within_s, elapsed_s), 1, 1, "a plan times a sort with its temp I/O", _RECORD
     )
     words = (
-        f"a plan contains merge passes, not reads and writes: sorts and temporary tables wrote "
+        f"a plan contains merge passes, not reads and writes: {writers} wrote "
         f"{format_bytes(lower[1])} to {format_bytes(upper[1])} and read as much"
     )
     return counts_of_figures(
