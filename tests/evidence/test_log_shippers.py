@@ -75,6 +75,50 @@ def test_a_server_writes_its_messages_in_any_language(
     assert (counts.elapsed_s, counts.writes.count) == (0.9905, 101)
 
 
+#: From the same catalogues: a level and the limit of temp files.
+LIMITS = [
+    ("FEHLER", "Größe der temporären Datei überschreitet temp_file_limit ({}kB)"),
+    ("ERROR", "el tamaño del archivo temporal excede temp_file_limit permitido ({}kB)"),
+    ("ERREUR", "la taille du fichier temporaire dépasse temp_file_limit ({} Ko)"),
+    ("ERRORE", "la dimensione del file temporaneo supera temp_file_limit ({}kB)"),
+    ("ERROR", "一時ファイルのサイズがtemp_file_limit({} KB)を超えています"),
+    ("შეცდომა", "დროებითი ფაილის ზომა temp_file_limit-ს ({}კბ) აჭარბებს"),
+    ("오류", "임시 파일 크기가 temp_file_limit ({}kB)를 초과했습니다"),
+    ("ОШИБКА", "размер временного файла превышает предел temp_file_limit ({} КБ)"),
+    ("FEL", "storlek på temporär fil överskrider temp_file_limit ({}kB)"),
+    ("ПОМИЛКА", "розмір тимчасового файлу перевищує temp_file_limit ({} Кб)"),  # noqa: RUF001
+    ("错误", "临时文件大小超过最大允许值temp_file_limit({}kB)"),
+]
+
+
+@cases("error, limit", LIMITS)
+def test_a_limit_is_read_in_any_language(tmp_path, error, limit):
+    lines = [f"{error}:  {limit.format(1024)}", "STATEMENT:  select 1"]
+    at = "2026-11-23 10:00:04.000 UTC [42] "
+    (path := tmp_path / "own.log").write_text("".join(f"{at}{line}\n" for line in lines))
+    [exceeded] = read_logs(path).exceeded
+    assert (exceeded.limit, exceeded.query) == ("temp_file_limit (1024kB)", "select 1")
+
+
+def test_a_nested_plan_is_known_in_another_language(tmp_path):
+    """Its temp blocks are in those of the plan that called it."""
+    plan = "\tLimit  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)"
+    buffers = "\t  Buffers: temp read=100 written=101"
+    at = "2026-11-23 10:00:04.000 UTC [42] "
+    lines = [f"{at}LOG:  duration: 990.500 ms  plan:", plan, buffers]
+    nested = [*lines, f"{at}ZUSAMMENHANG:  SQL-Funktion »f« Anweisung 1"]
+    (path := tmp_path / "own.log").write_text("\n".join([*nested, *lines, ""]))
+    inner, outer = read_logs(path).plans
+    assert (inner["Plan"]["Temp Written Blocks"], outer["Plan"]["Temp Written Blocks"]) == (101, 0)
+
+
+def test_an_error_about_a_temp_file_is_none_of_its_size(tmp_path):
+    error = 'could not read file "base/pgsql_tmp/pgsql_tmp42.0": read 4096 of 8192'
+    log = TEXT.replace("LOG:  ", f"ERROR:  {error}\n2026-11-23 10:00:04.000 UTC [42] LOG:  ", 1)
+    (path := tmp_path / "own.log").write_text(log)
+    assert [file.bytes for file in read_logs(path).temp] == [819200]
+
+
 def test_messages_among_named_values(tmp_path):
     (plain := tmp_path / "plain.log").write_text(TEXT)
     quoted = [json.dumps(line) for line in TEXT.splitlines()]

@@ -143,7 +143,7 @@ _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 #: The heading of a table whose first column has numbers of rows.
 _ROW_NUMBERS = re.compile(r" +[|│║┃] *QUERY PLAN\b", re.I)
 #: The heading of explain.depesz.com, its figures of a node, and the mark before a detail.
-_PLAN_PAGE = re.compile(r"#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
+_PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
 _PAGE_FIGURES = re.compile(
     r"^\d+\.\s+(?:[\d.,]+\s+[\d.,]+\s+[↑↓] *[\d.,]+\s+[\d.,]+\s+[\d.,]+(?: / \d+)?\s*)?(?:->\s*)?"
 )
@@ -188,7 +188,7 @@ def _typographic_characters(lines: Lines) -> Lines | None:
 
 def _page_of_plan(lines: Lines) -> Lines | None:
     """The table of explain.depesz.com; as text it has no indentation of nodes."""
-    begin = next((at for at, line in enumerate(lines) if _PLAN_PAGE.search(line)), None)
+    begin = next((at for at, line in enumerate(lines) if _PLAN_PAGE.match(line)), None)
     if begin is None:
         return None
     below = [_BULLET.sub("  ", _PAGE_FIGURES.sub("", line)) for line in lines[begin + 1 :]]

@@ -36,35 +36,41 @@ _PASTED_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 #: The part of a line that may contain its level.
 _PREFIX_MAX = 4096
-#: Words of servers in other languages, as PostgreSQL has them in its catalogues of messages.
-_LOG = "СООБЩЕНИЕ|ЗАПИСУВАННЯ|日志|로그|LOGG|ჟურნალი"
-_STATEMENT = (
-    "ANWEISUNG|SENTENCIA|INSTRUCTION|ISTRUZIONE|COMANDO|文|ОПЕРАТОР|SATS|ІНСТРУКЦІЯ|语句|명령 구문"
-    "|ოპერატორი|გამოსახულება"
-)
+#: Levels in other languages, as PostgreSQL has them in its catalogues of messages.
+_IN_OTHERS = {
+    "LOG": "СООБЩЕНИЕ|ЗАПИСУВАННЯ|日志|로그|LOGG|ჟურნალი",
+    "STATEMENT": (
+        "ANWEISUNG|SENTENCIA|INSTRUCTION|ISTRUZIONE|COMANDO|文|ОПЕРАТОР|SATS|ІНСТРУКЦІЯ|语句"
+        "|명령 구문|ოპერატორი|გამოსახულება"
+    ),
+    "ERROR": "FEHLER|오류|ОШИБКА|ПОМИЛКА|ERREUR|ERRORE|შეცდომა|FEL|错误",
+    "CONTEXT": (
+        "ZUSAMMENHANG|文脈|내용|CONTEXTO|CONTEXTE|CONTESTO|კონტექსტი|KONTEXT|上下文|КОНТЕКСТ"  # noqa: RUF001
+    ),
+}
+_ENGLISH = {word: level for level, words in _IN_OTHERS.items() for word in words.split("|")}
 _EXECUTE = (
     "Ausführen|ejecutar|exécute|esecuzione di|executar|実行|выполнение|kör|виконувати|执行|쿼리실행"
     "|გაშვება"
 )
 _LEVEL = re.compile(
     r"(?P<before>.*?)\b(?P<level>LOG|STATEMENT|DETAIL|HINT|CONTEXT|ERROR|FATAL|PANIC|WARNING|NOTICE"
-    rf"|INFO|QUERY|LOCATION|(?P<log>{_LOG})|(?P<statement>{_STATEMENT})) ?:\s{{1,2}}"
-    r"(?P<message>.*)",
+    rf"|INFO|QUERY|LOCATION|{'|'.join(_ENGLISH)}) ?:\s{{1,2}}(?P<message>.*)",
     re.DOTALL,
 )
 #: Messages in other languages, and what they are in English.
 _IN_ENGLISH = (
     (
         re.compile(
-            r"(?!temporary)[^\W\d_][^\d\"«»]{5,40}[\"«»]\s?([^\"«»]*pgsql_tmp\d[^\"«»]*?)\s?[\"«»]"
-            r"\D{2,20}(\d+)"
+            r"(?!temporary)[^\W\d_][^\d\"«»]{5,40}[\"«»]\s?([^\"«»]{,999}pgsql_tmp\d[^\"«»]{,999}?)"
+            r"\s?[\"«»][,、]\D{1,20}(\d+)"
         ),
         r'temporary file: path "\1", size \2',
     ),
     (
         re.compile(
             r"(?!duration)[^\W\d_]{2,20} ?:? (\d+\.\d{3}) (?:ms|мс|ミリ秒|მწმ)s?"
-            rf"(?:\W+(?:(?:{_STATEMENT})|(?:{_EXECUTE}) ?[^:]*?) ?: |$)",
+            rf"(?:\W+(?:(?:{_IN_OTHERS['STATEMENT']})|(?:{_EXECUTE}) ?[^:]*?) ?: |$)",
             re.IGNORECASE,
         ),
         r"duration: \1 ms  statement: ",
@@ -249,8 +255,9 @@ def _of_text(line: str) -> Entry | None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]
     at = TIME.search(match["before"])
-    level = "LOG" if match["log"] else "STATEMENT" if match["statement"] else match["level"]
-    return Entry(at[0] if at else None, level, [_in_english(message)], match["before"])
+    level = _ENGLISH.get(match["level"], match["level"])
+    message = _in_english(message) if level == "LOG" else message
+    return Entry(at[0] if at else None, level, [message], match["before"])
 
 
 def _in_english(message: str) -> str:

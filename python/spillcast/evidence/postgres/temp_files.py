@@ -41,7 +41,8 @@ _DURATION = re.compile(
 #: psql's own, below what the server told the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
 _LIMITS = (
-    (re.compile(r'temporary file size exceeds "?(temp_file_limit)"? (\(\w+\))'), "{} {}"),
+    # In any language.
+    (re.compile(r"(temp_file_limit)[^\d\n]{,20}\((\d+) ?\w+\)"), "{} ({}kB)"),
     (
         re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
         "the device of its temp files",
