@@ -4,6 +4,8 @@ import bz2
 import gzip
 import io
 import lzma
+import os
+import resource
 import sys
 import tarfile
 import zipfile
@@ -13,7 +15,8 @@ import pytest
 
 from cases import cases
 from oracle_files import READ, blocks, write_trace
-from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, InputError
+from spark_logs import zstd
+from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.pipes import forget_plain, plain
 from spillcast.profile import profile
@@ -69,6 +72,7 @@ WAYS = {
     "a.trc.zip": zipped,
     "a.tar": tarred,
     "a.tgz": lambda content: gzip.compress(tarred(content)),
+    "a.tar.zst": lambda content: zstd(tarred(content)),
     "a.trc.bz2": bz2.compress,
     "a.trc.xz": lzma.compress,
     "a.trc": utf_16,
@@ -108,6 +112,41 @@ def test_an_archive_of_two_traces_is_no_trace(tmp_path, pack):
     path.write_bytes(pack(*contents)[:-700])
     with pytest.raises(InputError):
         profile(path)
+
+
+def test_more_traces_are_packed_than_files_may_be_open(tmp_path):
+    for us in range(80):
+        content = write_trace(tmp_path / "plain.txt", [(READ, 1000 + us, blocks(31))]).read_bytes()
+        (tmp_path / f"{us}.trc.xz").write_bytes(lzma.compress(content))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (70, limits[1]))
+    try:
+        [row] = profile(tmp_path).rows
+    finally:
+        forget_plain()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert row["count"] == 80
+
+
+def test_a_copy_takes_at_most_half_of_the_room(tmp_path, monkeypatch):
+    content = write_trace(tmp_path / "plain.txt", [(READ, 3_000, blocks(31))] * 20).read_bytes()
+    (path := tmp_path / "a.trc.xz").write_bytes(lzma.compress(content))
+    room = os.statvfs_result((1, 1, *[len(content) - 1] * 8))
+    monkeypatch.setattr(os, "fstatvfs", lambda _: room)
+    with pytest.raises(FileTooLarge, match=r"a\.trc\.xz"):
+        profile(path)
+
+
+def test_a_tar_of_many_folders_is_refused(tmp_path):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for at in range(1000):
+            member = tarfile.TarInfo(f"{at}")
+            member.type = tarfile.DIRTYPE
+            archive.addfile(member)
+    (path := tmp_path / "folders.tgz").write_bytes(gzip.compress(out.getvalue()))
+    with pytest.raises(EvidenceAmbiguous, match="1000 files"):
+        find_evidence([path])
 
 
 def test_an_error_names_the_packed_file(tmp_path):

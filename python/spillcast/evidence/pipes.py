@@ -3,6 +3,7 @@
 import atexit
 import os
 import re
+import resource
 import shutil
 import stat
 import tempfile
@@ -92,9 +93,17 @@ def plain(path: Path) -> Path:
     status = path.stat()
     key = path, status.st_size, status.st_mtime_ns
     if key not in _PLAIN:
+        # Each copy takes a descriptor.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         with ExitStack() as stack:
             copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
-            copy.writelines(blocks_of(path))
+            for block in blocks_of(path):
+                copy.write(block)
+                free = os.fstatvfs(copy.fileno())
+                if copy.tell() > free.f_bavail * free.f_frsize:
+                    text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
+                    raise FileTooLarge(f"{path}: {text} left", "set TMPDIR to a larger directory")
             copy.flush()
             stack.pop_all()
         _PLAIN[key] = copy

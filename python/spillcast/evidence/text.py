@@ -11,6 +11,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import islice
 from os import stat_result
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +29,8 @@ UNPACKED_BYTES_MAX = 64 << 30
 _ZSTD_BUFFER_BYTES = 1 << 20
 #: What a tar has within its first so many bytes, and at their end.
 _TAR, _TAR_BYTES = b"ustar", 262
+#: So many members of a tar, which take memory, are no single file.
+_MEMBERS_MAX = 1000
 _UNPACK_HINT = "unpack it, and give the file that describes the run"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -131,7 +134,9 @@ def _tar_opener(file: IO[bytes]) -> Callable[[Path], Any]:
 
     def of_tar(path: Path) -> IO[bytes]:
         archive = tarfile.TarFile(fileobj=file)
-        members = [member for member in archive if member.isfile()]
+        members = list(islice(archive, _MEMBERS_MAX))
+        if len(members) < _MEMBERS_MAX:
+            members = [member for member in members if member.isfile()]
         _check_single(path, [member.name for member in members])
         content = archive.extractfile(members[0])
         assert content is not None
@@ -165,15 +170,30 @@ def opened_text(path: Path, hint: str | None = None) -> Iterator[IO[str]]:
 
 
 class _Zstd(io.RawIOBase):
+    """The unpacked content; seeking back unpacks it again."""
+
     def __init__(self, file: IO[bytes]) -> None:
-        self._content = _core.ZstdReader(Path(file.name))
+        self._path, self._at = Path(file.name), 0
+        self._content = _core.ZstdReader(self._path)
 
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        offset += self._at if whence == io.SEEK_CUR else 0
+        if offset < self._at:
+            self._content, self._at = _core.ZstdReader(self._path), 0
+        while self._at < offset and self.read(min(offset - self._at, _ZSTD_BUFFER_BYTES)):
+            pass
+        return self._at
+
     def readinto(self, buffer: Any) -> int:
         content = self._content.read(len(buffer))
         buffer[: len(content)] = content
+        self._at += len(content)
         return len(content)
 
 
