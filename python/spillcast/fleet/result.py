@@ -51,7 +51,7 @@ class DatabaseRow:
         signed=True,
     )
     saved_interval_s: Bounds | None = key(
-        "the sums of all their bounds; null where none has bounds", unit="s", signed=True
+        "the sums of the bounds of its statements; null where none has any", unit="s", signed=True
     )
     share: float = key("of all savings", signed=True)
 
@@ -66,7 +66,7 @@ class DayRow:
         "what is saved of it, where known; null where it is known of none", unit="s", signed=True
     )
     saved_interval_s: Bounds | None = key(
-        "the sums of all their bounds; null where none has bounds",
+        "the sums of the bounds of what is saved; null where none are known",
         unit="s",
         signed=True,
         default=None,
@@ -99,7 +99,7 @@ class Fleet:
     statements: Sequence[Row] = key(
         "the largest saving first; if only bounds are known, their middle counts"
     )
-    databases: Sequence[DatabaseRow] = key("in the same order")
+    databases: Sequence[DatabaseRow] = key("in the order of statements")
     days: Sequence[DayRow] = key("by date")
     warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
 
