@@ -280,6 +280,34 @@ os.write(fd, b'spill')
     assert_eq!(events.iter().filter(removed).count(), 1);
 }
 
+#[test]
+fn errno_is_kept_where_a_descriptor_stands_for_a_pipe_unnoticed() {
+    if library().is_none() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.file("data");
+    fs::write(&path, "12").unwrap();
+    let program = "
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.dup(os.open(sys.argv[1], os.O_RDONLY))
+os.read(fd, 1)
+near, far = os.pipe()
+os.write(far, b'1')
+assert libc.syscall(int(sys.argv[2]), near, fd, 0) == fd
+ctypes.set_errno(0)
+assert libc.read(fd, ctypes.create_string_buffer(1), 1) == 1
+print(ctypes.get_errno())
+";
+    let mut source = PreloadSource::create(RING_BYTES).unwrap();
+    let duplicates = libc::SYS_dup3.to_string();
+    assert_eq!(finish(observed(&mut python(program, &[&path, &duplicates]), &source)), "0\n");
+    let reads = calls_on(&drained(&mut source), &path);
+    let of_pipe = reads.iter().rfind(|(call, _)| call.kind == CallKind::Read).unwrap();
+    assert_eq!(of_pipe.0.offset, None);
+}
+
 /// Twice 1,000 writes and then reads of all so far, with a line on stdin between; prints digests.
 const WORK: &str = "
 import hashlib, os, sys

@@ -91,10 +91,13 @@ pub fn share_all() {
     });
 }
 
-/// The position of a descriptor of a regular file.
-pub fn position(fd: c_int) -> i64 {
+/// The position of a descriptor; None where it has none. Keeps errno.
+pub fn position(fd: c_int) -> Option<i64> {
+    let saved_errno = errno();
     // SAFETY: no pointer is passed.
-    unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) }
+    let position = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
+    set_errno(saved_errno);
+    (position >= 0).then_some(position)
 }
 
 /// A forked child has descriptors of its own, which it reports itself.
@@ -138,7 +141,6 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
     if let Some(ring) = setup::ring() {
-        let position = position(fd);
         // SAFETY: no pointer is passed.
         let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
         let appends = flags >= 0 && flags as c_int & libc::O_APPEND != 0;
@@ -149,7 +151,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
             ino: stat.st_ino,
             regular: true,
             unlinked: stat.st_nlink == 0,
-            position: (position >= 0).then_some(position),
+            position: position(fd),
             append_at: appends.then_some(stat.st_size),
         };
         ring.push_file(&file, path);

@@ -73,7 +73,7 @@ pub fn io(
         delay_until(ret, delay_ns);
         return ret;
     }
-    let position = || file.shared.then(|| descriptors::position(fd));
+    let position = || if file.shared { descriptors::position(fd) } else { None };
     let offset = offset.filter(|&offset| offset >= 0).or_else(position);
     let (ret, timed) = timed(|| {
         let ret = call();
