@@ -92,6 +92,8 @@ impl Source for PerfSource {
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
+        // Asked before the rings are read, so that all that these processes did is read with them.
+        let ended = self.threads.ended_processes();
         self.read_rings();
         let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
         self.look_at_opened();
@@ -115,6 +117,7 @@ impl Source for PerfSource {
                 out.push(Event::File { pid: record.pid, fd, file });
             }
         }
+        out.extend(ended.into_iter().map(|pid| Event::ProcessExit { pid }));
     }
 
     fn observed(&self) -> Observed {

@@ -14,7 +14,7 @@ use crate::proc::ended;
 pub struct Threads {
     by_tid: HashMap<i32, Thread>,
     ended_cpu_ns: u64,
-    /// Processes whose main thread has ended while others ran.
+    /// Processes whose main thread has ended; others may outlive it.
     headless: HashSet<i32>,
     /// Calls and context switches that were told.
     pub calls: u64,
@@ -118,8 +118,8 @@ impl Threads {
                     thread.settle(time_ns);
                     self.ended_cpu_ns += thread.total_cpu_ns;
                 }
-                if pid == tid || self.headless.contains(&pid) {
-                    self.end_process(pid, out);
+                if pid == tid {
+                    self.headless.insert(pid);
                 }
                 return;
             }
@@ -185,14 +185,9 @@ impl Threads {
         }
     }
 
-    /// Reports that a process has ended, unless threads of it still run.
-    fn end_process(&mut self, pid: i32, out: &mut Vec<Event>) {
-        if ended(pid) {
-            self.headless.remove(&pid);
-            out.push(Event::ProcessExit { pid });
-        } else {
-            self.headless.insert(pid);
-        }
+    /// Forgets the processes that no thread runs of any more, and returns them.
+    pub fn ended_processes(&mut self) -> Vec<i32> {
+        self.headless.extract_if(|&pid| ended(pid)).collect()
     }
 
     /// CPU time of all threads outside their timed calls, up to their last record.
@@ -203,6 +198,8 @@ impl Threads {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn run(records: &[(u64, Payload)]) -> (Vec<Event>, Threads) {
@@ -315,6 +312,20 @@ mod tests {
         assert_eq!((call.cpu_before_ns, inside.cpu_ns), (Some(10), 5));
         assert_eq!(inside.blocks, [block(15, 20, 5, None)]);
     }
+
+    #[test]
+    fn a_process_that_is_still_ending_when_its_record_is_read_has_ended_later() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        let (mut threads, mut out) = (Threads::default(), Vec::new());
+        let record = Record { time_ns: 1, pid, tid: pid, payload: Payload::ThreadExit };
+        threads.take(&record, &mut out);
+        assert_eq!((threads.ended_processes(), out.len()), (vec![], 0));
+        child.wait().unwrap();
+        assert_eq!(threads.ended_processes(), [pid]);
+        assert!(threads.ended_processes().is_empty());
+    }
+
     #[test]
     fn an_open_is_timed_and_told_even_if_it_began_before() {
         let (enter, exit) = (
