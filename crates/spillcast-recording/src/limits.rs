@@ -39,10 +39,9 @@ pub struct PeakMemory {
     pid: i32,
     pids: BTreeSet<i32>,
     peaks_bytes: BTreeMap<i32, u64>,
-    /// The limit of the tightest memory cgroup, which a wrapper may join after its start.
-    pub limit_bytes: Option<u64>,
-    /// The most that this cgroup held besides files.
-    pub group_held_bytes: Option<u64>,
+    /// The limit of the tightest memory cgroup, which a wrapper may join after its start, and the
+    /// most that this cgroup held besides files.
+    pub group: Option<(u64, u64)>,
     /// Processes of another user, which cannot open the ring of the preload library under our
     /// /proc. One that changed its user after it was connected stays so until it executes a
     /// program.
@@ -57,8 +56,7 @@ impl PeakMemory {
             pid,
             pids,
             peaks_bytes,
-            limit_bytes: None,
-            group_held_bytes: None,
+            group: None,
             out_of_reach: BTreeSet::new(),
             pace: Pace(Instant::now()),
         }
@@ -71,7 +69,7 @@ impl PeakMemory {
 
     /// Reads the kernel's own high-water mark of each process that is still there, where due.
     pub fn look(&mut self) {
-        let PeakMemory { pid, pids, peaks_bytes, out_of_reach, pace, .. } = self;
+        let PeakMemory { pid, pids, peaks_bytes, group, out_of_reach, pace } = self;
         pace.look(|| {
             for member in pids.iter().flat_map(|&root| family(root)) {
                 peaks_bytes.extend(high_water_bytes(member).map(|bytes| (member, bytes)));
@@ -80,10 +78,7 @@ impl PeakMemory {
                     out_of_reach.insert(member);
                 }
             }
-            if let Some((limit, held)) = tightest_group(*pid) {
-                self.limit_bytes = Some(limit);
-                self.group_held_bytes = Some(held).max(self.group_held_bytes);
-            }
+            *group = most_held(*group, tightest_group(*pid));
         });
     }
 
@@ -247,6 +242,14 @@ pub fn tightest_group(pid: i32) -> Option<(u64, u64)> {
     memory_groups(pid, Path::new(CGROUPS)).into_iter().min_by_key(|&(limit, _)| limit)
 }
 
+/// Limit and most held bytes of a group after one more look; a group with another limit is another.
+fn most_held(before: Option<(u64, u64)>, now: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    match (before, now) {
+        (Some((limit, most)), Some((same, held))) if limit == same => Some((limit, most.max(held))),
+        _ => now.or(before),
+    }
+}
+
 /// Of each memory group of a process that has one, innermost first, the limit, and what it holds
 /// that the kernel cannot drop.
 pub fn memory_groups(pid: i32, cgroups: &Path) -> Vec<(u64, u64)> {
@@ -332,6 +335,14 @@ mod tests {
     use std::process;
 
     use super::*;
+
+    #[test]
+    fn what_a_group_held_is_not_held_by_one_that_is_joined_later() {
+        let looks = [Some((8 << 30, 5 << 30)), Some((2 << 30, 1)), Some((2 << 30, 7)), None];
+        let group = looks.into_iter().fold(None, most_held);
+        assert_eq!(group, Some((2 << 30, 7)));
+        assert_eq!(most_held(group, Some((2 << 30, 3))), group);
+    }
 
     #[test]
     fn stalls_are_those_of_the_group_from_the_first_look_on() {

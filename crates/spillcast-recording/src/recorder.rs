@@ -327,6 +327,7 @@ impl Recorder {
             },
         };
         let memory = self.memory.as_ref();
+        let group = memory.and_then(|memory| memory.group);
         let (command, exit_status) = process;
         Meta {
             schema: SCHEMA,
@@ -342,11 +343,9 @@ impl Recorder {
             engine: Engine { name: "process", pid: Some(self.pid), command, exit_status },
             machine: self.machine.clone(),
             memory: Memory {
-                limit_bytes: memory
-                    .and_then(|memory| memory.limit_bytes)
-                    .or(self.memory_limit_bytes),
+                limit_bytes: group.map(|group| group.0).or(self.memory_limit_bytes),
                 peak_rss_bytes: memory.and_then(PeakMemory::peak_bytes),
-                group_held_bytes: memory.and_then(|memory| memory.group_held_bytes),
+                group_held_bytes: group.map(|group| group.1),
                 stalled_s: self.stalls.as_ref().and_then(|stalls| stalls.stalled_s),
             },
             cpu_limits: self.cpu.as_ref().map(|cpu| cpu.limits).unwrap_or_default(),
