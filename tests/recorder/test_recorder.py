@@ -84,6 +84,14 @@ def test_what_it_recorded_is_forecast(places):
     assert json.loads(result.stdout)["forecast_s"] > 0
 
 
+@cases(("ending", "concludes"), [("exit 0", True), ("exit 3", False), ("kill -INT $$", False)])
+def test_nothing_is_concluded_from_a_command_that_failed_before_a_spill(places, ending, concludes):
+    words = ["record", "--force", "-o", places.root / "idle.spill", "--", "sh", "-c", ending]
+    result = recorder(*words, env=places.env)
+    assert "did not spill" in result.stderr
+    assert ("does not matter" in result.stderr) == concludes
+
+
 def test_where_the_kernel_refuses_the_library_within_it_is_loaded(places):
     output, account = record(places, under=refuse_tracing())
     files = {operation[5] for operation in account["account"]}

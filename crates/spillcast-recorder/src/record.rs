@@ -161,7 +161,8 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
     let (path, meta) = recorder.publish(meta, None)?;
     let status = recorder.status();
     if status.counts.temp_reads + status.counts.temp_writes == 0 {
-        eprintln!("{PROGRAM}: {}", unspilled(request, &status, connected));
+        let failed = target.exit_status.is_some_and(|status| status != 0);
+        eprintln!("{PROGRAM}: {}", unspilled(request, &status, connected, failed));
     }
     if request.json {
         let mut all = json!({ "path": path.to_string_lossy() });
@@ -200,7 +201,7 @@ fn cost_of(source: &str) -> Option<Cost> {
 }
 
 /// What a recording without temp I/O means.
-fn unspilled(request: &Request, status: &Status, server_connection: bool) -> String {
+fn unspilled(request: &Request, status: &Status, server_connection: bool, failed: bool) -> String {
     if let Some(left) = status.running.first() {
         let count = status.running.len();
         return format!(
@@ -216,9 +217,13 @@ fn unspilled(request: &Request, status: &Status, server_connection: bool) -> Str
         Some(path) => {
             format!("did not spill under {}: is --temp the right directory?", path.display())
         }
-        None => "did not spill: temp storage does not matter to it (keeps temp files elsewhere? \
-                 --temp DIR)"
-            .to_owned(),
+        None => {
+            let consequence = match failed {
+                true => " before it failed",
+                false => ": temp storage does not matter to it",
+            };
+            format!("did not spill{consequence} (keeps temp files elsewhere? --temp DIR)")
+        }
     }
 }
 
