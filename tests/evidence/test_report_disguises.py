@@ -109,3 +109,10 @@ def test_reports_of_two_intervals_are_not_mixed(tmp_path, name):
     assert "several intervals" in outcome(path, PLAIN[name])
     path.write_text(f"{text}\n{text}")
     assert outcome(path, PLAIN[name]) == "right"
+
+
+@cases("names", [("awr", "tkprof"), ("tkprof", "statspack"), ("awr", "monitor")])
+def test_reports_of_two_kinds_are_not_mixed(tmp_path, names):
+    path = tmp_path / "two"
+    path.write_text("\n".join(PLAIN[name].text for name in names))
+    assert "reports of" in outcome(path, PLAIN[names[0]])

@@ -56,6 +56,16 @@ def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
     assert profile(trace, again, where="true").rows[0]["count"] == 40
 
 
+@cases("times", [1, 2, 3])
+def test_a_trace_whose_lines_stand_there_again_is_named(tmp_path, times):
+    text = write_trace(
+        path := tmp_path / "pasted.trc", [(READ, 90_000, blocks(31))] * 20
+    ).read_text()
+    path.write_text(text * times)
+    named = [f"{path} has its lines {times} times, which all count: give them once"]
+    assert profile(path).warnings == named * (times > 1)
+
+
 def test_a_forecast_says_it_too(trace, tmp_path):
     again = again_by("copy", trace, tmp_path)
     [(once, _)] = ask([trace], ["factor:2"])

@@ -16,7 +16,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.pipes import plain, with_names
-from spillcast.evidence.text import Repeated, distinct
+from spillcast.evidence.text import Repeated, distinct, repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
 
@@ -96,6 +96,15 @@ class Traces:
         """The number of waits in all files."""
         return sum(file["waits"] for file in self.files)
 
+    def repeated_words(self) -> list[str]:
+        """Notes about files that count once, and about lines that stand in a file several times."""
+        notes = repeated_words(self.repeated)
+        for path, file in zip(self.paths, self.files, strict=True):
+            times = max(map(_times_repeated, file["sessions"]), default=1)
+            if times > 1:
+                notes.append(f"{path} has its lines {times} times, which all count: give them once")
+        return notes
+
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""
         return [
@@ -111,6 +120,15 @@ class Traces:
     def unmeasured(self) -> int:
         """The number of waits of impossible length, which are in no group and no time."""
         return sum(file["waits_unmeasured"] for file in self.files)
+
+
+def _times_repeated(session: Mapping[str, Any]) -> int:
+    """How often a session stands in a file: its time is that many times its span, to the us."""
+    if session["first_tim_us"] is None:
+        return 1
+    span_us = session["last_tim_us"] - session["first_tim_us"]
+    times, rest_us = divmod(session["elapsed_us"], span_us) if span_us > 0 else (1, 0)
+    return 1 if rest_us else int(times)
 
 
 def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Traces:
