@@ -236,7 +236,10 @@ def traced(folder, sid, *waits, more=""):
         # The client's time is nobody's work.
         ([REPLY, THINKS], "", None, 40),
         ([REPLY, THINKS], "", SQL_ID, 10),
+        # Nor does the coordinator's work change what the servers did.
         ([REPLY], LATER, SQL_ID, 10),
+        ([REPLY], LATER, None, 30),
+        ([REPLY, LATCH], "", None, 12),
     ],
 )
 def test_a_process_that_waits_for_others_takes_no_share(
@@ -263,6 +266,12 @@ def test_without_traces_of_servers_a_coordinator_waits_for_its_query(tmp_path, s
     question = Question(temp_events=TEMP, sql_id=sql_id)
     answer = forecast_events(resolve_target("factor:8"), evidence, question)
     assert (answer.baseline_s, answer.forecast_s) == pytest.approx((20, 13))
+    # A server beside a session that does not wait for it.
+    message = ("PX Deq: Execution Msg", *REPLY[1:])
+    paths = [traced(tmp_path, 40, message, SLOW, LATCH), traced(tmp_path, 50, *[LATCH] * 10)]
+    evidence = OracleEvidence(traces=read_traces(paths))
+    answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((20, 16.5))
     # Two queries side by side.
     paths = [path, traced(tmp_path, 36, REPLY, SLOW, LATCH)]
     evidence = OracleEvidence(traces=read_traces(paths))

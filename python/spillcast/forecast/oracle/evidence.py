@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -83,8 +83,8 @@ class TraceEvidence:
     """All events of some traces, and the time that the traces cover.
 
     ``sessions_s`` is the sum over all sessions: more than ``elapsed_s`` if they ran in parallel.
-    ``peers_s`` is the part of it in which processes of a parallel query waited for each other, and
-    ``clients_s`` that in which coordinators waited for their clients; 0 without traces of servers.
+    ``shares`` has the share of ``elapsed_s`` by event if there are traces of a parallel query's
+    servers: they work while others wait for them. If it is empty, sessions share the time.
     ``calls`` is the number of database calls by kind; None if the time is not that of whole
     sessions. ``open_s`` is the time of waits after which no call ended. ``unmeasured`` is how many
     of the ``damaged`` lines are waits with an impossible length. ``notes`` are sentences about the
@@ -97,8 +97,7 @@ class TraceEvidence:
     events: dict[str, EventLatency]
     damaged: int
     open_s: float = 0.0
-    peers_s: float = 0.0
-    clients_s: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
     calls: dict[str, int] | None = None
     unmeasured: int = 0
     notes: list[str] = field(default_factory=list)
@@ -222,13 +221,13 @@ def read_traces(
     """Latencies and sizes by event, of one statement or of all.
 
     A statement's time is the CPU time of its calls and its waits that are not idle or are for other
-    processes of a parallel query; beside servers, that of its coordinators. InputError without
+    processes of a parallel query, without that of its servers beside others. InputError without
     trace lines, or without any of that statement.
     """
     by = ["event", "blocks", "second", "session"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
     groups = read.groups if sql_id is None else _of_statement(read.groups, sql_id)
-    elapsed_s, sessions_s, peers_s, clients_s = _times_s(read, groups, sql_id)
+    elapsed_s, sessions_s, shares = _times_s(read, groups, sql_id)
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -245,8 +244,7 @@ def read_traces(
         events,
         read.damaged_count(),
         open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
-        peers_s=peers_s,
-        clients_s=clients_s,
+        shares=shares,
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=read.repeated_words(),
@@ -255,34 +253,54 @@ def read_traces(
 
 def _times_s(
     read: Traces, groups: Sequence[Mapping[str, Any]], sql_id: str | None
-) -> tuple[float, float, float, float]:
-    """``elapsed_s``, ``sessions_s``, ``peers_s`` and ``clients_s`` of TraceEvidence of the groups.
-
-    Processes that wait for others take no share of the time if the others are in the traces, too.
-    """
+) -> tuple[float, float, dict[str, float]]:
+    """``elapsed_s``, ``sessions_s`` and ``shares`` of TraceEvidence of the groups."""
     coordinators = {g["session"] for g in read.groups if g["event"] == _COORDINATOR_WAITS}
     servers = {g["session"] for g in read.groups if _is_for_peers(g)} - coordinators
-    spans_us, peers_us, clients_us = Counter[int | None](), 0, 0
-    for group in groups:
-        session, us = group["session"], group["total_us"]
-        if _is_for_peers(group):
-            peers_us += us
-        elif group["idle"]:
-            clients_us += us if session in coordinators else 0
-            continue
-        spans_us[session] += us
-    is_parallel = peers_us > 0 and not servers.isdisjoint(spans_us)
-    wall_s, sessions_s = _wall_s(read), read.elapsed_us() / 1e6
-    if sql_id is not None:
+    wall_s = _wall_s(read)
+    spans_us = Counter[int | None]()
+    if sql_id is None:
+        elapsed_s, sessions_s = wall_s, read.elapsed_us() / 1e6
+        others_us = sum(s["elapsed_us"] for s in read.sessions() if s["sid"] not in servers)
+        is_parallel = sessions_s > wall_s
+    else:
+        for group in groups:
+            if _is_for_peers(group) or not group["idle"]:
+                spans_us[group["session"]] += group["total_us"]
         elapsed_s = sessions_s = spans_us.total() / 1e6
-        if is_parallel:
-            of_coordinators_us = sum(spans_us[session] for session in coordinators)
-            elapsed_s = min((of_coordinators_us or max(spans_us.values())) / 1e6, wall_s or inf)
-        return elapsed_s, sessions_s, peers_us / 1e6 if is_parallel else 0.0, 0.0
-    if not is_parallel or sessions_s <= wall_s:
-        return wall_s, sessions_s, 0.0, 0.0
-    clients_s = clients_us / 1e6
-    return wall_s, sessions_s, peers_us / 1e6, clients_s if clients_s < wall_s else 0.0
+        others_us = sum(us for session, us in spans_us.items() if session not in servers)
+        is_parallel = any(map(_is_for_peers, groups))
+    # Sessions beside servers that do not wait for them are of other queries.
+    is_known = not others_us or any(group["event"] == _COORDINATOR_WAITS for group in groups)
+    if not (is_parallel and is_known and others_us / 1e6 < sessions_s):
+        return elapsed_s, sessions_s, {}
+    if sql_id is not None:
+        elapsed_s = min((others_us or max(spans_us.values())) / 1e6, wall_s or inf)
+    return elapsed_s, sessions_s, _shares(groups, servers, others_us)
+
+
+def _shares(
+    groups: Sequence[Mapping[str, Any]], servers: Set[int | None], others_us: int
+) -> dict[str, float]:
+    """The share of each event in ``others_us``, the time of all sessions but ``servers``.
+
+    Their waits for servers are divided as the servers' work.
+    """
+    others_of_event_us, servers_of_event_us = Counter[str | None](), Counter[str | None]()
+    waits_us = 0
+    for group in groups:
+        event, us, is_for_peers = group["event"], group["total_us"], _is_for_peers(group)
+        if group["session"] not in servers:
+            others_of_event_us[event] += us
+            waits_us += us if is_for_peers else 0
+        elif not (is_for_peers or group["idle"]):
+            servers_of_event_us[event] += us
+    of_servers = (waits_us / others_us if others_us else 1.0) / max(servers_of_event_us.total(), 1)
+    return {
+        event: others_of_event_us[event] / max(others_us, 1)
+        + servers_of_event_us[event] * of_servers
+        for event in {group["event"] for group in groups if group["event"] is not None}
+    }
 
 
 def _is_for_peers(group: Mapping[str, Any]) -> bool:

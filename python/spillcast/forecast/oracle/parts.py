@@ -112,26 +112,20 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
             "trace it whole, with waits (level 8); tkprof of it gives bounds",
         )
     baselines = []
-    names = matching(list(ash.share if ash is not None else seen), temp_events)
-    for name in names:
+    for name in matching(list(ash.share if ash is not None else seen), temp_events):
         latency = seen.get(name)
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
             share = ash.share[name]
             baselines.append(Part(name, elapsed_s * share, share, latency, latency_s))
         elif traces is not None and latency is not None:
-            # The events may be such as no process works in.
-            working_s = max(
-                traces.sessions_s - traces.peers_s - traces.clients_s,
-                sum(seen[name].total_s for name in names),
-            )
-            if working_s <= 0:
+            if traces.sessions_s <= 0:
                 raise EvidenceIncomplete(
                     f"{traces.name}: the lines have no times (tim)",
                     "the time by event must come from an ASH export",
                 )
-            worked_s = elapsed_s * (1 - traces.clients_s / traces.elapsed_s)
-            time_s = latency.total_s / working_s * worked_s
+            share = traces.shares.get(name, latency.total_s / traces.sessions_s)
+            time_s = share * elapsed_s
             baselines.append(Part(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
