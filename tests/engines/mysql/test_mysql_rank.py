@@ -2,9 +2,11 @@
 
 import json
 import os
+import pty
 import re
 import shlex
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,24 @@ def test_the_printed_check_of_a_move_reaches_the_server(rig, tmp_path):
         done = subprocess.run(["bash", "-c", client], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert temp in done.stdout.split(), dsn
+    with rig.session() as cursor:
+        cursor.execute("create user guarded@localhost identified by 'a-word'")
+    dsn = f"mysql://guarded:a-word@localhost/?socket={rig.dsn}"
+    printed = spillcast("move", "mysql", dsn, "--to", tmp_path / "moved").stdout
+    assert "a-word" not in printed
+    [client] = re.findall(r"^(?:mariadb|mysql) .*<<'SQL'\n(?s:.*?)\nSQL$", printed, re.MULTILINE)
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execvp("bash", ["bash", "-c", client])
+    shown = b""
+    with suppress(OSError):
+        while part := os.read(terminal, 4096):
+            # What is typed before the question is dropped.
+            if b"assword" in part:
+                os.write(terminal, b"a-word\n")
+            shown += part
+    assert os.waitpid(pid, 0)[1] == 0, shown
+    assert temp in shown.decode().split()
 
 
 def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig, tmp_path):

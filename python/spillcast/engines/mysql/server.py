@@ -201,7 +201,10 @@ def client_command(dsn: str, program: str) -> str:
     else:
         options = {"defaults-file": parts["read_default_file"]}
     options |= {"user": parts["user"]} if "user" in parts else {}
-    return " ".join([program, *(f"--{name}={shell_word(str(v))}" for name, v in options.items())])
+    words = [f"--{name}={shell_word(str(value))}" for name, value in options.items()]
+    # The client asks for it; it takes those of MYSQL_PWD and ~/.my.cnf by itself.
+    words += ["--password"] if parts.get("password") != os.environ.get("MYSQL_PWD") else []
+    return " ".join([program, *words])
 
 
 def shown_dsn(dsn: str) -> str:
