@@ -380,7 +380,7 @@ def scatter_svg(points: Sequence[tuple[float, float, str]]) -> str:
         if count := sum(point[2] == way for point in points):
             parts.append(_text(8, 18 + _ROW * row, f"{_MARKS[shape]} {way} ({count})", "", colour))
     parts.append(_text(_SIDE / 2, _SIDE + 38, "measured elapsed time", "middle"))
-    return _file([*parts, _text(-8, -4, "forecast", "end")], 60, _SIDE + 90, _SIDE + 84)
+    return _file([*parts, _text(0, -4, "forecast", "end")], 60, _SIDE + 90, _SIDE + 84)
 
 
 def coverage_svg(cases: Sequence[Case]) -> str:
