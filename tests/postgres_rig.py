@@ -31,7 +31,7 @@ from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace
 
-ROWS = 90_000
+ROWS = 150_000
 OPERATION_S = 0.0005
 JOIN = "select max(x.f) from t x join t y using (id)"
 #: The same, at the gate before anything else, and at the gate once it has spilled and goes on to.
