@@ -42,7 +42,7 @@ _DURATION = re.compile(
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
 _LIMITS = (
     # In any language.
-    (re.compile(r"(temp_file_limit)[^\d\n]{,20}\((\d+) ?\w+\)"), "{} ({}kB)"),
+    (re.compile(r"(temp_file_limit)[^\d\n]{,20}\((\d++) ?\w+\)"), "{} ({}kB)"),
     (
         re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
         "the device of its temp files",
