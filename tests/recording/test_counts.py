@@ -120,8 +120,8 @@ if shape == "appended":
     moved("write", fd)
 elif shape == "duplicated":
     others = [os.dup(fd), os.dup2(fd, 100)]
-    for one in [others[0], fd, others[1], fd]:
-        moved("write", one)
+    for descriptor in [others[0], fd, others[1], fd]:
+        moved("write", descriptor)
     os.lseek(others[1], SIZE, os.SEEK_SET)
     os.close(fd)
     moved("read", others[0])

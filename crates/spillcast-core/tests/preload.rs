@@ -81,6 +81,13 @@ fn finish(child: Child) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What a command printed, and what it reported.
+fn reported(command: &mut Command) -> (String, Vec<Event>) {
+    let mut source = PreloadSource::create(RING_BYTES).unwrap();
+    let printed = finish(observed(command, &source));
+    (printed, drained(&mut source))
+}
+
 fn drained(source: &mut PreloadSource) -> Vec<Event> {
     let mut events = Vec::new();
     source.drain(&mut events, true);
@@ -236,11 +243,10 @@ if child == 0:
 os.waitpid(child, 0)
 print(os.getpid(), child)
 ";
-    let mut source = PreloadSource::create(RING_BYTES).unwrap();
-    let printed = finish(observed(&mut python(program, &[&path]), &source));
+    let (printed, events) = reported(&mut python(program, &[&path]));
     let ids: Vec<i32> = printed.split_whitespace().map(|id| id.parse().unwrap()).collect();
     let mut by_thread: HashMap<(i32, i32), Vec<(i64, i64)>> = HashMap::new();
-    for (call, _) in calls_on(&drained(&mut source), &path) {
+    for (call, _) in calls_on(&events, &path) {
         if call.kind == CallKind::Pread64 {
             let reads = by_thread.entry((call.pid, call.tid)).or_default();
             assert_eq!(call.cpu_before_ns.is_none(), reads.is_empty());
@@ -267,9 +273,7 @@ fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 os.unlink(sys.argv[1])
 os.write(fd, b'spill')
 ";
-    let mut source = PreloadSource::create(RING_BYTES).unwrap();
-    finish(observed(&mut python(program, &[&path]), &source));
-    let events = drained(&mut source);
+    let (_, events) = reported(&mut python(program, &[&path]));
     let calls = calls_on(&events, &path);
     assert_eq!(calls.len(), 1);
     assert!(calls[0].1.unlinked);
@@ -300,10 +304,9 @@ ctypes.set_errno(0)
 assert libc.read(fd, ctypes.create_string_buffer(1), 1) == 1
 print(ctypes.get_errno())
 ";
-    let mut source = PreloadSource::create(RING_BYTES).unwrap();
-    let duplicates = libc::SYS_dup3.to_string();
-    assert_eq!(finish(observed(&mut python(program, &[&path, &duplicates]), &source)), "0\n");
-    let reads = calls_on(&drained(&mut source), &path);
+    let (printed, events) = reported(&mut python(program, &[&path, &libc::SYS_dup3.to_string()]));
+    assert_eq!(printed, "0\n");
+    let reads = calls_on(&events, &path);
     let of_pipe = reads.iter().rfind(|(call, _)| call.kind == CallKind::Read).unwrap();
     assert_eq!(of_pipe.0.offset, None);
 }
@@ -495,9 +498,8 @@ int main(int count, char **arguments) {
         return;
     }
     let path = scratch.file("data");
-    let mut source = PreloadSource::create(RING_BYTES).unwrap();
-    finish(observed(Command::new(&binary).arg(&path), &source));
-    let calls = calls_on(&drained(&mut source), &path);
+    let (_, events) = reported(Command::new(&binary).arg(&path));
+    let calls = calls_on(&events, &path);
     let returned: Vec<i64> = calls.iter().map(|(call, _)| call.ret).collect();
     assert_eq!(returned, [10, 10, 10, 4, 6]);
 }

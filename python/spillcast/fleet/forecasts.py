@@ -52,7 +52,6 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
 from spillcast.forecast.verdict import unknown_share
-from spillcast.forecast.workload.counted import timed_on
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
@@ -339,10 +338,8 @@ def of_snapshots(
             continue
         elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
         try:
-            path, origin = Path(chain[-1].name), question.origin
-            counts = counts_of_row(path, statement, timed=origin is None)
-            if origin is not None:
-                counts = timed_on(counts, question.storage(origin, counts))
+            path, timed = Path(chain[-1].name), question.origin is None
+            counts = with_origin(counts_of_row(path, statement, timed=timed), question)
             forecast = estimate(counts, resolve(to, counts), confidence=question.confidence)
             share = counts.total_s / counts.processes
             outcome = _outcome(forecast, share).times(statement.calls)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
@@ -117,6 +117,14 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
             question = replace(question, page_cache_bytes=application.observed.page_cache_bytes)
     named = [target if isinstance(target, Storage) else str(target) for target in targets]
     return forecast_application(application, named, question)
+
+
+@overload
+def with_origin(evidence: Counts, question: Question) -> Counts: ...
+
+
+@overload
+def with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts: ...
 
 
 def with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts:
