@@ -223,12 +223,24 @@ def test_what_is_not_asked_for_gives_way_to_what_is():
     assert ultra == {"iops": 1000, "throughput": 250, "size": 1 << 40}
 
 
-def test_azure_p20_bursts_for_half_an_hour():
-    disk = catalogue.lookup("azure-p20")
-    half_an_hour = many_s(disk, "read", 8 * KIB, 3500 * 1800)
+@cases(
+    ("name", "burst_iops", "iops", "burst_mb_s"),
+    # Microsoft's tables of Premium SSD and Standard SSD sizes.
+    [
+        ("azure-p20", 3500, 2300, 170),
+        ("azure-e10", 600, 500, 150),
+        ("azure-e30", 1000, 500, 250),
+        ("azure-e40", 500, 500, 60),
+    ],
+)
+def test_tiers_of_azure_burst_for_half_an_hour(name, burst_iops, iops, burst_mb_s):
+    disk = catalogue.lookup(name)
+    half_an_hour = many_s(disk, "read", 8 * KIB, burst_iops * 1800)
     assert half_an_hour == pytest.approx(1800, rel=0.01)
-    a_day = many_s(disk, "read", 8 * KIB, 2300 * 86_400)
-    assert a_day == pytest.approx(86_400, rel=0.02)
+    half_an_hour = many_s(disk, "write", 250 * 1000, burst_mb_s * 4 * 1800)
+    assert half_an_hour == pytest.approx(1800, rel=0.01)
+    a_day = many_s(disk, "read", 8 * KIB, iops * 86_400)
+    assert a_day == pytest.approx(86_400, rel=0.04)
 
 
 @each_row
