@@ -80,6 +80,27 @@ def test_no_more_is_under_way_than_fio_lets_be(tmp_path, job, holds):
             resolve_storage(str(path))
 
 
+@cases(
+    ("options", "ops", "depth"),
+    [
+        # One thread that waits for each read has one under way, whatever its iodepth.
+        ({"iodepth": "16", "ioengine": "psync"}, {"read": reads()["read"]}, 1),
+        # 200 reads a second of 1 ms, as by rate_iops.
+        ({"iodepth": "8"}, {"read": reads(runtime=5000)["read"]}, 1),
+        ({"numjobs": "8"}, {"read": reads(runtime=500)["read"]}, 2),
+        ({"iodepth": "4"}, {"read": reads(runtime=260)["read"]}, 4),
+        # Reads and writes share the depth.
+        ({"iodepth": "4"}, dict.fromkeys(("read", "write"), reads(runtime=510)["read"]), 4),
+    ],
+)
+def test_the_depth_of_fio_is_what_was_at_once(tmp_path, options, ops, depth):
+    """By Little's law: the rate times the mean latency."""
+    job = {"job options": {"rw": "randrw", "bs": "64k"} | options} | ops
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
+    assert {group.depth for group in resolve_storage(str(path)).groups} == {depth}
+
+
 def test_a_storage_may_be_named_after_what_other_tools_print(tmp_path):
     """Its document is no output of theirs."""
     named = replace(resolve_storage("limits:iops=900,throughput=9MiB/s,latency=1ms"), name="9 IOPS")

@@ -1,7 +1,7 @@
 """fio: reads its JSON as a storage, and writes a recording as a log that it replays."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,9 @@ def fio_storage(path: Path, text: str) -> Storage:
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
 
 
-def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Group]:
+def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
+    stated = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
+    reached, groups = 0.0, list[Group]()
     for op in OPS:
         done = job.get(op) or {}
         count = int(done.get("total_ios") or 0)
@@ -54,20 +56,20 @@ def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> I
         if timed in ("lat", "clat"):
             moved *= 1024
         size = _size(options, op) or max(1, round(moved / count))
-        depth = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
         if runtime_s := float(done.get("runtime") or 0) / 1e3:
             mean_s = mean_ns / 1e9
             took = f"{count:,} {op}s of {format_duration(mean_s)}"
-            run = f"{format_duration(runtime_s)} with {depth} at once"
+            run = f"{format_duration(runtime_s)} with {stated} at once"
             # The last of them may have ended a latency after it.
-            most_s = (runtime_s + mean_s) * depth
+            most_s = (runtime_s + mean_s) * stated
             check_all(path, [Check("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
+            reached += count * mean_s / runtime_s
         latency_ns, counts = _histogram(done, count, mean_ns)
         pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
-        yield Group(
+        group = Group(
             op=op,
             size_class_bytes=_core.size_class_bytes(size),
-            depth=depth,
+            depth=stated,
             count=count,
             bytes=size * count,
             total_ns=round(mean_ns * count),
@@ -78,6 +80,10 @@ def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> I
             pattern=pattern,
             access="direct" if str(options.get("direct", "0")) == "1" else "buffered",
         )
+        groups.append(group)
+    # Little's law: engines that wait for each operation, rates and think times keep fewer at once.
+    depth = stated if not reached or reached > 0.75 * stated else max(1, round(reached))
+    return [replace(group, depth=depth) for group in groups]
 
 
 def _size(options: Mapping[str, Any], op: str) -> int | None:
