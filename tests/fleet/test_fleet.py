@@ -1,5 +1,6 @@
 """What a fleet would save: the forecasts that ``spillcast forecast`` makes, and their sums."""
 
+import itertools
 import json
 
 import pytest
@@ -266,6 +267,17 @@ def test_bad_targets_are_one_line(made, tmp_path):
     assert "a factor is" in only_line(spillcast("fleet", dataset, "--to", "factor:0"), 2)
     temp_events = spillcast("fleet", dataset, "--to", "factor:2", "--temp-events", "latch*")
     assert "waits for 'latch*'" in only_line(temp_events, 2)
+
+
+def test_an_unknown_storage_is_named_by_its_option(tmp_path):
+    plan = [{"Plan": {k: v for k, v in PLAN.items() if "I/O" not in k}, "Execution Time": 910.0}]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    known = {"--to": "latency:1ms", "--from": "latency:2ms"}
+    for option in known:
+        for word in ("nowhere", tmp_path):
+            words = itertools.chain(*{**known, option: word}.items())
+            line = only_line(spillcast("fleet", tmp_path / "plan.json", *words), 2)
+            assert f"{option} {word}: " in line
 
 
 def test_traces_that_do_not_wait_are_refused_without_a_folder_of_ours(made):

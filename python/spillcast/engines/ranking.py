@@ -15,7 +15,6 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import known_target
 from spillcast.forecast.project import interval_of
 from spillcast.forecast.sizing.products import Sizing
-from spillcast.forecast.workload.counted import timed_on
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
@@ -333,21 +332,16 @@ class RankRequest:
     def __post_init__(self) -> None:
         for target in self.targets:
             known_target(target)
+        if self.origin is not None:
+            known_target(self.origin, "--from")
 
-    def storage(self, target: str, counts: Counts) -> Storage:
+    def storage(self, target: str, counts: Counts, option: str = "--to") -> Storage:
         """The storage of a target; resolved only once unless it depends on ``counts``."""
         if depends_on_recording(target):
-            return resolve(target, counts)
+            return resolve(target, counts, option)
         if target not in self._storages:
-            self._storages[target] = resolve(target, counts)
+            self._storages[target] = resolve(target, counts, option)
         return self._storages[target]
-
-
-def timed_counts(counts: Counts, request: RankRequest) -> Counts:
-    """The counts, with times on the storage ``request.origin`` if the user named it."""
-    if request.origin is None:
-        return counts
-    return timed_on(counts, request.storage(request.origin, counts))
 
 
 def with_gains(

@@ -39,8 +39,8 @@ _KNOWN = (
 )
 #: The beginning of a connection string of a server.
 _DSN = re.compile(r"(?:postgres(?:ql)?|mysql|mariadb)://|(?:host|port|user|dbname|service)=")
-#: Storages by name, which are no evidence.
-_TARGET = re.compile(r"tmpfs$|(?:cache|catalogue|factor|latency|limits):")
+#: Words before the colon of a storage's description, which is no evidence.
+STORAGE_WORDS = ("latency", "limits", "factor", "cache", "catalogue")
 #: The kinds of the files that ``spillcast collect oracle`` spools: their names decide, not their
 #: content.
 SPOOLS = {
@@ -185,7 +185,8 @@ def _expand(argument: str) -> list[Path]:
             raise PathMissing(f"{broken}: the symbolic link leads to no file")
         return matches
     _check_no_server(argument)
-    hint = "a target is named with --to" if _TARGET.match(argument) else path_hint(path)
+    is_target = argument.partition(":")[0] in ("tmpfs", *STORAGE_WORDS)
+    hint = "a target is named with --to" if is_target else path_hint(path)
     raise PathMissing(f"{argument}: there is no such file or folder", hint)
 
 

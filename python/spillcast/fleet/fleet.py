@@ -178,11 +178,12 @@ class Facts:
     def __init__(
         self, dataset: Dataset, to: str, question: Question, clashes: dict[str, set[str]]
     ) -> None:
-        if is_place(Path(to)):
-            raise TargetUnsuited(
-                f"--to {to}: a fleet is not replayed on a directory",
-                f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
-            )
+        for option, text in (("--to", to), ("--from", question.origin)):
+            if text is not None and is_place(Path(text)):
+                raise TargetUnsuited(
+                    f"{option} {text}: a fleet is not replayed on a directory",
+                    f"probe it once: spillcast probe {shell_word(text)} --grid -o storage.json",
+                )
         self.statements: dict[Key, Forecasts] = {}
         #: Elapsed time (us) of all statements by database, also of those that do not spill.
         self.elapsed_us = Counter[str]()

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, TypeVar
 
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
@@ -27,6 +27,7 @@ from spillcast.units import format_duration
 
 #: A forecast and its storage; None if the storage was refused or is known from traces only.
 Answer = tuple[Forecast, Storage | None]
+Run = TypeVar("Run", Counts, Recording | Counts)
 #: A storage or its name: a directory (probed now), a file, ``catalogue:NAME``, ``latency:150us``.
 Target = Storage | str | Path
 #: The target whose forecast is the limit of any storage.
@@ -119,19 +120,19 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
     return forecast_application(application, named, question)
 
 
-@overload
-def with_origin(evidence: Counts, question: Question) -> Counts: ...
+class Origin(Protocol):
+    """Options with the word of ``--from``, and the storages that words name."""
+
+    @property
+    def origin(self) -> str | None: ...  # noqa: D102
+    def storage(self, word: str, like: Counts, option: str) -> Storage: ...  # noqa: D102
 
 
-@overload
-def with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts: ...
-
-
-def with_origin(evidence: Recording | Counts, question: Question) -> Recording | Counts:
+def with_origin(evidence: Run, options: Origin) -> Run:
     """Evidence in which counts without times have the latencies of ``--from``."""
-    if question.origin is None or isinstance(evidence, Recording):
+    if options.origin is None or isinstance(evidence, Recording):
         return evidence
-    return timed_on(evidence, question.storage(question.origin, evidence))
+    return timed_on(evidence, options.storage(options.origin, evidence, "--from"))
 
 
 def forecasts_of(
@@ -261,16 +262,16 @@ def _half_width(forecast: Forecast) -> float | None:
     return (high_s - low_s) / 2 / forecast.forecast_s
 
 
-def known_target(target: str) -> Storage | None:
+def known_target(target: str, option: str = "--to") -> Storage | None:
     """The storage of a target; None if it depends on the recording.
 
     InputError for a target that does not exist, or that needs a probe.
     """
-    if stated(target) is not None or target.startswith("cache:"):
+    if stated(target, option) is not None or target.startswith("cache:"):
         return None
     if target == "tmpfs" or is_place(Path(target)):
         raise TargetUnsuited(
-            f"--to {target}: this verb does not probe: that may disturb what it observes",
+            f"{option} {target}: this verb does not probe: that may disturb what it observes",
             f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",
         )
-    return resolve_storage(target, f"--to {target}", FORMS)
+    return resolve_storage(target, f"{option} {target}", FORMS)

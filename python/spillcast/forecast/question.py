@@ -99,13 +99,14 @@ class Question:
                 option = _OPTIONS.get(name, name)
                 raise OptionInvalid(f"--{option} {number}: too few", "give 1 or more")
 
-    def storage(self, word: str, like: Recording | Counts) -> Storage:
+    def storage(self, word: str, like: Recording | Counts, option: str = "--to") -> Storage:
         """The storage that a word names; a directory is probed with the I/O of ``like``.
 
         InputError for a word that names none, and for an invalid ``budget``.
         """
         with self.watch(word) as show:
-            return resolve(word, like, budget=parse_budget(self.budget), on_progress=show)
+            budget = parse_budget(self.budget)
+            return resolve(word, like, option, budget=budget, on_progress=show)
 
     @property
     def selection(self) -> Selection:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.choice import is_word
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.open import kind_of
+from spillcast.evidence.open import STORAGE_WORDS, kind_of
 from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of
 from spillcast.recording import OPS, Recording
@@ -52,6 +52,7 @@ def stated(text: str, option: str = "--to") -> tuple[str, float] | None:
 def resolve(
     text: str,
     baseline: TempEvidence,
+    option: str = "--to",
     *,
     budget: Budget | None = None,
     on_progress: "Progress | None" = None,
@@ -60,7 +61,7 @@ def resolve(
 
     Refusal if the temp files do not fit into memory.
     """
-    match stated(text):
+    match stated(text, option):
         case "latency", latency_s:
             return assumed_latency(observed(baseline), latency_s, text)
         case "factor", factor:
@@ -71,11 +72,11 @@ def resolve(
         from spillcast.storage.cached import cached, parse_cache
 
         flash, disk, options = parse_cache(text, text.removeprefix("cache:"))
-        part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
+        part = {name: resolve_storage(name, f"{option} {text}: {name}") for name in (flash, disk)}
         return cached(text, part[flash], part[disk], options, complete)
     exists = is_place(Path(text))
     if not exists and text != "tmpfs":
-        return resolve_storage(text, f"--to {text}", FORMS)
+        return resolve_storage(text, f"{option} {text}", FORMS)
     from spillcast.storage.probe import probe
 
     place = Path(text) if exists else None
@@ -203,7 +204,6 @@ def is_place(path: Path) -> bool:
 
 
 _KINDS = {"lat": "latency", "cat": "catalogue"}
-_ALL_KINDS = ("latency", "limits", "factor", "cache", "catalogue", *_KINDS)
 #: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
 _FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
 #: The least similarity of a mistyped word.
@@ -230,7 +230,8 @@ def suggestion(text: str, forms: str) -> str | None:
 
 def _other_form(text: str) -> str | None:
     """The form for a word that spells one differently, or that is only its value."""
-    if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], _ALL_KINDS)) is not None:
+    words = (*STORAGE_WORDS, *_KINDS)
+    if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], words)) is not None:
         return f"{_KINDS.get(kind, kind)}:{form[2]}"
     if times := _TIMES.fullmatch(text):
         return f"factor:{times[1] or times[2]}"

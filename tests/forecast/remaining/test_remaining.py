@@ -14,7 +14,7 @@ from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.forecast.remaining.estimate import Estimate
+from spillcast.forecast.remaining.estimate import Estimated
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.verdict import verdict
 from spillcast.forecast.workload.query import workload_of_recording
@@ -53,7 +53,7 @@ def test_without_any_source_the_sentence_names_the_part(written):
 @cases(("low", "centre", "high"), [(50.0, 100.0, 150.0), (99.0, 100.0, 400.0), (0.0, 0.0, 7.0)])
 def test_nine_draws_in_ten_lie_between_the_bounds(low, centre, high):
     normal = np.random.default_rng(0).standard_normal(50_000)
-    draws = Estimate("written", low, centre, high, "").drawn(normal)
+    draws = Estimated("written", low, centre, high, "").drawn(normal)
     result = np.quantile(draws, [0.05, 0.5, 0.95])
     assert result == pytest.approx([low, centre, high], rel=0.02)
 

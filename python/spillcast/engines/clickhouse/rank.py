@@ -19,7 +19,6 @@ from spillcast.engines.ranking import (
     Ranked,
     RankRequest,
     ServerRanking,
-    timed_counts,
     with_gains,
 )
 from spillcast.errors import (
@@ -42,6 +41,7 @@ from spillcast.evidence.clickhouse import (
     settings_that_spill,
     spilled_bytes,
 )
+from spillcast.forecast.ask import with_origin
 from spillcast.redaction import struck_text
 
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
@@ -248,7 +248,7 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
     )
     try:
         selection = Selection(timed=request.origin is None)
-        counts = timed_counts(counts_of_query(_PLACE, mean, selection), request)
+        counts = with_origin(counts_of_query(_PLACE, mean, selection), request)
         ends = counts.at_bounds() or [counts]
         shares_s = [number * end.total_s / end.processes for end in ends]
         ranked = replace(

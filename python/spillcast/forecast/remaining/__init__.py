@@ -22,7 +22,7 @@ from spillcast.forecast.remaining.estimate import (
     FILES_SOURCE,
     HISTORY_SOURCE,
     PLAN_SOURCE,
-    Estimate,
+    Estimated,
     Quantity,
 )
 from spillcast.forecast.workload.counted import loads_of
@@ -114,7 +114,7 @@ class RemainingWorkHints:
         if progress is None:
             reason = "needs the single waits of the recording, and they were not kept"
             return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
-        estimates, unused = list[Estimate](), list[str]()
+        estimates, unused = list[Estimated](), list[str]()
         for kind, name, result in self._sources(recording, progress, elapsed_s):
             if kind in self.without:
                 continue
@@ -126,7 +126,7 @@ class RemainingWorkHints:
 
     def _sources(
         self, recording: Recording, progress: "Progress", elapsed_s: float | None
-    ) -> Iterator[tuple[str, str, Sequence[Estimate] | str]]:
+    ) -> Iterator[tuple[str, str, Sequence[Estimated] | str]]:
         """The kind of each source, its file, and its estimates or why it is not used."""
         yield "user", "", _estimates_of_user(self, elapsed_s, progress)
         yield "spill", "", _estimates_by_files(progress)
@@ -186,15 +186,15 @@ USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
 def _estimates_of_user(
     hints: RemainingWorkHints, elapsed_s: float | None, progress: "Progress"
-) -> list[Estimate]:
+) -> list[Estimated]:
     """Estimates by --elapsed, --progress, --written. OptionInvalid if the recording contradicts."""
     estimates = []
     if elapsed_s is not None:
-        estimates.append(Estimate.around("elapsed", elapsed_s, USER_ELAPSED_SPREAD, ELAPSED))
+        estimates.append(Estimated.around("elapsed", elapsed_s, USER_ELAPSED_SPREAD, ELAPSED))
     if hints.progress is not None:
         spread = PROGRESS_SPREAD * (1 - hints.progress) + USER_ELAPSED_SPREAD
         total_s = progress.done_s / hints.progress
-        estimates.append(Estimate.around("elapsed", total_s, spread, "--progress"))
+        estimates.append(Estimated.around("elapsed", total_s, spread, "--progress"))
     if (written := hints.written_bytes) is not None:
         if not written > 0:
             raise OptionInvalid(
@@ -207,7 +207,7 @@ def _estimates_of_user(
                 "while it was recorded",
                 "it is what the whole query writes to temp files",
             )
-        estimates.append(Estimate.around("written", written, USER_WRITTEN_SPREAD, "--written"))
+        estimates.append(Estimated.around("written", written, USER_WRITTEN_SPREAD, "--written"))
     return estimates
 
 
@@ -219,17 +219,17 @@ MIN_UNREAD = 0.02
 REWRITTEN = (0.06, 0.5, 2.5)
 
 
-def _estimates_by_files(progress: "Progress") -> list[Estimate]:
+def _estimates_by_files(progress: "Progress") -> list[Estimated]:
     """The bytes that remain to be written, which nothing bounds while writing is at full rate."""
     written, unread = progress.done("write"), progress.unread
     if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
         return []
     if "write" not in progress.recent_ops:
-        return [Estimate("writes", 0.0, 0.0, FILES_MORE * written, FILES_SOURCE)]
+        return [Estimated("writes", 0.0, 0.0, FILES_MORE * written, FILES_SOURCE)]
     if "read" not in progress.recent_ops:
         return []
     lower, middle, upper = (share * unread.middle for share in REWRITTEN)
-    return [Estimate("writes", lower, middle, upper, FILES_SOURCE)]
+    return [Estimated("writes", lower, middle, upper, FILES_SOURCE)]
 
 
 #: A scan that moved less than this share of its table shows no rate.
@@ -249,7 +249,7 @@ _SEGMENT = re.compile(r"\.(\d+)$")
 _SEGMENT_BYTES = 1 << 30
 
 
-def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estimate]:
+def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estimated]:
     """The bytes that remain to be written while a scan feeds the spill."""
     if "write" not in progress.recent_ops or not progress.bytes["write"]:
         return []
@@ -262,7 +262,7 @@ def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estim
     # All of the spill may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (progress.done("write") + left)
     lower, source = left * exp(-NORMAL_95 * SCAN_SPREAD), f"the scan of {table}, {end:.0%} done"
-    return [Estimate("writes", lower, left, upper, source)]
+    return [Estimated("writes", lower, left, upper, source)]
 
 
 def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
@@ -311,7 +311,7 @@ def _estimates_by_plan(
     progress: "Progress",
     *,
     in_recording: bool,
-) -> list[Estimate] | str:
+) -> list[Estimated] | str:
     """Bytes of the entire query by a plan of EXPLAIN, or why it is not used.
 
     ``settings`` are those of the session, for a plan that names none. A plan that is kept
@@ -339,8 +339,8 @@ def _estimates_by_plan(
     above = spread + AGGREGATED * planned.aggregated / planned.written
     read = written * planned.read / planned.written
     return [
-        Estimate.around("written", written, spread, PLAN_SOURCE, above),
-        Estimate.around("read", read, spread, PLAN_SOURCE, above),
+        Estimated.around("written", written, spread, PLAN_SOURCE, above),
+        Estimated.around("read", read, spread, PLAN_SOURCE, above),
     ]
 
 
@@ -357,7 +357,7 @@ HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
 def _estimates_by_run(
     run: Recording | Counts, recording: Recording, progress: "Progress"
-) -> list[Estimate] | str:
+) -> list[Estimated] | str:
     """Figures of the entire query by a previous run, or why it is not used."""
     if (reason := reason_against(run, recording)) is not None:
         return reason
@@ -389,7 +389,7 @@ def _estimates_by_run(
         else ("elapsed", run.elapsed_s, UNTIMED_SPREAD),
     ]
     return [
-        Estimate.around(quantity, centre, hypot(spread, calls_spread), source)
+        Estimated.around(quantity, centre, hypot(spread, calls_spread), source)
         for quantity, centre, spread in figures
         if centre > 0
     ]

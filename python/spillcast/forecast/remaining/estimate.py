@@ -27,7 +27,7 @@ LIKELY = 0.5
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimated:
     """A quantity of the entire query on the recorded storage, with a 90 % interval."""
 
     quantity: Quantity
@@ -44,7 +44,7 @@ class Estimate:
         spread: float,
         source: str,
         above: float | None = None,
-    ) -> "Estimate":
+    ) -> "Estimated":
         """An estimate with a standard deviation of its logarithm, and another one ``above``."""
         low = centre * exp(-NORMAL_95 * spread)
         high = centre * exp(NORMAL_95 * (spread if above is None else above))

@@ -23,7 +23,7 @@ import numpy as np
 
 from spillcast.columns import Floats, Integers
 from spillcast.forecast.interval import DRAWS
-from spillcast.forecast.remaining.estimate import ELAPSED, FILES_SOURCE, Estimate, Quantity
+from spillcast.forecast.remaining.estimate import ELAPSED, FILES_SOURCE, Estimated, Quantity
 from spillcast.forecast.remaining.progress import Progress, Rate
 from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.forecast.workload.load import Load
@@ -152,11 +152,11 @@ class Extrapolation:
 
 
 #: One estimate for each quantity that sources show.
-Pooled = Mapping[Quantity, Estimate]
+Pooled = Mapping[Quantity, Estimated]
 
 
 def extrapolate(
-    progress: Progress, estimates: Sequence[Estimate], unused: Sequence[str] = ()
+    progress: Progress, estimates: Sequence[Estimated], unused: Sequence[str] = ()
 ) -> Extrapolation:
     """The entire query by these estimates; ``unused`` are hints that sources did not use."""
     pooled = _pooled_by_quantity(estimates)
@@ -199,19 +199,19 @@ def extrapolate(
     return Extrapolation(work, work.summary(unused), unused)
 
 
-def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Pooled:
+def _pooled_by_quantity(estimates: Sequence[Estimated]) -> Pooled:
     """One estimate for each quantity: the mean of several, weighted by inverse variance.
 
     If they differ by more than their spreads explain, the spread grows by as much (Birge). An
     estimate of all bytes written replaces one of the remaining writes by the files, which more
     writes may follow.
     """
-    groups: dict[Quantity, list[Estimate]] = {}
+    groups: dict[Quantity, list[Estimated]] = {}
     for estimate in estimates:
         groups.setdefault(estimate.quantity, []).append(estimate)
     if "written" in groups:
         groups.pop("writes", None)
-    pooled = dict[Quantity, Estimate]()
+    pooled = dict[Quantity, Estimated]()
     for quantity, alike in groups.items():
         pooled[quantity] = alike[0]
         if len(alike) > 1:
@@ -220,7 +220,8 @@ def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Pooled:
             weights, spread = inverse_variance(logs, spreads)
             order = np.argsort(-weights, kind="stable")
             source = " and ".join(dict.fromkeys(alike[at].source for at in order))
-            pooled[quantity] = Estimate.around(quantity, exp(float(weights @ logs)), spread, source)
+            middle = exp(float(weights @ logs))
+            pooled[quantity] = Estimated.around(quantity, middle, spread, source)
     return pooled
 
 
@@ -307,7 +308,7 @@ def _moved_bytes(
     return {"write": done, "read": read}, {"write": writes, "read": reads}
 
 
-def _probability_of_writes(given: Estimate | None, progress: Progress) -> float:
+def _probability_of_writes(given: Estimated | None, progress: Progress) -> float:
     """Probability (Bayes) that a query, even one that no longer writes, will write more bytes."""
     if "write" in progress.recent_ops:
         return 1.0
@@ -399,7 +400,7 @@ def _factors(spread: float, rng: np.random.Generator) -> Floats:
     return np.asarray(np.exp(spread * rng.standard_normal(CANDIDATES)))
 
 
-def _agreeing(elapsed_s: Floats, given: Estimate, rng: np.random.Generator) -> Integers | None:
+def _agreeing(elapsed_s: Floats, given: Estimated, rng: np.random.Generator) -> Integers | None:
     """Indexes of draws, picked by their agreement with the given elapsed time; None if too few."""
     spread = max(*given.spreads, 0.03)
     weight = np.exp(-((np.log(elapsed_s / given.centre) / spread) ** 2) / 2)
@@ -408,14 +409,14 @@ def _agreeing(elapsed_s: Floats, given: Estimate, rng: np.random.Generator) -> I
     return rng.choice(len(weight), DRAWS, p=weight / weight.sum())
 
 
-def _fitting(drawn: _Drawn, given: Estimate, rng: np.random.Generator) -> Integers | None:
+def _fitting(drawn: _Drawn, given: Estimated, rng: np.random.Generator) -> Integers | None:
     """Indexes of draws that fit into a longer time outside temp I/O; None if there are too few."""
     max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)
     return rng.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
 
 
-def _contradiction(given: Estimate, drawn: _Drawn, pooled: Pooled) -> str:
+def _contradiction(given: Estimated, drawn: _Drawn, pooled: Pooled) -> str:
     """A sentence on what contradicts a given time."""
     known = [pooled[quantity].source for quantity in ("written", "rest") if quantity in pooled]
     sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""

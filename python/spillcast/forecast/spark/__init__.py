@@ -14,7 +14,7 @@ from math import exp, hypot, log
 from statistics import NormalDist, fmean
 
 from spillcast import _core
-from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnknown
+from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnsuited
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, Warned, WithoutSpills
@@ -181,7 +181,7 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
         return None
     if text.startswith(RELATIVE):
         problem = f"{option} {text}: an event log has no single operations"
-        raise TargetUnknown(problem, f"name {_FORMS}")
+        raise TargetUnsuited(problem, f"name {_FORMS}")
     return resolve_storage(text, f"{option} {text}", _FORMS)
 
 

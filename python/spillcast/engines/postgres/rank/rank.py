@@ -32,7 +32,6 @@ from spillcast.engines.ranking import (
     RankRequest,
     ServerRanking,
     SpillNode,
-    timed_counts,
     with_gains,
 )
 from spillcast.errors import InputError, OptionConflict, Refusal
@@ -55,6 +54,7 @@ from spillcast.evidence.postgres.statements import (
 from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
 from spillcast.evidence.postgres.work_memory import enough_bytes
 from spillcast.fleet.snapshots import Snapshot, store_snapshot
+from spillcast.forecast.ask import with_origin
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
@@ -331,7 +331,7 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(ranked, refused=text)
     try:
-        counts = timed_counts(counts_of_row(_PLACE, row, timed=request.origin is None), request)
+        counts = with_origin(counts_of_row(_PLACE, row, timed=request.origin is None), request)
         counts = replace(counts, calibration=request.calibration)
         at_bounds = _at_bounds(counts, plans)
         ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, row.calls))
@@ -391,7 +391,7 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     try:
         counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
         enough = _enough_bytes(counts)
-        counts = timed_counts(counts, request)
+        counts = with_origin(counts, request)
         at_bounds = counts.at_bounds() or [counts]
         ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, calls))
         ranked = with_gains(ranked, at_bounds, calls, request)
