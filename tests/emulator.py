@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import TIMEOUT_S, spillcast_command, until
+from harness import TIMEOUT_S, started, until
 
 #: The effective capability to mount.
 CAP_SYS_ADMIN = 21
@@ -40,8 +40,11 @@ class Emulator:
             directory.mkdir(exist_ok=True)
             directory.chmod(0o777)
         self.stderr = (room / "stderr").open("w+")
-        self.process = subprocess.Popen(
-            [*under, *spillcast_command("emulate", self.mountpoint, *arguments)],
+        self.process = started(
+            "emulate",
+            self.mountpoint,
+            *arguments,
+            under=under,
             env=os.environ | {"TMPDIR": str(self.work)},
             stdout=subprocess.PIPE,
             stderr=self.stderr,

@@ -6,6 +6,7 @@ SPILLCAST_STARTS=anew. On the pages of the reference the first command of each v
 """
 
 import atexit
+import ctypes
 import io
 import json
 import os
@@ -27,6 +28,10 @@ VERBS = (
 #: Variables that a process reads as it starts, or a library as it is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")
 MESSAGE_BYTES = 1 << 16
+#: That a fork is now a child of who asked for it.
+ADOPTED = b"adopted"
+PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None)
 #: Held between runs of the lab where they are not timed: half a GiB takes seconds to be cleared.
 HELD_BYTES = 1 << 20
 
@@ -42,38 +47,40 @@ class Forks:
                 [sys.executable, __file__, *_held], stdin=theirs, stdout=subprocess.DEVNULL
             )
 
-    def run(self, words, *, cwd, env, timeout_s):
-        """As subprocess.run captures it as text; None where only a start of its own will do."""
-        request = {"words": words, "cwd": str(cwd), "env": dict(env)}
-        message = json.dumps(request).encode()
-        if len(message) > MESSAGE_BYTES:
-            return None
-        if not self._free.acquire(blocking=False):
-            return None
-        try:
-            return self._run(words, message, timeout_s)
-        finally:
-            self._free.release()
-
-    def _run(self, words, message, timeout_s):
-        readers = [Reader(), Reader()]
-        socket.send_fds(self._channel, [message], [item.given for item in readers])
-        end = time.monotonic() + timeout_s
-        for item in readers:
-            item.begin()
-        child = int(self._channel.recv(MESSAGE_BYTES))
-        texts = [item.text(end - time.monotonic()) for item in readers]
-        if None in texts:
-            os.kill(child, signal.SIGKILL)
-        status = int(self._channel.recv(MESSAGE_BYTES))
-        if None in texts:
-            raise subprocess.TimeoutExpired(words, timeout_s)
-        return subprocess.CompletedProcess(words, os.waitstatus_to_exitcode(status), *texts)
+    def fork(self, message, streams):
+        """The pid of a fork with these standard streams, which is a child of this process."""
+        with self._free:
+            # What loses its parent meanwhile gets this process for one.
+            LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+            socket.send_fds(self._channel, [message], streams)
+            pid = int(self._channel.recv(MESSAGE_BYTES))
+            assert self._channel.recv(MESSAGE_BYTES) == ADOPTED
+            LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0)
+        return pid
 
     def close(self):
         """Let it end."""
         self._channel.close()
         self._process.wait()
+
+
+class Forked(subprocess.Popen):
+    """A fork in place of a program that is started: its arguments are those of spillcast."""
+
+    def _execute_child(self, args, *options):
+        cwd, env, pipes = *options[4:6], options[9:15]
+        given = (pipes[0], pipes[3], pipes[5])
+        streams = [number if pipe == -1 else pipe for number, pipe in enumerate(given)]
+        self.pid = _forks[0].fork(message(args, cwd, env), streams)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+
+def message(words, cwd, env):
+    """What asks for a fork."""
+    ignored = [number for number in inside.SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
+    request = {"words": words, "cwd": str(cwd), "env": dict(env), "ignored": ignored}
+    return json.dumps(request).encode()
 
 
 class Reader:
@@ -96,12 +103,10 @@ class Reader:
     def text(self, timeout_s):
         """What was written, None where it has not ended in time."""
         self._thread.join(max(timeout_s, 0))
-        return None if self._thread.is_alive() else decoded(self._content)
-
-
-def decoded(content):
-    """As subprocess decodes text: every end of a line is a newline."""
-    return io.TextIOWrapper(io.BytesIO(content)).read()
+        if self._thread.is_alive():
+            return None
+        # As subprocess decodes text: every end of a line is a newline.
+        return io.TextIOWrapper(io.BytesIO(self._content)).read()
 
 
 def at_start(env):
@@ -128,25 +133,46 @@ def close():
 def run(arguments, options, timeout_s):
     """The result of a command line, or None where it has to be started anew."""
     words = [str(argument) for argument in arguments]
+    if options.keys() - {"cwd", "env"} or not can_fork(words, **options):
+        return None
+    options = {"cwd": Path.cwd(), "env": os.environ} | options
+    if inside.can_run(words, options["env"]):
+        return run_inside(words, timeout_s, **options)
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with forked(words, text=True, **pipes, **options) as process:
+        try:
+            texts = process.communicate(timeout=timeout_s)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(words, process.returncode, *texts)
+
+
+def start(arguments, options):
+    """The process of a command line, as Popen has it, or None where it has to be started anew."""
+    words = [str(argument) for argument in arguments]
+    chosen = {name: options[name] for name in ("cwd", "env") if name in options}
+    usual = options.keys() <= {"cwd", "env", "stdin", "stdout", "stderr", "text"}
+    return forked(words, **options) if usual and can_fork(words, **chosen) else None
+
+
+def forked(words, *, cwd=None, env=None, **options):
+    """The same, of one that can fork."""
+    if not _forks:
+        _forks.append(Forks())
+    cwd, env = cwd or Path.cwd(), os.environ if env is None else env
+    return Forked(words, cwd=cwd, env=env, **options)
+
+
+def can_fork(words, cwd=None, env=os.environ):
+    """Whether a fork does what a process of its own would."""
+    if os.environ.get("SPILLCAST_STARTS") == "anew" or at_start(env) != STARTED:
+        return False
     is_short = words[:1] == ["--version"] or "--help" in words
     only_reads = words[:1] == ["verify"] and "--from" in words
     if not (is_short or only_reads or "".join(words[:1]) in VERBS):
-        return None
+        return False
     # The preload library's recorder looks at the environment with which its process was started.
-    if "preload" in words:
-        return None
-    if options.keys() - {"cwd", "env"}:
-        return None
-    if os.environ.get("SPILLCAST_STARTS") == "anew":
-        return None
-    options = {"cwd": Path.cwd(), "env": os.environ} | options
-    if at_start(options["env"]) != STARTED:
-        return None
-    if inside.can_run(words, options["env"]):
-        return run_inside(words, timeout_s, **options)
-    if not _forks:
-        _forks.append(Forks())
-    return _forks[0].run(words, timeout_s=timeout_s, **options)
+    return "preload" not in words and len(message(words, cwd, env)) <= MESSAGE_BYTES
 
 
 def hold_little_memory():
@@ -168,7 +194,7 @@ def run_inside(words, timeout_s, **options):
 
 
 def serve(channel):
-    """Fork for each request, tell who that is and how it ended; return when nobody asks."""
+    """Fork for each request, tell who that is; return when nobody asks."""
     from fuzz.trial import warm_up
     from measured_once import measure_once
 
@@ -177,26 +203,31 @@ def serve(channel):
     if sys.argv[1:] == ["little"]:
         hold_little_memory()
     while True:
-        message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, 2)
-        if not message:
+        request, streams, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, 3)
+        if not request:
             return
-        child = os.fork()
-        if child == 0:
-            channel.close()
-            become(json.loads(message), *descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        channel.send(str(child).encode())
-        channel.send(str(os.waitpid(child, 0)[1]).encode())
+        between = os.fork()
+        if between == 0:
+            child = os.fork()
+            if child == 0:
+                channel.close()
+                become(json.loads(request), streams)
+            channel.send(str(child).encode())
+            os._exit(0)
+        for stream in streams:
+            os.close(stream)
+        os.waitpid(between, 0)
+        channel.send(ADOPTED)
 
 
-def become(request, stdout, stderr):
+def become(request, streams):
     """Be ``python -m spillcast`` from here to the end."""
     status = 1
     try:
-        for descriptor, number in ((os.open(os.devnull, os.O_RDONLY), 0), (stdout, 1), (stderr, 2)):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
+        for number in inside.SIGNALS:
+            usual = signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler
+            signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
+        inside.put(streams)
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])

@@ -49,6 +49,12 @@ def spillcast(*arguments, under=(), anew=False, **options):
     )
 
 
+def started(*arguments, under=(), **options):
+    """The process of spillcast, as Popen has it with these options; ``under`` is as above."""
+    process = None if under else forked.start(arguments, options)
+    return process or subprocess.Popen([*under, *spillcast_command(*arguments)], **options)
+
+
 def probed_grid(folder, output):
     """The run that probed a directory in a second, or longer where a busy machine measured nothing.
 

@@ -7,7 +7,6 @@ import os
 import pickle
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,8 @@ from pathlib import Path
 
 import psycopg
 
-import measured_once
 from emulator import skip_without_fuse
-from harness import TIMEOUT_S, partial_folders, until
+from harness import TIMEOUT_S, partial_folders, started, until
 from leftovers import TEMPLATES
 from spillcast.engines.postgres.connection import SAMPLER
 from spillcast.engines.postgres.server import (
@@ -300,13 +298,8 @@ def recorder(output, *arguments, under=(), **options):
     ``under`` is a command that runs it. Without an ``output`` it discards what it records.
     """
     where = ("--discard",) if output is None else ("-o", output)
-    process = subprocess.Popen(
-        [*under, sys.executable, measured_once.__file__, "record", *where, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = started("record", *where, *arguments, under=under, **pipes, **options)
     try:
         yield process
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from emulator import Emulator, skip_without_fuse
 from fleet_files import contents, write_fleet
-from harness import TIMEOUT_S, spillcast_command
+from harness import TIMEOUT_S, spillcast, spillcast_command
 from kills import REST, check_no_crash, check_nothing_left, end, moments
 from spillcast.storage import Storage
 
@@ -94,8 +94,7 @@ def fleet(tmp_path_factory):
     """Traces, and what an ingest of them comes to."""
     room = tmp_path_factory.mktemp("fleet")
     traces = write_fleet(room / "traces", 30)
-    command = spillcast_command("ingest", traces, "-o", room / "whole")
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert spillcast("ingest", traces, "-o", room / "whole").returncode == 0
     return traces, contents(room / "whole")
 
 
@@ -104,9 +103,8 @@ def test_ingest(fleet, tmp_path):
     for number, (death, after_s) in enumerate(moments("ingest")):
         output = tmp_path / str(number)
         ended(start("ingest", traces, "-o", output), death, after_s)
-        again = start("ingest", traces, "-o", output)
-        _, stderr = again.communicate()
-        assert again.returncode == 0, stderr
+        again = spillcast("ingest", traces, "-o", output)
+        assert again.returncode == 0, again.stderr
         assert contents(output) == whole
         assert not [name for name in os.listdir(output) if "partial" in name]
         check_nothing_left(tmp_path)

@@ -3,23 +3,17 @@
 import signal
 import subprocess
 
-from harness import TIMEOUT_S, environment, spillcast, spillcast_command
+from harness import TIMEOUT_S, spillcast, started
 
 
 def test_the_summary_stays_out_of_a_file(tmp_path):
-    command = spillcast_command("record", "-o", tmp_path / "run.spill", "--", "seq", "3")
+    command = ("record", "-o", tmp_path / "run.spill", "--", "seq", "3")
     with (tmp_path / "numbers").open("w") as numbers:
-        done = subprocess.run(
-            command,
-            stdout=numbers,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=TIMEOUT_S,
-            env=environment(),
-        )
-    assert done.returncode == 0
+        recorder = started(*command, stdout=numbers, stderr=subprocess.PIPE, text=True)
+    _, messages = recorder.communicate(timeout=TIMEOUT_S)
+    assert recorder.returncode == 0
     assert (tmp_path / "numbers").read_text().split() == ["1", "2", "3"]
-    assert "run.spill" in done.stderr
+    assert "run.spill" in messages
 
 
 def test_a_signal_without_a_name_ends_a_command(tmp_path):
@@ -33,12 +27,8 @@ def test_a_signal_without_a_name_ends_a_command(tmp_path):
 
 def test_a_reader_that_ends_early_leaves_the_recording_and_its_summary(tmp_path):
     recording = tmp_path / "run.spill"
-    command = spillcast_command(
-        "record", "-o", recording, "--", "sh", "-c", "yes | head -c 9M; exit 7"
-    )
-    shown = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+    command = ("record", "-o", recording, "--", "sh", "-c", "yes | head -c 9M; exit 7")
+    shown = started(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     shown.stdout.close()
     _, messages = shown.communicate(timeout=TIMEOUT_S)
     assert shown.returncode == 7, messages
@@ -47,11 +37,10 @@ def test_a_reader_that_ends_early_leaves_the_recording_and_its_summary(tmp_path)
 
 
 def test_output_that_cannot_be_written_fails_but_keeps_the_recording(tmp_path):
-    command = spillcast_command("record", "-o", tmp_path / "run.spill", "--", "true")
+    command = ("record", "-o", tmp_path / "run.spill", "--", "true")
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_S, env=environment()
-        )
-    assert done.returncode == 1
+        recorder = started(*command, stdout=full, stderr=subprocess.PIPE)
+    _, messages = recorder.communicate(timeout=TIMEOUT_S)
+    assert recorder.returncode == 1
     assert (tmp_path / "run.spill" / "meta.json").exists()
-    assert b"temp I/O" in done.stderr
+    assert b"temp I/O" in messages

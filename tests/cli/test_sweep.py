@@ -8,7 +8,7 @@ import pytest
 from test_documents import NUMBER, TEXT, WHOLE, array, document, nullable, printed, valid
 
 from cases import cases
-from harness import environment, only_line, spillcast, spillcast_command, until
+from harness import environment, only_line, spillcast, started, until
 from spills import recording, written_and_read
 
 K, M = 1 << 10, 1 << 20
@@ -156,8 +156,8 @@ def test_a_directory_too_small(tmp_path):
 
 
 def test_interrupted_it_leaves_nothing(tmp_path):
-    command = spillcast_command("sweep", "io-size", tmp_path, "--data", "256M", "--memory", "8M")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    command = ("sweep", "io-size", tmp_path, "--data", "256M", "--memory", "8M")
+    with started(*command, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: threads_of(process.pid) > 1 or process.poll() is not None, "the replay")
         process.send_signal(signal.SIGINT)
         assert "Traceback" not in process.stderr.read()

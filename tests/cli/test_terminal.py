@@ -33,9 +33,7 @@ def evil(tmp_path_factory):
     base.write_bytes(bytes(512 * 101))
     run = folder / "run.spill"
     spill = target("spill", "--file", temp / f"spill{EVIL}", "--base", base)
-    recorded = subprocess.run(
-        spillcast_command("record", "-o", run, "--", *spill), capture_output=True, timeout=TIMEOUT_S
-    )
+    recorded = spillcast("record", "-o", run, "--", *spill)
     assert recorded.returncode == 0, recorded.stderr
     grid = folder / f"storage{EVIL}.json"
     probed = probed_grid(folder, grid)
@@ -116,7 +114,7 @@ def test_what_was_said_while_evidence_was_made(evil):
     for done in (evil.probed, evil.ingested):
         assert is_harmless(done.stdout + done.stderr)
     assert "PWN" in evil.ingested.stdout + evil.probed.stdout
-    assert is_harmless(evil.recorded.stderr.decode())
+    assert is_harmless(evil.recorded.stderr)
 
 
 @pytest.mark.parametrize("form", ["--csv", "--markdown"])

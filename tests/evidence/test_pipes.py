@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness import TIMEOUT_S, spillcast, spillcast_command
+from harness import TIMEOUT_S, spillcast, started
 from oracle_files import READ, blocks, write_trace
 from text_plan import TEXT_PLAN
 
@@ -17,12 +17,18 @@ WAITS, BYTES = 3_000, 200_000
 TARGETS = ("--to", "latency:1ms", "--json")
 
 
+def ran(*arguments, content=None, stdin=subprocess.PIPE, **options):
+    """How spillcast ended with ``content`` in a pipe, and what it printed."""
+    pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started(*arguments, **pipes, **options) as process:
+        printed = process.communicate(content, timeout=TIMEOUT_S)
+    return process.returncode, *printed
+
+
 def answer(*arguments, **options):
-    done = subprocess.run(
-        spillcast_command(*arguments), capture_output=True, timeout=TIMEOUT_S, **options
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    status, stdout, stderr = ran(*arguments, **options)
+    assert status == 0, stderr
+    return json.loads(stdout)
 
 
 def answer_of_file(*arguments):
@@ -46,7 +52,7 @@ def trace(tmp_path):
 
 def piped(content, *arguments):
     """The answer to ``content`` in a pipe."""
-    return answer(*arguments, input=content)
+    return answer(*arguments, content=content)
 
 
 def test_a_plan_in_a_pipe(plan):
@@ -130,9 +136,7 @@ def test_a_plan_that_is_too_long_to_keep_is_refused(plan):
 
 
 def test_an_empty_pipe_is_refused():
-    done = subprocess.run(
-        spillcast_command("forecast", "-"), input=b"", capture_output=True, timeout=TIMEOUT_S
-    )
-    assert done.returncode == 2
-    assert b"empty" in done.stderr
-    assert b"Traceback" not in done.stderr
+    status, _, stderr = ran("forecast", "-", content=b"")
+    assert status == 2
+    assert b"empty" in stderr
+    assert b"Traceback" not in stderr

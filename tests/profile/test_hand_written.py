@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import TIMEOUT_S, spillcast, spillcast_command
+from harness import TIMEOUT_S, spillcast, started
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
@@ -184,15 +184,10 @@ def test_zstandard_gives_the_same(trace, tmp_path):
 
 def test_standard_input_gives_the_same(trace):
     with trace.open() as stdin:
-        result = subprocess.run(
-            spillcast_command("profile", "-", "--json"),
-            stdin=stdin,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)["rows"]
+        process = started("profile", "-", "--json", stdin=stdin, stdout=subprocess.PIPE)
+    printed, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    document = json.loads(printed)["rows"]
     assert [{k: v for k, v in row.items() if k != "longest_at"} for row in document] == (
         without_places(profile(trace))
     )

@@ -15,7 +15,7 @@ from harness import (
     partial_folders,
     rows,
     spillcast,
-    spillcast_command,
+    started,
     target,
     until,
 )
@@ -33,9 +33,7 @@ class Gated:
         self.program = subprocess.Popen(target("spill", *plan, *options), env=places.env, **PIPES)
         assert self.program.stdout.readline() == "ready\n"
         requested = ("record", "--pid", self.program.pid, "-o", self.output, *requested)
-        self.recorder = subprocess.Popen(
-            spillcast_command(*requested), stderr=subprocess.PIPE, **PIPES
-        )
+        self.recorder = started(*requested, stderr=subprocess.PIPE, **PIPES)
         until(
             lambda: partial_folders(self.output) or self.recorder.poll() is not None,
             "the attachment",
@@ -121,8 +119,8 @@ def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
         until(lambda: temp.exists() and temp.stat().st_size > 2 << 20, "a good part of the spill")
         program.send_signal(signal.SIGSTOP)
         ran_s = time.monotonic() - started_s
-        requested = spillcast_command("record", "--pid", program.pid, "-o", output)
-        with subprocess.Popen(requested, stderr=subprocess.PIPE, **PIPES) as recorder:
+        requested = ("record", "--pid", program.pid, "-o", output)
+        with started(*requested, stderr=subprocess.PIPE, **PIPES) as recorder:
             until(lambda: partial_folders(output) or recorder.poll() is not None, "the attachment")
             program.send_signal(signal.SIGCONT)
             program.communicate()

@@ -17,7 +17,7 @@ from harness import (
     partial_folders,
     refuse_bpf,
     spillcast,
-    spillcast_command,
+    started,
     target,
     until,
 )
@@ -69,10 +69,8 @@ class Crowd:
     @contextmanager
     def recorded(self, under=(), requested=()):
         """Attached; to its end."""
-        requested = spillcast_command(
-            "record", "--force", "--pid", self.pids[0], *requested, "-o", self.output
-        )
-        recorder = subprocess.Popen([*under, *requested], text=True, env=self.env, **PIPES)
+        requested = ("record", "--force", "--pid", self.pids[0], *requested, "-o", self.output)
+        recorder = started(*requested, under=under, text=True, env=self.env, **PIPES)
         until(lambda: partial_folders(self.output) or recorder.poll() is not None, "the attachment")
         try:
             yield recorder

@@ -14,7 +14,7 @@ from harness import (
     ordinary_user,
     partial_folders,
     spillcast,
-    spillcast_command,
+    started,
     target,
     until,
 )
@@ -112,9 +112,9 @@ def test_no_link_is_followed(places):
 def test_of_two_recorders_of_one_name_the_second_is_refused_before_its_command(places):
     output, ran = places.root / "run.spill", places.root / "ran"
     plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
-    words = spillcast_command("record", "-o", output, "--", *target("spill", *plan))
+    words = ("record", "-o", output, "--", *target("spill", *plan))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, env=places.env, text=True, **pipes) as first:
+    with started(*words, env=places.env, text=True, **pipes) as first:
         assert first.stdout.readline() == "ready\n"
         second = spillcast("record", "-o", output, "--", "touch", ran, env=places.env)
         assert "another spillcast" in only_line(second, 2)
@@ -223,8 +223,8 @@ def test_nobody_may_read_it_while_it_is_written(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_one_that_is_ended_leaves_nothing_unfinished(places, signals_by_default, number):
     output = places.root / "run.spill"
-    words = spillcast_command("record", "-o", output, "--", "sleep", "600")
-    with subprocess.Popen(words, stderr=subprocess.PIPE, env=places.env) as recorder:
+    words = ("record", "-o", output, "--", "sleep", "600")
+    with started(*words, stderr=subprocess.PIPE, env=places.env) as recorder:
         until(lambda: partial_folders(output), "the recording")
         recorder.send_signal(number)
         recorder.communicate()

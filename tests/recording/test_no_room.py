@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases
 from evidence import known
-from harness import only_line, partial_folders, spillcast, spillcast_command, target
+from harness import only_line, partial_folders, spillcast, started, target
 from spillcast.recording import Recording, schema
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -141,9 +141,9 @@ def test_a_command_runs_to_its_end_where_its_recording_cannot_be_kept(places):
     plan = ("--file", places.temp / "spill", "--base", places.base, "--gate", "--pause", 0.02)
     with small(places.root, 20) as place:
         output = place / "run.spill"
-        words = spillcast_command("record", "-o", output, "--json", "--", *target("spill", *plan))
+        words = ("record", "-o", output, "--json", "--", *target("spill", *plan))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(words, env=places.env, text=True, **pipes) as recorder:
+        with started(*words, env=places.env, text=True, **pipes) as recorder:
             assert recorder.stdout.readline() == "ready\n"
             fill(place)
             stdout, stderr = recorder.communicate("go\n")

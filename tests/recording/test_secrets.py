@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from cases import cases
-from harness import environment, spillcast, spillcast_command, target, until
+from harness import environment, spillcast, started, target, until
 
 SECRET = "Zq7xHunter2"
 WAYS = {
@@ -70,8 +70,8 @@ def test_a_process_that_runs_already(tmp_path):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(TMPDIR=tmp_path),
     )  # fmt: skip
     process.stdout.readline()
-    line = spillcast_command("record", "-o", run, "--pid", process.pid)
-    recorder = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    recorder = started("record", "-o", run, "--pid", process.pid, **pipes)
     until(lambda: recorder.poll() is not None or any(tmp_path.glob("*run.spill*")), "the recorder")
     process.communicate("")
     answer = recorder.communicate()

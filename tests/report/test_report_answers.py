@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cases import cases
-from harness import TIMEOUT_S, only_line, spillcast
+from harness import TIMEOUT_S, only_line, spillcast, started
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.document import read
@@ -423,9 +423,8 @@ def test_without_its_packages_it_says_what_to_install(tmp_path):
 
 
 def test_a_document_on_standard_input(tmp_path):
-    command = [sys.executable, "-m", "spillcast", "report", "-", "-o", tmp_path / "report.html"]
-    done = subprocess.run(
-        command, input=json.dumps(forecast()), capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    assert done.returncode == 0, done.stderr
-    assert "5 min 50 s" in done.stdout
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = started("report", "-", "-o", tmp_path / "report.html", **pipes)
+    printed, _ = process.communicate(json.dumps(forecast()), timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    assert "5 min 50 s" in printed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from harness import ordinary_user, spillcast, spillcast_command, until
+from harness import ordinary_user, spillcast, started, until
 from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
@@ -146,9 +146,7 @@ def test_the_group_goes_with_its_owner(disk, tmp_path, death):
     path = tmp_path / "run.spill"
     slow = written_and_read(8 * MIB, times=4)
     recording(path, slow, gap_ns=200_000_000, memory=Memory(4 * MIB, 0))
-    process = subprocess.Popen(
-        spillcast_command("probe", disk.path, "--like", path), stderr=subprocess.PIPE
-    )
+    process = started("probe", disk.path, "--like", path, stderr=subprocess.PIPE)
     until(lambda: any(map(has_written, groups_of(process.pid))), "the replay")
     process.send_signal(death)
     _, stderr = process.communicate()

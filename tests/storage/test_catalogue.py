@@ -1,13 +1,12 @@
 """The catalogue: figures by the formulas and documents they come from, and what it refuses."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cases import cases
+from harness import spillcast
 from spillcast.errors import InputError, TargetInvalid, TargetUnknown
 from spillcast.storage import Storage, catalogue
 from spillcast.storage.catalogue.row import table
@@ -318,18 +317,14 @@ def test_the_documentation_counts_the_rows_and_shows_what_is_assumed():
 
 
 def test_the_list_shows_every_storage_within_100_columns():
-    command = [sys.executable, "-m", "spillcast", "storage", "list"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = ("storage", "list")
+    text = spillcast(*command).stdout
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100
     assert [line.split()[0] for line in lines[2 : 2 + len(ROWS)]] == [row.name for row in ROWS]
-    item = subprocess.run(
-        [*command, "linux-hdd"], capture_output=True, text=True, check=True
-    ).stdout
+    item = spillcast(*command, "linux-hdd").stdout
     assert "2.74 ms" in item
     assert "1.48 ms" in item
-    output = subprocess.run(
-        [*command, "linux-hdd", "--json"], capture_output=True, check=True
-    ).stdout
+    output = spillcast(*command, "linux-hdd", "--json").stdout
     (entry,) = json.loads(output)["storages"]
     assert entry["read_8k_s"] == pytest.approx(2.74e-3, rel=0.01)

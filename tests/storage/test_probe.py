@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from cases import cases
-from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+from harness import only_line, ordinary_user, spillcast, started, target, until
 from kills import KILLS
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -101,9 +101,7 @@ def slow(tmp_path_factory):
 def test_nothing_is_left_when_it_is_killed(slow, directory, death):
     rng = random.Random(death)
     for _ in range(max(KILLS // 3, 1)):
-        process = subprocess.Popen(
-            spillcast_command("probe", directory, "--like", slow), stderr=subprocess.PIPE
-        )
+        process = started("probe", directory, "--like", slow, stderr=subprocess.PIPE)
         until(lambda: holds_files_in(process.pid, directory), "the replay")  # noqa: B023
         time.sleep(rng.uniform(0, 0.2))
         process.send_signal(death)

@@ -20,7 +20,7 @@ from harness import (
     only_line,
     ordinary_user,
     spillcast,
-    spillcast_command,
+    started,
     target,
     until,
 )
@@ -178,10 +178,8 @@ def test_killed_in_the_middle(ran, how):
     pause = f"0.5{random.Random(os.getpid() + how).randrange(1 << 30)}"
     again = " ".join(spilling(ran.places, "--pause", pause))
     requested = ("--to", ran.slow, "--rehearse", "100s", "--command", again)
-    forecaster = subprocess.Popen(
-        spillcast_command("forecast", ran.recording.path, *requested),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ran.places.env,
-    )  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    forecaster = started("forecast", ran.recording.path, *requested, env=ran.places.env, **pipes)
     until(lambda: list((ran.places.root / "backing").glob("*/0/spill")), "the rehearsal")
     time.sleep(random.Random(how).uniform(0, 0.5))
     forecaster.send_signal(how)

@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 from engines.mysql.conftest import HELD, SORT
-from harness import spillcast, spillcast_command, until
+from harness import spillcast, started, until
 from oracle_files import ROOT
 
 #: It sorts, waits for what holds it, and sorts again and again, for some seconds.
@@ -22,11 +22,10 @@ def commands():
 
 def record(words, rig, folder):
     """Begin the statement when the recorder waits for it; its exit status."""
-    command = spillcast_command(*words)
     with (
         rig.session() as cursor,
         rig.session() as gate,
-        subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as recorder,
+        started(*words, cwd=folder, stderr=subprocess.PIPE, text=True) as recorder,
     ):
         gate.execute(f"select {HELD}")
         assert any("waiting" in line for line in iter(recorder.stderr.readline, ""))

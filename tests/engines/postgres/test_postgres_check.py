@@ -9,7 +9,7 @@ import pytest
 
 from cases import cases
 from evidence import recording
-from harness import TIMEOUT_S, only_line, spillcast, spillcast_command
+from harness import TIMEOUT_S, only_line, spillcast, started
 from plans import INSTALLATIONS
 from postgres_rig import Client, meta_of, private_server, recorder, until_attached
 from spillcast.engines.postgres.rank.measured import pattern_of
@@ -244,9 +244,9 @@ def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
     # It sleeps, for one that ends between two looks is not seen.
     slow = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(2)")
     pid = connection.info.backend_pid
-    command = spillcast_command("check", kept, server.dsn, "--backend", pid, "--json")
+    command = ("check", kept, server.dsn, "--backend", pid, "--json")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as waiting:
+    with started(*command, **pipes) as waiting:
         assert f"waiting for the query of session {pid} to end" in waiting.stderr.readline()
         began_s = time.monotonic()
         connection.execute(slow)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import only_line, spillcast_command, until
+from harness import only_line, started, until
 from postgres_rig import PARALLEL, of_debian, private_server
 from spillcast.engines.postgres.rank.rank import NAME
 from spillcast.workspace import workspace
@@ -44,7 +44,7 @@ def test_statements_are_told_by_the_workers_that_were_seen(old):
     with old.connect() as alone, old.connect() as parallel:
         for name, value in PARALLEL.items():
             parallel.execute("select set_config(%s, %s, false)", [name, str(value)])
-        command = subprocess.Popen(spillcast_command(*requested), stdout=subprocess.PIPE, text=True)
+        command = started(*requested, stdout=subprocess.PIPE, text=True)
         began = time.monotonic()
         while command.poll() is None and time.monotonic() - began < 60:
             parallel.execute(SHARED)
@@ -62,8 +62,8 @@ def test_statements_are_told_by_the_workers_that_were_seen(old):
 
 
 def test_a_session_that_the_server_ends_is_told_in_a_line(old):
-    requested = spillcast_command("postgres", old.dsn, "--since", "60s")
-    command = subprocess.Popen(requested, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = started("postgres", old.dsn, "--since", "60s", **pipes)
     end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
     with old.connect() as connection:
         # Its looks come after its first counts.
