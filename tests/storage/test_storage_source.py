@@ -8,6 +8,7 @@ from cases import cases
 from evidence import recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
+from spillcast.forecast.ask import ask
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, cache, catalogue, source_of
 from spillcast.storage.target import resolve
@@ -56,6 +57,17 @@ def test_the_least_known_part_says_how_well_a_cache_is_known():
     assert cache([BROCHURE, BROCHURE]).warnings == BROCHURE.warnings
     assert cache([GRID, BROCHURE]).warnings == (*GRID.warnings, *BROCHURE.warnings)
     assert cache([cache([PROBE, BROCHURE]), GRID]).noise == BROCHURE.noise
+
+
+def test_storages_of_one_name_are_called_as_given(run):
+    """A directory that was probed by day and by night has one name in both files."""
+    for name in ("day.json", "night.json"):
+        storage(LATENCIES).save(run.path.with_name(name))
+    targets = ["day.json", "catalogue:aws-gp3", "night.json"]
+    answers = ask([run.path], targets)
+    assert [answer.target for answer, _ in answers] == targets
+    [(alone, _)] = ask([run.path], ["day.json"])
+    assert alone.target == storage(LATENCIES).name
 
 
 def test_nine_in_ten_lie_within_the_spread_of_a_row():

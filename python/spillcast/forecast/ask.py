@@ -1,7 +1,7 @@
 """Forecasts from evidence and targets as the command line names them, also during a run."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,15 +176,21 @@ def _forecasts(
 def _answers(
     workload: Workload, storages: Sequence[tuple[str, Storage | Refusal]], question: Question
 ) -> list[Answer]:
-    """A forecast, or a refused one, for each target by name."""
+    """A forecast, or a refused one, for each target by name.
+
+    Storages of one name, such as a directory that was probed twice, are called as given.
+    """
     confidence = question.confidence
+    named = Counter(storage.name for _, storage in storages if isinstance(storage, Storage))
     projector = Projector(workload, estimators_without(question.without))
-    return [
-        (projector.refused(name, confidence, storage), None)
-        if isinstance(storage, Refusal)
-        else (projector.forecast(storage, confidence), storage)
-        for name, storage in storages
-    ]
+    answers = list[Answer]()
+    for name, storage in storages:
+        if isinstance(storage, Refusal):
+            answers.append((projector.refused(name, confidence, storage), None))
+            continue
+        shown = replace(storage, name=name) if named[storage.name] > 1 else storage
+        answers.append((projector.forecast(shown, confidence), shown))
+    return answers
 
 
 def _resolved(
@@ -192,7 +198,7 @@ def _resolved(
 ) -> tuple[str, Storage | Refusal]:
     """A target's name and storage, probed now if it is a directory; or why it has no forecast."""
     if isinstance(target, Storage):
-        return str(target), target
+        return target.name, target
     place, rehearsal = Path(target), None
     try:
         if isinstance(like, Recording) and is_place(place):

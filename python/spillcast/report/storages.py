@@ -77,7 +77,7 @@ def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
             notes.append(f"  {mark}, +/- {_percent(max(errors))}")
     if left_out:
         count = format_count(left_out, "row")
-        notes.append(f"  {count} left out, too far from measured sizes: see --json")
+        notes.append(f"  {count} left out, too far from measured sizes or depths: see --json")
     return notes
 
 
@@ -89,7 +89,7 @@ def _sentence(comparison: Comparison, at: int) -> str:
         return f"{name} has no figures for the operations of {first}."
     certain = [verdict for verdict in verdicts if verdict.error <= ERROR_MAX]
     if not certain:
-        return f"{name} and {first} were measured at sizes too different to compare."
+        return f"{name} and {first} were measured at sizes or depths too different to compare."
     *clauses, last = map(_clause, certain)
     text = f"{', '.join(clauses)} and {last}" if clauses else last
     return f"{name} {text} {'as' if text.endswith(' as fast') else 'than'} {first}."
