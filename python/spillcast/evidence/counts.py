@@ -133,7 +133,7 @@ class Counts:
     engine: ObservedEngine = NOBODY
     processes: float = 1.0
     processes_bounds: Bounds[float] | None = None
-    #: Of the time of all temp I/O, summed over the processes (s).
+    #: Of the time of all temp I/O, summed over ``processes`` (s).
     time_bounds: Bounds[float] | None = None
     #: Whether the number of operations follows from their time and a mean latency.
     counts_follow_time: bool = False
@@ -335,8 +335,13 @@ def counts_of_figures(
     )
     if selection.timed and not counts.total_s:
         raise TimesUnknown(f"{path}: no time of temp I/O is given: {_UNTIMED}")
-    if processes_bounds is not None:
-        threads = middle_processes(processes_bounds)
+    if (shared := processes_bounds) is not None:
+        threads = middle_processes(shared)
+        if (time := counts.time_bounds) is not None:
+            # A sum takes most of the run if the fewest threads shared it, least if the most did.
+            lower_s, upper_s = time.lower / shared.upper, min(time.upper / shared.lower, elapsed_s)
+            time = replace(time, lower=lower_s * threads, upper=upper_s * threads)
+            counts = replace(counts, time_bounds=time)
     counts = replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
     if (io := temp.io_bounds) is None:
         return counts

@@ -84,12 +84,13 @@ def test_its_bounds_hold_what_a_recording_saw(observed):
     assert result.statement.query.startswith("select ")
 
 
-def test_without_a_storage_its_time_is_within_the_run(observed):
+def test_without_a_storage_its_time_is_up_to_the_run_of_each_thread(observed):
     path, recorded = observed
     result = read_figures([path])
-    for bound in (result.io_bounds.lower, result.io_bounds.upper):
-        assert bound.time_bounds.lower <= recorded.meta.temp.total_s
-        assert bound.time_bounds.upper == result.elapsed_s
+    for threads in (1, 64):
+        times_s = [run.total_s for run in result.at_bounds() if run.processes == threads]
+        assert min(times_s) <= recorded.meta.temp.total_s / threads
+        assert max(times_s) == pytest.approx(threads * result.elapsed_s)
 
 
 @cases(
