@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from cases import cases
-from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, rank_postgres
+from spillcast.engines.postgres.rank import RankRequest, of_logs, rank_postgres
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan

@@ -71,7 +71,7 @@ def check(
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
     from spillcast.engines.engine import StatementSelector
-    from spillcast.engines.postgres.rank.measured import took_on_postgres
+    from spillcast.engines.postgres.rank.snapshot import took_on_postgres
     from spillcast.forecast.question import Question
     from spillcast.lab.check import (
         Check,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
-from spillcast.forecast.remaining.estimate import FILES_SOURCE
+from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Warned
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
-from spillcast.forecast.remaining.estimate import FILES_SOURCE
+from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import (
     CHANGES,
     FORECAST_SCHEMA,

@@ -12,7 +12,7 @@ from evidence import recording
 from harness import TIMEOUT_S, only_line, spillcast, started
 from plans import INSTALLATIONS
 from postgres_rig import Client, meta_of, private_server, recorder, until_attached
-from spillcast.engines.postgres.rank.measured import pattern_of
+from spillcast.engines.postgres.rank.snapshot import pattern_of
 from spillcast.workspace import workspace
 
 SETTINGS = {

@@ -14,8 +14,7 @@ from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.forecast.remaining.estimate import Estimated
-from spillcast.forecast.remaining.progress import progress_of
+from spillcast.forecast.remaining.progress import Estimated, progress_of
 from spillcast.forecast.verdict import verdict
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads

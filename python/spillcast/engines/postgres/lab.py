@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 from spillcast.engines.engine import Calibrates, Explains, Workload
 from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, task_times
 from spillcast.engines.held import serve as serve_query
-from spillcast.engines.postgres.connection import Connection, literal, row
-from spillcast.engines.postgres.processes import WORKER_TITLE, children
+from spillcast.engines.postgres.connection import WORKER_TITLE, Connection, children, literal, row
 from spillcast.engines.postgres.server import (
     Installation,
     PrivateServer,

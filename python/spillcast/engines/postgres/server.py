@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.held import running_server
-from spillcast.engines.postgres.connection import CALIBRATOR, open_session
-from spillcast.engines.postgres.processes import local_process
+from spillcast.engines.postgres.connection import CALIBRATOR, local_process, open_session
 from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing, ServerUnsuited
 
 if TYPE_CHECKING:

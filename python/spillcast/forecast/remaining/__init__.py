@@ -16,7 +16,7 @@ import numpy as np
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.remaining.estimate import (
+from spillcast.forecast.remaining.progress import (
     CALLS_SOURCE,
     ELAPSED,
     FILES_SOURCE,

@@ -23,8 +23,14 @@ import numpy as np
 
 from spillcast.columns import Floats, Integers
 from spillcast.forecast.interval import DRAWS
-from spillcast.forecast.remaining.estimate import ELAPSED, FILES_SOURCE, Estimated, Quantity
-from spillcast.forecast.remaining.progress import Progress, Rate
+from spillcast.forecast.remaining.progress import (
+    ELAPSED,
+    FILES_SOURCE,
+    Estimated,
+    Progress,
+    Quantity,
+    Rate,
+)
 from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.forecast.workload.load import Load
 from spillcast.recording import OPS

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.remaining.estimate import FILES_SOURCE
+from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Remaining, Warned
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict

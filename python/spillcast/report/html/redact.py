@@ -13,7 +13,7 @@ from typing import Any
 
 from spillcast.document import keys_of
 from spillcast.fleet.dataset import UNKNOWN
-from spillcast.forecast.remaining.estimate import (
+from spillcast.forecast.remaining.progress import (
     CALLS_SOURCE,
     FILES_SOURCE,
     HISTORY_SOURCE,

@@ -12,7 +12,7 @@ from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.forecast.remaining.estimate import CALLS_SOURCE
+from spillcast.forecast.remaining.progress import CALLS_SOURCE
 from spillcast.recording import Recording
 from spillcast.storage.target import resolve
 

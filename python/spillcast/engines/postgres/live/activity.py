@@ -11,12 +11,12 @@ from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
     check_text,
+    local_process,
     refused,
     row,
     shown_name,
     text_of_server,
 )
-from spillcast.engines.postgres.processes import local_process
 from spillcast.errors import (
     InputError,
     OptionInvalid,

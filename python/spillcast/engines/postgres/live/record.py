@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare
 from spillcast.engines.postgres.connection import (
+    CALLS,
     EXPLAINER,
     SAMPLER,
+    WORKER_TITLE,
     Connection,
     literal,
+    local_process,
     may_be_cut,
     open_session,
+    postmaster,
     row,
+    temp_directories,
     while_it_answers,
 )
 from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find_session
@@ -28,13 +33,6 @@ from spillcast.engines.postgres.live.explain import (
     estimate,
     former_calls,
     plan_summary,
-)
-from spillcast.engines.postgres.processes import (
-    CALLS,
-    WORKER_TITLE,
-    local_process,
-    postmaster,
-    temp_directories,
 )
 from spillcast.errors import (
     InputError,

@@ -9,16 +9,17 @@ from typing import Any
 from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.live import LiveRecorder, query_meta, sampling_meta
-from spillcast.engines.postgres.connection import Connection, row
-from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, permission_error
-from spillcast.engines.postgres.live.record import ServerSettings, engine_meta, sampler_connection
-from spillcast.engines.postgres.processes import (
+from spillcast.engines.postgres.connection import (
     CALLS,
+    Connection,
     Workers,
     local_process,
     postmaster,
+    row,
     temp_directories,
 )
+from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, permission_error
+from spillcast.engines.postgres.live.record import ServerSettings, engine_meta, sampler_connection
 from spillcast.engines.sampler import SessionQuery
 from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
