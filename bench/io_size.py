@@ -33,7 +33,7 @@ from pathlib import Path
 from spillcast.lab.io_size.spill import Sort
 from spillcast.lab.io_size.spill import Setting
 from spillcast.lab.io_size.spill import SyntheticSpill
-from spillcast.lab.io_size.sweep import sweep_io_size
+from spillcast.lab.io_size import sweep_io_size
 from spillcast.storage.room import Budget
 directory, data, memory, *units = sys.argv[1:]
 settings = [Setting(int(unit), int(unit)) for unit in units]

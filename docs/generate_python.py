@@ -17,7 +17,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.verdict import Forecasts
 from spillcast.interactive import Run, record
-from spillcast.lab.io_size.sweep import Sweep
+from spillcast.lab.io_size import Sweep
 from spillcast.profile import profile
 from spillcast.profile.result import Profile
 from spillcast.recording import Recording

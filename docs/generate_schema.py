@@ -15,11 +15,11 @@ from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
 from spillcast.evidence.stated import StatedFigures
-from spillcast.fleet.result import Fleet
+from spillcast.fleet.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.lab.case import Verification
 from spillcast.lab.doctor import Diagnosis
-from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.io_size import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.profile.functions import Stacks

@@ -12,9 +12,8 @@ from spillcast.forecast.sizing import Sized, size
 from spillcast.forecast.sizing.products import Product, Search
 from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import Recording
-from spillcast.storage.catalogue import lookup
+from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import load_prices
-from spillcast.storage.catalogue.row import rows_by_name
 from spillcast.storage.storage import bytes_limit, operations_limit
 from varied_recording import write_varied_recording
 

@@ -65,7 +65,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 #: What turns a workload and a storage into a forecast.
-PROJECTING = ("workload/__init__", "workload/load", "workload/threads", "workload/resources", "cpu",
+PROJECTING = ("workload/__init__", "workload/load", "workload/threads", "cpu",
               "projection", "interval", "project", "warnings", "remaining/model")  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from spillcast.units import format_count, format_duration
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
     from spillcast.forecast.verdict import Forecasts
-    from spillcast.lab.io_size.sweep import Sweep
+    from spillcast.lab.io_size import Sweep
     from spillcast.recording import Recording
     from spillcast.storage import Storage
 
@@ -129,7 +129,7 @@ class Run:
         ``48K..1M`` or ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for
         impossible sizes.
         """
-        from spillcast.lab.io_size.sweep import sweep
+        from spillcast.lab.io_size import sweep
 
         result: Sweep = sweep(storage, self.recording, **options)
         return result

@@ -26,9 +26,8 @@ from spillcast.forecast.project import interval_of
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, parse_runs_per_day, size, statements_of
 from spillcast.forecast.sizing.products import Product, Search
-from spillcast.storage.catalogue import lookup
+from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import DEFAULT_REGIONS, Price, Prices, load_prices
-from spillcast.storage.catalogue.row import rows_by_name
 from spillcast.units import format_duration
 from statement_files import export, row
 from varied_recording import write_varied_recording

@@ -9,7 +9,7 @@ from cases import cases
 from harness import spillcast
 from spillcast.errors import InputError, TargetInvalid, TargetUnknown
 from spillcast.storage import Storage, catalogue
-from spillcast.storage.catalogue.row import table
+from spillcast.storage.catalogue import table
 from spillcast.units import format_duration
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -6,8 +6,8 @@ import pytest
 
 from cases import cases
 from spillcast.errors import EvidenceDamaged, TargetUnknown
+from spillcast.storage.catalogue import MOVABLE, managed_databases, rows_by_name, table
 from spillcast.storage.catalogue.prices import load_prices
-from spillcast.storage.catalogue.row import MOVABLE, managed_databases, rows_by_name, table
 
 GIB = 1 << 30
 HEADER = "product,unit,above,price,currency,region,as_of\n"

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from spillcast.cli.options import Json, option, with_parameters
+from spillcast.cli.options import Grouped, Json, command_group, option, with_parameters
 from spillcast.cli.output import emit
-from spillcast.cli.usage import Grouped, command_group
 from spillcast.engines.move import Move, move_tmpfs
 from spillcast.engines.registry import engines, feature_of
 from spillcast.errors import MoveFailed, OptionInvalid
@@ -26,7 +25,7 @@ def _move(function: Callable[..., Move]) -> Callable[..., Any]:
     """A command that prints the steps that a move has taken or would take."""
 
     def run(*, json: Json = False, **options: Any) -> None:
-        from spillcast.report.engines import done_text, plan_text
+        from spillcast.report.checks import done_text, plan_text
 
         to = str(options.get("to") or "")
         if has_control(to):

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Elapsed, Item, Queryid, Work, option
+from spillcast.cli.options import Elapsed, Item, Queryid, Work, option, refuse
 from spillcast.cli.output import Answer, notify
-from spillcast.cli.usage import refuse
 from spillcast.engines.registry import engines as known_engines
 from spillcast.errors import CalibrationMissing
 
@@ -190,6 +189,6 @@ def engines() -> Answer:
 
     Example: spillcast engines
     """
-    from spillcast.report.engines import engines_document, engines_page
+    from spillcast.report.checks import engines_document, engines_page
 
     return Answer(engines_document, engines_page)

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Confidence, Json, Origin, PageCache, TempEvents, Top, option
+from spillcast.cli.options import (
+    Confidence,
+    Json,
+    Origin,
+    PageCache,
+    TempEvents,
+    Top,
+    option,
+    refuse,
+)
 from spillcast.cli.output import Answer, emit, notify
-from spillcast.cli.usage import refuse
 from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.units import parse_duration_s
 
@@ -202,7 +210,7 @@ def mysql(
 
     Example: spillcast mysql /run/mysqld/mysqld.sock --to latency:150us
     """
-    from spillcast.engines.mysql.rank import rank_mysql
+    from spillcast.engines.mysql.server import rank_mysql
 
     ranking = rank_mysql(server, to or [TEN_TIMES], confidence)
     return ranking_answer(ranking, top)

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Budget, Elapsed, Item, Lenient, option
+from spillcast.cli.options import (
+    AnswerCommand,
+    Budget,
+    Elapsed,
+    Item,
+    Lenient,
+    command_group,
+    option,
+    refuse,
+)
 from spillcast.cli.output import Answer
-from spillcast.cli.usage import AnswerCommand, command_group, refuse
 from spillcast.errors import (
     EvidenceUnsuited,
     OptionInvalid,
@@ -179,7 +187,7 @@ def managed() -> Answer:
     Example: spillcast storage managed
     """
     from spillcast.report.storages import managed_document, managed_page
-    from spillcast.storage.catalogue.row import managed_databases
+    from spillcast.storage.catalogue import managed_databases
 
     services = managed_databases()
     return Answer(lambda: managed_document(services), lambda: managed_page(services))

@@ -1,4 +1,4 @@
-"""Profiles waits by groups of the core, or with DuckDB: of recordings, and of traces by a condition."""
+"""Profiles waits of recordings and traces, by groups of the core or with DuckDB."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -9,9 +9,8 @@ from spillcast.cache.simulation import MOST, Cache, CacheResult, Curve
 from spillcast.document import written
 from spillcast.report.page import Drawn, Notes, Page, Part, Words, bar
 from spillcast.report.storage import origin_words
+from spillcast.storage.catalogue import MOVABLE, Managed, figures
 from spillcast.storage.catalogue import Row as CatalogueRow
-from spillcast.storage.catalogue import figures
-from spillcast.storage.catalogue.row import MOVABLE, Managed
 from spillcast.storage.description import Comparison, Verdict
 from spillcast.storage.description import Row as ComparedRow
 from spillcast.tabular import Column, Table, paragraph

@@ -7,9 +7,9 @@ from typing import Any
 
 from spillcast.forecast.result import Interval
 from spillcast.forecast.work_memory import Advice
+from spillcast.lab.io_size import Row
+from spillcast.lab.io_size import Sweep as IoSizeSweep
 from spillcast.lab.io_size.spill import setting_text
-from spillcast.lab.io_size.sweep import Row
-from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.trials import Operations
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep

@@ -13,9 +13,8 @@ import pytest
 
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import spillcast
-from spillcast.engines.mysql.rank import rank_mysql
 from spillcast.engines.mysql.record import listed
-from spillcast.engines.mysql.server import connected, server_of
+from spillcast.engines.mysql.server import connected, rank_mysql, server_of
 from spillcast.errors import InputError
 
 COUNTERS = ("created_tmp_disk_tables", "sort_merge_passes")

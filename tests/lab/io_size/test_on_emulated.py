@@ -12,8 +12,8 @@ from test_sweet_spot import storage
 
 from emulator import Emulator, skip_without_fuse
 from oracle_files import ROOT
+from spillcast.lab.io_size import sweep_io_size
 from spillcast.lab.io_size.spill import Setting, Sort, SyntheticSpill
-from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage.room import Budget
 
 K, M = 1 << 10, 1 << 20

@@ -8,8 +8,8 @@ took longer. The table itself was a picture that is lost. Blocks have 16 KiB.
 import numpy as np
 import pytest
 
+from spillcast.lab.io_size import sweep_io_size
 from spillcast.lab.io_size.spill import RecordedSpill, Setting, Sort, SyntheticSpill
-from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spills import recording

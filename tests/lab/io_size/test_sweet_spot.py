@@ -6,8 +6,8 @@ import pytest
 from slow_sort import Disk, K, M, sort_s, unit_of
 
 from cases import cases
+from spillcast.lab.io_size import sweep_io_size
 from spillcast.lab.io_size.spill import Sort, SyntheticSpill, parse_sizes, settings_of
-from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import write_cache_limit

@@ -39,9 +39,8 @@ from spillcast.forecast.verdict import negligible
 from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import OPS, Recording
-from spillcast.storage.catalogue import lookup
+from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import Prices, provider_of
-from spillcast.storage.catalogue.row import rows_by_name
 from spillcast.storage.room import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import PATTERNS, Storage, stated_groups

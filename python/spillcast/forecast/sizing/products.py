@@ -18,9 +18,9 @@ from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast, Interval
+from spillcast.storage.catalogue import Row
 from spillcast.storage.catalogue.formulas import GIB, settled
 from spillcast.storage.catalogue.prices import Prices, provider_of
-from spillcast.storage.catalogue.row import Row
 from spillcast.storage.model import CREDIT_S
 from spillcast.storage.storage import Storage
 

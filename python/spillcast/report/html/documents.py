@@ -11,10 +11,10 @@ from typing import Any
 
 from spillcast.cache.simulation import CacheResult
 from spillcast.engines.ranking import History, Ranked, ServerRanking
-from spillcast.fleet.result import Fleet
+from spillcast.fleet.fleet import Fleet
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.lab.case import Verification
-from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.io_size import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import FUNCTION, Profile

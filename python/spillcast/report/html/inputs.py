@@ -11,16 +11,16 @@ from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
-from spillcast.evidence.pipes import STDIN, repeatable
+from spillcast.evidence.open import STDIN, repeatable
 from spillcast.evidence.text import head_of
-from spillcast.fleet.result import FLEET_SCHEMA, Fleet
+from spillcast.fleet.fleet import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
 from spillcast.gate import damaged, json_of, text_of
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
-from spillcast.lab.io_size.sweep import SWEEP_SCHEMA
-from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.io_size import SWEEP_SCHEMA
+from spillcast.lab.io_size import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import PROFILE_SCHEMA, Profile
 from spillcast.profile.timeline import Timeline

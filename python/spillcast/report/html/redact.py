@@ -29,7 +29,7 @@ from spillcast.recording import WRITEBACK
 from spillcast.recording.capture import SOURCES
 from spillcast.report.html.inputs import Fact, Inputs
 from spillcast.storage import Storage
-from spillcast.storage.catalogue.row import rows_by_name
+from spillcast.storage.catalogue import rows_by_name
 from spillcast.storage.source import StorageSource, source_of
 
 #: The placeholder of a sentence.

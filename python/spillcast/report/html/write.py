@@ -16,13 +16,13 @@ from spillcast.cache.simulation import CacheResult
 from spillcast.document import written
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
-from spillcast.fleet.result import Fleet
+from spillcast.fleet.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
 from spillcast.lab.case import Verification
-from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.io_size import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile import Profile
 from spillcast.report.html import documents, forecasts, runs

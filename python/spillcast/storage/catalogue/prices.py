@@ -13,8 +13,8 @@ from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, TargetUnknown
 from spillcast.gate import reading, text_of
+from spillcast.storage.catalogue import nearest, rows_by_name, table
 from spillcast.storage.catalogue.formulas import GIB
-from spillcast.storage.catalogue.row import nearest, rows_by_name, table
 
 PROVIDERS = ("aws", "gcp", "azure")
 #: The region of each provider where none is given.
