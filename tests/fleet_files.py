@@ -47,7 +47,7 @@ def write_trace(
         more = f"file number=201 first dba=128 block cnt={blocks}"
         if event == SCATTERED:
             more = f"file#=4 block#=9 blocks={blocks}"
-        if event == IDLE:
+        if blocks is None:
             more = "driver id=1413697536 #bytes=1 p3=0"
         lines.append(f"WAIT #{cursor}: nam='{event}' ela= {us} {more} obj#=5 tim={tim}")
     for cursor in cursors.values():

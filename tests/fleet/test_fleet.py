@@ -72,6 +72,29 @@ def test_a_statement_of_traces_is_forecast_as_by_forecast(made, tmp_path, to):
         same(row, answer("forecast", evidence, "--sql-id", row["sql"], "--to", to))
 
 
+def test_servers_of_a_parallel_statement_take_the_time_of_their_coordinator(tmp_path):
+    """On each of two days, four servers read for 8 of the 10 s that the coordinator waits."""
+    server = [
+        ("x", "PX Deq: Execution Msg", None, 1_000_000),
+        ("x", READ, 31, 6_400_000),
+        ("x", "latch free", None, 1_600_000),
+        ("x", "PX Deq Credit: send blkd", None, 1_000_000),
+    ]
+    for n in range(10):
+        day, made = f"2026-03-0{2 + n // 5}", server
+        if n % 5 == 0:
+            made = [("x", "PX Deq: Execute Reply", None, 10_000_000)]
+        path = write_trace(tmp_path / day / f"{n}.trc", made, day=day, pid=n)
+        path.write_text(path.read_text().replace("(35.", f"({35 + n}."))
+    document = answer("fleet", tmp_path, "--to", "factor:8")
+    [row] = document["statements"]
+    assert (row["elapsed_s"], row["temp_s"]) == pytest.approx((20, 16), rel=1e-4)
+    assert row["forecast_s"] == pytest.approx(6, rel=1e-4)
+    assert [day["temp_s"] for day in document["days"]] == pytest.approx([8, 8], rel=1e-4)
+    first = answer("fleet", tmp_path / "2026-03-02", "--to", "factor:8")["statements"][0]
+    same(first, answer("forecast", tmp_path / "2026-03-02", "--sql-id", "x", "--to", "factor:8"))
+
+
 def test_a_recording_is_forecast_as_by_forecast(spilled, tmp_path):
     ingest([str(spilled.path)], str(tmp_path / "fleet"))
     row = only_row(tmp_path / "fleet", "--to", "catalogue:aws-gp3")

@@ -46,6 +46,8 @@ FACTS = [
     Field("event", TEXT, False),
     Field("op", TEXT),
     Field("idle", "bool", False),
+    #: Whether it is of a server of a parallel query, for which others wait.
+    Field("server", "bool", False),
     Field("count", "int64", False),
     Field("total_us", "int64", False),
     #: Blocks moved by the waits that contain a count, and the number of these waits.

@@ -31,6 +31,7 @@ from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_rea
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, UNKNOWN, WAIT
+from spillcast.forecast.oracle.evidence import servers_of
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
@@ -96,7 +97,7 @@ def read_trace(path: Path) -> Traces:
     _under_way.add(reader)
     try:
         with failures_as_errors():
-            groups, facts = reader.profile(["event", "sql"])
+            groups, facts = reader.profile(["event", "sql", "session"])
     finally:
         _under_way.discard(reader)
         forget_plain(path)
@@ -110,7 +111,8 @@ def cancel_reading() -> None:
 
 
 def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, Any]]:
-    """Rows of FACTS from a trace, sorted by statement and event."""
+    """Rows of FACTS from a trace, by session, sorted by statement and event."""
+    servers = servers_of(read.groups)
     rows = [
         {
             **who.of_run(source, TRACE),
@@ -119,6 +121,7 @@ def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, A
             "event": group["event"] or group["call"],
             "op": group["op"],
             "idle": bool(group["idle"]),
+            "server": group["session"] in servers,
             "count": group["count"],
             "total_us": group["total_us"],
             "blocks": group["blocks_sum"],
@@ -208,7 +211,7 @@ def _columns(path: Path) -> Iterator[list[Any]]:
 
 #: Columns of FACTS without values in ASH.
 _NOT_IN_ASH: dict[str, Any] = {
-    "op": None, "idle": False, "blocks": 0, "blocks_count": 0, "latency_ns": [],
+    "op": None, "idle": False, "server": False, "blocks": 0, "blocks_count": 0, "latency_ns": [],
     "latency_count": [],
 }  # fmt: skip
 

@@ -340,16 +340,17 @@ class Facts:
 
     def _read_facts(self, sums: Sums, to: str, question: Question) -> None:
         target, temp_events = resolve_facts_target(to), question.temp_events or TEMP_EVENTS
-        events, timed_by = set[str](), dict[Key, str]()
+        events, timed_by = set[str](), dict[Key, tuple[str, float]]()
         for statement in statements(sums.rows(TOTALS)):
             key = statement.database, statement.sql_id
-            timed_by[key] = statement.timed_by
             events |= {event for event in statement.events() if is_like(event, temp_events)}
             self.elapsed_us[statement.database] += statement.elapsed_us
             counted = statement.rows[statement.timed_by]
-            temp_us = sum(row["total_us"] for row in counted if is_like(row["event"], temp_events))
+            temp = [row for row in counted if is_like(row["event"], temp_events)]
+            temp_us = sum(map(statement.elapsed_us_in, temp))
             if temp_us <= 0 or statement.elapsed_us <= 0:
                 continue
+            timed_by[key] = statement.timed_by, temp_us / sum(row["total_us"] for row in temp)
             temp_s = temp_us / 1e6
             if isinstance(target, str):
                 outcome = Outcome(statement.elapsed_us / 1e6, temp_s, refused=target)
@@ -359,8 +360,8 @@ class Facts:
             self._add(key, outcome, statement.timed_by, sources)
         for row in sums.rows(DAYS, events=list(events)):
             key = row["label"], row["sql_id"]
-            if key in self.statements and row["kind"] == timed_by[key]:
-                self.statements[key].day_us[row["day"]] = row["total_us"]
+            if key in self.statements and row["kind"] == timed_by[key][0]:
+                self.statements[key].day_us[row["day"]] = round(row["total_us"] * timed_by[key][1])
         for row in sums.rows(LATENCIES, events=list(events)):
             key = row["label"], row["sql_id"]
             if key in self.statements:

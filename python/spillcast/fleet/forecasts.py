@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -47,6 +48,7 @@ from spillcast.forecast.oracle.evidence import (
     OracleEvidence,
     Target,
     TraceEvidence,
+    times_s,
 )
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
@@ -67,9 +69,10 @@ _VALUES: dict[str, set[str | None]] = {
 TOTALS = """
 select label, kind, sql_id, measure, event, max(op) as op, bool_and(idle) as idle,
     count(distinct source) as sources, sum(count)::bigint as count,
-    sum(total_us)::bigint as total_us, sum(blocks)::bigint as blocks,
-    sum(blocks_count)::bigint as blocks_count, sum(sampled_us)::bigint as sampled_us,
-    sum(waits_e6)::bigint as waits_e6
+    sum(total_us)::bigint as total_us,
+    coalesce(sum(total_us) filter (where server), 0)::bigint as server_us,
+    sum(blocks)::bigint as blocks, sum(blocks_count)::bigint as blocks_count,
+    sum(sampled_us)::bigint as sampled_us, sum(waits_e6)::bigint as waits_e6
 from facts group by all order by all
 """
 _OF_EVENTS = f"from facts where measure = '{WAIT}' and list_contains($events::varchar[], event)"
@@ -192,10 +195,27 @@ class Statement:
     @property
     def elapsed_us(self) -> int:
         """CPU time and waits in traces, or the time in which the statement was active in ASH."""
-        rows = self.rows[self.timed_by]
         if self.ash_kind is not None:
+            rows = self.rows[self.ash_kind]
             return sum(row["total_us"] for row in rows if row["measure"] == ACTIVE)
-        return sum(row["total_us"] for row in rows if not row["idle"])
+        return round(self._traced_times_s[0] * 1e6)
+
+    def elapsed_us_in(self, row: Mapping[str, Any]) -> int:
+        """The part of the elapsed time in the event of a row of its ``timed_by`` kind."""
+        if self.ash_kind is None and row["event"] in self._traced_times_s[2]:
+            return round(self._traced_times_s[2][row["event"]] * self.elapsed_us)
+        return int(row["total_us"])
+
+    @cached_property
+    def _traced_times_s(self) -> tuple[float, float, dict[str, float]]:
+        """``times_s`` of its traces; all servers of parallel queries are a session."""
+        groups = [
+            {**row, "session": is_server, "total_us": us}
+            for row in self.rows.get(TRACE, [])
+            for is_server, us in enumerate((row["total_us"] - row["server_us"], row["server_us"]))
+            if us
+        ]
+        return times_s(groups, {1})
 
     def events(self) -> set[str]:
         """The names of its wait events."""
@@ -208,8 +228,8 @@ class Statement:
         if rows is None:
             return None
         events = {row["event"]: _latency(row) for row in rows if row["measure"] == WAIT}
-        elapsed_s = sum(row["total_us"] for row in rows if not row["idle"]) / 1e6
-        return TraceEvidence("the traces", elapsed_s, elapsed_s, events, 0)
+        elapsed_s, sessions_s, shares = self._traced_times_s
+        return TraceEvidence("the traces", elapsed_s, sessions_s, events, 0, shares=shares)
 
     def ash(self) -> AshEvidence | None:
         """The sums of its ASH samples."""

@@ -227,7 +227,9 @@ def read_traces(
     by = ["event", "blocks", "second", "session"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
     groups = read.groups if sql_id is None else _of_statement(read.groups, sql_id)
-    elapsed_s, sessions_s, shares = _times_s(read, groups, sql_id)
+    whole_us = [(session["sid"], session["elapsed_us"]) for session in read.sessions()]
+    of_sessions = whole_us if sql_id is None else None
+    times = times_s(groups, servers_of(read.groups), _wall_s(read), of_sessions)
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -239,42 +241,49 @@ def read_traces(
     names = [path.name for path in read.paths]
     return TraceEvidence(
         ", ".join(names[:2]) + (", ..." if len(names) > 2 else ""),
-        elapsed_s,
-        sessions_s,
+        *times[:2],
         events,
         read.damaged_count(),
         open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
-        shares=shares,
+        shares=times[2],
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=read.repeated_words(),
     )
 
 
-def _times_s(
-    read: Traces, groups: Sequence[Mapping[str, Any]], sql_id: str | None
+def servers_of(groups: Sequence[Mapping[str, Any]]) -> set[int | None]:
+    """The sessions of groups that are servers of a parallel query, for which others wait."""
+    coordinators = {g["session"] for g in groups if g["event"] == _COORDINATOR_WAITS}
+    return {g["session"] for g in groups if _is_for_peers(g)} - coordinators
+
+
+def times_s(
+    groups: Sequence[Mapping[str, Any]],
+    servers: Set[int | None],
+    wall_s: float = inf,
+    whole_us: Sequence[tuple[int | None, int]] | None = None,
 ) -> tuple[float, float, dict[str, float]]:
-    """``elapsed_s``, ``sessions_s`` and ``shares`` of TraceEvidence of the groups."""
-    coordinators = {g["session"] for g in read.groups if g["event"] == _COORDINATOR_WAITS}
-    servers = {g["session"] for g in read.groups if _is_for_peers(g)} - coordinators
-    wall_s = _wall_s(read)
+    """``elapsed_s``, ``sessions_s`` and ``shares`` of TraceEvidence.
+
+    Groups have session, event, idle and total_us. They are of one statement, or of sessions with
+    the times ``whole_us``. All together took ``wall_s`` at most.
+    """
     spans_us = Counter[int | None]()
-    if sql_id is None:
-        elapsed_s, sessions_s = wall_s, read.elapsed_us() / 1e6
-        others_us = sum(s["elapsed_us"] for s in read.sessions() if s["sid"] not in servers)
-        is_parallel = sessions_s > wall_s
-    else:
-        for group in groups:
-            if _is_for_peers(group) or not group["idle"]:
-                spans_us[group["session"]] += group["total_us"]
-        elapsed_s = sessions_s = spans_us.total() / 1e6
-        others_us = sum(us for session, us in spans_us.items() if session not in servers)
-        is_parallel = any(map(_is_for_peers, groups))
+    of_statement = (
+        (g["session"], g["total_us"]) for g in groups if _is_for_peers(g) or not g["idle"]
+    )
+    for session, us in of_statement if whole_us is None else whole_us:
+        spans_us[session] += us
+    sessions_s = spans_us.total() / 1e6
+    elapsed_s = sessions_s if whole_us is None else wall_s
+    others_us = sum(us for session, us in spans_us.items() if session not in servers)
+    is_parallel = any(map(_is_for_peers, groups)) if whole_us is None else sessions_s > wall_s
     # Sessions beside servers that do not wait for them are of other queries.
     is_known = not others_us or any(group["event"] == _COORDINATOR_WAITS for group in groups)
     if not (is_parallel and is_known and others_us / 1e6 < sessions_s):
         return elapsed_s, sessions_s, {}
-    if sql_id is not None:
+    if whole_us is None:
         elapsed_s = min((others_us or max(spans_us.values())) / 1e6, wall_s or inf)
     return elapsed_s, sessions_s, _shares(groups, servers, others_us)
 
