@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
 from spillcast._core import __version__
 from spillcast.cache.simulation import CacheResult
@@ -99,10 +100,12 @@ def _rendered(page: Page, *, redact: bool) -> str:
     )
 
 
-def _glued(text: str) -> str:
-    """A text that is broken neither before a unit nor within ``5 min 48 s``."""
+def _glued(text: str) -> markupsafe.Markup:
+    """A text broken neither before a unit nor within ``5 min 48 s`` or the name of an option."""
     text = glued(text, "\u00a0")
-    return re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", text)
+    text = re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", text)
+    escaped = str(markupsafe.escape(text))
+    return markupsafe.Markup(re.sub(r"\B--[\w-]+", r'<span class="option">\g<0></span>', escaped))
 
 
 def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
