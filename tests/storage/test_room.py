@@ -214,3 +214,10 @@ class TestCache:
         row.save(run.path.with_name("row.json"))
         texts = warned(forecast(run, resolve("cache:row.json+row.json?size=2T", run)))
         assert "extrapolated" not in texts
+
+
+def test_the_limit_of_dirty_pages_is_that_of_a_disk():
+    """FUSE has a limit of its own (``strictlimit`` in fs/fuse/inode.c); memory has none."""
+    known = ("ext4", "nfs4", "fuse", "fuse.sshfs", "fuseblk", "tmpfs")
+    limited = [name for name in known if limits.dirty_limit_bytes(name)]
+    assert limited == ["ext4", "nfs4"]

@@ -401,7 +401,8 @@ KINDS: Sequence[Kind] = (
                 "iostat and its like count what ran on a device or in a process, and do not tell "
                 "which of it was temp I/O",
                 "record the query: spillcast record --pid PID; or measure the storage: "
-                "spillcast probe DIR --grid -o storage.json"),
+                "spillcast probe DIR --grid -o storage.json; its mean wait is a target as "
+                "latency:0.8ms"),
     _too_little("output of strace",
                 r"^(?:\[pid +\d+\] |\d+ +)?(?:[\d.:]+ )?"
                 r"p?(?:read|write)v?(?:64|2)?\(\d+[<,].*\) += \d",
