@@ -10,10 +10,11 @@ from ash_files import execution, write_ash
 from cases import cases
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
-from spillcast.errors import EvidenceUnsuited, PathMissing
+from spillcast.errors import EvidenceMixed, EvidenceUnsuited, PathMissing
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.text import distinct
+from spillcast.fleet.ingest import ingest
 from spillcast.forecast.ask import ask
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
@@ -57,13 +58,19 @@ def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
 
 
 @cases("times", [1, 2, 3])
-def test_a_trace_whose_lines_stand_there_again_is_named(tmp_path, times):
+def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times):
     text = write_trace(
         path := tmp_path / "pasted.trc", [(READ, 90_000, blocks(31))] * 20
     ).read_text()
     path.write_text(text * times)
-    named = [f"{path} has its lines {times} times, which all count: give them once"]
-    assert profile(path).warnings == named * (times > 1)
+    whole = ingest([str(path)], str(tmp_path / "dataset"))
+    if times == 1:
+        assert (profile(path).elapsed_s, whole.set_aside) == (pytest.approx(1.8), [])
+        return
+    for ask_for in (profile, lambda trace: ask([trace], ["factor:2"])):
+        with pytest.raises(EvidenceMixed, match=str(times)):
+            ask_for(path)
+    assert len(whole.set_aside) == 1
 
 
 def test_a_forecast_says_it_too(trace, tmp_path):

@@ -14,6 +14,7 @@ import duckdb
 from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, Traces, profile_traces
+from spillcast.evidence.text import repeated_words
 from spillcast.profile.result import (
     COLUMNS,
     DIMENSIONS,
@@ -108,7 +109,7 @@ def _name_groups(read: Traces) -> None:
 
 def trace_warnings(read: Traces) -> list[str]:
     """Warnings about lines and time that the profile of a trace lacks or counts twice."""
-    warnings = read.repeated_words()
+    warnings = repeated_words(read.repeated)
     unmeasured = read.unmeasured()
     if damaged := read.damaged_count() - unmeasured:
         warnings.append(f"not in the profile: {format_count(damaged, 'damaged line')}")

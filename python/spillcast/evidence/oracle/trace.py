@@ -11,12 +11,13 @@ from spillcast import _core
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
+    EvidenceMixed,
     OptionConflict,
     SelectionEmpty,
 )
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import plain, with_names
-from spillcast.evidence.text import Repeated, distinct, repeated_words
+from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
 
@@ -68,6 +69,13 @@ class Traces:
     files: list[Mapping[str, Any]]
     repeated: list[Repeated] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """EvidenceMixed for a file that has its lines several times."""
+        for path, file in zip(self.paths, self.files, strict=True):
+            times = max(map(_times_repeated, file["sessions"]), default=1)
+            if times > 1:
+                raise EvidenceMixed(f"{path} has its lines {times} times", "give them once")
+
     def sessions(self) -> list[Mapping[str, Any]]:
         """The times (us) of each session of each file."""
         return [session for file in self.files for session in file["sessions"]]
@@ -95,15 +103,6 @@ class Traces:
     def waits(self) -> int:
         """The number of waits in all files."""
         return sum(file["waits"] for file in self.files)
-
-    def repeated_words(self) -> list[str]:
-        """Notes about files that count once, and about lines that stand in a file several times."""
-        notes = repeated_words(self.repeated)
-        for path, file in zip(self.paths, self.files, strict=True):
-            times = max(map(_times_repeated, file["sessions"]), default=1)
-            if times > 1:
-                notes.append(f"{path} has its lines {times} times, which all count: give them once")
-        return notes
 
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with what is wrong."""

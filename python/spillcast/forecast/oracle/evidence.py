@@ -42,6 +42,7 @@ from spillcast.evidence.oracle.row_sources import (
     spilling,
 )
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, Traces, profile_traces
+from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 from spillcast.recording import TEMP_EVENTS, is_like
@@ -248,7 +249,7 @@ def read_traces(
         shares=times[2],
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
-        notes=read.repeated_words(),
+        notes=repeated_words(read.repeated),
     )
 
 
