@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -193,3 +193,63 @@ def test_a_highlighter_of_sql_may_have_put_keywords_in_capitals(tmp_path):
     path.write_text(capitals)
     assert read_plan(path) == plain
     assert (plain.writes.count, plain.writes.total_ns, plain.elapsed_s) == (703, 40_500_000, 0.9905)
+
+
+SORTED = """\
+Aggregate  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..940.0 rows=1 loops=1)
+  Buffers: shared hit=9, temp read={blocks} written={blocks}
+  ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)
+        Sort Method: external merge  Disk: 98760kB
+        Buffers: shared hit=9, temp read={blocks} written={blocks}
+        ->  Seq Scan on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.0 rows=9 loops=1)
+Execution Time: 950.0 ms
+"""
+TEMP_FILE = """\
+2026-11-23 10:00:01.100 UTC [42] app@dw LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp42.0", \
+size {size}
+2026-11-23 10:00:01.100 UTC [42] app@dw STATEMENT:  select a from t order by b
+2026-11-23 10:00:01.200 UTC [42] app@dw LOG:  duration: 950.000 ms  statement: select a from t \
+order by b
+"""
+
+
+@cases("blocks", ["12,345", "12'345", "12\u2019345", "12 345", "12_345", "12.345"])
+def test_a_count_with_separators_is_read_whole_or_refused(tmp_path, blocks):
+    (path := tmp_path / "plan.txt").write_text(SORTED.format(blocks=blocks))
+    sign = blocks[2]
+    with nullcontext() if sign in ",'\u2019" else pytest.raises(InputError):
+        assert read_plan(path).reads.count == 12345
+    path.write_text(TEMP_FILE.format(size=f"12{sign}582{sign}912"))
+    with nullcontext() if sign in ",'\u2019 " else pytest.raises(InputError):
+        # Blocks of 8 KiB of 12,582,912 bytes.
+        assert read_plan(path).writes.count == 1536
+
+
+def test_a_count_of_blocks_in_json_is_whole(tmp_path):
+    blocks = {"Temp Read Blocks": 12.345, "Temp Written Blocks": 12.345}
+    sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **blocks}
+    (path := tmp_path / "plan.json").write_text(json.dumps([{"Plan": sort, "Execution Time": 9.5}]))
+    with pytest.raises(EvidenceDamaged, match=r"12\.345"):
+        read_plan(path)
+
+
+def test_two_sorts_of_a_node_are_of_nodes_that_lost_their_indentation(tmp_path):
+    path, sized = tmp_path / "plan.txt", SORTED.format(blocks=12345)
+    method = "        Sort Method: external merge  Disk: 98760kB\n"
+    path.write_text(sized.replace(method, 2 * method))
+    assert read_plan(path).reads.count == 12345
+    path.write_text(sized.replace(method, method + method.replace("98760", "760")))
+    with pytest.raises(EvidenceDamaged, match="760kB"):
+        read_plan(path)
+
+
+@cases("begin, end", [
+    ("\x1b[1m", "\x1b(B\x1b[m"), ("\x1b]0;psql\x07", ""), ("\x1b[?2004l", "\x1b[K"), ("B\b", ""),
+    ("\x1b]8;;file:///a\x1b\\", ""),
+])  # fmt: skip
+def test_what_a_terminal_was_sent_is_no_text(tmp_path, begin, end):
+    text = SORTED.format(blocks=12345)
+    lines = [f"{begin}{line}{end}" if line.strip() else line for line in text.splitlines()]
+    (path := tmp_path / "typescript").write_text("\n".join(lines))
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.elapsed_s) == (12345, 0.95)

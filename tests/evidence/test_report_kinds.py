@@ -398,3 +398,9 @@ Plan hash value: 1
 def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):
     with pytest.raises((InputError, Refusal), match=words):
         figures(text)
+
+
+def test_a_row_that_is_shifted_against_its_columns_is_not_left_out(figures):
+    lines = map(str.strip, report_disguises.rac().splitlines())
+    with pytest.raises(EvidenceDamaged, match="direct path write temp"):
+        figures("\n".join(lines))

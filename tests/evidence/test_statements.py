@@ -417,7 +417,9 @@ def test_a_count_of_blocks_is_whole(tmp_path):
 
 @cases("times", ["", "3.5", "0"])
 def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
-    heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time"
+    heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written"
+    heading += ",temp_blk_read_time,temp_blk_write_time"
+    times = f"{times},{times}"
     rare, usual = f"1,40,1234.5,5,6,{times}", f"2,4,99234.5,50000,60000,{times}"
     (path := tmp_path / "statements.csv").write_text("\n".join((heading, rare, usual)))
     with pytest.raises(NotSpilled, match="11 temp blocks in 40 calls"):

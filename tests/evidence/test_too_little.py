@@ -145,3 +145,10 @@ def test_a_fence_around_nothing_is_no_evidence(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     with pytest.raises(EvidenceUnknown):
         find_evidence([path])
+
+
+def test_the_times_of_reads_alone_are_not_those_of_temp_io(tmp_path):
+    heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time"
+    (path := tmp_path / "rows.csv").write_text(f"{heading}\n2,4,99234.5,50000,60000,1234.5\n")
+    with pytest.raises(EvidenceIncomplete, match="temp_blk_write_time"):
+        open_evidence(find_evidence([path]), ONLY, None)

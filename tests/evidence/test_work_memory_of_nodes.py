@@ -18,6 +18,8 @@ from spillcast.evidence.postgres.work_memory import (
     sort_passes,
     state_with,
 )
+from spillcast.forecast.interval import Uncertainty
+from spillcast.forecast.work_memory import more_work_memory
 
 K, BLOCK, SLOT, POINTER = 1024, 8192, 24, 8
 
@@ -181,3 +183,29 @@ def test_where_nodes_that_spilled_are_left_out_no_memory_is_known(tmp_path):
     assert counts.plan is None
     # The Limit's own time is that of the nodes below.
     assert counts.time_bounds.upper > 0.8
+
+
+def test_a_sort_in_memory_has_the_files_of_nodes_that_are_left_out(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(
+        "Sort  (cost=1.0..2.0 rows=5 width=9) (actual time=900.0..900.1 rows=9 loops=1)\n"
+        "  Sort Method: quicksort  Memory: 607kB\n"
+        "  Buffers: shared hit=5, temp read=4000 written=1\n"
+        "Execution Time: 901.0 ms\n"
+    )
+    assert read_plan(path).plan is None
+    text = path.read_text()
+    path.write_text(text.replace("quicksort  Memory", "external merge  Disk"))
+    assert read_plan(path).plan is not None
+
+
+def test_one_pass_is_no_memory_with_which_other_sorts_write_more():
+    # What one sort writes in two passes is that of two executions; it needs less than a MiB.
+    often = Spill(kind="sort", processes=1, needed_bytes=400 * K, passes=2, weight=1.0,
+                  rows=4000.0, tuple_bytes=80.0)  # fmt: skip
+    large = replace(often, needed_bytes=40 << 20, passes=1, rows=400_000.0, weight=9.0)
+    zeros = [Uncertainty(s, "plan", "slow to fast", 1.0, 0.1, 0.1) for s in (0.0, 6.0)]
+    memory = more_work_memory(PlanSpills([often, large], None), 6.0, zeros, 0.9)
+    assert state_with([large], 1 << 20) == "multi-pass"
+    setting = memory.one_pass
+    assert setting is None or state_with([often, large], setting.work_mem_bytes) != "multi-pass"
+    assert setting is None or setting.interval_s[0] <= setting.interval_s[1]

@@ -10,7 +10,7 @@ from spillcast.gate import COUNT_MAX
 
 #: A number with an exponent or a suffix such as K, and a unit of time or bytes.
 _NUMBER = re.compile(
-    r"((?:\d+(?:,\d{3})*|\d{1,3}(?: \d{3})+)?(?:\.\d*)?)(?:[eE]([+-]?\d{1,2}))?"
+    r"((?:\d+(?:[,']\d{3})*|\d{1,3}(?: \d{3})+)?(?:\.\d*)?)(?:[eE]([+-]?\d{1,2}))?"
     r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s|%)?"
 )
 _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
@@ -118,7 +118,7 @@ def number_of(text: str, *, step: int = 1000) -> Number | None:
     match = _NUMBER.fullmatch(text.strip())
     if match is None or not re.search(r"\d", match[1]):
         return None
-    digits = re.sub(r"[, ]", "", match[1])
+    digits = re.sub(r"[,' ]", "", match[1])
     factor = 10.0 ** int(match[2] or 0)
     if match[3]:
         factor *= float((1024 if match[4] == "B" else step) ** _SUFFIXES.index(match[3]))

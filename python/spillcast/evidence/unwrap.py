@@ -44,7 +44,10 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("\u2018\u2019", "'"),
     }
 )
-_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+#: Colours and titles of a terminal, and letters that are struck twice.
+_CONTROL = re.compile(
+    r"\x1b(?:\[[\d;?]*[A-Za-z]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()]\w|[=>])|.\x08"
+)
 _DASH = r"\u2010-\u2015\u2212\u00ad"
 _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>", re.MULTILINE)
 _TAG = re.compile(
@@ -181,9 +184,9 @@ def without_shipper(line: str) -> str:
 def _typographic_characters(lines: Lines) -> Lines | None:
     """Blanks, quotes and arrows that pages put in place of ASCII; colours of a terminal."""
     text = "\n".join(lines)
-    if text.isascii() and "\x1b" not in text:
+    if text.isascii() and not re.search(r"[\x08\x1b]", text):
         return None
-    return _LONG_DASH.sub(r"\1->", _COLOUR.sub("", text).translate(_CHARACTERS)).split("\n")
+    return _LONG_DASH.sub(r"\1->", _CONTROL.sub("", text).translate(_CHARACTERS)).split("\n")
 
 
 def _page_of_plan(lines: Lines) -> Lines | None:

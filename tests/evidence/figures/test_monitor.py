@@ -159,3 +159,19 @@ def test_entities_are_refused(tmp_path):
     path.write_text(inner)
     with pytest.raises(EvidenceDamaged, match="entities"):
         read_figures([path])
+
+
+@cases("shown", ["46'450", "46.450", "46_450", "46 450", "4645O"])
+def test_a_count_is_read_whole_or_refused(tmp_path, shown):
+    (path := tmp_path / "run.txt").write_text(monitor_reports.text().replace(str(READS), shown))
+    if shown[2] in "' ":
+        assert read_figures([path]).reads.count == READS
+        return
+    with pytest.raises(InputError, match=shown):
+        read_figures([path])
+
+
+def test_a_duration_that_is_not_understood_is_no_reason_to_take_another_time(tmp_path):
+    (path := tmp_path / "run.txt").write_text(monitor_reports.text().replace("773s", "about 773"))
+    with pytest.raises(EvidenceDamaged, match="about 773"):
+        read_figures([path])

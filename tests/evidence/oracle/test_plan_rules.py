@@ -65,3 +65,11 @@ def test_views_without_bytes_have_requests_of_an_assumed_size(tmp_path):
     result = read_figures(paths)
     assert result.reads.bytes == result.reads.count * 31 * BLOCK
     assert result.reads.count == oracle_reports.READS
+
+
+def test_a_line_beside_the_first_has_lost_its_indentation(tmp_path):
+    """As where four blanks became a tab."""
+    path = tmp_path / "plan.md"
+    path.write_text(PLAN.replace("|   TABLE ACCESS FULL ", "| TABLE ACCESS FULL   "))
+    with pytest.raises(EvidenceDamaged, match="indentation"):
+        read_figures([path])

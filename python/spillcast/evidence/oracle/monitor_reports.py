@@ -19,7 +19,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts, OpCounts
-from spillcast.evidence.numbers import number_of, seconds_of, value_of
+from spillcast.evidence.numbers import Number, number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import Table, bar_tables, check_all_read, report_text
 from spillcast.evidence.oracle.spooled import Row, exported_rows, parse_integer
 from spillcast.evidence.oracle.sql_monitor import (
@@ -153,11 +153,18 @@ def _rounded_in(cells: Mapping[str, str]) -> Callable[[str], int]:
 
 def _rounded(text: str, step: int) -> int:
     """A count (steps of 1,000) or bytes (of 1,024) such as ``48511``, ``28M`` or ``47GB``."""
-    return round(value_of(number_of(text, step=step)) or 0.0)
+    number = number_of(text, step=step)
+    return round(_understood(number if number is None or number.is_count else None, text))
 
 
 def _seconds(text: str) -> float:
-    return value_of(seconds_of(text)) or 0.0
+    return _understood(seconds_of(text), text)
+
+
+def _understood(number: Number | None, text: str) -> float:
+    if number is None and text.strip(" ."):
+        raise ValueError(f"{text} is neither a count nor a time")
+    return value_of(number) or 0.0
 
 
 HOW_XML = (

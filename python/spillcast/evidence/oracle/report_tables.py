@@ -65,6 +65,7 @@ Row = dict[str, str]
 FIGURES = re.compile(
     r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
 )
+_WAIT = re.compile(r"direct path (?:read|write) temp\b", re.IGNORECASE)
 _SHOWN = 100
 #: The most lines into which a client breaks a row.
 _BROKEN_MAX = 20
@@ -121,7 +122,12 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
         # Lines of tables with bars would also be split at these bars.
         within = {at for table in barred for at in range(table.first, table.last)}
         tables += _of_separated(["" if at in within else line for at, line in enumerate(lines)])
-    read = {at for table in tables for at in range(table.first, table.last)}
+    shown = "\n".join(cell for table in tables for row in table.cells for cell in row).lower()
+    read = {
+        at for table in tables for at in range(table.first, table.last)
+        # A row that is shifted against its columns may be cut within the name of a wait.
+        if (wait := _WAIT.search(lines[at])) is None or wait[0].lower() in shown
+    }  # fmt: skip
     check_all_read(path, lines, read, hint)
     return tables
 

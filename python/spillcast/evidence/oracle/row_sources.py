@@ -210,8 +210,8 @@ class TempBlocks:
 
 
 def is_flat(lines: Sequence[PlanLine]) -> bool:
-    """Whether lines have lost their indentation, and with it which are below which."""
-    return len(lines) > 1 and len({line.depth for line in lines}) == 1
+    """Whether lines have lost their indentation: all stand below the first one."""
+    return any(line.depth <= lines[0].depth for line in lines[1:])
 
 
 def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBlocks:

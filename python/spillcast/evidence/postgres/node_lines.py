@@ -42,7 +42,9 @@ _COUNTED = re.compile(
 )
 #: A number of a node with separators: a comma may also stand for the point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
-_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
+_SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
+#: Behind a count: it goes on, with a separator that is not known.
+_GOES_ON = re.compile(r"[ '_]\d")
 
 
 def is_open(line: str) -> bool:
@@ -105,7 +107,8 @@ def _buffers(match: re.Match[str]) -> dict[str, Any]:
         for name, value in _PAIR.findall(temp["pairs"])
     }
     known = {name: int(value) for name, value in blocks.items() if value.isdecimal()}
-    if any(name.startswith("Temp ") for name in blocks.keys() - known.keys()):
+    is_temp = any(name.startswith("Temp ") for name in blocks.keys() - known.keys())
+    if is_temp or any(_GOES_ON.match(match[0], temp.end()) for temp in _TEMP.finditer(match[0])):
         raise not_understood(match[0])
     return known
 

@@ -157,7 +157,13 @@ class Node:
     @property
     def is_abridged(self) -> bool:
         """Whether it has temp I/O that only nodes below it can have done, which are left out."""
-        return self.kind in _NEVER_SPILLS and self.temp.blocks > 0
+        return self.temp.blocks > 0 and (self.kind in _NEVER_SPILLS or self._sorted_in_memory)
+
+    @property
+    def _sorted_in_memory(self) -> bool:
+        """Whether each process sorted once, and in memory."""
+        types = [process.get("Sort Space Type") for process in _sized(self.values)]
+        return types == ["Memory"] * max(1, int(_loops(self)))
 
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
@@ -412,11 +418,17 @@ def _has_buffers(node: Node) -> bool:
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
     blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
-    read, written = (int(amount(values.get(name, 0), name, _TEMP_MAX)) for name in blocks)
+    read, written = (_blocks(values.get(name, 0), name) for name in blocks)
     # A plan as text has neither a time of 0 nor one that was not taken.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
     return TempIO(read, written, read_s, write_s)
+
+
+def _blocks(value: Any, name: str) -> int:
+    if (number := amount(value, name, _TEMP_MAX)) != int(number):
+        raise ValueError(f"{name} is {value}, which is no whole number")
+    return int(number)
 
 
 def shared_read_s(values: Mapping[str, Any]) -> float:

@@ -39,6 +39,7 @@ _TIME = re.compile(
     r"(?P<of>total|mean|avg|average|stddev)_(?:exec_|execution_)?(?:time|ms|time_ms)"
 )
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
+_TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 #: A number with separators, before any of its columns is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
@@ -108,8 +109,8 @@ class Row:
             elapsed_s=_number(values["total_exec_time"]) / 1e3,
             read_blocks=_whole(values["temp_blks_read"]),
             written_blocks=_whole(values["temp_blks_written"]),
-            read_s=_seconds(values.get("temp_blk_read_time")),
-            write_s=_seconds(values.get("temp_blk_write_time")),
+            read_s=_seconds(values.get(_TEMP_TIMES[0])),
+            write_s=_seconds(values.get(_TEMP_TIMES[1])),
             other_s=sum((_seconds(values.get(name)) or 0.0 for name in _OTHER_TIMES), 0.0),
             workers=_integer(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
@@ -135,7 +136,8 @@ def read_rows(path: Path) -> list[Row]:
         rows = [_with_total(row) for row in rows]
         if not rows:
             raise EvidenceUnknown(f"{path}: holds no row of pg_stat_statements", HOW)
-        for name in _NEEDED:
+        is_timed = any(_seconds(row.get(name)) for row in rows for name in _TEMP_TIMES)
+        for name in _NEEDED + _TEMP_TIMES * is_timed:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
         check_all(path, (held for row in rows for held in _held(row)), HOW)

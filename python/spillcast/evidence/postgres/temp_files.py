@@ -27,7 +27,7 @@ from spillcast.units import format_count
 #: A server logs bytes; tools that shorten its messages use units.
 _TEMP = re.compile(
     r'temporary file: path "?(?P<path>[^",]*)"?, '
-    r"size:? (?P<size>\d[\d.,]*+(?:\s?[kKMGT]i?B\b)?)"
+    r"size:? (?P<size>\d(?:[\d.,]|[ '](?=\d{3}(?!\d))|_)*+(?:\s?[kKMGT]i?B\b)?)"
 )
 _NAME = re.compile(
     r"pgsql_tmp(?P<pid>\d+)(?:\.(?P<number>\d+)"

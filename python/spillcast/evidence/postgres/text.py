@@ -227,6 +227,9 @@ class _Plan:
         if values is not None:
             # A second line of the kind is of a node below that was left out.
             counted = any(name.endswith("Blocks") for name in node)
+            sort = "Sort Space Used"
+            if sort in target and values.get(sort, target[sort]) != target[sort]:
+                raise not_understood(text)
             if target is not node or not (text.startswith("Buffers:") and counted):
                 target.update(values)
             self.learn(text)

@@ -13,6 +13,7 @@ from spillcast.evidence.postgres.work_memory import (
     io_share,
     power_of_two,
     rounded_up,
+    state_with,
 )
 from spillcast.forecast.interval import Uncertainty, around
 
@@ -145,13 +146,13 @@ def more_work_memory(
 
 
 def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
-    sorts = [spill for spill in spills if (spill.passes or 1) > 1]
-    if not sorts:
+    if not any((spill.passes or 1) > 1 for spill in spills):
         return None
     size = rounded_up(current + 1)
-    while any((spill.passes_with(size) or 1) > 1 for spill in sorts):
+    while state_with(spills, size) == "multi-pass":
         size = rounded_up(size + 1)
-    return size if 2 * size <= enough else None
+    # Where the memory of the run is not known, it may have been more.
+    return size if 2 * size <= enough and io_share(spills, size) < 1 else None
 
 
 #: Relative difference of sums of the same terms in another order.
