@@ -7,6 +7,7 @@ SPILLCAST_STARTS=anew. On the pages of the reference the first command of each v
 
 import atexit
 import ctypes
+import fcntl
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -27,6 +29,8 @@ VERBS = (
 )  # fmt: skip
 #: Variables that a process reads as it starts, or a library as it is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")
+#: Those of Popen that a fork has, too.
+OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "start_new_session"}
 MESSAGE_BYTES = 1 << 16
 #: That a fork is now a child of who asked for it.
 ADOPTED = b"adopted"
@@ -68,18 +72,19 @@ class Forked(subprocess.Popen):
     """A fork in place of a program that is started: its arguments are those of spillcast."""
 
     def _execute_child(self, args, *options):
-        cwd, env, pipes = *options[4:6], options[9:15]
+        cwd, env, pipes, leads = *options[4:6], options[9:15], options[20]
         given = (pipes[0], pipes[3], pipes[5])
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate(given)]
-        self.pid = _forks[0].fork(message(args, cwd, env), streams)
+        self.pid = _forks[0].fork(message(args, cwd, env, leads), streams)
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
 
-def message(words, cwd, env):
-    """What asks for a fork."""
+def message(words, cwd, env, leads=False):
+    """What asks for a fork, which ``leads`` a session, whose terminal is its stdin."""
     ignored = [number for number in inside.SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     request = {"words": words, "cwd": str(cwd), "env": dict(env), "ignored": ignored}
+    request["leads"] = leads
     return json.dumps(request).encode()
 
 
@@ -151,7 +156,7 @@ def start(arguments, options):
     """The process of a command line, as Popen has it, or None where it has to be started anew."""
     words = [str(argument) for argument in arguments]
     chosen = {name: options[name] for name in ("cwd", "env") if name in options}
-    usual = options.keys() <= {"cwd", "env", "stdin", "stdout", "stderr", "text"}
+    usual = options.keys() <= OPTIONS
     return forked(words, **options) if usual and can_fork(words, **chosen) else None
 
 
@@ -171,8 +176,10 @@ def can_fork(words, cwd=None, env=os.environ):
     only_reads = words[:1] == ["verify"] and "--from" in words
     if not (is_short or only_reads or "".join(words[:1]) in VERBS):
         return False
-    # The preload library's recorder looks at the environment with which its process was started.
-    return "preload" not in words and len(message(words, cwd, env)) <= MESSAGE_BYTES
+    # The preload library's recorder takes it from the environment of its process's start.
+    if "preload" in words and env.get("TMPDIR") != os.environ.get("TMPDIR"):
+        return False
+    return len(message(words, cwd, env)) <= MESSAGE_BYTES
 
 
 def hold_little_memory():
@@ -228,6 +235,9 @@ def become(request, streams):
             usual = signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler
             signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
         inside.put(streams)
+        if request["leads"]:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])

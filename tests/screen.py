@@ -11,31 +11,27 @@ import subprocess
 import termios
 import time
 
+import forked
 from harness import TIMEOUT_S, environment, spillcast_command
 
 _CODE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
 
 
 class Terminal:
-    """A program whose stdin, stdout and stderr are a terminal; ``stderr`` may be another file."""
+    """spillcast whose stdin, stdout and stderr are a terminal; ``stderr`` may be another file."""
 
-    def __init__(self, *command, columns=80, lines=50, stderr=None, **changes):
+    def __init__(self, *arguments, columns=80, lines=50, stderr=None, **changes):
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
         self._slave = slave
         variables = {"TERM": "xterm-256color", **changes}
-        self.process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=slave,
-            stdout=slave,
-            stderr=stderr or slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={
-                k: v for k, v in environment(**variables).items() if k not in ("COLUMNS", "LINES")
-            },
-        )
+        env = {k: v for k, v in environment(**variables).items() if k not in ("COLUMNS", "LINES")}
+        options = {"stdin": slave, "stdout": slave, "stderr": stderr or slave, "env": env}
+        self.process = forked.start(arguments, options | {"start_new_session": True})
+        if self.process is None:
+            anew = ["setsid", "--ctty", *spillcast_command(*arguments)]
+            self.process = subprocess.Popen(anew, **options)
         self.written = b""
 
     def read(self, timeout_s=0.1):
@@ -98,11 +94,6 @@ class Terminal:
 
     def __exit__(self, *_):
         self.close()
-
-
-def at_terminal(*arguments, **options):
-    """Spillcast at a terminal."""
-    return Terminal(*spillcast_command(*arguments), **options)
 
 
 def plain(text):

@@ -4,10 +4,8 @@ import doctest
 import re
 from pathlib import Path
 
-import nbformat
 import pyarrow as pa
 import pytest
-from nbclient import NotebookClient
 
 import made_up
 import spillcast
@@ -46,10 +44,20 @@ def test_every_call_of_the_front_door_is_in_the_guide():
         assert f"spillcast.{name}" in GUIDE.read_text()
 
 
+def committed():
+    """The notebook as it is in the repository."""
+    import nbformat
+
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
     """The notebook after it has run, as Jupyter runs it."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    # For every worker of the tests it takes long to import.
+    from nbclient import NotebookClient
+
+    notebook = committed()
     kernel = environment(IPYTHONDIR=tmp_path_factory.mktemp("ipython"))
     resources = {"metadata": {"path": str(NOTEBOOK.parent)}}
     before = set(NOTEBOOK.parent.rglob("*"))
@@ -71,8 +79,7 @@ def test_the_notebook_runs_and_its_results_show_themselves(executed):
 
 
 def test_the_committed_notebook_holds_what_it_displays():
-    committed = nbformat.read(NOTEBOOK, as_version=4)
-    assert len(shown(committed)) >= 6
+    assert len(shown(committed())) >= 6
     assert "Traceback" not in NOTEBOOK.read_text()
 
 

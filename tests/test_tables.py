@@ -1,7 +1,6 @@
 """Tables of numpy columns: pyarrow takes them, gives them back and adds up to the same."""
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -28,7 +27,10 @@ def test_others_take_it_and_give_it_back():
     rows = Table.from_rows(ROWS, FIELDS)
     arrow = pa.table(rows)
     assert rows.to_pylist() == arrow.to_pylist() == ROWS
-    assert pl.DataFrame(rows).to_dicts() == ROWS
+    # It takes long to import, for every worker of the tests.
+    from polars import DataFrame
+
+    assert DataFrame(rows).to_dicts() == ROWS
     chunks = pa.concat_tables([arrow, arrow.slice(1, 2), arrow.slice(0, 0)])
     again = Table.from_arrow(chunks)
     assert again.to_pylist() == chunks.to_pylist()

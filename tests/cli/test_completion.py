@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,9 +29,12 @@ zpty -b z zsh -f -i
 zpty -w z 'PROMPT=; autoload -Uz compinit; compinit -u -D; source {script}'
 zpty -w z 'zstyle ":completion:*" list-prompt ""; LISTMAX=10000; echo re""ady'
 zpty -r -m z line '*ready*'
-zpty -w -n z $'{words}\\t'
-zpty -r -m z line '*{expected}*'
+for words expected in {pairs}; do
+zpty -w -n z "$words"$'\\t'
+zpty -r -m z line "*$expected*"
 print -r -- $line
+zpty -w -n z $'\\x15'
+done
 """
 COMPLETIONS = [
     ("", set(VERBS)),
@@ -79,12 +83,13 @@ def test_fish(words, expected, tmp_path):
     assert {line.split("\t")[0] for line in completed.splitlines()} == expected
 
 
-@cases(("words", "expected"), [("fore", "forecast"), ("forecast --meth", "forecast --method")])
-def test_zsh(words, expected, tmp_path):
+def test_zsh(tmp_path):
     (tmp_path / "script").write_text(script("zsh"))
-    words, expected = f"spillcast {words}", f"spillcast {expected}"
-    code = ZSH.format(script=tmp_path / "script", words=words, expected=expected)
-    assert expected in run("zsh", "-f", "-c", code, timeout=TIMEOUT_S)
+    pairs = {"fore": "forecast", "forecast --meth": "forecast --method"}
+    lines = [f"spillcast {words}" for pair in pairs.items() for words in pair]
+    code = ZSH.format(script=tmp_path / "script", pairs=shlex.join(lines))
+    printed = run("zsh", "-f", "-c", code, timeout=TIMEOUT_S)
+    assert all(f"spillcast {expected}" in printed for expected in pairs.values())
 
 
 def test_the_former_verb_names_the_option():

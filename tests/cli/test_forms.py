@@ -14,7 +14,7 @@ import pytest
 
 from cases import cases
 from harness import environment, error_code, probed_grid, spillcast, until
-from screen import at_terminal, plain, screen
+from screen import Terminal, plain, screen
 from spillcast import cli
 from spillcast.cli import progress
 from spillcast.fleet.ingest import ingest
@@ -197,7 +197,7 @@ def test_colours_add_no_words(spilled):
     piped = spillcast(*arguments, env=environment(COLUMNS=100)).stdout
     written = {}
     for name, changes in {"colour": {}, "none": {"NO_COLOR": 1}, "dumb": {"TERM": "dumb"}}.items():
-        with at_terminal(*arguments, columns=100, stderr=DEVNULL, **changes) as terminal:
+        with Terminal(*arguments, columns=100, stderr=DEVNULL, **changes) as terminal:
             assert terminal.end() == 0
             written[name] = terminal.text
     assert "\x1b" in written["colour"]
@@ -208,7 +208,7 @@ def test_colours_add_no_words(spilled):
 @cases("columns", [60, 160])
 def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
     arguments = ("probe", tmp_path, "--grid", "--budget", "3s,32M", "--csv")
-    with at_terminal(*arguments, columns=columns) as terminal:
+    with Terminal(*arguments, columns=columns) as terminal:
         assert terminal.end() == 0
         text = terminal.text
     assert "left" in plain(text)

@@ -14,7 +14,7 @@ from ash_files import execution, write_ash
 from cases import cases
 from harness import TIMEOUT_S, probed_grid, spillcast, spillcast_command, target
 from oracle_files import HEADER, READ, blocks, write_trace
-from screen import at_terminal
+from screen import Terminal
 
 #: Sets a title, erases, colours, turns the direction of writing, rings; C1 in UTF-8; DEL.
 EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e\x7f\u2066"
@@ -146,7 +146,7 @@ def test_a_terminal_is_told_only_what_is_ours(evil, line):
     command = []
     for word in line.split():
         command += evil.spill if word == "{spill}" else words(word, evil)
-    with at_terminal(*command, TMPDIR=str(evil.folder / "temp")) as terminal:
+    with Terminal(*command, TMPDIR=str(evil.folder / "temp")) as terminal:
         terminal.end()
         # A long path is cut at its end or in its middle.
         assert "PWN\\x07" in terminal.text or "\\x7f\\u2066" in terminal.text
@@ -157,7 +157,7 @@ def test_a_terminal_is_told_only_what_is_ours(evil, line):
 def test_a_name_is_no_markup(tmp_path):
     fifo = tmp_path / "[bold][link=http:x]t.trc"
     os.mkfifo(fifo)
-    with at_terminal("profile", fifo) as terminal:
+    with Terminal("profile", fifo) as terminal:
         terminal.until("p:x]t.trc")
         assert "\x1b]8" not in terminal.text
 

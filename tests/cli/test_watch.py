@@ -9,7 +9,7 @@ import pytest
 
 from cases import cases
 from harness import account_of, error_code, expected_rows, only_line, rows, spillcast, target
-from screen import at_terminal, plain, screen
+from screen import Terminal, plain, screen
 
 SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
 #: A live view that writes nothing.
@@ -35,7 +35,7 @@ def view(terminal):
 def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     monkeypatch.chdir(places.data)
     requested = ("--temp", places.temp, "--to", "latency:2ms")
-    with at_terminal(*WATCH, "--pid", spilling.pid, *requested) as terminal:
+    with Terminal(*WATCH, "--pid", spilling.pid, *requested) as terminal:
         # The verdict on what was seen so far; "temp read" and the like stand elsewhere.
         terminal.until("emp I/O")
         terminal.until("pread64 (temp)")
@@ -55,7 +55,7 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_it_ends_and_the_terminal_is_as_before(places, spilling, how):
-    with at_terminal(
+    with Terminal(
         "record", "--live", "--discard", "--pid", spilling.pid, "--temp", places.temp, columns=60
     ) as terminal:
         terminal.until("(temp)")
@@ -100,7 +100,7 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
     command = (*target("spill", *plan, "--pause", 0.02),)
     output = places.root / "run.spill"
     words = ("record", "--live", "-o", output, "--", *command)
-    with at_terminal(*words, columns=200, TMPDIR=places.temp) as terminal:
+    with Terminal(*words, columns=200, TMPDIR=places.temp) as terminal:
         assert terminal.end() == 0
         assert terminal.is_as_before
         lines = view(terminal)

@@ -58,7 +58,7 @@ class Known:
             if shape.name.startswith(only):
                 for command in shape.commands[:1] if brief else shape.commands:
                     self._inputs.append(Input(shape, None, None, command))
-                for damages in (*_cut(shape), *_broken(shape)):
+                for damages in (*_cut(shape, DEEP // 5 if brief else DEEP), *_broken(shape)):
                     if brief:
                         damages = [damages[next(turn) % len(damages)]]
                     self._inputs += damages
@@ -78,14 +78,14 @@ class Known:
         return number, result
 
 
-def _cut(shape):
-    """The cuts of each file."""
+def _cut(shape, deep):
+    """The cuts of each file, and so many lists in lists in its place."""
     for number, file in enumerate(shape.files):
         content = (shape.folder / file).read_bytes()
         command = shape.commands[number % len(shape.commands)]
         contents = [None, b"", content[:1], content[: len(content) // 2], content[:-5]]
         if file.endswith(".json"):
-            contents += [b"[" * DEEP, b'{"x":' * DEEP, b"[" * DEEP + b"]" * DEEP]
+            contents += [b"[" * deep, b'{"x":' * deep, b"[" * deep + b"]" * deep]
         yield [Input(shape, file, content, command) for content in contents]
 
 

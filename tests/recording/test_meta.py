@@ -13,7 +13,7 @@ from cases import cases
 from evidence import recording as made_up_recording
 from harness import only_line, spillcast
 from spillcast.cli import main
-from spillcast.errors import EvidenceUnsuited
+from spillcast.errors import EvidenceUnsuited, InputError
 from spillcast.recording import Recording
 
 #: What a recording of a PostgreSQL query holds besides.
@@ -206,9 +206,17 @@ def test_any_value_of_another_kind_is_told_in_a_line(run, spilled, monkeypatch, 
     for way in keys_of(document):
         name = named(way)
         is_tried = name not in FREE and kind(document, way) not in known
-        for wrong in unlike(value_at(document, way), name) if is_tried else ():
-            arguments = verbs(path)[len(name) % 3]
-            refused(path, changed(document, way, wrong), arguments, monkeypatch, capsys)
+        for at, wrong in enumerate(unlike(value_at(document, way), name) if is_tried else ()):
+            broken = changed(document, way, wrong)
+            if at == 0:
+                refused(path, broken, verbs(path)[len(name) % 3], monkeypatch, capsys)
+                continue
+            # Verbs say what the reader says.
+            write(path, broken)
+            with pytest.raises(InputError) as refusal:
+                Recording.open(path)
+            assert str(refusal.value).startswith(f"{path / 'meta.json'}: ")
+            assert "\n" not in str(refusal.value)
 
 
 def test_optional_parts_may_lack_and_later_keys_are_passed_over(run):

@@ -1,5 +1,6 @@
 """What the writer leaves on disk is what the slow obvious way gives of the same rows."""
 
+import functools
 import random
 import subprocess
 import sys
@@ -23,6 +24,7 @@ S = 1_000_000_000
 FILES = [None, *(f"/t/spill-{number}" for number in range(40))]
 
 
+@functools.cache
 def made_up(count, seed, *, duration_s=30.0, late=0.02):
     """Waits in the order in which they end: some end long after they began."""
     draw = random.Random(seed)

@@ -3,7 +3,7 @@
 import json
 
 from postgres_rig import HELD, PARALLEL, recorder
-from screen import at_terminal, screen
+from screen import Terminal, screen
 
 #: Spills for half a minute, in one process.
 SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(12))
@@ -37,7 +37,7 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
         client.run(SPILLS)
         newest.until_running(client)
         requested = ("--backend", client.pid, "--to", "latency:50us")
-        with at_terminal(
+        with Terminal(
             "record", "--live", "--discard", "--postgres", newest.dsn, *requested
         ) as terminal:
             terminal.until("left running it takes about")
