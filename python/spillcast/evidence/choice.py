@@ -12,6 +12,11 @@ from spillcast.units import format_bytes, format_duration, parse_bytes
 
 #: The beginning of an argument that states bare figures.
 FIGURES_PREFIX = "figures:"
+#: Hint for a run of which only its time and the bytes of its spill are known.
+IF_KNOWN = (
+    "if you know how long one run took, and what it spilled: "
+    f"{FIGURES_PREFIX}elapsed=ELAPSED,spilled=SIZE,size=256K"
+)
 #: Oracle's default size of a block, and the sizes that it supports.
 BLOCK_BYTES = 8192
 BLOCK_SIZES = tuple(1 << power for power in range(11, 16))

@@ -24,7 +24,7 @@ from spillcast.errors import (
     FileTooLarge,
     PathMissing,
 )
-from spillcast.evidence.choice import ONLY, Selection, is_word
+from spillcast.evidence.choice import IF_KNOWN, ONLY, Selection, is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.spark import is_address, is_log_folder
 from spillcast.evidence.text import blocks_of, head_of, is_plain
@@ -336,7 +336,8 @@ def _kind_of(path: Path) -> str:
         raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
     if (kind := kind_of(path, score_min=0.0)) is not None:
         return kind
-    raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {_KNOWN}")
+    hint = f"give {_KNOWN}; {IF_KNOWN}"
+    raise EvidenceUnknown(f"{path} is not evidence of a known kind", hint)
 
 
 def kind_of(path: Path, score_min: float = 1.0) -> str | None:
