@@ -2,6 +2,8 @@
 
 import json
 from collections import Counter
+from gettext import GNUTranslations
+from pathlib import Path
 
 import pytest
 
@@ -202,6 +204,31 @@ LIMITS = """\
 \tThis limit was set by the 'max_temp_directory_size' setting.
 2026-11-23 10:21:01.100 UTC [45] STATEMENT:  select 4
 """.format(no_space="No space left on device")
+
+
+LOCALES = Path("/usr/share/locale")
+SERVERS = [path.name for path in LOCALES.glob("*") if [*path.glob("LC_MESSAGES/postgres-*.mo")]]
+
+
+@pytest.mark.skipif(not SERVERS, reason="no catalogue of a server's messages")
+def test_a_full_device_is_known_in_the_languages_of_a_server(tmp_path):
+    """As the catalogues of PostgreSQL and of the C library have its error."""
+    path, read = tmp_path / "a.log", []
+    for language in SERVERS:
+        folder = LOCALES / language / "LC_MESSAGES"
+        if not (folder / "libc.mo").exists():
+            continue
+        with (folder / "libc.mo").open("rb") as file:
+            no_space = GNUTranslations(file).gettext("No space left on device")
+        with next(folder.glob("postgres-*.mo")).open("rb") as file:
+            server = GNUTranslations(file).gettext
+        message = server('could not write to file "%s": %m').replace("%s", "b/pgsql_tmp43.7")
+        lines = [f"{server('ERROR')}:  {message.replace('%m', no_space)}"]
+        lines += [f"{server('STATEMENT:  ')}select 2"]
+        path.write_text("".join(f"2026-11-23 10:10:01.100 UTC [43] {line}\n" for line in lines))
+        read += [(language, failure.query) for failure in read_logs(path).exceeded]
+    assert read == [(language, "select 2") for language, _ in read]
+    assert {"de", "fr", "ja", "ru"} & set(SERVERS) <= {language for language, _ in read}
 
 
 def test_limits_that_spills_met_are_shown(tmp_path):

@@ -40,11 +40,20 @@ _DURATION = re.compile(
 )
 #: psql's own, below what the server told the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
+#: ENOSPC in the languages that both glibc and PostgreSQL have.
+_NO_SPACE = (
+    "No space left on device|Auf dem Gerät ist kein Speicherplatz mehr verfügbar|设备上没有空间"
+    "|No queda espacio en el dispositivo|Aucun espace disponible sur le périphérique"
+    "|Spazio esaurito sul device|デバイスに空き領域がありません|장치에 남은 공간이 없음"
+    "|Não há espaço disponível no dispositivo"
+    "|На устройстве не осталось свободного места"  # noqa: RUF001
+    "|Enheten är full|Aygıt üzerinde boş yer yok|Недостатньо місця на пристрої"  # noqa: RUF001
+)
 _LIMITS = (
     # In any language.
     (re.compile(r"(temp_file_limit)[^\d\n]{,20}\((\d++) ?\w+\)"), "{} ({}kB)"),
     (
-        re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
+        re.compile(rf"(?:pgsql_tmp|temporary file)[^\n]*: (?:{_NO_SPACE})()()"),
         "the device of its temp files",
     ),
     # DuckDB in the server.
