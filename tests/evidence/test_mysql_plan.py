@@ -7,9 +7,14 @@ import re
 import pytest
 
 from cases import cases
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceUnsuited, InputError
 from spillcast.evidence.mysql import merges
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.recognise import recognise
+from spillcast.forecast.ask import ask
+from spillcast.forecast.project import Projector
+from spillcast.forecast.workload.counted import workload_of_counts
+from spillcast.storage.target import resolve
 
 SORTED = {
     "query_block": {
@@ -167,3 +172,34 @@ def test_a_plan_that_tells_no_spill_is_refused(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(InputError):
         read_figures([path])
+
+
+@cases(
+    "text",
+    [
+        "+----+-------------+-------+\n| id | select_type | table |\n+----+-------------+-------+\n"
+        "|  1 | SIMPLE      | t     |\n+----+-------------+-------+\n",
+        f"{STARS} 1. row {STARS}\n           id: 1\n  select_type: SIMPLE\n        table: t\n",
+        json.dumps({"query_plan": {"operation": "Sort: t.a", "actual_last_row_ms": 8.1}}),
+    ],
+)
+def test_plans_without_merge_passes_are_known_and_refused(tmp_path, text):
+    (path := tmp_path / "plan.txt").write_text(text)
+    assert recognise(path).reader == "mysql.read"
+    with pytest.raises(EvidenceUnsuited):
+        read_figures([path])
+
+
+def test_storage_as_fast_as_the_present_changes_nothing_at_any_bound(tmp_path):
+    plan = json.loads(json.dumps(SORTED))
+    plan["query_block"]["table"] = {"r_rows": 500_000, "materialized": {"rows": 1}}
+    (path := tmp_path / "plan.json").write_text(json.dumps(plan))
+    (same, _), (faster, _) = ask([path], ["factor:1", "factor:10"])
+    projector = Projector(workload_of_counts(counts := read_figures([path])))
+    storage = resolve("factor:1", counts)
+    assert len(projector.at_bounds) == len(storage.at_bounds) == 4
+    for bound, present in zip(projector.at_bounds, storage.at_bounds, strict=True):
+        assert bound.outcome(present)[0] == pytest.approx(1.0, rel=0.01)
+    # Intervals have the spread of counts: a run of one second does not take minutes.
+    assert 0.1 < same.interval_s[0] < 1.0 < same.interval_s[1] < 3.0
+    assert faster.interval_s[0] < 0.1 < faster.interval_s[1] <= same.interval_s[1]

@@ -19,6 +19,7 @@ from spillcast.units import format_bytes, parse_bytes
 
 HOW = "make it with: ANALYZE FORMAT=JSON SELECT ..."
 _RECORD = "record the query: spillcast record --mysql DSN --query PATTERN"
+_INSTEAD = f"{_RECORD}; or, with MariaDB, {HOW}"
 #: sql/filesort.cc merges so many runs at once, and up to so many in the last pass.
 MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
@@ -86,9 +87,9 @@ def read(path: Path, selection: Selection) -> Counts:
     text = unwrapped(text_of(path, HOW, bytes_max=JSON_LENGTH_MAX))
     if '"query_block"' not in text and r"\"query_block" not in text:
         raise EvidenceUnsuited(
-            f"{path}: MySQL's EXPLAIN ANALYZE does not tell whether a sort or a temporary table "
-            "went to disk",
-            _RECORD,
+            f"{path}: no plan of MySQL, and no table or tree of MariaDB, tells whether a sort or a "
+            "temporary table went to disk",
+            _INSTEAD,
         )
     plain = re.sub(r"\\n", "\n", text) if text.count("\n") < 3 else text
     documents = [d for d in json_values(plain, path, HOW, repeats=True) if isinstance(d, dict)]
@@ -99,7 +100,9 @@ def read(path: Path, selection: Selection) -> Counts:
     if len(blocks) > 1:
         raise EvidenceAmbiguous(f"{path}: {len(blocks)} plans", "give one, in a file of its own")
     if not blocks:
-        raise EvidenceIncomplete(f"{path}: the plan was not run to its end: it counts no I/O", HOW)
+        raise EvidenceIncomplete(
+            f"{path}: the plan was not run to its end: it counts no I/O", _INSTEAD
+        )
     [block] = blocks
     nodes = list(_nodes(block))
     sorts = [_sort(path, node) for name, node in nodes if name == "filesort"]

@@ -299,7 +299,8 @@ KINDS: Sequence[Kind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b')),
+            _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
+                      r'|^[^\w\n]*+(?:id\W++)?select_type\b|"actual_last_row_ms"\s*:')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _is_duckdb_profile),
     _report(3.9, "a plan of Databend", "databend.read",
             _matching(r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"

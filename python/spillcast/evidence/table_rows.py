@@ -88,9 +88,9 @@ def texts_of_json(text: str, path: Path, hint: str) -> tuple[list[str], list[lis
     return names, list(texts)
 
 
-def cells_of(text: str) -> Iterator[list[str]]:
+def cells_of(text: str, separator: str = "") -> Iterator[list[str]]:
     """The cells of each line of CSV or TSV; a blank line has none."""
-    separator = max(",;|\t", key=text.split("\n", 1)[0].count)
+    separator = separator or max(",;|\t", key=text.split("\n", 1)[0].count)
     # The text of a statement may exceed the default limit of a cell.
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     if separator == "\t" and '\t"' not in text:

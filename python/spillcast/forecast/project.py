@@ -7,6 +7,7 @@ contains the intervals at both bounds.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import repeat
 from math import hypot, log, sqrt
 from typing import Any
 
@@ -277,8 +278,12 @@ class Projector:
 
     def _between_bounds(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast, with an interval from the lowest to the highest bound."""
-        projectors, intervals = (self, *self.at_bounds), list[Interval]()
-        alone = [each._alone(storage, confidence, cached=cached) for each in projectors]
+        intervals = list[Interval]()
+        pairs = zip(self.at_bounds, storage.at_bounds or repeat(storage), strict=False)
+        alone = [
+            each._alone(place, confidence, cached=cached)
+            for each, place in [(self, storage), *pairs]
+        ]
         for forecast in alone:
             if (interval_s := interval_of(forecast)) is None:
                 return forecast

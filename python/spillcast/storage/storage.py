@@ -304,6 +304,8 @@ class Storage(Tabular):
     provenance: Provenance | None = key("", optional=True)
     #: The first part of the query as it ran there, a ``Rehearsal``.
     rehearsal: Any = internal()
+    #: If latencies are relative to those of a run with bounds: the storage at each of its bounds.
+    at_bounds: "Sequence[Storage]" = internal(())
 
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""

@@ -65,7 +65,9 @@ def resolve(
         case "latency", latency_s:
             return assumed_latency(observed(baseline), latency_s, text)
         case "factor", factor:
-            return observed(baseline).scaled(1 / factor, text)
+            runs = [baseline, *(baseline.at_bounds() if isinstance(baseline, Counts) else ())]
+            scaled, *at_bounds = (observed(run).scaled(1 / factor, text) for run in runs)
+            return replace(scaled, at_bounds=at_bounds)
     # A probe uses the entire recording, also for a sample.
     complete = baseline if isinstance(baseline, Counts) else baseline.whole
     if text.startswith("cache:"):

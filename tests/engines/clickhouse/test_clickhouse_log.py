@@ -29,6 +29,14 @@ def test_every_format_has_the_same_queries(runs):
         assert not any("hunter2" in q.query for q in queries), suffix
 
 
+def test_a_statement_with_more_commas_than_columns_is_in_one_cell(runs, tmp_path):
+    commas = ", ".join(map(str, range(200)))
+    text = (runs / "log.tsv").read_text().replace("select id, amount", f"select {commas}, amount")
+    (path := tmp_path / "log.tsv").write_text(text)
+    wanted = [query.events for query in read_rows(runs / "log.jsonl")]
+    assert [query.events for query in read_rows(path)] == wanted
+
+
 @pytest.mark.parametrize("suffix", ["pretty.txt", "vertical.txt", "md", "names.csv"])
 def test_a_pasted_table_is_the_table(runs, tmp_path, suffix):
     lines = (runs / f"log.{suffix}").read_text().splitlines(True)
