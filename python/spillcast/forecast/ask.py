@@ -11,7 +11,7 @@ from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastEr
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import Evidence, find_evidence, open_evidence
 from spillcast.forecast.project import Projector
-from spillcast.forecast.projection import estimators_without
+from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
@@ -37,7 +37,9 @@ LIMIT = "limits:latency=0ms"
 def as_limit(forecast: Forecast) -> Forecast:
     """The forecast for ``LIMIT`` as one for zero-latency storage, which assumes nothing."""
     warnings = [warning for warning in forecast.warnings if warning.code != "not-measured"]
-    return replace(forecast, target=ZERO_LATENCY, warnings=warnings)
+    # Bounds of the temp I/O widen the interval of a storage, and that of the limit up to today.
+    interval_s = forecast.interval_s and (forecast.ceiling_interval_s or forecast.interval_s)
+    return replace(forecast, target=ZERO_LATENCY, interval_s=interval_s, warnings=warnings)
 
 
 def forecast(evidence: Recording | Counts, target: Storage, **options: Any) -> Forecast:
@@ -199,6 +201,8 @@ def _resolved(
     """A target's name and storage, probed now if it is a directory; or why it has no forecast."""
     if isinstance(target, Storage):
         return target.name, target
+    if target == LIMIT:
+        return LIMIT, ZERO_LATENCY_STORAGE
     place, rehearsal = Path(target), None
     try:
         if isinstance(like, Recording) and is_place(place):

@@ -93,6 +93,11 @@ def test_without_a_storage_its_time_is_up_to_the_run_of_each_thread(observed):
         assert max(times_s) == pytest.approx(threads * result.elapsed_s)
 
 
+def test_the_limit_of_a_profile_is_between_nothing_and_the_run(tmp_path):
+    document = json.loads(spillcast("forecast", document_in(tmp_path), "--json").stdout)
+    assert document["interval_s"] == document["ceiling_interval_s"] == [0, OLD["latency"]]
+
+
 @cases(
     "form",
     [

@@ -1,10 +1,12 @@
 """The ceiling is a forecast for storage that takes no time, and has an interval of its own."""
 
+import json
 from math import exp
 
 import pytest
 
 from evidence import change, recording, storage
+from harness import spillcast
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
 from spillcast.recording.meta import CpuCache, Machine
@@ -70,6 +72,16 @@ def test_what_no_storage_can_beat_is_its_lower_end(run):
     assert low_s < answer.ceiling_s
     assert f"about 10 s, and none can bring it under {low_s:.3g} s." in answer.sentence()
     assert answer.to_json()["ceiling_interval_s"] == list(answer.ceiling_interval_s)
+
+
+def test_without_a_target_the_document_is_that_of_the_limit(spilled):
+    document = json.loads(spillcast("forecast", spilled.path, "--json").stdout)
+    for limit, forecast_of_it in (
+        ("ceiling_s", "forecast_s"),
+        ("ceiling_interval_s", "interval_s"),
+    ):
+        assert document[limit] == document[forecast_of_it]
+    assert sum(t["forecast_s"] for t in document["terms"]) == pytest.approx(document["ceiling_s"])
 
 
 def test_what_a_forecast_holds_possible_some_storage_can(run):
