@@ -87,7 +87,7 @@ def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
 
 #: Moves the position of a file in the ways of SHAPE, and prints where the kernel then has it.
 POSITIONS = """
-import ctypes, os, sys, threading, time
+import ctypes, os, socket, sys, threading, time
 
 path, shape = sys.argv[1:]
 SIZE, FLAGS = 4096, os.O_RDWR | os.O_CREAT
@@ -103,6 +103,18 @@ def rest():
     moved("write", fd)
     moved("write", fd)
     os._exit(0)
+
+pairs = [socket.socketpair() for _ in range(2)] if shape == "sent" else []
+for seeks, (near, _) in enumerate(pairs):
+    if not os.fork():
+        received = socket.recv_fds(near, 1, 1)[1][0]
+        if seeks:
+            os.lseek(received, SIZE, os.SEEK_SET)
+        moved("write", received)
+        moved("write", received)
+        time.sleep(0.3)  # so that it is looked at while it is open
+        near.send(b"1")
+        os._exit(0)
 
 fd = os.open(path, FLAGS | (os.O_APPEND if shape == "appended" else 0))
 moved("write", fd)
@@ -134,6 +146,11 @@ elif shape == "inherited":
             os._exit(0)
         os.wait()
         moved("write", fd)
+elif shape == "sent":
+    for _, far in pairs:
+        socket.send_fds(far, [b"1"], [fd])
+        far.recv(1)
+        moved("write", fd)
 elif shape == "range closed":
     os.closerange(fd, fd + 10_000)
     for _ in range(3):
@@ -151,6 +168,7 @@ POSITION_SHAPES = [
     "appended",
     "duplicated",
     "inherited",
+    "sent",
     "range closed",
     "no offset",
     "main thread ended",

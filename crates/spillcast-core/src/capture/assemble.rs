@@ -3,6 +3,7 @@
 
 mod changes;
 mod held;
+mod opened;
 mod requests;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +23,7 @@ use crate::packed::Packed;
 use crate::system::now_ns;
 use crate::wait::{NameId, Op, RowNames, Wait};
 use held::Held;
+use opened::Descriptor;
 
 /// The event of a thread that left the CPU voluntarily outside of its I/O.
 const BLOCKED: &str = "blocked";
@@ -69,27 +71,6 @@ pub struct Assembler {
     pub dropped: u64,
     pub seconds: Seconds,
     pub counts: Counts,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Descriptor {
-    file: Option<File>,
-    opened: Arc<Mutex<Opened>>,
-}
-
-/// An open file, which descriptors share that were duplicated or inherited.
-#[derive(Debug, Default)]
-struct Opened {
-    /// The offset of the next read or write without one, if known.
-    position: Option<i64>,
-    /// Writes go to the end of the file (O_APPEND).
-    appends: bool,
-}
-
-impl Descriptor {
-    fn opened(&self) -> MutexGuard<'_, Opened> {
-        self.opened.lock().expect("no holder panics")
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +160,7 @@ impl Assembler {
                 }
             }
             Event::File { pid, fd, file } => {
+                self.received((pid, fd), &file);
                 self.set_file(pid, fd, file, false);
                 self.opened(pid, fd);
             }
@@ -239,36 +221,6 @@ impl Assembler {
         self.descriptors.extend(copies);
         self.rules.fork(parent, child);
         self.stacks.fork(parent, child);
-    }
-
-    fn descriptor_call(&mut self, call: Call) {
-        if call.ret < 0 {
-            return;
-        }
-        let (given, returned) = ((call.pid, call.fd), (call.pid, call.ret as i32));
-        match call.kind {
-            kind if kind.opens() => {
-                let opened = Opened { position: Some(0), appends: false };
-                let opened = Arc::new(Mutex::new(opened));
-                self.descriptors.insert(returned, Descriptor { file: None, opened });
-            }
-            kind if kind.duplicates() && given != returned => {
-                match self.descriptors.get(&given).cloned() {
-                    Some(descriptor) => self.descriptors.insert(returned, descriptor),
-                    None => self.descriptors.remove(&returned),
-                };
-            }
-            CallKind::Close => drop(self.descriptors.remove(&given)),
-            CallKind::CloseRange => {
-                let closed = descriptor::closed_range(call.fd, call.offset);
-                self.descriptors
-                    .retain(|key, _| key.0 != call.pid || !closed.contains(&(key.1 as u32)));
-            }
-            CallKind::Lseek => {
-                self.descriptors.entry(given).or_default().opened().position = Some(call.ret);
-            }
-            _ => (),
-        }
     }
 
     fn io(&mut self, call: Call, inside: Inside) {
@@ -462,6 +414,7 @@ impl Assembler {
         let same =
             |now: &FileIdentity| known.is_none_or(|file| file.identity == (now.dev, now.ino));
         if let Some(now) = descriptor::identify(call.tid, call.fd).filter(same) {
+            self.received(key, &now);
             self.set_file(call.pid, call.fd, now, true);
         } else if let Some(Descriptor { file: Some(file), .. }) = self.descriptors.get_mut(&key) {
             file.settled = true;
@@ -472,26 +425,5 @@ impl Assembler {
     /// Whether a call began before the snapshot of its process.
     fn precedes_snapshot(&self, call: &Call) -> bool {
         self.snapshots.get(&call.pid).is_some_and(|&at_ns| call.start_ns < at_ns)
-    }
-
-    /// Where in its file a call read or wrote; moves the position that it used.
-    fn offset_of(&mut self, call: &Call, file: Option<File>) -> Option<i64> {
-        // preadv2 and pwritev2 take -1 for "at the file position".
-        let given = call.offset.filter(|&offset| offset >= 0);
-        let moves = given.is_none() || call.kind.offset_argument().is_none();
-        let descriptor = self.descriptors.get(&(call.pid, call.fd))?;
-        let mut opened = descriptor.opened();
-        let end = file.and_then(|file| self.ends.get_mut(&file.identity));
-        let end = end.filter(|_| !call.kind.reads());
-        // With O_APPEND an offset that is given does not count.
-        let appends_at = end.as_deref().copied().filter(|_| opened.appends);
-        let start = appends_at.or(given).or(opened.position)?;
-        if moves {
-            opened.position = Some(start + call.ret);
-        }
-        if let Some(end) = end {
-            *end = (*end).max(start + call.ret);
-        }
-        Some(start)
     }
 }

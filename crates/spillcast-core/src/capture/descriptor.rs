@@ -51,6 +51,14 @@ fn is_new_appender(pid: i32, fd: i32) -> bool {
     number(&text, "pos:") == Some(0) && flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
 }
 
+/// Whether descriptors, each of a process, share an open file and so its position; false where the
+/// kernel does not tell.
+pub fn is_same_open_file((pid, fd): (i32, i32), (other_pid, other_fd): (i32, i32)) -> bool {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: no pointer is passed.
+    unsafe { libc::syscall(libc::SYS_kcmp, pid, other_pid, KCMP_FILE, fd, other_fd) == 0 }
+}
+
 /// What a call of close_range closes: the descriptors from `first` to `last`, all where it is None.
 pub fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
     first as u32..=last.map_or(u32::MAX, |last| last as u32)

@@ -1,0 +1,102 @@
+//! Open files: which descriptors share one, and where in it a call read or wrote.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use spillcast_calls::{Call, CallKind};
+
+use super::super::descriptor;
+use super::super::event::FileIdentity;
+use super::{Assembler, File};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Descriptor {
+    pub(super) file: Option<File>,
+    pub(super) opened: Arc<Mutex<Opened>>,
+}
+
+/// An open file, which descriptors share that were duplicated or inherited.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    /// The offset of the next read or write without one, if known.
+    pub(super) position: Option<i64>,
+    /// Writes go to the end of the file (O_APPEND).
+    pub(super) appends: bool,
+}
+
+impl Descriptor {
+    pub(super) fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().expect("no holder panics")
+    }
+}
+
+impl Assembler {
+    pub(super) fn descriptor_call(&mut self, call: Call) {
+        if call.ret < 0 {
+            return;
+        }
+        let (given, returned) = ((call.pid, call.fd), (call.pid, call.ret as i32));
+        match call.kind {
+            kind if kind.opens() => {
+                let opened = Opened { position: Some(0), appends: false };
+                let opened = Arc::new(Mutex::new(opened));
+                self.descriptors.insert(returned, Descriptor { file: None, opened });
+            }
+            kind if kind.duplicates() && given != returned => {
+                match self.descriptors.get(&given).cloned() {
+                    Some(descriptor) => self.descriptors.insert(returned, descriptor),
+                    None => self.descriptors.remove(&returned),
+                };
+            }
+            CallKind::Close => drop(self.descriptors.remove(&given)),
+            CallKind::CloseRange => {
+                let closed = descriptor::closed_range(call.fd, call.offset);
+                self.descriptors
+                    .retain(|key, _| key.0 != call.pid || !closed.contains(&(key.1 as u32)));
+            }
+            CallKind::Lseek => {
+                if !self.descriptors.contains_key(&given) {
+                    self.file_of(&call);
+                }
+                self.descriptors.entry(given).or_default().opened().position = Some(call.ret);
+            }
+            _ => (),
+        }
+    }
+
+    /// A descriptor that was neither opened nor duplicated, as one that came over a socket, may stand
+    /// for the open file of another.
+    pub(super) fn received(&mut self, key: (i32, i32), file: &FileIdentity) {
+        let identity = (file.dev, file.ino);
+        if self.descriptors.contains_key(&key) || !self.by_identity.contains_key(&identity) {
+            return;
+        }
+        let same = |&(&other, known): &(&(i32, i32), &Descriptor)| {
+            known.file.is_some_and(|file| file.identity == identity)
+                && descriptor::is_same_open_file(key, other)
+        };
+        if let Some(known) = self.descriptors.iter().find(same).map(|(_, known)| known.clone()) {
+            self.descriptors.insert(key, known);
+        }
+    }
+
+    /// Where in its file a call read or wrote; moves the position that it used.
+    pub(super) fn offset_of(&mut self, call: &Call, file: Option<File>) -> Option<i64> {
+        // preadv2 and pwritev2 take -1 for "at the file position".
+        let given = call.offset.filter(|&offset| offset >= 0);
+        let moves = given.is_none() || call.kind.offset_argument().is_none();
+        let descriptor = self.descriptors.get(&(call.pid, call.fd))?;
+        let mut opened = descriptor.opened();
+        let end = file.and_then(|file| self.ends.get_mut(&file.identity));
+        let end = end.filter(|_| !call.kind.reads());
+        // With O_APPEND an offset that is given does not count.
+        let appends_at = end.as_deref().copied().filter(|_| opened.appends);
+        let start = appends_at.or(given).or(opened.position)?;
+        if moves {
+            opened.position = Some(start + call.ret);
+        }
+        if let Some(end) = end {
+            *end = (*end).max(start + call.ret);
+        }
+        Some(start)
+    }
+}
