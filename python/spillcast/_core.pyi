@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 __all__ = [
+    "IN_MEMORY",
     "Batches",
     "CacheCurve",
     "CacheRequests",
@@ -45,6 +46,7 @@ __all__ = [
     "group_folders",
     "inputs_of",
     "is_partial",
+    "make_memory_group",
     "memory_groups",
     "mounted",
     "replay_plan",
@@ -62,6 +64,7 @@ __all__ = [
 ]
 
 __version__: str
+IN_MEMORY: list[str]
 
 def chases() -> list[tuple[int, int, bool, str, int, int]]: ...
 def burst_moments(
@@ -103,6 +106,7 @@ def is_partial(name: str) -> bool: ...
 def unused_name(path: Any) -> Path: ...
 def try_source(name: str, calls: Sequence[str] | None = None) -> None: ...
 def source_refusal(name: str, number: int) -> tuple[str, str | None]: ...
+def make_memory_group(limit_bytes: int) -> Path: ...
 def group_folders(controller: str) -> list[Path]: ...
 def memory_groups(pid: int = ..., cgroups: Path = ...) -> list[tuple[int, int]]: ...
 def status_bytes(path: str, name: str) -> int | None: ...

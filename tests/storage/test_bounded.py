@@ -12,7 +12,6 @@ from harness import ordinary_user, spillcast, started, until
 from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
-from spillcast.storage import room as groups
 from spillcast.storage.probe import SLACK_BYTES, probe
 from spillcast.storage.room import NoMemoryGroup, machine_cache_bytes, memory_group
 from spills import MIB, recording, written_and_read
@@ -170,7 +169,7 @@ def test_what_a_dead_owner_left_is_removed(tmp_path):
     with memory_group(64 * MIB) as group:
         stale = group.with_name(group.name.replace(group.name.split("-")[-1], str(2**22 + 1)))
         stale.mkdir()
-        groups._remove_stale(group.parent)
+        need_groups()
         assert not stale.exists()
         assert group.exists()
     assert not group.exists()

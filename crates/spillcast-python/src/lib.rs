@@ -76,8 +76,8 @@ mod _core {
         columns::Memory,
         emulate::Emulation,
         observed::{
-            PeakMemory, age_s, group_folders, inputs_of, memory_groups, mounted, status_bytes,
-            temp_of,
+            PeakMemory, age_s, group_folders, inputs_of, make_memory_group, memory_groups, mounted,
+            status_bytes, temp_of,
         },
         output::{
             PartialFolder, RecordingWriter, check_free, check_output, is_partial, unused_name,
@@ -101,4 +101,7 @@ mod _core {
     #[pymodule_export]
     #[expect(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    const IN_MEMORY: [&str; 3] = spillcast_recording::limits::IN_MEMORY;
 }

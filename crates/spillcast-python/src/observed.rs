@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::probe::is_network;
 use spillcast_core::proc;
 use spillcast_recording::cgroups::{self, CGROUPS};
 use spillcast_recording::file_sizes::{self, SizedFile};
 use spillcast_recording::limits as core;
+use spillcast_recording::memory_group;
 use spillcast_recording::{device_name, without_secrets};
 
 use crate::error::os_error;
@@ -59,6 +61,12 @@ pub fn group_folders(controller: &str) -> Vec<PathBuf> {
 #[pyo3(signature = (pid = own_pid(), cgroups = PathBuf::from(CGROUPS)))]
 pub fn memory_groups(pid: i32, cgroups: PathBuf) -> Vec<(u64, u64)> {
     core::memory_groups(pid, &cgroups)
+}
+
+/// A new memory cgroup of this limit. ValueError says why there is none.
+#[pyfunction]
+pub fn make_memory_group(limit_bytes: u64) -> PyResult<PathBuf> {
+    memory_group::make(limit_bytes).map_err(PyValueError::new_err)
 }
 
 /// A size that a file of /proc gives in kB; None where there is no such line.

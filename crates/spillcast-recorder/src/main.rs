@@ -12,7 +12,6 @@
 mod arguments;
 mod emulate;
 mod library;
-mod memory_group;
 mod probe;
 mod profile;
 mod record;

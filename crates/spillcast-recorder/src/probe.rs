@@ -12,12 +12,12 @@ use spillcast_core::probe::grid::{self, Grid};
 use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError, mounted};
 
 use crate::arguments::{Arguments, help};
-use crate::memory_group::MemoryGroup;
 use crate::recording::Recording;
 use crate::signals;
 use spillcast_recording::failure::{Failure, Outcome};
 use spillcast_recording::json::{Document, Value, json};
 use spillcast_recording::limits::bound_bytes;
+use spillcast_recording::memory_group::MemoryGroup;
 use spillcast_recording::{Measured, device_name, machine};
 
 const TIME: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         Some(path) => replay(directory, path, &budget)?,
         None => cells(directory, &budget, arguments.has("--psync"))?,
     };
-    let text = document.text(1);
+    let text = document.text();
     match arguments.value("--output") {
         Some(path) => std::fs::write(path, format!("{text}\n"))
             .map_err(|error| Failure::io(path.display(), &error))?,

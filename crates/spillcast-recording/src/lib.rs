@@ -20,6 +20,7 @@ pub mod json;
 pub mod limits;
 pub mod machine;
 mod measured;
+pub mod memory_group;
 pub mod meta;
 mod output;
 mod parquet_file;

@@ -303,7 +303,7 @@ fn either(folder: &Path, name: &str, other: &str) -> String {
 }
 
 /// File systems whose pages are the storage itself.
-const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
+pub const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 
 /// What a replay's page cache must be held to, as much as the engine had and no more; None where it
 /// need not be.

@@ -13,7 +13,7 @@ from spillcast import _core
 from spillcast.document import key
 
 #: File systems that keep files in memory alone.
-IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
+IN_MEMORY = _core.IN_MEMORY
 
 
 @dataclass(frozen=True)

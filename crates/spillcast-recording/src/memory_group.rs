@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use spillcast_recording::cgroups::{CGROUPS, folders};
-
-use spillcast_recording::failure::reason;
+use crate::cgroups::{CGROUPS, folders};
+use crate::failure::reason;
 
 const PREFIX: &str = "spillcast-probe-";
 /// The file that limits a group, in either version of cgroups.
@@ -22,27 +22,14 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Below the innermost group of this process that takes one with a limit, or why none does.
+    /// A new one with a limit, or why there is none.
     pub fn join(limit_bytes: u64) -> Result<MemoryGroup, String> {
-        let groups = folders(process::id() as i32, "memory", Path::new(CGROUPS));
-        let original = groups.first().cloned().ok_or("there are no memory cgroups here")?;
-        let mut refusal = None;
-        for parent in groups {
-            remove_stale(&parent);
-            match made(&parent, limit_bytes) {
-                Ok(folder) => {
-                    let group = MemoryGroup { folder, original };
-                    enter(&group.folder).map_err(|why| {
-                        format!("{} cannot be joined: {why}", group.folder.display())
-                    })?;
-                    return Ok(group);
-                }
-                Err(why) => {
-                    refusal.get_or_insert(format!("{}: {why}", parent.display()));
-                }
-            }
-        }
-        Err(refusal.unwrap_or_default())
+        let folder = make(limit_bytes)?;
+        let original = memory_folders().swap_remove(0);
+        let group = MemoryGroup { folder, original };
+        enter(&group.folder)
+            .map_err(|why| format!("{} cannot be joined: {why}", group.folder.display()))?;
+        Ok(group)
     }
 }
 
@@ -59,8 +46,28 @@ impl Drop for MemoryGroup {
     }
 }
 
+/// A new, empty group below the innermost one of this process that takes one with a limit, or why
+/// none does.
+pub fn make(limit_bytes: u64) -> Result<PathBuf, String> {
+    let mut refusal = None;
+    for parent in memory_folders() {
+        remove_stale(&parent);
+        match made(&parent, limit_bytes) {
+            Ok(folder) => return Ok(folder),
+            Err(why) => drop(refusal.get_or_insert(format!("{}: {why}", parent.display()))),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| "there are no memory cgroups here".to_owned()))
+}
+
+fn memory_folders() -> Vec<PathBuf> {
+    folders(process::id() as i32, "memory", Path::new(CGROUPS))
+}
+
 fn made(parent: &Path, limit_bytes: u64) -> Result<PathBuf, String> {
-    let folder = parent.join(format!("{PREFIX}0-{}", process::id()));
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = parent.join(format!("{PREFIX}{number}-{}", process::id()));
     fs::create_dir(&folder).map_err(|error| reason(&error))?;
     let limit = LIMITS.iter().map(|name| folder.join(name)).find(|path| path.exists());
     let done = match limit {
