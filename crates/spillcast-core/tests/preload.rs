@@ -44,8 +44,9 @@ fn library() -> Option<&'static Path> {
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    fn new() -> Scratch {
-        Scratch(tempfile::tempdir().unwrap())
+    /// None where there is no library to test.
+    fn new() -> Option<Scratch> {
+        library().map(|_| Scratch(tempfile::tempdir().unwrap()))
     }
 
     /// The path of a file, as /proc shows it.
@@ -134,10 +135,7 @@ fn brief(kind: CallKind, fd: i32, offset: Option<i64>, ret: i64) -> Brief {
 
 #[test]
 fn every_call_is_reported_with_its_arguments() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     let program = "
 import errno, os, sys
@@ -223,10 +221,7 @@ print(os.getpid(), fd, copy, again, oct(os.stat(sys.argv[1]).st_mode))
 
 #[test]
 fn threads_and_forked_processes_report_for_themselves() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     fs::write(&path, vec![1u8; 1 << 20]).unwrap();
     let program = "
@@ -262,10 +257,7 @@ print(os.getpid(), child)
 
 #[test]
 fn a_file_unlinked_after_its_open_is_reported_as_such() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     let program = "
 import os, sys
@@ -286,10 +278,7 @@ os.write(fd, b'spill')
 
 #[test]
 fn errno_is_kept_where_a_descriptor_stands_for_a_pipe_unnoticed() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     fs::write(&path, "12").unwrap();
     let program = "
@@ -327,17 +316,14 @@ work(1000)
 const WORK_CALLS: u64 = 1_000 + 1_000 + 1_000 + 2_000;
 
 fn plain_result() -> String {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new().unwrap();
     let mut command = python(WORK, &[&scratch.file("data")]);
     finish(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
 #[test]
 fn a_full_ring_loses_records_and_changes_nothing() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let slots = 256;
     let mut source = PreloadSource::create(64 * slots).unwrap();
     let printed = finish(observed(&mut python(WORK, &[&scratch.file("data")]), &source));
@@ -350,11 +336,8 @@ fn a_full_ring_loses_records_and_changes_nothing() {
 
 #[test]
 fn a_program_outlives_its_reader() {
-    if library().is_none() {
-        return;
-    }
+    let Some(scratch) = Scratch::new() else { return };
     let expected = plain_result();
-    let scratch = Scratch::new();
 
     let source = PreloadSource::create(RING_BYTES).unwrap();
     let program = observed(&mut python(WORK, &[&scratch.file("dropped")]), &source);
@@ -404,10 +387,7 @@ fn a_reader_to_be_killed() {
 
 #[test]
 fn the_delay_is_part_of_the_call_and_of_one_directory_alone() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let slow_dir = scratch.file("slow:er");
     fs::create_dir(&slow_dir).unwrap();
     let slow = scratch.file("slow:er/data");
@@ -456,10 +436,7 @@ for path in sys.argv[1:]:
 
 #[test]
 fn a_cancelled_thread_unwinds_and_fortified_calls_are_seen() {
-    if library().is_none() {
-        return;
-    }
-    let scratch = Scratch::new();
+    let Some(scratch) = Scratch::new() else { return };
     let program = r#"
 #include <fcntl.h>
 #include <pthread.h>
