@@ -102,7 +102,7 @@ impl RecordingWriter {
         let output = self.0.take().ok_or_else(ended)?;
         let sums = row_sums(py, &output.kept)?;
         let (path, meta) = py.detach(|| output.publish(meta, because)).map_err(failed)?;
-        Ok((path, meta.text(2), sums))
+        Ok((path, meta.text(), sums))
     }
 
     /// Remove everything that was written.

@@ -307,7 +307,7 @@ impl Recorder {
             (kept, r.publish(meta, because))
         });
         let (path, meta) = published.map_err(failed)?;
-        Ok((path, meta.text(2), row_sums(py, &kept)?))
+        Ok((path, meta.text(), row_sums(py, &kept)?))
     }
 }
 

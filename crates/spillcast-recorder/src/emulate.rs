@@ -74,7 +74,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         "exit_status": if arguments.command.is_empty() { Value::Null } else { status.into() },
     });
     emulation.unmount().map_err(refused)?;
-    println!("{}", document.text(2));
+    println!("{}", document.text());
     Ok(status as u8)
 }
 

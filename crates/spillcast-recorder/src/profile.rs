@@ -22,7 +22,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let mut profile = Profile::new(kinds.collect());
     let paths: Vec<PathBuf> = arguments.words.iter().map(PathBuf::from).collect();
     let reading = read(&paths, &Options::default(), &mut profile).map_err(failure_of)?;
-    println!("{}", document(&profile, &by, &reading).text(2));
+    println!("{}", document(&profile, &by, &reading).text());
     Ok(0)
 }
 

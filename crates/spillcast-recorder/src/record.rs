@@ -169,7 +169,7 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
         if let (Value::Object(all), Value::Object(keys)) = (&mut all, meta) {
             all.extend(keys);
         }
-        println!("{}", all.text(2));
+        println!("{}", all.text());
         return Ok(());
     }
     let counts = &status.counts;

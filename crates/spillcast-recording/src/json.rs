@@ -1,30 +1,33 @@
 //! JSON documents, written: whatever texts hold, no terminal obeys it.
 
-use std::fmt::Write as _;
-use std::io;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Serializer;
-use serde_json::ser::{Formatter, PrettyFormatter};
 pub use serde_json::{Value, json};
 
 /// A value of JSON that becomes a document.
 pub trait Document {
-    /// Lines that are indented by so many blanks a level.
-    fn text(&self, indent: usize) -> String;
+    /// Indented lines in ASCII, as Python writes them.
+    fn text(&self) -> String;
 
     /// This object with one more key.
     fn with(self, key: &str, value: impl Serialize) -> Value;
 }
 
 impl Document for Value {
-    fn text(&self, indent: usize) -> String {
-        let (mut out, blanks) = (Vec::new(), " ".repeat(indent));
-        let lines = PrettyFormatter::with_indent(blanks.as_bytes());
-        let written = self.serialize(&mut Serializer::with_formatter(&mut out, Ascii(lines)));
-        written.expect("memory takes any document");
-        String::from_utf8(out).expect("it is ASCII")
+    fn text(&self) -> String {
+        let text = format!("{self:#}");
+        let mut ascii = String::with_capacity(text.len());
+        for letter in text.chars() {
+            match letter {
+                // A line that ends in a text is escaped already.
+                '\n' | ' '..='~' => ascii.push(letter),
+                _ => letter
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .for_each(|unit| ascii.push_str(&format!("\\u{unit:04x}"))),
+            }
+        }
+        ascii
     }
 
     fn with(mut self, key: &str, value: impl Serialize) -> Value {
@@ -36,44 +39,6 @@ impl Document for Value {
 /// A part of a document as a type.
 pub fn json_of<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
     T::deserialize(value)
-}
-
-/// As Python writes it: beyond ASCII by escapes alone.
-struct Ascii<'a>(PrettyFormatter<'a>);
-
-macro_rules! as_lines {
-    ($($name:ident($($more:ident: $kind:ty)?);)*) => {$(
-        fn $name<W: ?Sized + io::Write>(&mut self, out: &mut W $(, $more: $kind)?) -> io::Result<()> {
-            self.0.$name(out $(, $more)?)
-        }
-    )*};
-}
-
-impl Formatter for Ascii<'_> {
-    as_lines! {
-        begin_array(); end_array(); begin_array_value(first: bool); end_array_value();
-        begin_object(); end_object(); begin_object_key(first: bool); begin_object_value();
-        end_object_value();
-    }
-
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        out: &mut W,
-        text: &str,
-    ) -> io::Result<()> {
-        let mut escaped = String::with_capacity(text.len());
-        for letter in text.chars() {
-            match letter {
-                ' '..='~' => escaped.push(letter),
-                _ => {
-                    for unit in letter.encode_utf16(&mut [0; 2]) {
-                        let _ = write!(escaped, "\\u{unit:04x}");
-                    }
-                }
-            }
-        }
-        out.write_all(escaped.as_bytes())
-    }
 }
 
 #[cfg(test)]
@@ -88,6 +53,6 @@ mod tests {
         });
         let text = "{\n  \"b\": 1,\n  \"a\": [\n    0.5,\n    1e-7\n  ],\n  \"c\": null,\n  \"d\": {},\n  \
             \"e\": \"\\u001b\\\"\\\\\\ud83d\\ude00\\u007f\",\n  \"f\": null\n}";
-        assert_eq!(document.text(2), text);
+        assert_eq!(document.text(), text);
     }
 }

@@ -45,7 +45,7 @@ impl Output {
         let write = || {
             fs::create_dir_all(self.folder())?;
             let mut file = fs::File::create(&path)?;
-            file.write_all(document.text(2).as_bytes())?;
+            file.write_all(document.text().as_bytes())?;
             file.write_all(b"\n")
         };
         write().map_err(|error| Failure::io(path.display(), &error))

@@ -1,6 +1,5 @@
 //! What is wanted of a reading of traces, how far it is, and why it can end.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,35 +86,22 @@ impl Default for Options {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file could not be opened or read.
+    #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
     /// None of the files holds a wait or a call.
+    #[error(
+        "no waits and no calls of an extended SQL trace in {}; {}",
+        .paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+        match .waits_in_text {
+            0 => "trace the session with waits: event 10046 at level 8".to_owned(),
+            n => format!("{n} WAIT lines stand in running text: --lenient reads them"),
+        }
+    )]
     NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64 },
     /// The sink or another thread ended the reading.
+    #[error("stopped")]
     Stopped,
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::File { path, error } => write!(f, "{}: {error}", path.display()),
-            ReadError::NoTraceLines { paths, waits_in_text } => {
-                let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-                write!(
-                    f,
-                    "no waits and no calls of an extended SQL trace in {}",
-                    names.join(", ")
-                )?;
-                match waits_in_text {
-                    0 => write!(f, "; trace the session with waits: event 10046 at level 8"),
-                    n => write!(f, "; {n} WAIT lines stand in running text: --lenient reads them"),
-                }
-            }
-            ReadError::Stopped => write!(f, "stopped"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}

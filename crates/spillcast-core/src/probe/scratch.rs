@@ -68,12 +68,7 @@ pub(super) fn drop_cache(file: &File) {
 /// 128 bits that nobody can guess.
 pub(super) fn random() -> io::Result<u128> {
     let mut bytes = [0; 16];
-    // By a system call, for where it runs there may be no device of that kind.
-    // SAFETY: the kernel writes no more than the length of `bytes`, and up to 256 bytes whole.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != bytes.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
+    getrandom::fill(&mut bytes)?;
     Ok(u128::from_ne_bytes(bytes))
 }
 

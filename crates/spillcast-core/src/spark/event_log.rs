@@ -260,7 +260,7 @@ impl Log {
     }
 
     fn task_ended(&mut self, ended: TaskEnd) {
-        let info = ended.info;
+        let (info, metrics) = (ended.info, ended.metrics.unwrap_or_default());
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
         self.seen(info.finished_ms);
@@ -269,13 +269,10 @@ impl Log {
             executor,
             launched_ms: info.launched_ms,
             finished_ms: info.finished_ms.max(info.launched_ms),
-            executor_ms: ended.metrics.as_ref().map_or(0, TaskMetrics::executor_ms),
-            peak_memory_bytes: ended
-                .metrics
-                .as_ref()
-                .map_or(0, |metrics| metrics.peak_memory_bytes),
-            spilled_memory_bytes: ended.metrics.as_ref().map_or(0, |m| m.spilled_memory_bytes),
-            metrics: ended.metrics.map(TaskMetrics::sums).unwrap_or_default(),
+            executor_ms: metrics.executor_ms(),
+            peak_memory_bytes: metrics.peak_memory_bytes,
+            spilled_memory_bytes: metrics.spilled_memory_bytes,
+            metrics: metrics.sums(),
         });
     }
 

@@ -153,24 +153,6 @@ enum Event {
     Point(Point),
 }
 
-/// Seconds in order.
-#[derive(Clone, Copy, PartialEq)]
-struct Time(f64);
-
-impl Eq for Time {}
-
-impl PartialOrd for Time {
-    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Time {
-    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
 struct Cluster<'a> {
     application: &'a Application,
     work_s: &'a [f64],
@@ -191,7 +173,8 @@ struct Cluster<'a> {
     by_partition: Vec<bool>,
     /// By stage, how many times its shuffle is read.
     times_read: Vec<f64>,
-    events: BinaryHeap<Reverse<(Time, Event)>>,
+    /// By the bits of their time (s), which are in the order of time where none is negative.
+    events: BinaryHeap<Reverse<(u64, Event)>>,
     outcome: Outcome,
 }
 
@@ -242,7 +225,8 @@ impl<'a> Cluster<'a> {
         self.schedule(0.0);
         let (mut last_s, mut events) = (0.0, 0);
         loop {
-            while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
+            while let Some(Reverse((bits, event))) = self.events.pop() {
+                let now_s = f64::from_bits(bits);
                 events += 1;
                 if events % EVENTS_PER_CHECK == 0 && !should_continue() {
                     return None;
@@ -280,7 +264,7 @@ impl<'a> Cluster<'a> {
     /// Puts what may begin now into the queue of events.
     fn schedule(&mut self, now_s: f64) {
         for (at_s, point) in self.order.take_ready() {
-            self.events.push(Reverse((Time(at_s.max(now_s)), Event::Point(point))));
+            self.events.push(Reverse((at_s.max(now_s).to_bits(), Event::Point(point))));
         }
     }
 
@@ -364,7 +348,7 @@ impl<'a> Cluster<'a> {
         let next_s = self.nodes[node].next_s();
         if next_s.is_finite() {
             let event = Event::Node { node, version: self.versions[node] };
-            self.events.push(Reverse((Time(next_s), event)));
+            self.events.push(Reverse((next_s.to_bits(), event)));
         }
     }
 

@@ -43,7 +43,9 @@ impl Observer {
             for &tid in &tids {
                 let thread = threads.get(&tid, 0).unwrap_or_default();
                 if thread.role & role == 0 {
-                    threads.insert(tid, thread.with(role), 0).map_err(|_| full())?;
+                    // The map has room for so many threads and no more.
+                    let full = |_| io::Error::from_raw_os_error(libc::E2BIG);
+                    threads.insert(tid, thread.with(role), 0).map_err(full)?;
                 }
             }
             if tids.is_empty() {
@@ -112,9 +114,4 @@ impl source::Observer for Observer {
             std::mem::take(&mut *pids)
         }))
     }
-}
-
-/// The map has room for so many threads and no more.
-fn full() -> io::Error {
-    io::Error::from_raw_os_error(libc::E2BIG)
 }

@@ -197,10 +197,8 @@ impl Stacks {
             NamedStack { thread, functions, complete, samples }
         };
         named.stacks = counts.into_iter().map(stack).collect();
-        named.stacks.sort_by(|a, b| {
-            let key = |stack: &NamedStack| (u64::MAX - stack.samples, stack.functions.clone());
-            key(a).cmp(&key(b))
-        });
+        let key = |stack: &NamedStack| (u64::MAX - stack.samples, stack.functions.clone());
+        named.stacks.sort_by_cached_key(key);
         named
     }
 }
