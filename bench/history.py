@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
             thread.start()
         for thread in threads:
             thread.join()
-        rankings = rank_snapshots(folder, RankRequest(["factor:10"], None, 0.9))
+        rankings = rank_snapshots(folder, RankRequest(["factor:10"]))
         wrong = []
         for load, ranking in zip(loads, rankings, strict=True):
             print(

@@ -182,13 +182,13 @@ def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
              for at, size in enumerate((10, 30, 10))]  # fmt: skip
     path = tmp_path / "a.log"
     path.write_text("".join(calls))
-    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    [ranked] = of_logs(read_logs(path), RankRequest([]))
     least, most = ranked.work_mem_between
     assert least == 30 << 20
     assert 5 * least < most < 14 * least
     # Without durations no one knows which files are of one call.
     path.write_text("".join(calls).replace("duration", "x"))
-    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    [ranked] = of_logs(read_logs(path), RankRequest([]))
     assert ranked.work_mem_between == (30 << 20, None)
 
 
@@ -245,5 +245,5 @@ def test_limits_that_spills_met_are_shown(tmp_path):
     # Nothing is known of times, and that it does not spill is not said.
     with pytest.raises(EvidenceIncomplete, match="temp_file_limit"):
         read_plan(path)
-    page = rank_postgres(str(path), [])
+    page = rank_postgres(str(path), RankRequest([]))
     assert [failure.calls for failure in page.exceeded] == [1, 1, 1]

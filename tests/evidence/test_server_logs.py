@@ -115,7 +115,7 @@ def test_a_plan_without_a_log_and_what_is_no_log(tmp_path):
         "Sort (actual rows=9 loops=1)\n  Sort Method: external merge  Disk: 24kB\n"
         "  Buffers: temp read=3 written=4\n  I/O Timings: temp read=1.0 write=2.0\n"
     )
-    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    [ranked] = of_logs(read_logs(path), RankRequest([]))
     assert (ranked.temp_bytes, ranked.refused is None) == (7 * 8192, False)
     path.write_text("SQL Monitoring Report\n\nGlobal Information\n Status : DONE\n")
     with pytest.raises(EvidenceUnknown) as refused:

@@ -21,7 +21,7 @@ from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.units import parse_duration_s
 
 if TYPE_CHECKING:
-    from spillcast.engines.ranking import ServerRanking
+    from spillcast.engines.ranking import RankRequest, ServerRanking
 
 #: The default target.
 TEN_TIMES = "factor:10"
@@ -115,12 +115,14 @@ def postgres(
     Example: spillcast postgres /var/lib/spillcast --since 7d --alert 'temp > 10G/h'
     """
     from spillcast.engines.postgres.rank import rank_postgres, save_snapshot
+    from spillcast.engines.ranking import RankRequest
     from spillcast.fleet.dataset import is_dataset
     from spillcast.report.servers import saved_page
 
+    request = RankRequest(to or [TEN_TIMES], origin, confidence)
     if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
         refuse({"--save": save, "--redact": redact}, "needs a server, not its snapshots")
-        rankings = rankings_of_snapshots(server, to, since, alert, log, origin, confidence)
+        rankings = rankings_of_snapshots(server, request, since, alert, log)
         return _history_answer(server, rankings, top, per_day=per == "day")
     refuse({"--alert": alert}, "is for a folder of snapshots", "make one with --save DIR")
     if save is not None and not (save.endswith(".json") or os.path.isfile(save)):
@@ -132,35 +134,26 @@ def postgres(
         saved = save_snapshot(server, save, redact=redact)
         return Answer(lambda: saved, lambda: saved_page(saved))
     refuse({"--redact": redact}, "is for --save DIR")
-    ranking = rank_postgres(
-        server,
-        to or [TEN_TIMES],
-        log=log,
-        since=since,
-        save_as=None if save is None else Path(save),
-        origin=origin,
-        confidence=confidence,
-    )
+    save_as = None if save is None else Path(save)
+    ranking = rank_postgres(server, request, log=log, since=since, save_as=save_as)
     return ranking_answer(ranking, top, per_day=per == "day")
 
 
 def rankings_of_snapshots(
     address: str,
-    to: list[str] | None,
+    request: "RankRequest",
     since: str | None = None,
     alerts: list[str] | None = None,
     log: str | None = None,
-    origin: str | None = None,
-    confidence: float = 0.9,
 ) -> "list[ServerRanking]":
     """The ranking of each server whose snapshots are at an address, with its history."""
     from spillcast.engines.postgres.rank.history import rank_snapshots
-    from spillcast.engines.ranking import RankRequest, Rule
+    from spillcast.engines.ranking import Rule
     from spillcast.evidence.postgres.logs import read_logs
 
     return rank_snapshots(
         address,
-        RankRequest(to or [TEN_TIMES], origin, confidence),
+        request,
         since_s=None if since is None else parse_duration_s(since, "--since"),
         logs=None if log is None else read_logs(Path(log)),
         rules=[Rule.of(text) for text in alerts or ()],
@@ -211,9 +204,10 @@ def mysql(
     Example: spillcast mysql /run/mysqld/mysqld.sock --to latency:150us
     """
     from spillcast.engines.mysql.server import rank_mysql
+    from spillcast.engines.ranking import RankRequest
 
-    ranking = rank_mysql(server, to or [TEN_TIMES], confidence)
-    return ranking_answer(ranking, top)
+    request = RankRequest(to or [TEN_TIMES], confidence=confidence)
+    return ranking_answer(rank_mysql(server, request), top)
 
 
 def clickhouse(
@@ -247,15 +241,10 @@ def clickhouse(
     Example: spillcast clickhouse log.jsonl --to latency:150us
     """
     from spillcast.engines.clickhouse.rank import rank_clickhouse
+    from spillcast.engines.ranking import RankRequest
 
-    ranking = rank_clickhouse(
-        server,
-        to or [TEN_TIMES],
-        since_s=since_s,
-        cluster=cluster,
-        origin=origin,
-        confidence=confidence,
-    )
+    request = RankRequest(to or [TEN_TIMES], origin, confidence)
+    ranking = rank_clickhouse(server, request, since_s=since_s, cluster=cluster)
     return ranking_answer(ranking, top)
 
 

@@ -174,9 +174,9 @@ def report(
 
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
-    from spillcast.cli.ranking import rankings_of_snapshots
+    from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
     from spillcast.engines.postgres.rank import with_sizing
-    from spillcast.engines.ranking import ServerRanking
+    from spillcast.engines.ranking import RankRequest, ServerRanking
     from spillcast.evidence.open import KIND_WORDS, TOTALS, Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
@@ -198,7 +198,8 @@ def report(
     for name, document in documents:
         page.add_document(name, document)
     for dataset in datasets:
-        for ranking in map(with_sizing, rankings_of_snapshots(dataset, to)):
+        rankings = rankings_of_snapshots(dataset, RankRequest(to or [TEN_TIMES]))
+        for ranking in map(with_sizing, rankings):
             page.documents.append((Path(dataset).name, ranking))
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(
@@ -312,7 +313,7 @@ def export(
         from spillcast.engines.ranking import RankRequest
         from spillcast.report.export import servers_metrics
 
-        pieces = servers_metrics(rank_snapshots(evidence[0], RankRequest([], None, 0.9)))
+        pieces = servers_metrics(rank_snapshots(evidence[0], RankRequest([])))
     else:
         pieces = _metrics(evidence, by or "event", where)
     if output is None and sys.stdout.isatty():

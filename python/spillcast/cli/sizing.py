@@ -97,8 +97,9 @@ def _statements(
     evidence: list[str], question: "Question", runs_per_day: float | None
 ) -> "list[Sized]":
     """The statements of all evidence; those of servers' snapshots with their counted runs."""
-    from spillcast.cli.ranking import rankings_of_snapshots
+    from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
     from spillcast.engines.postgres.rank import statements_to_size
+    from spillcast.engines.ranking import RankRequest
     from spillcast.evidence.open import Evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing import statements_of
@@ -107,7 +108,8 @@ def _statements(
     for argument in evidence:
         if is_dataset(argument):
             question.check(Evidence())
-            for ranking in rankings_of_snapshots(argument, None, confidence=question.confidence):
+            request = RankRequest([TEN_TIMES], confidence=question.confidence)
+            for ranking in rankings_of_snapshots(argument, request):
                 statements += statements_to_size(ranking, Path(argument), question, runs_per_day)
         else:
             statements += statements_of([argument], question, runs_per_day)

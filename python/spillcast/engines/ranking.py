@@ -324,8 +324,8 @@ class RankRequest:
 
     targets: Sequence[str]
     #: The present storage of temp files, for I/O that was not timed.
-    origin: str | None
-    confidence: float
+    origin: str | None = None
+    confidence: float = 0.9
     #: The cost of waits on the server's machine; None if unknown.
     calibration: MachineCalibration | None = None
     _storages: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)

@@ -11,6 +11,7 @@ from cases import cases
 from clickhouse_runs import OLD, log_in
 from harness import spillcast
 from spillcast.engines.clickhouse.rank import rank_clickhouse
+from spillcast.engines.ranking import RankRequest
 from spillcast.errors import InputError, OptionConflict
 from spillcast.evidence.clickhouse import read_rows
 
@@ -23,7 +24,7 @@ def password(monkeypatch):
 
 
 def test_sums_are_those_of_the_log(runs):
-    ranking = rank_clickhouse(str(runs / "log.jsonl"), TARGETS)
+    ranking = rank_clickhouse(str(runs / "log.jsonl"), RankRequest(TARGETS))
     by_hash = {}
     for query in read_rows(runs / "log.jsonl"):
         by_hash.setdefault(query.normalized_hash, []).append(query)
@@ -44,9 +45,9 @@ def test_sums_are_those_of_the_log(runs):
 
 def test_a_server_ranks_as_its_export(runs, server, password):
     """Also by all replicas of a cluster. The time is that of the log, not that of its rows."""
-    exported = rank_clickhouse(str(runs / "log.parquet"), TARGETS)
+    exported = rank_clickhouse(str(runs / "log.parquet"), RankRequest(TARGETS))
     for cluster in (None, "prod"):
-        ranking = rank_clickhouse(server, TARGETS, since_s=86400, cluster=cluster)
+        ranking = rank_clickhouse(server, RankRequest(TARGETS), since_s=86400, cluster=cluster)
         sums, wanted = (
             {s.queryid: (s.calls, s.elapsed_s, s.temp_bytes, s.memory_between) for s in statements}
             for statements in (ranking.statements, exported.statements)
@@ -73,7 +74,7 @@ def test_the_verb_shows_no_password(runs, server, password):
 )
 def test_no_server(source):
     with pytest.raises(InputError):
-        rank_clickhouse(source, TARGETS)
+        rank_clickhouse(source, RankRequest(TARGETS))
 
 
 class Latin1Server(BaseHTTPRequestHandler):
@@ -95,7 +96,9 @@ class Latin1Server(BaseHTTPRequestHandler):
 def test_a_text_in_another_encoding():
     with HTTPServer(("127.0.0.1", 0), Latin1Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        ranking = rank_clickhouse(f"http://monitor@127.0.0.1:{server.server_port}", TARGETS)
+        ranking = rank_clickhouse(
+            f"http://monitor@127.0.0.1:{server.server_port}", RankRequest(TARGETS)
+        )
         server.shutdown()
     [statement] = ranking.statements
     assert statement.query.startswith("select 'caf")
@@ -104,21 +107,21 @@ def test_a_text_in_another_encoding():
 def test_refusals(runs, server, monkeypatch):
     monkeypatch.setenv("CLICKHOUSE_PASSWORD", "wrong")
     with pytest.raises(InputError) as refused:
-        rank_clickhouse(server, TARGETS)
+        rank_clickhouse(server, RankRequest(TARGETS))
     assert "CLICKHOUSE_PASSWORD" in refused.value.hint
     assert "wrong" not in str(refused.value)
     monkeypatch.setenv("CLICKHOUSE_PASSWORD", "pw-of-monitor")
     with pytest.raises(InputError):
-        rank_clickhouse(server, TARGETS, cluster="o'ther")
+        rank_clickhouse(server, RankRequest(TARGETS), cluster="o'ther")
     with pytest.raises(OptionConflict):
-        rank_clickhouse(str(runs / "log.csv"), TARGETS, cluster="prod")
+        rank_clickhouse(str(runs / "log.csv"), RankRequest(TARGETS), cluster="prod")
 
 
 def test_parts_of_a_distributed_query(tmp_path):
     """Without hashes, texts that differ in constants are one statement."""
     rows = [{**OLD, "query": f"select sum(x) from local where y > {y}", "is_initial_query": 0,
              "hostname": f"ch{y}"} for y in (1, 2)]  # fmt: skip
-    ranking = rank_clickhouse(str(log_in(tmp_path, *rows)), TARGETS)
+    ranking = rank_clickhouse(str(log_in(tmp_path, *rows)), RankRequest(TARGETS))
     [statement] = ranking.statements
     assert statement.calls == 2
     assert len(ranking.unseen) == 1

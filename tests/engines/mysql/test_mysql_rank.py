@@ -37,7 +37,7 @@ def test_counts_are_those_of_the_session(rig):
                 cursor.execute(statement)
             after = counters(cursor)
             expected[times] = tuple(after[name] - before[name] for name in COUNTERS)
-    ranking = rank_mysql(rig.dsn, ["factor:10"])
+    ranking = rank_mysql(rig.dsn, RankRequest(["factor:10"]))
     ranked = {
         statement.calls: (statement.disk_tables, statement.merge_passes)
         for statement in ranking.statements
@@ -77,10 +77,10 @@ def test_no_rights_are_said_and_no_password(rig, tmp_path, monkeypatch):
         cursor.execute("create user poor@localhost identified by 'secret-word'")
     dsn = f"mysql://poor:secret-word@localhost/?socket={rig.dsn}"
     with pytest.raises(InputError) as refused:
-        rank_mysql(dsn, ["factor:10"])
+        rank_mysql(dsn, RankRequest(["factor:10"]))
     assert re.search("grant", refused.value.hint or "", re.IGNORECASE)
     with pytest.raises(InputError) as refused:
-        rank_mysql(dsn.replace("secret-word", "other-secret"), ["factor:10"])
+        rank_mysql(dsn.replace("secret-word", "other-secret"), RankRequest(["factor:10"]))
     assert "other-secret" not in str(refused.value)
 
 
@@ -93,7 +93,7 @@ def test_statements_are_ranked_without_the_times_of_files(rig):
             "grant select on performance_schema.events_statements_summary_by_digest "
             "to counter@localhost"
         )
-    ranking = rank_mysql(f"mysql://counter@localhost/?socket={rig.dsn}", ["factor:10"])
+    ranking = rank_mysql(f"mysql://counter@localhost/?socket={rig.dsn}", RankRequest(["factor:10"]))
     assert ranking.statements
     assert not ranking.databases
     assert all(not statement.gains and statement.refused for statement in ranking.statements)
@@ -155,7 +155,7 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
             assert cursor.fetchone() == (str(to), str(to))
         assert (to / "ibtmp1").exists()
         with pytest.raises(InputError):
-            rank_mysql(moved.dsn, ["factor:10"])
+            rank_mysql(moved.dsn, RankRequest(["factor:10"]))
         with moved.session(None), connected(moved.dsn) as connection:
             server = server_of(connection)
             if server.flavor == "mysql":

@@ -26,7 +26,7 @@ def load(request, tmp_path_factory):
 
 
 def rank(load, **options):
-    request = RankRequest(["factor:10"], None, 0.9)
+    request = RankRequest(["factor:10"])
     [ranking] = rank_snapshots(str(load.folder), request, **options)
     return ranking
 

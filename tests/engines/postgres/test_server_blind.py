@@ -14,7 +14,7 @@ from spillcast.engines.postgres.connection import EXPLAINER, open_session
 from spillcast.engines.postgres.rank import enable, rank_postgres
 from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.server import serve
-from spillcast.engines.ranking import Gain, Ranked, ServerRanking
+from spillcast.engines.ranking import Gain, Ranked, RankRequest, ServerRanking
 from spillcast.report.servers import ranking_page
 from spillcast.workspace import workspace
 
@@ -66,7 +66,7 @@ def test_databases_tell_what_statements_do_not(cluster):
         [create] = statements_of(document["enable"][-1:])
         connection.execute(create)
         spill(connection)
-        again = rank_postgres(server.dsn, ["factor:2"])
+        again = rank_postgres(server.dsn, RankRequest(["factor:2"]))
         assert SPILLING[:20] in [item.query[:20] for item in again.statements]
         assert not again.enable
 
@@ -89,9 +89,9 @@ def test_statements_of_spillcast_do_not_count(cluster):
         connection.execute("create extension pg_stat_statements")
         with open_session(server.dsn, EXPLAINER) as ours:
             spill(ours, f"explain (analyze) {SPILLING};")
-        assert rank_postgres(server.dsn, ["factor:2"]).statements == []
+        assert rank_postgres(server.dsn, RankRequest(["factor:2"])).statements == []
         spill(connection)
-        [item] = rank_postgres(server.dsn, ["factor:2"]).statements
+        [item] = rank_postgres(server.dsn, RankRequest(["factor:2"])).statements
         assert item.calls == 1
 
 
@@ -103,7 +103,7 @@ def test_columns_of_version_12_are_ranked(cluster):
         spill(connection)
         total = "select sum(total_time) / 1e3 from pg_stat_statements"
         before_s = connection.execute(total).fetchone()[0]
-        ranking = rank_postgres(server.dsn, ["factor:2"])
+        ranking = rank_postgres(server.dsn, RankRequest(["factor:2"]))
         [item] = ranking.statements
         assert item.calls == 1
         assert before_s <= ranking.elapsed_s <= connection.execute(total).fetchone()[0]
@@ -117,10 +117,10 @@ def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
             connection.execute("create role watcher login")
             connection.execute("create role stranger login")
             connection.execute("grant pg_monitor to watcher")
-        blind = rank_postgres(f"{server.dsn} user=stranger", ["factor:2"]).enable
+        blind = rank_postgres(f"{server.dsn} user=stranger", RankRequest(["factor:2"])).enable
         assert blind
         assert not statements_of(blind)
-        lines = rank_postgres(f"{server.dsn} user=watcher", ["factor:2"]).enable
+        lines = rank_postgres(f"{server.dsn} user=watcher", RankRequest(["factor:2"])).enable
     commands = [shlex.split(line, comments=True) for line in lines]
     dsns = [words[1] for words in commands if words[:1] == ["psql"]]
     assert {conninfo_to_dict(dsn)["user"] for dsn in dsns} == {superuser}

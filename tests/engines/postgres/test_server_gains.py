@@ -28,7 +28,7 @@ PLAN = {
 def gain(target, logs=None, **seen):
     row = {name: value for name, value in ROW.items() if name != "parallel_workers_launched"}
     row |= seen
-    [item] = of_rows(rows_of(Snapshot(0.0, None, [row])), logs, RankRequest([target], None, 0.9))
+    [item] = of_rows(rows_of(Snapshot(0.0, None, [row])), logs, RankRequest([target]))
     assert item.refused is None
     return item.gains[target]
 
@@ -65,7 +65,7 @@ def test_a_plan_in_the_log_tells_the_processes():
 def test_its_temp_io_takes_what_it_takes_on_the_named_storage(temp_ms):
     """1,200 blocks of 1 ms in each call, of which gains are computed as well."""
     row = statement_files.row(calls=CALLS, temp_ms=temp_ms, max_parallel_workers_per_gather=0)
-    request = RankRequest(["factor:1000"], "latency:1ms", 0.9)
+    request = RankRequest(["factor:1000"], "latency:1ms")
     [item] = of_rows(rows_of(Snapshot(0.0, None, [row])), None, request)
     assert item.temp_s == pytest.approx((CALLS * 1.2, CALLS * 1.2))
     assert item.no_spill.saved_s == pytest.approx(CALLS * 1.2)

@@ -84,16 +84,9 @@ class _LoggedWindow:
 
 
 def rank_clickhouse(
-    source: str,
-    targets: Sequence[str],
-    *,
-    since_s: float | None = None,
-    cluster: str | None = None,
-    origin: str | None = None,
-    confidence: float = 0.9,
+    source: str, request: RankRequest, *, since_s: float | None = None, cluster: str | None = None
 ) -> ServerRanking:
     """Rank the statements that spill on a server, or in a file of rows of system.query_log."""
-    request = RankRequest(targets, origin, confidence)
     if "://" in source:
         log = _logged_window(source, since_s or DAY_S, cluster)
     elif (since_s, cluster) != (None, None):
@@ -113,8 +106,8 @@ def rank_clickhouse(
         source=log.source,
         window_s=log.window_s or None,
         statements=[statement for statement, _ in ranked],
-        targets=targets,
-        confidence=confidence,
+        targets=request.targets,
+        confidence=request.confidence,
         statements_seen=log.statements,
         elapsed_s=log.elapsed_s,
         memory=" and ".join(ranked[0][1]) if ranked else "memory",

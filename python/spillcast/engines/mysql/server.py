@@ -4,7 +4,7 @@ import configparser
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -266,9 +266,8 @@ PATTERN_WORDS = 6
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
 
 
-def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
+def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     """Rank the statements that spill. InputError if the server is down or counts nothing."""
-    request = RankRequest(targets, None, confidence)
     unseen = [
         "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
         "not their bytes and time, so it took at most as long as the statement"
@@ -312,8 +311,8 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
         source=shown_dsn(dsn),
         window_s=uptime_s,
         statements=statements,
-        targets=targets,
-        confidence=confidence,
+        targets=request.targets,
+        confidence=request.confidence,
         statements_seen=len(counted),
         elapsed_s=sum(float(row["elapsed"]) for row in counted) * PS,
         databases=[]

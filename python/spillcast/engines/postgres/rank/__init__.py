@@ -75,20 +75,17 @@ _PATTERN_MAX = 40
 
 def rank_postgres(
     server: str,
-    targets: Sequence[str],
+    request: RankRequest,
     *,
     log: str | None = None,
     since: str | None = None,
     save_as: Path | None = None,
-    origin: str | None = None,
-    confidence: float = 0.9,
 ) -> ServerRanking:
     """Rank the statements of ``server``: a DSN, logs, or a file of pg_stat_statements.
 
     ``since`` is the time between two snapshots, or the file of an earlier one. InputError if the
     server does not answer, and for an argument that needs a server and has logs.
     """
-    request = RankRequest(targets, origin, confidence)
     # Not Path.exists, which raises an error for a DSN that is longer than a file's name can be.
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
@@ -99,7 +96,9 @@ def rank_postgres(
             statements = of_rows(rows, None, request)
             source, record = struck_text(server), _record("DSN", statements)
             return ServerRanking(
-                source, None, statements, targets, confidence, record=record, counted=rows
+                *(source, None, statements, request.targets, request.confidence),
+                record=record,
+                counted=rows,
             )
         return _of_logs(path, request)
     if since is not None and not os.path.isfile(since):
