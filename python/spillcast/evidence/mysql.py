@@ -115,7 +115,7 @@ def read(path: Path, selection: Selection) -> Counts:
             "tmp_table_size and max_heap_table_size, and so on disk"
         )
     if not spilled:
-        hint = "; ".join(notes) or "its sorts merged no runs from disk"
+        hint = "; ".join([*notes, _RECORD]) if notes else "its sorts merged no runs from disk"
         raise NoTempIo(f"{path}: no sort of this plan spilled", hint)
     elapsed_s = selection.elapsed_s or _number(path, block, "r_total_time_ms") / 1e3
     lower, upper = (

@@ -51,7 +51,8 @@ def test_looks_at_its_sessions_tell_the_processes():
     assert alone.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
     two = gain("factor:1000", looks=40, workers_seen=1)
     assert two.saved_s == pytest.approx(CALLS * TEMP_S * 0.75, rel=0.01)
-    assert wide.interval_s[0] < two.interval_s[0] < alone.interval_s[0]
+    # Faster storage makes nothing slower.
+    assert 0 <= wide.interval_s[0] <= two.interval_s[0] < alone.interval_s[0]
 
 
 def test_a_plan_in_the_log_tells_the_processes():
