@@ -337,6 +337,7 @@ impl Replay<'_> {
         if step.op == Op::Write {
             arena::change(buffer, position as u64);
         }
+        let before_ns = clock::now_ns();
         let before = lane.schedule.read();
         let (start_ns, end_ns);
         if step.op == Op::Read {
@@ -350,10 +351,37 @@ impl Replay<'_> {
             file.mark_written(range);
         }
         let delay_ns = lane.schedule.read().delay_ns.saturating_sub(before.delay_ns);
-        let delay_ns = delay_ns.min(end_ns - start_ns);
+        let (after_ns, call_ns) = (clock::now_ns(), end_ns - start_ns);
+        let delay_ns = delay_within(call_ns, after_ns - before_ns - call_ns, delay_ns);
         lane.io_delay_ns += delay_ns;
         lane.ended_ns = end_ns;
-        lane.own_ns = clock::now_ns() - begun_ns - (end_ns - start_ns);
-        Ok(Sample { step: position, start_ns, elapsed_ns: end_ns - start_ns - delay_ns })
+        lane.own_ns = after_ns - begun_ns - call_ns;
+        Ok(Sample { step: position, start_ns, elapsed_ns: call_ns - delay_ns })
+    }
+}
+
+/// Two readings of the schedule take less, unless the thread is preempted between them.
+const PREEMPTED_NS: u64 = 20_000;
+
+/// The time that a thread was ready without a CPU in a call of `call_ns`, of the delay between two
+/// readings of its schedule, which themselves took `readings_ns`. A thread that was preempted there
+/// was not delayed in the call.
+fn delay_within(call_ns: u64, readings_ns: u64, delay_ns: u64) -> u64 {
+    let outside_ns = if readings_ns > PREEMPTED_NS { readings_ns } else { 0 };
+    delay_ns.saturating_sub(outside_ns).min(call_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::delay_within;
+
+    #[test]
+    fn a_delay_between_the_readings_is_none_of_the_call() {
+        // A write of 30 us after 4 ms in which another thread had the CPU.
+        assert_eq!(delay_within(30_000, 4_003_000, 4_000_000), 0);
+        // The same 4 ms within the call.
+        assert_eq!(delay_within(4_030_000, 3_000, 4_000_000), 4_000_000);
+        // Half of them on either side.
+        assert_eq!(delay_within(2_030_000, 2_000_000, 4_000_000), 2_000_000);
     }
 }
