@@ -208,6 +208,25 @@ def test_ash_is_forecast_as_by_forecast(tmp_path):
             assert row[key] == pytest.approx(alone[key], rel=1e-6)
 
 
+def test_rows_of_ash_that_two_exports_have_count_once(tmp_path):
+    """The second export repeats the second half of the first, and goes on."""
+    make_example(tmp_path / "all")
+    whole = tmp_path / "all" / "ash.csv"
+    heading, *lines = whole.read_text().lstrip().splitlines(keepends=True)
+    third = len(lines) // 3
+    (tmp_path / "first.csv").write_text(heading + "".join(lines[: 2 * third]))
+    (tmp_path / "second.csv").write_text(heading + "".join(lines[third:]))
+    rows = []
+    for files in ([whole], [tmp_path / "first.csv", tmp_path / "second.csv"]):
+        done = ingest(list(map(str, files)), str(tmp_path / str(len(files))), database="dwh")
+        assert done.set_aside == []
+        document = answer("fleet", tmp_path / str(len(files)), "--to", "latency:1ms")
+        rows.append(document["statements"] + document["days"])
+        for row in rows[-1]:
+            row.pop("sources", None)
+    assert rows[0] == rows[1]
+
+
 def test_sums_are_those_of_the_waits(actual):
     temp_us, idle_us = 0, 0
     for number in range(24):

@@ -39,6 +39,8 @@ WAIT, CPU, ACTIVE = "wait", "cpu", "active"
 #: The columns that identify a run.
 _OF_RUN = [Field(name, TEXT, False) for name in ("source", "kind", "host", "instance", "sql_id")]
 
+#: The sums of an instant.
+ASH_SUMS = ("count", "total_ns", "sampled_us", "waits_e6")
 #: A row for each source, statement and event. ``database`` and ``day`` are in the path.
 FACTS = [
     *_OF_RUN,
@@ -56,6 +58,10 @@ FACTS = [
     #: ASH: time that rows represent, and millionths of the waits that they represent.
     Field("sampled_us", "int64", False),
     Field("waits_e6", "int64", False),
+    #: ASH: each instant, in which an execution may have several sessions, with its part of the
+    #: sums. Several exports may have it.
+    Field("instant", "list of string", False),
+    *(Field(f"instant_{name}", _BUCKETS, False) for name in ASH_SUMS),
     Field("latency_ns", _BUCKETS, False),
     Field("latency_count", _BUCKETS, False),
 ]

@@ -30,7 +30,7 @@ from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_reader
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.spark import Application, read_application
-from spillcast.fleet.dataset import ACTIVE, CPU, UNKNOWN, WAIT
+from spillcast.fleet.dataset import ACTIVE, ASH_SUMS, CPU, UNKNOWN, WAIT
 from spillcast.forecast.oracle.evidence import servers_of
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
@@ -88,6 +88,7 @@ def identity_of_recording(meta: Meta) -> Identity:
 
 
 TRACE = "trace"
+_NO_INSTANTS: dict[str, Any] = {"instant": [], **{f"instant_{name}": [] for name in ASH_SUMS}}
 _under_way: set[_core.TraceReader] = set()
 
 
@@ -128,6 +129,7 @@ def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, A
             "blocks_count": group["blocks_count"],
             "sampled_us": 0,
             "waits_e6": 0,
+            **_NO_INSTANTS,
             "latency_ns": group["latency_ns"].tolist(),
             "latency_count": group["latency_count"].tolist(),
         }
@@ -144,11 +146,12 @@ _NAMES = ("database", "db_name", "dbname", "instance_name", "dbid", "con_dbid")
 _ACTIVE = f"""
 create temp table active as
 select
-    strftime(make_timestamp(({{began_us}} + time_ns // 1000)::bigint), '%Y-%m-%d') as day,
+    {{began_us}} * 1000 + time_ns as at_ns,
+    strftime(make_timestamp(at_ns // 1000), '%Y-%m-%d') as day,
     coalesce(sql_id::varchar, '') as sql_id,
     coalesce(sql_exec_id, -1) as sql_exec_id,
     coalesce(coordinator, session) as coordinator,
-    if({{several}}, time_ns // (1000 * {{interval_us}}), time_ns) as instant,
+    if({{several}}, at_ns // (1000 * {{interval_us}}), at_ns) as instant,
     weight_us,
     coalesce(event::varchar, '{ON_CPU}') as event,
     {WAITS} as stands_for
@@ -164,18 +167,31 @@ hits as (
     select day, sql_id, sql_exec_id, coordinator, instant, event,
         count(*) as sessions, sum(weight_us) as sampled_us, sum(stands_for) as waits
     from active group by all
+),
+parts as (
+    select
+        day, sql_id, '{WAIT}' as measure, event,
+        concat_ws('/', sql_exec_id, coordinator, instant) as instant,
+        hits.sessions as count,
+        round(instants.weight_us * hits.sessions / instants.sessions * 1e3)::bigint as total_ns,
+        sampled_us::bigint as sampled_us,
+        round(waits * 1e6)::bigint as waits_e6
+    from hits join instants using (day, sql_id, sql_exec_id, coordinator, instant)
+    union all
+    select day, sql_id, '{ACTIVE}', '', concat_ws('/', sql_exec_id, coordinator, instant),
+        1, round(weight_us * 1e3)::bigint, 0, 0
+    from instants
 )
 select
-    day, sql_id, '{WAIT}' as measure, event,
-    sum(hits.sessions)::bigint as count,
-    round(sum(instants.weight_us * hits.sessions / instants.sessions))::bigint as total_us,
+    day, sql_id, measure, event,
+    sum(count)::bigint as count,
+    round(sum(total_ns) / 1e3)::bigint as total_us,
     sum(sampled_us)::bigint as sampled_us,
-    round(sum(waits) * 1e6)::bigint as waits_e6
-from hits join instants using (day, sql_id, sql_exec_id, coordinator, instant)
+    sum(waits_e6)::bigint as waits_e6,
+    list(instant order by instant) as instant,
+    {", ".join(f"list({name} order by instant) as instant_{name}" for name in ASH_SUMS)}
+from parts
 group by all
-union all
-select day, sql_id, '{ACTIVE}', '', count(*), round(sum(weight_us))::bigint, 0, 0
-from instants group by all
 order by day, sql_id, measure, event
 """
 

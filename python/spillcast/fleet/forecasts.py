@@ -28,6 +28,7 @@ from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
     ANEW,
+    ASH_SUMS,
     CPU,
     FACTS,
     FACTS_FOLDER,
@@ -65,6 +66,29 @@ _VALUES: dict[str, set[str | None]] = {
     "measure": {ACTIVE, CPU, WAIT},
     "op": {"read", "write", None},
 }
+_INSTANT_SUMS = [f"instant_{name}" for name in ASH_SUMS]
+#: The facts, in which an instant of ASH that several exports have counts once.
+_VIEW = f"""
+create view facts as
+with stored as (select *, {{label}} as label from {{facts}}),
+parts as (
+    select source, label, kind, day, sql_id, measure, event, unnest(instant) as instant,
+        {", ".join(f"unnest({name}) as {name}" for name in _INSTANT_SUMS)}
+    from stored
+),
+kept as (
+    select * from parts
+    qualify source = min(source) over (
+        partition by label, kind, sql_id, measure, event, instant
+    )
+)
+select * from stored where kind = '{TRACE}'
+union all by name
+select source, label, kind, day, sql_id, measure, event,
+    sum(instant_count)::bigint as count, round(sum(instant_total_ns) / 1e3)::bigint as total_us,
+    sum(instant_sampled_us)::bigint as sampled_us, sum(instant_waits_e6)::bigint as waits_e6
+from kept group by all
+"""
 #: The sums by database, kind of evidence, statement and event.
 TOTALS = """
 select label, kind, sql_id, measure, event, max(op) as op, bool_and(idle) as idle,
@@ -111,7 +135,7 @@ class Sums:
         label = f"if(list_contains({_list_sql(sorted(clashes))}, database), "
         label += "database || '@' || host, database)"
         with reading(self._address, ANEW):
-            connection.execute(f"create view facts as select *, {label} as label from {facts}")
+            connection.execute(_VIEW.format(label=label, facts=facts))
 
     def rows(self, sql: str, **parameters: Any) -> Rows:
         """The rows of TOTALS, or of DAYS or LATENCIES with ``events`` as parameter."""
@@ -158,8 +182,9 @@ def _check_facts(place: Place, part: str) -> None:
         for name, values in _VALUES.items():
             if unknown := set(rows[name].to_pylist()) - values:
                 raise damaged(path, f"{name} is {unknown.pop()!r} in some row", ANEW)
-        if not np.array_equal(rows["latency_ns"].lengths, rows["latency_count"].lengths):
-            raise damaged(path, "a histogram has not as many counts as buckets", ANEW)
+        for first, *others in (("latency_ns", "latency_count"), ("instant", *_INSTANT_SUMS)):
+            if any(not np.array_equal(rows[first].lengths, rows[n].lengths) for n in others):
+                raise damaged(path, f"not each {first} has its sums in some row", ANEW)
         if not (rows["count"].values > 0).all():
             raise damaged(path, "count is 0 in some row", ANEW)
 
