@@ -1,6 +1,7 @@
 """A plan in JSON whose values are of another kind than PostgreSQL's is damaged, not a fault."""
 
 import copy
+import html
 import json
 import re
 from contextlib import nullcontext, suppress
@@ -253,3 +254,18 @@ def test_what_a_terminal_was_sent_is_no_text(tmp_path, begin, end):
     (path := tmp_path / "typescript").write_text("\n".join(lines))
     counts = read_plan(path)
     assert (counts.reads.count, counts.elapsed_s) == (12345, 0.95)
+
+
+def test_json_whose_quotes_a_page_wrote_as_entities_is_json(tmp_path):
+    blocks = {"Temp Read Blocks": 1001, "Temp Written Blocks": 1003}
+    scan = {"Node Type": "Seq Scan", "Actual Rows": 9, "Actual Loops": 1, "Filter": "(a < '<b>')"}
+    sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **blocks, "Plans": [scan]}
+    text = json.dumps([{"Plan": sort, "Execution Time": 950.0}], indent=2)
+    path = tmp_path / "plan.txt"
+    for written in (text, html.escape(text)):
+        path.write_text(written)
+        counts = read_plan(path)
+        assert (counts.reads.count, counts.elapsed_s) == (1001, 0.95)
+    # A value may have entities of its own, which are left as they are.
+    path.write_text(text.replace("<b>", "&quot;,"))
+    assert read_plan(path).reads.count == 1001

@@ -111,8 +111,18 @@ def test_reports_of_two_intervals_are_not_mixed(tmp_path, name):
     assert outcome(path, PLAIN[name]) == "right"
 
 
-@cases("names", [("awr", "tkprof"), ("tkprof", "statspack"), ("awr", "monitor")])
+EXPLAINED = """\
+Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)
+  Buffers: shared hit=9, temp read=500 written=500
+Execution Time: 950.0 ms
+"""
+
+
+@cases("names", [
+    ("awr", "tkprof"), ("tkprof", "statspack"), ("awr", "monitor"), ("tkprof", "postgres"),
+    ("monitor", "postgres"),
+])  # fmt: skip
 def test_reports_of_two_kinds_are_not_mixed(tmp_path, names):
     path = tmp_path / "two"
-    path.write_text("\n".join(PLAIN[name].text for name in names))
+    path.write_text("\n".join(PLAIN[name].text if name in PLAIN else EXPLAINED for name in names))
     assert "reports of" in outcome(path, PLAIN[names[0]])

@@ -152,3 +152,15 @@ def test_the_times_of_reads_alone_are_not_those_of_temp_io(tmp_path):
     (path := tmp_path / "rows.csv").write_text(f"{heading}\n2,4,99234.5,50000,60000,1234.5\n")
     with pytest.raises(EvidenceIncomplete, match="temp_blk_write_time"):
         open_evidence(find_evidence([path]), ONLY, None)
+
+
+def test_a_plan_whose_figures_were_left_out_is_no_estimate(tmp_path):
+    scan = "Seq Scan on t  (cost=0.00..10.00 rows=9 width=8)\n"
+    head = "Sort  (cost=1.00..2.00 rows=9 width=8)\n"
+    path, reasons = tmp_path / "plan.txt", []
+    for details in ("", "  Sort Method: external merge  Disk: 80kB\n"):
+        path.write_text(f"{head}{details}  ->  {scan}")
+        with pytest.raises(EvidenceIncomplete) as error:
+            open_evidence(find_evidence([path]), ONLY, None)
+        reasons.append(str(error.value))
+    assert len(set(reasons)) == 2

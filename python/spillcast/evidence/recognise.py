@@ -325,7 +325,7 @@ KINDS: Sequence[Kind] = (
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
-                "it has counters, sizes, shares or one moment, and no times of temp I/O",
+                "it has counters, sizes, shares or one moment, and no table of times of temp I/O",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters of MySQL",

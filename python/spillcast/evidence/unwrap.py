@@ -228,7 +228,7 @@ def _html_markup(lines: Lines) -> Lines | None:
     text = "\n".join(lines)
     is_broken = _BREAK.search(text) and _LINE_OF_PLAN.search(text)
     is_html = is_broken or _ENTITY.search(text) or _TAG.search(text)
-    if not is_html or _MARKED_UP.search(text) or text.lstrip()[:1] in "[{":
+    if not is_html or _MARKED_UP.search(text) or (text.lstrip()[:1] in "[{" and '"' in text):
         return None
     return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
 

@@ -57,6 +57,7 @@ _KINDS = {
         ("AWR or Statspack", r"\b(?:WORKLOAD REPOSITORY|STATSPACK) report\b"),
         ("ASH", r"\bASH Report For\b"),
         ("SQL Monitor", r"^[^\w\n]*SQL Monitoring Report\b"),
+        ("EXPLAIN", r"\(cost=\d++\.\d\d\.\.\d++\.\d\d rows=\d++ width=\d++\)"),
         ("tkprof", r"\bTKPROF: Release\b|^[^\w\n]*call +count +cpu +elapsed\b"),
     )
 }

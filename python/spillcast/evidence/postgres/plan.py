@@ -301,6 +301,7 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
         reason = (
             "its first node has no actual rows, though it was run"
             if "Execution Time" in document
+            or any("Sort Method" in node.values for node in nodes_of(plan).walk())
             else "a plan without ANALYZE: it was not run"
         )
         raise EvidenceIncomplete(f"{path}: {reason}", HOW)
