@@ -38,6 +38,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "  execution time: 10s\n  rows read from KV: 6,001,215 (806 MiB)\n  network usage: 0 B\n",
         "Stage Id\tDescription\tDuration\tShuffle Read\n5\tcollect at x:25\t2.1 min\t12 GB\n",
         "- Queries generating the most temporary files (N)\n\n1) 8 - 1.2 GiB - SELECT a;\n",
+        'ZV\x01\x00\x22\x00\x2c\x1f{"Event":"SparkListenerLogStart" \x2c\x03sion',
         "          ADDM Report for Task 'TASK_7'\n\nDatabase version 12.1.0.2.0.\n",
         "Statistics\n------------\n   54288  physical reads\n       1  sorts (disk)\n",
         "SQL_ID        SUM(BLOCKS)\n------------- -----------\ncw4d8h5fudg6b      456704\n"

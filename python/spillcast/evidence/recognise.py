@@ -420,6 +420,9 @@ KINDS: Sequence[Kind] = (
                 "give what it measured with --to, such as latency:1.4ms or "
                 "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
                 "spillcast probe DIR --grid -o storage.json"),
+    _too_little("a file of LZF", r"\AZV[\x00\x01]",
+                "it is compressed by LZF, which is not read",
+                "unpack it, or have Spark write it with spark.eventLog.compression.codec=zstd"),
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
                 r"|\btemp\w* disk usage\b|\bScratchBytesWritten\b|\bspilled.records\b"
