@@ -27,9 +27,8 @@ from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
 from spillcast.recording import Recording
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import emulate
-from spillcast.storage.room import join, memory_group
 from spillcast.storage.source import catalogue
-from spillcast.workspace import workspace
+from spillcast.workspace import join_memory_group, memory_group, workspace
 from spillcast_lab.kernel_slowed import held_in
 
 SHARES = (0.0, 0.25, 0.5, 1.0, 2.0)
@@ -116,11 +115,11 @@ class Held:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """This process in it, and back."""
-        join(self._group)
+        join_memory_group(self._group)
         try:
             yield
         finally:
-            join(self._before)
+            join_memory_group(self._before)
 
     limited = unbounded = inside
 

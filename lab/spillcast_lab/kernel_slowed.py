@@ -22,9 +22,8 @@ from spillcast.errors import ExperimentFailed, SpillcastError
 from spillcast.lab.storages import Place
 from spillcast.recording import OPS
 from spillcast.recording.observed import meminfo_bytes
-from spillcast.storage.room import NoMemoryGroup, join, memory_group
 from spillcast.units import format_bytes, format_duration
-from spillcast.workspace import undone_by, workspace
+from spillcast.workspace import NoMemoryGroup, join_memory_group, memory_group, undone_by, workspace
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 #: Size of the file system; its image takes what is in use.
@@ -217,13 +216,13 @@ def moved(group: Path, controller: str) -> Iterator[None]:
     """Keep this process in a group during the block; processes that it starts stay in it."""
     before = Path("/sys/fs/cgroup") / controller / _own_cgroup(controller).lstrip("/")
     try:
-        join(group)
+        join_memory_group(group)
     except NoMemoryGroup as error:
         raise ExperimentFailed(str(error)) from error
     try:
         yield
     finally:
-        join(before)
+        join_memory_group(before)
 
 
 def make_file_system(image: Path, mountpoint: Path, options: str = "") -> None:

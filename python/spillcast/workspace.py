@@ -1,4 +1,4 @@
-"""Temporary directories that are always removed, complete files, and folders of the user."""
+"""Directories and memory cgroups that are always removed, complete files, folders of the user."""
 
 import errno
 import os
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spillcast import _core
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable
 
 #: Waits until the other end of the pipe closes, which happens however the work ends. Then it
@@ -132,3 +133,31 @@ def is_new(notice: str) -> bool:
     except (OSError, RuntimeError, UnicodeDecodeError):
         pass
     return True
+
+
+#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
+_GROUP_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
+n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
+
+
+class NoMemoryGroup(Exception):
+    """Raised if no memory cgroup can be created or joined; the message says why."""
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """A new, empty memory cgroup with a limit. NoMemoryGroup if it cannot be created."""
+    try:
+        folder = _core.make_memory_group(limit_bytes)
+    except ValueError as error:
+        raise NoMemoryGroup(str(error)) from error
+    with undone_by(_GROUP_JANITOR, "spillcast-janitor", folder):
+        yield folder
+
+
+def join_memory_group(folder: Path) -> None:
+    """Move this process into a group, which counts its memory from now on."""
+    try:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as error:
+        raise NoMemoryGroup(f"{folder} cannot be joined: {error.strerror}") from error

@@ -16,8 +16,7 @@ from spillcast.cache.rows import of_recording
 from spillcast.recording import Recording
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
-from spillcast.storage.room import NoMemoryGroup, memory_group
-from spillcast.workspace import workspace
+from spillcast.workspace import NoMemoryGroup, memory_group, workspace
 
 PAGE, PAGES = 4096, 4096
 TIMES = 3

@@ -10,7 +10,7 @@ from harness import available, spillcast, target
 from spillcast._core import PeakMemory
 from spillcast.recording import Recording
 from spillcast.recording.observed import MemoryGroup, memory_groups
-from spillcast.storage.room import NoMemoryGroup, memory_group
+from spillcast.workspace import NoMemoryGroup, memory_group
 
 HOLD = "import sys; block = bytearray(150 << 20); print('held', flush=True); sys.stdin.read()"
 

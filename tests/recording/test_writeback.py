@@ -8,7 +8,7 @@ import pytest
 
 from harness import available, spillcast
 from spillcast.recording import WRITEBACK, Recording
-from spillcast.storage.room import memory_group
+from spillcast.workspace import memory_group
 from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, why_not
 
 MIB = 1 << 20

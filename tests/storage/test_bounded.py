@@ -13,7 +13,8 @@ from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
 from spillcast.storage.probe import SLACK_BYTES, probe
-from spillcast.storage.room import NoMemoryGroup, machine_cache_bytes, memory_group
+from spillcast.storage.room import machine_cache_bytes
+from spillcast.workspace import NoMemoryGroup, memory_group
 from spills import MIB, recording, written_and_read
 
 SPILL_BYTES = 256 * MIB

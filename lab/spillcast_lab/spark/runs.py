@@ -27,8 +27,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import held_command, meminfo_bytes
 from spillcast.recording.record import Recorder, held_and_observed
-from spillcast.storage.room import memory_group
-from spillcast.workspace import undone_by
+from spillcast.workspace import memory_group, undone_by
 from spillcast_lab.kernel_slowed import BLKIO, PROGRAMS, make_file_system, missing, watched
 
 BDI = Path("/sys/class/bdi")

@@ -32,18 +32,11 @@ from spillcast.evidence.counts import REPORT, Counts
 from spillcast.evidence.oracle.collected import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import OPS, Recording
-from spillcast.storage.room import (
-    Budget,
-    NoMemoryGroup,
-    dirty_limit_bytes,
-    join,
-    memory_group,
-    room_facts,
-)
+from spillcast.storage.room import Budget, dirty_limit_bytes, room_facts
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.tables import Table
-from spillcast.workspace import undone_by
+from spillcast.workspace import NoMemoryGroup, join_memory_group, memory_group, undone_by
 
 Array = NDArray[np.int64]
 
@@ -297,7 +290,7 @@ def run_bounded_replay() -> None:
     result: Measured | Exception
     try:
         replay = _core.Probe(steps, directory, **options)
-        join(group)
+        join_memory_group(group)
         with no_names_left(Path(directory)):
             result = json.loads(
                 run_interruptibly(replay.run, replay.cancel, lambda: _send(replay.progress()))

@@ -1,17 +1,15 @@
-"""Room for temp files: limits of a probe, disk quotas, tmpfs, the page cache, memory cgroups."""
+"""Room for temp files: limits of a probe, disk quotas, tmpfs, the page cache."""
 
 import ctypes
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast import _core
 from spillcast.errors import InputError, OptionInvalid, SpillTooLarge
 from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
@@ -26,7 +24,6 @@ from spillcast.recording.observed import (
 )
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, parse_bytes, parse_duration_s
-from spillcast.workspace import undone_by
 
 _HINT = "write for example 60s, 4G or 60s,4G"
 
@@ -274,31 +271,3 @@ def _held_now_bytes(baseline: Recording) -> int:
     if command_of(engine.pid) != engine.command:
         return 0
     return resident_bytes(engine.pid) or 0
-
-
-#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
-_GROUP_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
-n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
-
-
-class NoMemoryGroup(Exception):
-    """Raised if no memory cgroup can be created or joined; the message says why."""
-
-
-@contextmanager
-def memory_group(limit_bytes: int) -> Iterator[Path]:
-    """A new, empty memory cgroup with a limit. NoMemoryGroup if it cannot be created."""
-    try:
-        folder = _core.make_memory_group(limit_bytes)
-    except ValueError as error:
-        raise NoMemoryGroup(str(error)) from error
-    with undone_by(_GROUP_JANITOR, "spillcast-janitor", folder):
-        yield folder
-
-
-def join(folder: Path) -> None:
-    """Move this process into a group, which counts its memory from now on."""
-    try:
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError as error:
-        raise NoMemoryGroup(f"{folder} cannot be joined: {error.strerror}") from error
