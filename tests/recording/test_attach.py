@@ -67,7 +67,7 @@ def test_a_running_program_with_threads(places):
 def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
     with Gated(places, "--pause", 0.01) as gated:
         temp = places.temp / "spill"
-        until(lambda: temp.stat().st_size > 1 << 20, "some spill")
+        until(lambda: temp.stat().st_size > 2 << 20, "some spill")
         # Held where it is, so that it cannot end first.
         gated.program.send_signal(signal.SIGSTOP)
         gated.recorder.send_signal(signal.SIGINT)
