@@ -16,6 +16,8 @@ pub struct Application {
     pub properties: BTreeMap<String, String>,
     /// Engines beside Spark's own, as the nodes of plans name them.
     pub plan_engines: BTreeSet<String>,
+    /// Whether a stage reads or makes cached blocks that are kept on disk alone.
+    pub caches_on_disk: bool,
     pub executors: Vec<Executor>,
     pub executions: Vec<Execution>,
     pub jobs: Vec<Job>,

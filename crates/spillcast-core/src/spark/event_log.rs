@@ -53,6 +53,9 @@ const PLAN_NODES: &[(&[u8], &str)] = &[
     (b"\"nodeName\":\"Comet", "Comet"),
 ];
 
+/// The storage level of an RDD whose cached blocks go to disk whenever they are made.
+const ON_DISK: &[u8] = b"\"Use Disk\":true,\"Use Memory\":false";
+
 /// The application of one log, whose parts are read in order. An error names what is wrong with a
 /// part that is damaged; a log that is cut is read as far as it goes.
 pub fn read_event_logs<'a>(
@@ -115,6 +118,8 @@ impl Log {
             "SparkListenerTaskEnd" => self.task_ended(parsed(line)?),
             "SparkListenerStageSubmitted" | "SparkListenerStageCompleted" => {
                 self.stage(parsed(line)?);
+                let on_disk = memchr::memmem::find(line, ON_DISK).is_some();
+                self.application.caches_on_disk |= on_disk;
             }
             "SparkListenerJobStart" => self.job_started(parsed(line)?),
             "SparkListenerJobEnd" => self.job_ended(&parsed(line)?),

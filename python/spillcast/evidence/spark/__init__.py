@@ -177,6 +177,7 @@ class _Log:
     last_ms: int
     properties: Mapping[str, str]
     plan_engines: Sequence[str]
+    caches_on_disk: bool
     executors: Sequence[Executor]
     executions: Sequence[Execution]
     jobs: Sequence[Job]
@@ -293,6 +294,12 @@ class Application:
                 "counts in part or not at all"
             )
             warnings.append(("other-engine", note))
+        if log.caches_on_disk and observed is None:
+            note = (
+                "cached blocks (persist with DISK_ONLY) lie in the local directories, and the log "
+                "does not count them"
+            )
+            warnings.append(("untold", note))
         if log.properties.get("spark.shuffle.push.enabled") == "true":
             note = (
                 "shuffle blocks are also pushed to shuffle services "
