@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from itertools import count
 
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import CaptureAccount, Meta, Temp
 from spillcast.recording.schema import SECONDS, WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import source_of
 from spillcast.tables import Table

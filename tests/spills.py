@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import CaptureAccount, Machine, Memory, Meta, Temp
 from spillcast.recording.schema import SECONDS, WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
 MIB = 1 << 20

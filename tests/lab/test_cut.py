@@ -7,9 +7,9 @@ from evidence import change, storage
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.counted import loads_of
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS, WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.probe import plan
 from spillcast.tables import Table
 from spillcast_lab.partial_runs import cut, first_fifth, ten_slices

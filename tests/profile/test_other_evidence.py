@@ -18,8 +18,8 @@ from spillcast.errors import OptionConflict, QueryInvalid
 from spillcast.evidence.open import find_evidence
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
 from spillcast.storage.source import ASSUMED

@@ -3,10 +3,10 @@
 import pytest
 
 from evidence import change, known, recording, table
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.schema import WAITS
 from spillcast.recording.thread_trace import READ, WRITE
+from spillcast.recording.writer import RecordingWriter
 
 MS = 1_000_000
 

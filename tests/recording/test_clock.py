@@ -8,8 +8,9 @@ from cases import cases
 from evidence import known, seconds, table
 from spillcast.columns import Field
 from spillcast.recording import Recording, schema
-from spillcast.recording.live import Clock, RecordingWriter, Running
+from spillcast.recording.live import Running
 from spillcast.recording.schema import SAMPLES, SECONDS
+from spillcast.recording.writer import Clock, RecordingWriter
 
 S = 1_000_000_000
 #: The run began so long after the recording.

@@ -21,9 +21,9 @@ from harness import (
 from spillcast._core import check_output, unused_name
 from spillcast.errors import InUse, OutputExists, PathUnusable
 from spillcast.recording import Recording
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import is_recording
 from spillcast.recording.server import RecordingsFolder
+from spillcast.recording.writer import RecordingWriter
 
 
 def finish(writer, elapsed_s=1):
@@ -160,7 +160,7 @@ def test_a_killed_recorder_leaves_nothing(tmp_path):
     path = tmp_path / "run.spill"
     begin = (
         "import sys, time; from pathlib import Path; "
-        "from spillcast.recording.live import RecordingWriter; "
+        "from spillcast.recording.writer import RecordingWriter; "
         "writer = RecordingWriter(Path(sys.argv[1])); print('there', flush=True); time.sleep(600)"
     )
     words = [sys.executable, "-c", begin, path]

@@ -14,8 +14,8 @@ from cases import cases
 from evidence import known
 from harness import only_line, partial_folders, spillcast, started, target
 from spillcast.recording import Recording, schema
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a disk that is full")

@@ -1,8 +1,8 @@
 """How much temp files held and how sequential their I/O was, on recordings written by hand."""
 
 from evidence import known, table
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.schema import SECONDS, WAITS
+from spillcast.recording.writer import RecordingWriter
 
 K = 1024
 

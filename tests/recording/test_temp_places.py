@@ -15,10 +15,10 @@ from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import TempPlace
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 
 SHARED = Path("/dev/shm")
 SIZE = 8192

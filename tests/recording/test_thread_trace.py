@@ -6,10 +6,10 @@ import pytest
 
 from evidence import known, seconds, table
 from spillcast import _core
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS
 from spillcast.recording.thread_trace import NONE
+from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
 US = 1_000

@@ -18,9 +18,9 @@ from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.derived import with_temp
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import WAITS, seconds_of
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
 
 CAPTURES = ["bpf", "perf", "preload"]

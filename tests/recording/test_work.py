@@ -9,10 +9,10 @@ import pytest
 from evidence import change, known, table
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.schema import WAITS
 from spillcast.recording.thread_trace import READ, WRITE
+from spillcast.recording.writer import RecordingWriter
 
 ELAPSED_S, STRETCHES = 0.5, 10
 SLICES_S = [(0.05, 0.15), (0.2, 0.22), (0.4, 0.5)]

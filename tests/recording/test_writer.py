@@ -16,8 +16,8 @@ from cases import cases
 from evidence import known
 from spillcast import _core
 from spillcast.recording import Recording
-from spillcast.recording.live import Clock, RecordingWriter
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
+from spillcast.recording.writer import Clock, RecordingWriter
 from spillcast.tables import Table
 
 S = 1_000_000_000

@@ -13,9 +13,9 @@ from cases import cases
 from evidence import change, known, table
 from harness import only_line, spillcast, spillcast_command
 from large_recording import write_large_recording
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import Meta, ObservedEngine
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.report.export import trace_text
 
 PHASES = {"X", "M", "C", "s", "f", "i"}

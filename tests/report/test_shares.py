@@ -18,8 +18,8 @@ from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
 from spillcast.report.html.write import compose
+from spillcast.report.live import LiveSnapshot, live_text
 from spillcast.report.profile import profile_page
-from spillcast.report.recording import LiveSnapshot, live_text
 from spillcast.tables import Table
 
 #: 3 x 11 s of temp reads in 11.8 s.

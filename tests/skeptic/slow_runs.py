@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from evidence import CAPTURE, known, table
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS, seconds_of, totals
+from spillcast.recording.writer import RecordingWriter
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 TEMP = "/t/spill"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from spillcast.forecast.ask import RunningForecast
     from spillcast.recording.record import Recorder
-    from spillcast.report.recording import LiveSnapshot
+    from spillcast.report.live import LiveSnapshot
 
 
 #: Shorter work shows no progress.
@@ -273,7 +273,7 @@ class LiveView(View):
     def _snapshot(
         self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
     ) -> "LiveSnapshot":
-        from spillcast.report.recording import LiveSnapshot
+        from spillcast.report.live import LiveSnapshot
 
         assert recorder.running is not None
         cpu_s = time.process_time() - self._cpu_s
@@ -291,7 +291,7 @@ class LiveView(View):
         )
 
     def _show(self, snapshot: "LiveSnapshot") -> None:
-        from spillcast.report.recording import live_text, watch_document
+        from spillcast.report.live import live_text, watch_document
 
         if self._live is None:
             print(json_text(watch_document(snapshot)), flush=True)

@@ -1,12 +1,10 @@
-"""A recording in progress: written to its folder, and summed in memory for a live forecast."""
+"""A recording in progress, in memory: totals by event, latencies, and waits for a forecast."""
 
-import json
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,178 +14,10 @@ from spillcast.columns import Column
 from spillcast.recording.derived import decided
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import SizedFile
-from spillcast.recording.recording import FileSums, Recording, WrittenBytes
+from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
+from spillcast.recording.writer import FROM_ITS_START, Clock
 from spillcast.tables import Table
-
-if TYPE_CHECKING:
-    from spillcast.tables import Table
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Moves rows whose times count from the recording's start to a zero ``zero_ns`` after it.
-
-    Drops rows that ended before zero, because they are not of the run.
-    """
-
-    zero_ns: int = 0
-
-    @classmethod
-    def of(cls, origin_ns: int, started_ns: int | None) -> "Clock":
-        """The clock of a recording from ``origin_ns`` of a run from ``started_ns``, if known."""
-        return cls(0 if started_ns is None else max(started_ns - origin_ns, 0))
-
-    def waits(self, rows: "Table") -> "Table":
-        """Waits; one that began before zero keeps its part after it, and no CPU time before it."""
-        if not self.zero_ns:
-            return rows
-        import numpy as np
-
-        from spillcast.recording.schema import within
-
-        rows = within(rows, self.zero_ns)
-        start_ns, cpu_ns = rows["start_ns"].values - self.zero_ns, rows["cpu_before_ns"]
-        cpu_ns = replace(cpu_ns, values=np.minimum(cpu_ns.values, start_ns))
-        return rows.with_column("start_ns", start_ns).with_column("cpu_before_ns", cpu_ns)
-
-    def seconds(self, rows: "Table") -> "Table":
-        """Per-second rows, moved by whole seconds: the first one may hold some of before zero."""
-        return _since(rows, "second", self.zero_ns // 1_000_000_000)
-
-    def samples(self, rows: "Table") -> "Table":
-        """Samples."""
-        return _since(rows, "time_ns", self.zero_ns)
-
-    def slices_s(self, slices: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        """Start and end of slices, s; of one that began before zero the part after it."""
-        zero_s = self.zero_ns / 1e9
-        return [(max(start - zero_s, 0.0), end - zero_s) for start, end in slices if end > zero_s]
-
-
-FROM_ITS_START = Clock()
-
-
-def _since(rows: "Table", column: str, zero: int) -> "Table":
-    rows = rows.filter(rows[column].values >= zero)
-    return rows.with_column(column, rows[column].values - zero)
-
-
-SAMPLES_FILE = "samples.parquet"
-
-
-class RecordingOutput:
-    """A recording of the core that is being written, with samples and documents beside its rows."""
-
-    def __init__(self, rows: "_core.Recorder | _core.RecordingWriter") -> None:
-        self._rows = rows
-        folder = rows.folder
-        assert folder is not None
-        self._folder = folder
-        self._samples: _core.ParquetWriter | None = None
-        self._samples_lost: str | None = None
-
-    def add_samples(self, rows: "Table") -> None:
-        """Take samples."""
-        from spillcast.recording.schema import SAMPLES
-        from spillcast.tables import Table
-
-        if not rows.num_rows or self._samples_lost is not None:
-            return
-        try:
-            if self._samples is None:
-                like = Table.empty(SAMPLES)
-                self._samples = _core.ParquetWriter(self._folder / "samples", like)
-            self._samples.write(rows.cast(SAMPLES))
-        except OSError as error:
-            self._lose_samples(error)
-
-    def add_document(self, name: str, document: object) -> None:
-        """Write a JSON document beside the other files."""
-        self._rows.add_document(name, json.dumps(document))
-
-    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
-        """Write what is left and make the recording visible."""
-        self._rows.finish_rows(clock.zero_ns)
-        try:
-            self._finish_samples(clock)
-        except OSError as error:
-            self._lose_samples(error)
-        path, text, sums = self._rows.publish(json.dumps(meta.to_json()), self._samples_lost)
-        finished = Recording(path, Meta.from_json(text, str(path)))
-        finished.written_bytes = WrittenBytes(*sums["written_bytes"])
-        finished.other_files = {name: FileSums(*file) for name, file in sums["other_files"].items()}
-        return finished
-
-    def discard(self) -> None:
-        """Remove everything that was written."""
-        if self._samples is not None:
-            with suppress(OSError):
-                self._samples.close()
-        self._rows.discard()
-
-    def _lose_samples(self, error: OSError) -> None:
-        """Continue without samples: a truncated file is unreadable."""
-        self._samples_lost = f"samples could not be written: {error.strerror or error}"
-        if self._samples is not None:
-            with suppress(OSError):
-                self._samples.close()
-        self._samples = None
-        (self._folder / "samples").unlink(missing_ok=True)
-
-    def _finish_samples(self, clock: Clock) -> None:
-        """Put samples in place of the file without rows that the core writes."""
-        if self._samples is None:
-            return
-        self._samples.close()
-        path = self._folder / "samples"
-        if clock.zero_ns:
-            from spillcast.recording.schema import SAMPLES, SIGNED
-            from spillcast.tables import table_of, write_parquet
-
-            samples = clock.samples(table_of(path, SAMPLES, signed=SIGNED))
-            write_parquet(self._folder / SAMPLES_FILE, samples)
-            path.unlink()
-        else:
-            path.rename(self._folder / SAMPLES_FILE)
-
-
-class RecordingWriter(RecordingOutput):
-    """Writes a recording of rows from anywhere, and renames it when it is complete.
-
-    With ``share`` all users may read it; with ``force`` it replaces an older recording.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        slices: int | None = None,
-        *,
-        share: bool = False,
-        force: bool = False,
-        **bounds: int,
-    ) -> None:
-        self._writer = _core.RecordingWriter(path, slices, share=share, force=force, **bounds)
-        super().__init__(self._writer)
-
-    def add_waits(self, rows: Any) -> None:
-        """Take raw waits, of the core or as columns of recording/schema.py."""
-        self._writer.add_waits(_checked(rows, "waits"))
-
-    def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows, of the core or as columns of recording/schema.py."""
-        self._writer.add_seconds(_checked(rows, "seconds"))
-
-
-def _checked(rows: Any, table: str) -> Any:
-    """Rows of the core as they are, others with the columns of ``table``."""
-    if isinstance(rows, _core.Waits | _core.Seconds):
-        return rows
-    from spillcast.recording.schema import TABLES
-    from spillcast.tables import Table
-
-    return Table.from_arrow(rows).cast(TABLES[table])
-
 
 Array = NDArray[np.int64]
 #: Bins of latency in each power of ten, each 6 % wide, from 1 ns to 10,000 s.

@@ -9,11 +9,11 @@ from pathlib import Path
 from spillcast.errors import SpillcastError
 from spillcast.recording import OPS
 from spillcast.recording.capture import summed
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.observed import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import seconds_of
+from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
 #: Twelve bursts. By default they take a quarter of an hour with the pauses.

@@ -18,7 +18,6 @@ from spillcast.document import as_text
 from spillcast.errors import NothingRecorded
 from spillcast.recording.calibration import CaptureCost, cost_of, kept_calibration, kept_cost
 from spillcast.recording.capture import SOURCES, RecordOptions
-from spillcast.recording.live import Clock, RecordingOutput
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import (
     Missed,
@@ -31,6 +30,7 @@ from spillcast.recording.observed import (
     resident_bytes,
 )
 from spillcast.recording.recording import Recording
+from spillcast.recording.writer import Clock, RecordingOutput
 from spillcast.redaction import struck_arguments
 from spillcast.units import format_bytes, format_count
 from spillcast.workspace import is_new

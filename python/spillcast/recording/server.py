@@ -13,11 +13,11 @@ from spillcast import _core
 from spillcast.columns import Field
 from spillcast.document import key, written
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
-from spillcast.recording.live import FROM_ITS_START, Clock
 from spillcast.recording.meta import EndedBy, Meta, is_recording
 from spillcast.recording.observed import Server
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
+from spillcast.recording.writer import FROM_ITS_START, Clock
 from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import refuse_planted_link
 

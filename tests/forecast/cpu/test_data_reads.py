@@ -13,9 +13,9 @@ from harness import spillcast, target
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.recorded import data_reads
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.observed import Sampling
 from spillcast.recording.schema import SAMPLES, WAITS, seconds_of, totals
+from spillcast.recording.writer import RecordingWriter
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour

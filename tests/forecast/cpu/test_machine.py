@@ -14,9 +14,9 @@ from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load
 from spillcast.forecast.workload.recorded import cpu_time
 from spillcast.recording.calibration import MachineCalibration, WaitCost
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
 
 US, MS = 1_000, 1_000_000

@@ -10,8 +10,8 @@ from spillcast.calibrated import calibrated
 from spillcast.forecast.cpu import cpu_slope
 from spillcast.forecast.workload.load import Load
 from spillcast.recording.calibration import SHORT_S
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
 
 COUNT, SLOPE_S = 4000, 20e-6

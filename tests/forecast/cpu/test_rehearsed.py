@@ -11,8 +11,8 @@ from spillcast.forecast.cpu import rehearsed_change
 from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import rehearsed
 from spillcast.forecast.workload.recorded import cpu_time
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
 from spillcast.storage.rehearse import Rehearsal
 

@@ -18,8 +18,8 @@ from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.duckdb import adapt, compression, lowest_level_s
 from spillcast.forecast.workload.load import latencies
 from spillcast.recording import Recording
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.observed import observed
 
 US, MS = 1_000, 1_000_000

@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 from evidence import known, storage, table
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.observed import RecordedQuery, SizedFile
 from spillcast.recording.schema import WAITS, seconds_of
+from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192
 #: Each operation takes 2 ms, and 2 ms pass before it.

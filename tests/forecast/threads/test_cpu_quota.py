@@ -15,10 +15,10 @@ from spillcast.forecast.result import QUOTA
 from spillcast.forecast.workload.load import Cpus
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.recording import Recording
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import KeptWaits, Machine
 from spillcast.recording.observed import CpuLimits
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
 #: So long is a step of the slow simulation, and all times are multiples of it.

@@ -14,9 +14,9 @@ from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import Recording
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import KeptWaits, Machine
 from spillcast.recording.schema import WAITS
+from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
 TURNS = 500

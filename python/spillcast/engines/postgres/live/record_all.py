@@ -24,7 +24,6 @@ from spillcast.engines.sampler import SessionQuery
 from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of
-from spillcast.recording.live import RecordingWriter
 from spillcast.recording.meta import EndedBy, Memory, OtherIO, Temp
 from spillcast.recording.observed import Missed, Worker
 from spillcast.recording.record import Recorder
@@ -36,6 +35,7 @@ from spillcast.recording.server import (
     SessionRows,
     UnkeptQuery,
 )
+from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 
 RATE_HZ = 20
