@@ -19,7 +19,7 @@ _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BARE_BYTES_MIN = 512
 _DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
 #: Nobody means a longer duration (300 years), nor a longer operation or a factor beyond.
-_DURATION_MAX_S, _LATENCY_MAX_S, _FACTOR_MAX = 1e10, 3600.0, 1e9
+DURATION_MAX_S, _LATENCY_MAX_S, _FACTOR_MAX = 1e10, 3600.0, 1e9
 _NUMBER = r"\d+(?:\.\d+)?"
 _PART = re.compile(rf"(?<!\d)({_NUMBER})\s*+([a-z]+)\s*")
 #: Minutes and seconds, or hours before them, as psql and SQL*Plus print them.
@@ -35,7 +35,7 @@ def parse_duration_s(text: str, option: str = "") -> float:
     if seconds is None:
         message = f"{_named(option)}'{text}' is not a duration"
         raise OptionInvalid(message, _decimal_point(text, _DURATIONS))
-    if seconds > _DURATION_MAX_S:
+    if seconds > DURATION_MAX_S:
         raise OptionInvalid(f"{_named(option)}'{text}' is longer than 300 years", _DURATIONS)
     return seconds
 

@@ -78,10 +78,13 @@ def test_one_sql_execution(log):
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "selection-empty")
 
 
-@pytest.mark.parametrize("target", ["latency:1ms", "factor:2", "."])
-def test_targets_that_need_single_operations_are_refused(log, target):
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [("latency:1ms", "target-unsuited"), ("factor:2", "target-unsuited"), (".", "target-unknown")],
+)
+def test_targets_that_need_single_operations_are_refused(log, target, code):
     done = spillcast("forecast", log, "--to", target, "--json")
-    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "target-unknown")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, code)
 
 
 def test_an_application_without_temp_files(tmp_path):

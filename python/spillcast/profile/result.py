@@ -39,19 +39,44 @@ COLUMNS = {
 ROW_SOURCE, CALL, FUNCTION = "row-source", "call", "function"
 
 
+class Execution(TypedDict, total=False):
+    """Figures of one execution in ASH samples."""
+
+    elapsed_s: float | None
+    samples: int | None
+
+
 class Figures(TypedDict, total=False):
     """The keys of a row for all kinds of evidence; None for unknown figures."""
 
     count: int | None
+    count_share: float | None
     total_us: float | None
     share: float | None
+    min_us: float | None
     mean_us: float | None
     p50_us: float | None
     p95_us: float | None
     p99_us: float | None
     max_us: float | None
     latency_us: float | None
+    n_est: float | None
     size: int | None
+    rows: int | None
+    starts: int | None
+    temp_read_bytes: int | None
+    temp_written_bytes: int | None
+    temp_share: float | None
+    cpu_us: float | None
+    reads: int | None
+    consistent_gets: int | None
+    current_gets: int | None
+    misses: int | None
+    with_callees_us: float | None
+    with_callees_share: float | None
+    value: float | None
+    per_second_max: float | None
+    accumulated: float | None
 
 
 #: A row: its figures, and the columns by which rows are grouped.
@@ -76,7 +101,7 @@ class Profile(Tabular):
     rows: "Sequence[Row]"
     damaged: Sequence[dict[str, Any]] = later(())
     warnings: Sequence[str] = later(())
-    executions: Sequence[dict[str, Any]] = later(())
+    executions: Sequence[Annotated[dict[str, Any], Execution]] = later(())
     words: Sequence[str] = later(())
     histograms: Sequence[LatencyCounts] = internal(())
 

@@ -22,7 +22,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
 from spillcast.tables import Table
-from spillcast.units import format_duration
+from spillcast.units import DURATION_MAX_S, format_duration
 
 
 def loads_of(evidence: Recording | Counts) -> list[Load]:
@@ -54,7 +54,7 @@ def loads_of(evidence: Recording | Counts) -> list[Load]:
 def workload_of_counts(counts: Counts) -> Workload:
     """The workload of counts, and that at each bound of a quantity that has only bounds.
 
-    EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
+    EvidenceContradictory for an elapsed time that no run has; NotSpilled without temp I/O.
     """
     loads = loads_of(counts)
     if not loads:
@@ -63,6 +63,8 @@ def workload_of_counts(counts: Counts) -> Workload:
         raise EvidenceContradictory(
             f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
         )
+    if counts.elapsed_s > DURATION_MAX_S:
+        raise EvidenceContradictory(f"{counts.path}: an elapsed time of more than 300 years")
     calibration, time = counts.calibration, counts.time_bounds
     threads, io_s = round(counts.processes), counts.total_s / counts.processes
     quality = Quality(
