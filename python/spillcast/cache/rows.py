@@ -22,7 +22,7 @@ from spillcast.errors import (
     OptionInvalid,
     PathMissing,
 )
-from spillcast.evidence.oracle.collected import name_blocks, waits_of
+from spillcast.evidence.oracle.trace_recording import name_blocks, waits_of
 from spillcast.evidence.text import distinct, repeated_words
 from spillcast.gate import COUNT_MAX, reading, text_of
 from spillcast.recording import Recording

@@ -137,7 +137,8 @@ def _evidence(
     from dataclasses import replace
 
     from spillcast.evidence.open import find_evidence, read_figures
-    from spillcast.evidence.oracle.collected import block_size, recording_of_traces
+    from spillcast.evidence.oracle.collected import block_size
+    from spillcast.evidence.oracle.trace_recording import recording_of_traces
     from spillcast.evidence.postgres.plan import plan_counts, read_plan
     from spillcast.forecast.question import Question
     from spillcast.recording import Recording

@@ -39,8 +39,8 @@ COLUMNS = {
 ROW_SOURCE, CALL, FUNCTION = "row-source", "call", "function"
 
 
-class Execution(TypedDict, total=False):
-    """Figures of one execution in ASH samples."""
+class ExecutionFigures(TypedDict, total=False):
+    """The keys of an execution in ASH samples that are figures."""
 
     elapsed_s: float | None
     samples: int | None
@@ -81,6 +81,7 @@ class Figures(TypedDict, total=False):
 
 #: A row: its figures, and the columns by which rows are grouped.
 Row = Annotated[dict[str, Any], Figures]
+Execution = Annotated[dict[str, Any], ExecutionFigures]
 #: Latencies (ns), and the number of waits of each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
@@ -101,7 +102,7 @@ class Profile(Tabular):
     rows: "Sequence[Row]"
     damaged: Sequence[dict[str, Any]] = later(())
     warnings: Sequence[str] = later(())
-    executions: Sequence[Annotated[dict[str, Any], Execution]] = later(())
+    executions: "Sequence[Execution]" = later(())
     words: Sequence[str] = later(())
     histograms: Sequence[LatencyCounts] = internal(())
 

@@ -29,7 +29,7 @@ from spillcast.errors import (
     SystemFailed,
 )
 from spillcast.evidence.counts import REPORT, Counts
-from spillcast.evidence.oracle.collected import TRACE
+from spillcast.evidence.oracle.trace_recording import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import OPS, Recording
 from spillcast.storage.room import Budget, dirty_limit_bytes, room_facts

@@ -297,7 +297,8 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return observed(read_plan(path))
     if kind_of_file == "traces":
-        from spillcast.evidence.oracle.collected import block_size, recording_of_traces
+        from spillcast.evidence.oracle.collected import block_size
+        from spillcast.evidence.oracle.trace_recording import recording_of_traces
 
         recording = recording_of_traces([path], block_size(None, [], [path]).bytes)
         return replace(observed(recording), name=path.name)

@@ -9,7 +9,7 @@ from emulator import skip_without_fuse
 from evidence import recording
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
-from spillcast.evidence.oracle.collected import recording_of_traces
+from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spills import written_and_read

@@ -10,7 +10,7 @@ from emulator import skip_without_fuse
 from harness import TIMEOUT_S, available, spillcast
 from postgres_rig import JOIN, recorder, rig, until_attached
 from spillcast.engines.postgres.server import embedded
-from spillcast.evidence.oracle.collected import recording_of_traces
+from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording

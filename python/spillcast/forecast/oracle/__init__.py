@@ -370,7 +370,7 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
     InputError without traces, and if these name no temp file. Refusal if the temp files would not
     fit into memory.
     """
-    from spillcast.evidence.oracle.collected import recording_of_traces
+    from spillcast.evidence.oracle.trace_recording import recording_of_traces
 
     if not evidence.paths:
         raise TargetUnsuited(

@@ -32,7 +32,6 @@ from spillcast.evidence.oracle.collected import (
     passes_by_line,
     read_statistics,
     read_work_areas,
-    recording_of_traces,
     temp_on_flash,
 )
 from spillcast.evidence.oracle.row_sources import (
@@ -42,6 +41,7 @@ from spillcast.evidence.oracle.row_sources import (
     spilling,
 )
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, Traces, profile_traces
+from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine

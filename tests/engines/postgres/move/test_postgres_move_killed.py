@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psycopg
 
-from spillcast.engines.postgres import move as run
+from spillcast.engines.postgres.move import run
 from spillcast.engines.postgres.move.plan import MoveRequest
 from spillcast.engines.postgres.move.tablespaces import parse_scope
 

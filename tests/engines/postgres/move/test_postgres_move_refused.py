@@ -47,7 +47,7 @@ def test_directories_that_cannot_be_used(moving):
 
 
 def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch):
-    monkeypatch.setattr("spillcast.engines.postgres.move.LOCK_S", 0.0)
+    monkeypatch.setattr("spillcast.engines.postgres.move.run.LOCK_S", 0.0)
     with moving.connect() as other:
         other.execute("set statement_timeout = '30s'")
         other.execute("select pg_advisory_lock(hashtext('spillcast move'))")
