@@ -85,7 +85,7 @@ def probe(
     evidence = None if like is None else _evidence(like, block, item, elapsed_s)
     if iolog is not None and evidence is not None:
         from spillcast.recording import Recording
-        from spillcast.storage.target import write_iolog
+        from spillcast.storage.fio import write_iolog
 
         if not isinstance(evidence, Recording):
             text = f"{evidence.path}: has only counts, no single operations to export"

@@ -20,10 +20,10 @@ from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
 from spillcast.storage.emulation import Emulated, Mount
+from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import known_facts
-from spillcast.storage.target import Iolog
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 

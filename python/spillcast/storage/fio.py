@@ -1,0 +1,188 @@
+"""fio: reads its JSON as a storage, and writes a recording as a log that it replays."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast import _core
+from spillcast.errors import TargetIncomplete
+from spillcast.evidence.numbers import Check, check_all, number_of
+from spillcast.gate import damaged, json_of, reading
+from spillcast.recording import OPS, Recording
+from spillcast.storage.probe import moved_waits, plan
+from spillcast.storage.source import GRID
+from spillcast.storage.storage import Group, Storage
+from spillcast.units import format_duration
+from spillcast.workspace import whole_file
+
+_HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
+_ALONE = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
+_NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
+
+
+def fio_storage(path: Path, text: str) -> Storage:
+    """The storage that fio measured. InputError if no job did reads or writes."""
+    document = json_of(text[text.index("{") :], path, _HINT, rest=True)
+    try:
+        with reading(path, _HINT):
+            given = document.get("global options", {})
+            jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
+            groups = [group for options, job in jobs for group in _groups(path, options, job)]
+    except (AttributeError, TypeError) as error:
+        raise damaged(path, "a key has another type than fio writes", _HINT) from error
+    if not groups:
+        raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HINT)
+    return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
+
+
+def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
+    stated = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
+    reached, groups = 0.0, list[Group]()
+    for op in OPS:
+        done = job.get(op) or {}
+        count = int(done.get("total_ios") or 0)
+        timed = next((name for name in _NS if (done.get(name) or {}).get("mean", 0) > 0), None)
+        if not count or timed is None:
+            continue
+        if count < 0:
+            raise ValueError(f"a job did {count} {op}s")
+        mean_ns = float(done[timed]["mean"]) * _NS[timed]
+        # Version 2 counts KiB.
+        moved = int(done.get("io_bytes") or 0)
+        if timed in ("lat", "clat"):
+            moved *= 1024
+        size = _size(options, op) or max(1, round(moved / count))
+        if runtime_s := float(done.get("runtime") or 0) / 1e3:
+            mean_s = mean_ns / 1e9
+            took = f"{count:,} {op}s of {format_duration(mean_s)}"
+            run = f"{format_duration(runtime_s)} with {stated} at once"
+            # The last of them may have ended a latency after it.
+            most_s = (runtime_s + mean_s) * stated
+            check_all(path, [Check("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
+            reached += count * mean_s / runtime_s
+        latency_ns, counts = _histogram(done, count, mean_ns)
+        pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
+        group = Group(
+            op=op,
+            size_class_bytes=_core.size_class_bytes(size),
+            depth=stated,
+            count=count,
+            bytes=size * count,
+            total_ns=round(mean_ns * count),
+            latency_ns=latency_ns,
+            latency_count=counts,
+            block_count=[count],
+            block_mean_ns=[round(mean_ns)],
+            pattern=pattern,
+            access="direct" if str(options.get("direct", "0")) == "1" else "buffered",
+        )
+        groups.append(group)
+    # Little's law: engines that wait for each operation, rates and think times keep fewer at once.
+    depth = stated if not reached or reached > 0.75 * stated else max(1, round(reached))
+    return [replace(group, depth=depth) for group in groups]
+
+
+def _size(options: Mapping[str, Any], op: str) -> int | None:
+    """The size (bytes) of all operations; None if it is not stated, or a range."""
+    sizes = str(options.get("bs", "")).split(",")
+    text = sizes[1] if op == "write" and len(sizes) > 1 and sizes[1] else sizes[0]
+    number = number_of(text.strip().upper().removesuffix("IB").removesuffix("B"), step=1024)
+    return None if number is None else round(number.value)
+
+
+def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[list[int], list[int]]:
+    """Latencies (ns) and their counts, from the bins of fio or from its percentiles."""
+    name = next((name for name in ("clat_ns", "lat_ns") if done.get(name)), "clat")
+    scale = _NS[name]
+    measured = done.get(name) or {}
+    bins = {float(ns) * scale: int(n) for ns, n in (measured.get("bins") or {}).items()}
+    if bins and sum(bins.values()) == count:
+        return [round(ns) for ns in sorted(bins)], [bins[ns] for ns in sorted(bins)]
+    percentiles = sorted(
+        (float(percent), float(ns) * scale)
+        for percent, ns in (measured.get("percentile") or {}).items()
+        if ns
+    )
+    if len(percentiles) < 3:
+        return [round(mean_ns)], [count]
+    latency_ns, counts, below = list[int](), list[int](), 0
+    for percent, ns in percentiles:
+        upto = min(count, round(percent / 100 * count))
+        if upto > below:
+            latency_ns.append(round(ns))
+            counts.append(upto - below)
+            below = upto
+    if not counts:
+        return [round(mean_ns)], [count]
+    # Operations above the last percentile count as that.
+    counts[-1] += count - below
+    return latency_ns, counts
+
+
+IOLOG_SCHEMA = "spillcast.iolog/1"
+
+
+@dataclass(frozen=True)
+class Iolog:
+    """Properties of a written log."""
+
+    path: str
+    reads: int
+    writes: int
+    read_bytes: int
+    write_bytes: int
+    #: Sizes (bytes) of the files by their names, which are relative to fio's working directory.
+    files: dict[str, int]
+    #: Files that are read before they are written: fio needs them to exist.
+    laid_before: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": IOLOG_SCHEMA, **asdict(self)}
+
+
+def write_iolog(recording: Recording, path: Path) -> Iolog:
+    """Write the log, completely or not at all.
+
+    fio replays it in its working directory, in one thread. Order, offsets, sizes and start times
+    (us) are kept; concurrent operations follow each other.
+    """
+    steps = plan(recording)
+    start_ns = moved_waits(recording)["start_ns"].to_numpy()
+    start_us = (start_ns - start_ns[0]) // 1000
+    file, offset, size = (steps[name].to_numpy() for name in ("file", "offset", "bytes"))
+    write = steps["write"].to_numpy()
+    names = [f"spill-{number}" for number in range(int(file.max()) + 1)]
+    ends = offset + size
+    with whole_file(path) as partial, partial.open("w") as log:
+        log.write("fio version 3 iolog\n")
+        log.writelines(f"0 {name} {action}\n" for action in ("add", "open") for name in names)
+        rows = zip(start_us, file, write, offset, size, strict=True)
+        log.writelines(
+            f"{start} {names[number]} {'write' if is_write else 'read'} {begin} {length}\n"
+            for start, number, is_write, begin, length in rows
+        )
+        log.writelines(f"{start_us[-1]} {name} close\n" for name in names)
+    return Iolog(
+        str(path),
+        reads=int((~write).sum()),
+        writes=int(write.sum()),
+        read_bytes=int(size[~write].sum()),
+        write_bytes=int(size[write].sum()),
+        laid_before=[
+            name
+            for number, name in enumerate(names)
+            if _reads_beyond(write[file == number], ends[file == number])
+        ],
+        files={name: int(np.max(ends[file == number])) for number, name in enumerate(names)},
+    )
+
+
+def _reads_beyond(write: NDArray[np.bool_], ends: NDArray[np.uint64]) -> bool:
+    """Whether one file's operations read beyond what they have written so far."""
+    written = np.maximum.accumulate(np.where(write, ends, 0))
+    return bool(np.any(~write & (ends > written)))
