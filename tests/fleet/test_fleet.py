@@ -319,6 +319,9 @@ def test_an_unknown_storage_is_named_by_its_option(tmp_path):
             words = itertools.chain(*{**known, option: word}.items())
             line = only_line(spillcast("fleet", tmp_path / "plan.json", *words), 2)
             assert f"{option} {word}: " in line
+        for word in ("latency:soon", "limits:iops=0", "catalogue:aws-gp3?iops=1", ""):
+            words = itertools.chain(*{**known, option: word}.items())
+            only_line(spillcast("fleet", tmp_path / "plan.json", *words), 2)
 
 
 def test_traces_that_do_not_wait_are_refused_without_a_folder_of_ours(made):

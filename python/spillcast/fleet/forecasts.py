@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import duckdb
 import numpy as np
 
-from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal, TargetUnknown
+from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row, counts_of_row
 from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
@@ -347,7 +347,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
                 return _outcome(forecast, forecast.moved.baseline_s)
             run = with_origin(evidence, question)
             forecast = estimate(run, resolve(to, run), confidence=question.confidence)
-    except TargetUnknown:
+    except (TargetInvalid, TargetUnknown):
         raise
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
@@ -390,7 +390,7 @@ def of_snapshots(
             forecast = estimate(counts, resolve(to, counts), confidence=question.confidence)
             share = counts.total_s / counts.processes
             outcome = _outcome(forecast, share).times(statement.calls)
-        except TargetUnknown:
+        except (TargetInvalid, TargetUnknown):
             raise
         except (InputError, Refusal) as error:
             outcome = Outcome(elapsed_s, temp_s, refused=error.message)

@@ -202,7 +202,7 @@ def _resolved(
     if isinstance(target, Storage):
         return target.name, target
     if target == LIMIT:
-        return LIMIT, ZERO_LATENCY_STORAGE
+        return LIMIT, replace(ZERO_LATENCY_STORAGE, name=LIMIT)
     place, rehearsal = Path(target), None
     try:
         if isinstance(like, Recording) and is_place(place):

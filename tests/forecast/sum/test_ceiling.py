@@ -82,6 +82,8 @@ def test_without_a_target_the_document_is_that_of_the_limit(spilled):
     ):
         assert document[limit] == document[forecast_of_it]
     assert sum(t["forecast_s"] for t in document["terms"]) == pytest.approx(document["ceiling_s"])
+    named = spillcast("forecast", spilled.path, "--to", "limits:latency=0ms", "--json")
+    assert json.loads(named.stdout)["target"] == "limits:latency=0ms"
 
 
 def test_what_a_forecast_holds_possible_some_storage_can(run):
