@@ -227,6 +227,44 @@ def test_rows_of_ash_that_two_exports_have_count_once(tmp_path):
     assert rows[0] == rows[1]
 
 
+ASH = "SAMPLE_TIME,INST_ID,SESSION_ID,QC_SESSION_ID,EVENT,SQL_ID,SQL_EXEC_ID,TIME_WAITED\n"
+
+
+def test_instances_of_a_cluster_share_seconds_as_in_forecast(tmp_path):
+    """By the second of the clock: temp, temp of both, temp of half, none. Another is serial."""
+    rows = [
+        *((f"00:00:0{n}.7", 1, 11, 10, READ, "parallel", 1, 900) for n in range(3)),
+        ("00:00:01.3", 2, 21, 10, READ, "parallel", 1, 900),
+        *((f"00:00:0{n}.3", 2, 21, 10, "", "parallel", 1, 0) for n in (2, 3)),
+        ("00:00:06.01", 1, 30, "", READ, "serial", 2, 900),
+        ("00:00:06.99", 1, 30, "", READ, "serial", 2, 900),
+    ]
+    lines = (f"2024-10-14 {','.join(map(str, row))}\n" for row in rows)
+    (path := tmp_path / "ash.csv").write_text(ASH + "".join(lines))
+    ingest([str(path)], str(tmp_path / "fleet"), database="dwh")
+    to = ("--to", "factor:10")
+    times_s = {"parallel": (4, 2.5), "serial": (2, 2)}
+    for row in answer("fleet", tmp_path / "fleet", *to)["statements"]:
+        elapsed_s, temp_s = times_s.pop(row["sql"])
+        alone = answer("forecast", path, "--sql-id", row["sql"], "--elapsed", elapsed_s, *to)
+        assert (row["elapsed_s"], row["temp_s"]) == pytest.approx((elapsed_s, temp_s))
+        for forecast in (row, alone):
+            assert forecast["forecast_s"] == pytest.approx(elapsed_s - 0.9 * temp_s)
+    assert not times_s
+
+
+@cases("time", ["14-OCT-24", "14.10.2024 10:02"])
+def test_ash_without_seconds_tells_no_time(tmp_path, time):
+    rows = (f"{time},1,30,,{event},x,1,900\n" for event in [READ, READ, READ, "", ""])
+    (path := tmp_path / "ash.csv").write_text(ASH + "".join(rows))
+    done = ingest([str(path)], str(tmp_path / "fleet"), database="dwh")
+    assert [file["file"] for file in done.set_aside] == [str(path)]
+    question = ("forecast", path, "--to", "factor:10")
+    only_line(spillcast(*question), 2)
+    given = json.loads(spillcast(*question, "--elapsed", 5, "--json").stdout)
+    assert given["ceiling_s"] == pytest.approx(2)
+
+
 def test_sums_are_those_of_the_waits(actual):
     temp_us, idle_us = 0, 0
     for number in range(24):

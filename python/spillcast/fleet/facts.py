@@ -10,13 +10,10 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import duckdb
 
 from spillcast import _core
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, FileTooLarge
@@ -24,7 +21,7 @@ from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import forget_plain
 from spillcast.evidence.oracle.ash import Ash
-from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
+from spillcast.evidence.oracle.ash_profile import WAITS, active_samples
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_reader
@@ -143,30 +140,28 @@ ASH_KINDS = {"V$": "ash", "DBA_HIST": "ash history"}
 #: Columns that may name the database, the best first.
 _NAMES = ("database", "db_name", "dbname", "instance_name", "dbid", "con_dbid")
 
-_ACTIVE = f"""
-create temp table active as
-select
-    {{began_us}} * 1000 + time_ns as at_ns,
-    strftime(make_timestamp(at_ns // 1000), '%Y-%m-%d') as day,
-    coalesce(sql_id::varchar, '') as sql_id,
-    coalesce(sql_exec_id, -1) as sql_exec_id,
-    coalesce(coordinator, session) as coordinator,
-    if({{several}}, at_ns // (1000 * {{interval_us}}), at_ns) as instant,
-    weight_us,
-    coalesce(event::varchar, '{ON_CPU}') as event,
-    {WAITS} as stands_for
-from samples
-"""
 _FACTS = f"""
-with instants as (
+with known as materialized (
+    select
+        strftime(make_timestamp(at_ns // 1000), '%Y-%m-%d') as day,
+        coalesce(sql_id::varchar, '') as sql_id,
+        coalesce(sql_exec_id, -1) as sql_exec_id,
+        coordinator,
+        instant,
+        weight_us,
+        event_name as event,
+        {WAITS} as stands_for
+    from active
+),
+instants as (
     select day, sql_id, sql_exec_id, coordinator, instant,
         avg(weight_us) as weight_us, count(*) as sessions
-    from active group by all
+    from known group by all
 ),
 hits as (
     select day, sql_id, sql_exec_id, coordinator, instant, event,
         count(*) as sessions, sum(weight_us) as sampled_us, sum(stands_for) as waits
-    from active group by all
+    from known group by all
 ),
 parts as (
     select
@@ -234,14 +229,7 @@ _NOT_IN_ASH: dict[str, Any] = {
 
 def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[str, Any]]]:
     """Rows of FACTS from ASH, by day."""
-    has_instances = "instance" in ash.samples.columns
-    several = has_instances and len(set(ash.samples["instance"].to_pylist())) > 1
-    began_us = round(ash.began.replace(tzinfo=UTC).timestamp() * 1e6)
-    with duckdb.connect() as connection:
-        connection.register("samples", ash.samples)
-        connection.execute(
-            _ACTIVE.format(began_us=began_us, several=several, interval_us=ash.interval_us)
-        )
+    with active_samples(ash) as connection:
         relation = connection.sql(_FACTS)
         names = relation.columns
         records = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from spillcast import _core
 from spillcast.errors import (
+    EvidenceIncomplete,
     EvidenceMissing,
     EvidenceUnsuited,
     FileTooLarge,
@@ -31,7 +32,7 @@ from spillcast.errors import (
     Refusal,
 )
 from spillcast.evidence.open import TRACES, find_evidence
-from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.ash import NO_SECONDS, WITH_SECONDS, read_ash
 from spillcast.evidence.spark import open_filesystem, parts_of, read_application
 from spillcast.fleet.dataset import (
     FACTS,
@@ -251,6 +252,8 @@ def _partitions(
                 f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
             )
         ash = read_ash(path)
+        if not ash.has_seconds:
+            raise EvidenceIncomplete(NO_SECONDS, WITH_SECONDS)
         who = Identity(database or database_of_export(path))
         _identify(row, ASH_KINDS[ash.source], who)
         row["damaged"] = len(ash.damaged)

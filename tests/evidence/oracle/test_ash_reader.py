@@ -419,10 +419,11 @@ def test_one_statement_and_one_execution(tmp_path):
     assert caught.value.hint == "there are: bbbbbbbbbbbbb, aaaaaaaaaaaaa"
 
 
-def test_dates_without_a_clock_are_noted(tmp_path):
-    ash = read_ash(written(export([("14-OCT-24", READ)] * 3, ["SAMPLE_TIME", "EVENT"]), tmp_path))
+@cases(("time", "notes"), [("14-OCT-24", 1), ("14.10.2024 12:34", 1), ("14.10.2024 12:34:56", 0)])
+def test_times_without_seconds_are_noted(tmp_path, time, notes):
+    ash = read_ash(written(export([(time, READ)] * 3, ["SAMPLE_TIME", "EVENT"]), tmp_path))
     assert ash.samples.num_rows == 3
-    assert "without a time of day" in ash.notes[0]
+    assert (len(ash.notes), ash.has_seconds) == (notes, not notes)
 
 
 @cases("wrapped", ["SQL> @ash\n\n{}\nSQL> spool off\n", "Hi,\n\n```\n{}```\n", ">"])

@@ -19,7 +19,7 @@ from spillcast.evidence.oracle.spooled import (
     by_text,
     chosen_time_ns,
     clock,
-    has_clock_in,
+    has_seconds_in,
     month_comes_first,
     normal_name,
     parse_time_ns,
@@ -61,6 +61,9 @@ _NAMES = {
     "instance_number": "instance",
 }
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
+#: Samples of one second cannot be told from others; they do not show how long a run took.
+NO_SECONDS = "SAMPLE_TIME has no time of day to the second: elapsed time is unknown"
+WITH_SECONDS = "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Ash:
     ``samples`` has the columns of SAMPLES in recording/schema.py, and those of p1, p2, p3,
     instance, coordinator_instance, wait_class, exec_start, plan_operation, plan_options, pga_bytes
     and temp_bytes (of the session) that the export has. ``began`` is the time of the first sample
-    as written, in no particular zone. ``exported`` are the columns that every file has.
+    as written, in no particular zone. ``exported`` are the columns that every file has, and
+    ``has_seconds`` is whether the times of every file have seconds.
     """
 
     samples: Table
@@ -79,6 +83,12 @@ class Ash:
     notes: list[str] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     exported: frozenset[str] = frozenset()
+    has_seconds: bool = True
+
+    @property
+    def began_ns(self) -> int:
+        """``began`` since 1970."""
+        return round(self.began.replace(tzinfo=UTC).timestamp() * 1e6) * 1000
 
     @property
     def interval_us(self) -> int:
@@ -93,7 +103,7 @@ class _Export:
     samples: Table
     source: Source
     damaged: list[Damage]
-    has_clock: bool
+    has_seconds: bool
     #: Whether the month comes first in its dates; None if they leave it open.
     month_first: bool | None
     exported: frozenset[str]
@@ -156,6 +166,7 @@ def read_ash(
         notes,
         [damage for export in exports for damage in export.damaged],
         frozenset.intersection(*(export.exported for export in exports)),
+        all(export.has_seconds for export in exports),
     )
 
 
@@ -164,7 +175,7 @@ def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:
 
     TIME_WAITED of a sample changes: it is 0 until the wait has ended.
     """
-    if len(exports) < 2 or not all(export.has_clock for export in exports):
+    if len(exports) < 2 or not all(export.has_seconds for export in exports):
         return np.ones(samples.num_rows, dtype=bool)
     shared = set.intersection(*(set(export.samples.column_names) for export in exports))
     number = samples.group_by(*sorted(shared - {"time_waited_us"})).number
@@ -177,11 +188,8 @@ def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:
 def _notes(exports: Sequence[_Export]) -> list[str]:
     """Sentences about limits of the exports."""
     notes = []
-    if not all(export.has_clock for export in exports):
-        notes.append(
-            "SAMPLE_TIME holds dates without a time of day: elapsed time is unknown; "
-            "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
-        )
+    if not all(export.has_seconds for export in exports):
+        notes.append(f"{NO_SECONDS}; {WITH_SECONDS}")
     if any(export.source == "DBA_HIST" and "snap_id" not in export.exported for export in exports):
         notes.append("samples are 10 s apart: assumed to be from DBA_HIST, 10 s each")
     # ``collect oracle --without-pack`` exports samples without the time of a wait.
@@ -216,7 +224,7 @@ def _read_export(
         heading_words = ", ".join(heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
-    times, has_clock, month_first = _times(reader, month_first)
+    times, has_seconds, month_first = _times(reader, month_first)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
@@ -225,13 +233,13 @@ def _read_export(
     more = [Field(name, NAME if name in _EXTRA_TEXTS else "int64") for name in extra]
     damaged.sort(key=lambda damage: damage.line)
     samples = samples.cast([*SAMPLES, *more])
-    return _Export(samples, source, damaged, has_clock, month_first, frozenset(columns))
+    return _Export(samples, source, damaged, has_seconds, month_first, frozenset(columns))
 
 
 def _times(reader: Columns, month_first: bool | None) -> tuple[Column, bool, bool | None]:
     """Nanoseconds since 1970; null, and a damaged line, for a text that is no time.
 
-    Also whether there are times of the day, and whether the month comes first (10/14/2024), which
+    Also whether there are seconds, and whether the month comes first (10/14/2024), which
     the dates show unless it is known.
     """
     column = reader.columns["sample_time"]
@@ -244,7 +252,7 @@ def _times(reader: Columns, month_first: bool | None) -> tuple[Column, bool, boo
     times = by_text(column, parsed)
     for row in np.flatnonzero(times.is_null()).tolist():
         reader.damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
-    return times, any(map(has_clock_in, column.names)), month_first
+    return times, any(map(has_seconds_in, column.names)), month_first
 
 
 def _samples(

@@ -1,9 +1,10 @@
 """Profiles ASH samples: executions, time by event, and mean waits without the bias of sampling."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from spillcast.evidence.oracle.ash import MEMORY_INTERVAL_US, Ash
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.tables import Table
 from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 #: Columns that identify an execution, and those that identify a session of it.
 _OF_EXECUTION = ("sql_id", "sql_exec_id", "exec_start")
@@ -232,21 +236,25 @@ from totals
 group by sql_id, event
 order by share desc, sql, event
 """
-# At each instant the time of an execution is divided equally among its active sessions. Instances
-# of RAC sample at different instants, so their samples are combined by interval.
+# Instances of RAC sample at different instants, so the samples of an execution on several are
+# combined by interval.
+_ACTIVE = """
+create temp table active as
+select
+    * replace (coalesce(coordinator, session) as coordinator),
+    {began_ns} + time_ns as at_ns,
+    if(min(instance) over same < max(instance) over same, at_ns // {interval_ns}, at_ns) as instant,
+    coalesce(event::varchar, '{on_cpu}') as event_name
+from samples
+window same as (partition by sql_id, sql_exec_id, coalesce(samples.coordinator, session))
+"""
+# At each instant the time of an execution is divided equally among its active sessions.
 _SHARES = """
-with active as (
+with instants as (
     select
-        sql_id,
-        sql_exec_id,
-        coalesce(coordinator, session) as coordinator,
-        if(?, time_ns // (1000 * ?), time_ns) as instant,
-        weight_us,
-        coalesce(event, '(on CPU)') in (select name from matching) as hit
-    from samples
-),
-instants as (
-    select avg(weight_us) as weight_us, avg(hit::integer) as part, count(*) as sessions
+        avg(weight_us) as weight_us,
+        avg((event_name in (select name from matching))::integer) as part,
+        count(*) as sessions
     from active
     group by sql_id, sql_exec_id, coordinator, instant
 )
@@ -265,7 +273,8 @@ class WallClock:
 
     ``share`` (0..1) is of ``active_s``, the time in which the query was active, and rests on
     ``instants`` sampled instants. ``elapsed_s`` is from the first sample to one interval after the
-    last. ``sessions`` is the most that were active at once: above 1, the query ran in parallel.
+    last; 0 if the times have no seconds. ``sessions`` is the most that were active at once: above
+    1, the query ran in parallel.
     """
 
     events: list[str]
@@ -301,14 +310,28 @@ def profile_ash(ash: Ash) -> Table:
         return Table.from_arrow(connection.sql(_PROFILE))
 
 
+@contextmanager
+def active_samples(ash: Ash) -> Iterator["DuckDBPyConnection"]:
+    """A connection with the table ``active``: the samples, their times and their instants.
+
+    An execution has an ``instant`` once, with its sessions of then. ``at_ns`` counts from 1970.
+    """
+    import duckdb
+
+    samples = ash.samples.cast([*ash.samples.fields, Field("instance", "int64")])
+    numbers = {"began_ns": ash.began_ns, "interval_ns": 1000 * ash.interval_us}
+    with duckdb.connect() as connection:
+        connection.register("samples", samples)
+        connection.execute(_ACTIVE.format(on_cpu=ON_CPU, **numbers))
+        yield connection
+
+
 def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
     """The share of the elapsed time in events like ``pattern``, in which ``*`` is any text.
 
     Each instant of an execution counts once, however many parallel workers were active: an event
     gets the share of the workers that waited for it. InputError names the events if none matches.
     """
-    import duckdb
-
     event = ash.samples["event"]
     names = [*event.unique(), *([ON_CPU] if event.null_count else [])]
     events = sorted(name for name in names if is_like(name, pattern))
@@ -316,12 +339,11 @@ def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
         raise SelectionEmpty(
             f"no sample waits for '{pattern}'", f"the events are: {', '.join(sorted(names))}"
         )
-    instances = ash.samples.cast([Field("instance", "int64")])["instance"].to_pylist()
-    with duckdb.connect() as connection:
-        connection.register("samples", ash.samples)
+    with active_samples(ash) as connection:
         connection.register("matching", Table({"name": events}))
-        row = connection.execute(_SHARES, [len(set(instances)) > 1, ash.interval_us]).fetchone()
+        row = connection.execute(_SHARES).fetchone()
     assert row is not None
     share, active_s, instants, sessions = row
     elapsed_s = ash.samples["time_ns"][-1] / 1e9 + ash.interval_us / 1e6
+    elapsed_s *= ash.has_seconds
     return WallClock(events, share, active_s, elapsed_s, instants, sessions)

@@ -396,10 +396,10 @@ def chosen_time_ns(
     return (within or times)[0]
 
 
-def has_clock_in(text: str) -> bool:
-    """Whether the date is followed by a time of day."""
+def has_seconds_in(text: str) -> bool:
+    """Whether the date is followed by a time of day with seconds."""
     match = _TIMESTAMP.fullmatch(text.strip())
-    return match is not None and match["hour"] is not None
+    return match is not None and match["second_of_minute"] is not None
 
 
 def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime:
