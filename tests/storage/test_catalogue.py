@@ -177,6 +177,40 @@ def test_gp2_that_is_large_has_no_burst(size, iops):
 
 
 @cases(
+    ("size_gib", "mib_s", "sustained_mib_s"),
+    # The EBS guide: 128 MiB/s up to 170 GiB; then 250, below 334 GiB only with credits, without
+    # which 3 operations of 256 KiB a second and GiB remain.
+    [(100, 128, 75), (170, 128, 127.5), (171, 250, 128.25), (333, 250, 249.75), (334, 250, 250)],
+)
+def test_gp2_moves_what_its_size_and_credits_allow(size_gib, mib_s, sustained_mib_s):
+    volume = catalogue.lookup(f"aws-gp2?size={size_gib}G")
+    ten_minutes = many_s(volume, "write", 256 * KIB, mib_s * 4 * 600)
+    assert ten_minutes == pytest.approx(600, rel=0.01)
+    days_s = 100 * 86_400
+    assert many_s(volume, "write", 256 * KIB, sustained_mib_s * 4 * days_s) == pytest.approx(
+        days_s, rel=0.01
+    )
+
+
+@cases(
+    ("name", "read_iops", "write_iops", "mib_s"),
+    # Standard and balanced: https://github.com/DataBiosphere/leonardo/pull/4925, limits beside;
+    # SSD: 6,000 + 30 a GiB, 240 + 0.48 a GiB.
+    [
+        ("gcp-pd-standard?size=250G", 188, 375, 30),
+        ("gcp-pd-balanced?size=100G", 3600, 3600, 168),
+        ("gcp-pd-balanced?size=64T", 80_000, 80_000, 1200),
+        ("gcp-pd-ssd?size=100G", 9000, 9000, 288),
+    ],
+)
+def test_persistent_disks_have_a_baseline_beside_their_size(name, read_iops, write_iops, mib_s):
+    volume = catalogue.lookup(name)
+    assert many_s(volume, "read", 4 * KIB, read_iops * 600) == pytest.approx(600, rel=0.01)
+    assert many_s(volume, "write", 4 * KIB, write_iops * 600) == pytest.approx(600, rel=0.01)
+    assert many_s(volume, "read", MIB, mib_s * 600) == pytest.approx(600, rel=0.01)
+
+
+@cases(
     ("name", "burst_mib_s", "base_mib_s"),
     [
         ("aws-st1?size=512G", 125, 20),

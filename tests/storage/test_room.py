@@ -218,6 +218,6 @@ class TestCache:
 
 def test_the_limit_of_dirty_pages_is_that_of_a_disk():
     """FUSE has a limit of its own (``strictlimit`` in fs/fuse/inode.c); memory has none."""
-    known = ("ext4", "nfs4", "fuse", "fuse.sshfs", "fuseblk", "tmpfs")
+    known = ("ext4", "nfs4", "fuse", "fuse.sshfs", "fuseblk", "virtiofs", "tmpfs")
     limited = [name for name in known if limits.dirty_limit_bytes(name)]
     assert limited == ["ext4", "nfs4"]

@@ -161,11 +161,11 @@ def machine_cache_bytes() -> int:
 def dirty_limit_bytes(filesystem: str) -> int | None:
     """The kernel's limit of dirty pages, from what user space can read; None if there is none.
 
-    FUSE has its own, or no page cache.
+    FUSE, of which virtiofs is a kind, has its own, or no page cache.
     ``vm.dirty_bytes``, or the share ``vm.dirty_ratio`` of free memory and the pages of files, of
     the machine or of the smallest memory cgroup. The kernel slows writers down before that.
     """
-    if filesystem in IN_MEMORY or filesystem.startswith("fuse"):
+    if filesystem in IN_MEMORY or filesystem.startswith(("fuse", "virtiofs")):
         return None
     try:
         limit_bytes = int((_VM / "dirty_bytes").read_text())

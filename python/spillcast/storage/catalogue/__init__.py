@@ -269,6 +269,3 @@ def figures(storage: Storage) -> dict[str, float]:
         "write_bytes_per_s": _MANY / write(depth=_MANY, lasting=True).mean_s * WRITE_BYTES,
         "reads_per_s": _MANY / read(depth=_MANY, lasting=True).mean_s,
     }
-
-
-__all__ = ["Parameter", "Row", "figures", "lookup", "matching", "nearest"]

@@ -163,13 +163,14 @@ def _base(figures: Figures, values: Values) -> _Rates:
     bytes_per_s: dict[str, float] = {}
     for op in OPS:
         if "throughput_per_gib" in figures:
-            throughput = min(
-                max(figures["throughput_per_gib"] * gib, figures.get("throughput_lower", 0.0)),
-                figures[f"{op}_throughput_max"],
-            )
+            throughput = figures.get("throughput_base", 0.0) + figures["throughput_per_gib"] * gib
+            if gib <= figures.get("throughput_lower_gib", 0.0):
+                throughput = figures["throughput_lower"]
+            throughput = min(throughput, figures[f"{op}_throughput_max"])
             per_gib = figures.get(f"{op}_iops_per_gib")
             iops[op] = per_gib and min(
-                max(per_gib * gib, figures.get("iops_lower", 0.0)), figures[f"{op}_iops_max"]
+                max(figures.get("iops_base", 0.0) + per_gib * gib, figures.get("iops_lower", 0.0)),
+                figures[f"{op}_iops_max"],
             )
         else:
             throughput = values.get("throughput") or figures.get("throughput") or 0.0
