@@ -127,8 +127,37 @@ def test_the_command_line_imports_nothing_heavy():
     assert HEAVY & imported_by("spillcast.cli") == set()
 
 
-def test_a_profile_of_traces_waits_for_no_reader_of_other_evidence():
-    assert {"pyarrow", "duckdb", "numpy"} & imported_by("spillcast.profile") == set()
+def test_help_waits_for_no_computation():
+    modules = ", ".join(sorted(set(VERBS.values())))
+    assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported_by(modules) == set()
+
+
+#: Runs command lines in one process in which no package of an extra can be imported.
+WITHOUT_EXTRAS = """
+import json, sys
+from spillcast.cli import run
+from spillcast.installation import extras
+for packages in extras().values():
+    sys.modules.update((package.replace("-", "_"), None) for package in packages)
+for words in json.loads(sys.argv[1]):
+    try:
+        status = run(words)
+    except SystemExit as end:
+        status = end.code
+    assert not status, words
+"""
+
+
+def test_traces_need_no_extra(tmp_path):
+    trace = write_trace(tmp_path / "t.trc", [("direct path read temp", 900, blocks(31))])
+    lines = [
+        ["profile", str(trace), "--by", "event,size,second", "--histogram"],
+        ["export", str(trace), "--format", "openmetrics"],
+        ["forecast", str(trace), "--to", "factor:10"],
+    ]
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, json.dumps(lines)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 @cases(

@@ -7,7 +7,8 @@ import pytest
 from cases import cases
 from oracle_files import READ, WRITE, blocks, real, write_trace
 from spillcast.profile.result import DIMENSIONS, QUANTILES
-from spillcast.profile.rows import of_trace_rows, of_traces
+from spillcast.profile.rows import of_trace_rows
+from spillcast.profile.traces import of_traces
 
 REAL = [
     "jks_ot_combine_main.trc",

@@ -87,7 +87,7 @@ def profile(
 
         return of_calls(files.traces, by, where, options)
     elif where is None and all(name in DIMENSIONS or name in COLUMNS for name in by):
-        from spillcast.profile.rows import of_traces
+        from spillcast.profile.traces import of_traces
 
         result = of_traces(files.traces, by, options)
     else:

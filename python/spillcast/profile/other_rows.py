@@ -26,8 +26,9 @@ from spillcast.evidence.oracle.row_sources import (
 from spillcast.evidence.oracle.spooled import Damage
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
-from spillcast.profile.rows import Grouping, trace_warnings
+from spillcast.profile.rows import Grouping
 from spillcast.profile.sql import add_call_tree, confine, own_duckdb
+from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
 from spillcast.tables import Table
 from spillcast.text import plan_line_words, rows_of
