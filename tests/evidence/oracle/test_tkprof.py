@@ -3,7 +3,7 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceIncomplete, InputError, Refusal
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, InputError, Refusal
 
 BLOCK = 8192
 
@@ -48,6 +48,14 @@ def test_tables_without_names_are_no_temp_files(figures):
     scans += source(2, "TABLE ACCESS FULL OBJ#(51149)", 16000, 0)
     temp = figures(tkprof(sources=JOIN + scans))
     assert temp.bytes == (48000 - 33000 + 15000) * BLOCK
+
+
+def test_subqueries_of_a_select_list_stand_beside_the_first_line(figures):
+    beside = source(0, "SORT AGGREGATE", 900, 0) + source(1, "TABLE ACCESS FULL S", 900, 0)
+    below = source(2, "TABLE ACCESS FULL T", 33000, 0)
+    assert figures(tkprof(sources=beside + JOIN + below)).bytes == (48000 - 33000 + 15000) * BLOCK
+    with pytest.raises(EvidenceDamaged, match="indentation"):
+        figures(tkprof(sources=beside + JOIN + below.replace("   TABLE", " TABLE"), waits=()))
 
 
 def test_row_sources_of_indexes_have_an_object_id_and_pages_break_long_ones(figures):

@@ -24,6 +24,9 @@ _SPILLS = re.compile(
     r"|.*(SYS_TEMP_|RECURSIVE WITH)"
 )
 
+#: Operations that have others below them.
+_NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW|BUFFER)\b")
+
 # The figures of a line include those of the lines below it. A plan begins with line 1.
 _OF_TRACE = """
 with numbered as (
@@ -210,8 +213,17 @@ class TempBlocks:
 
 
 def is_flat(lines: Sequence[PlanLine]) -> bool:
-    """Whether lines have lost their indentation: all stand below the first one."""
-    return any(line.depth <= lines[0].depth for line in lines[1:])
+    """Whether lines have lost their indentation: not all stand below a statement.
+
+    In tkprof, which has no line of the statement, subqueries of its select list stand beside the
+    first line; but a sort or a hash has lines below it.
+    """
+    if lines and lines[0].operation.endswith(" STATEMENT"):
+        return any(line.depth <= lines[0].depth for line in lines[1:])
+    return any(
+        _NO_LEAF.match(line.operation) and lines[at + 1].depth <= line.depth
+        for at, line in enumerate(lines[:-1])
+    )
 
 
 def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBlocks:
