@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import re
 
 import pytest
 
@@ -39,6 +40,8 @@ BODY = SORTED.partition("\n")[2]
         SORTED.encode("utf-16-be"),
         f"Microsoft SQL Server 2005 XML Showplan\n{'-' * 40}\n{BODY}\n\n(1 row affected)\n",
         f"<pre>{html.escape(SORTED)}</pre>",
+        # A mail breaks lines within tags.
+        "Hi,\n" + re.sub("^", ">> ", BODY.replace('" ', '"\n'), flags=re.MULTILINE),
         '"query_plan"\n"' + BODY.replace('"', '""') + '"\n',
     ],
 )

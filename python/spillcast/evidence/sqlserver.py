@@ -61,6 +61,8 @@ POSSIBLE_WAITS = (
     *("PAGEIOLATCH_SH", "PAGEIOLATCH_EX", "PAGEIOLATCH_UP"),
 )
 _SHOWPLAN = re.compile(r"<ShowPlanXML\b.*?</ShowPlanXML>", re.DOTALL)
+#: The mark of a quoted mail at the beginning of a line. Within a tag it would be the tag's end.
+_QUOTE = re.compile(r"\n {0,3}(?:> ?)+")
 _DETAILS = {"SortSpillDetails", "HashSpillDetails", "ExchangeSpillDetails"}
 _COUNTERS = "{*}RunTimeInformation/{*}RunTimeCountersPerThread"
 _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
@@ -105,7 +107,7 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     plans = _SHOWPLAN.findall(text)
     if len(plans) < text.count("<ShowPlanXML"):
         raise damaged(path, "a plan has no end: </ShowPlanXML> is missing", HOW)
-    roots = [xml_of(plan, path, HOW) for plan in plans]
+    roots = [xml_of(_unquoted(plan), path, HOW) for plan in plans]
     statements = [statement for root in roots for statement in _statements(root, path)]
     if not statements and all(root.find(".//{*}RunTimeInformation") is None for root in roots):
         raise EvidenceUnsuited(
@@ -125,6 +127,12 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     run = pick(path, items, selection)
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
     return _counts_of_plan(path, run, engine, selection)
+
+
+def _unquoted(plan: str) -> str:
+    """A plan without the marks of a mail that quotes it, which are before all its lines."""
+    text, quoted_lines = _QUOTE.subn("\n", plan)
+    return text if quoted_lines == plan.count("\n") else plan
 
 
 def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
