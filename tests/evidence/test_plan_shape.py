@@ -220,6 +220,10 @@ def test_a_count_with_separators_is_read_whole_or_refused(tmp_path, blocks):
     sign = blocks[2]
     with nullcontext() if sign in ",'\u2019" else pytest.raises(InputError):
         assert read_plan(path).reads.count == 12345
+    # What somebody wrote behind a count is no part of it.
+    remark = SORTED.format(blocks=12345).replace("written=12345", "written=12345 96 MiB")
+    path.write_text(remark)
+    assert read_plan(path).reads.count == 12345
     path.write_text(TEMP_FILE.format(size=f"12{sign}582{sign}912"))
     with nullcontext() if sign in ",'\u2019 " else pytest.raises(InputError):
         # Blocks of 8 KiB of 12,582,912 bytes.

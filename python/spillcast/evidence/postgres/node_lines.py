@@ -44,7 +44,7 @@ _COUNTED = re.compile(
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
 #: Behind a count: it goes on, with a separator that is not known.
-_GOES_ON = re.compile(r"[ '_]\d")
+_GOES_ON = re.compile(r"[ '_]\d{3}(?!\w)")
 
 
 def is_open(line: str) -> bool:
