@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import EvidenceUnsuited
+from spillcast.errors import EvidenceMixed, EvidenceUnsuited
 from spillcast.evidence.choice import IF_KNOWN
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.spark import is_event_log
@@ -30,6 +30,27 @@ _HEADING_LENGTH, _NAMES_LENGTH = 1 << 16, 4096
 #: Lines that may stand above a heading: echoed commands and the text of a mail.
 _HEADING_LINES_MAX = 200
 _ASH_COLUMNS = {"sample_time", "session_state", "wait_class", "time_waited", "event", "sql_exec_id"}
+#: What only a plan, a report or a log of each source has. A statement may quote it within a line.
+_SOURCES = {
+    source: re.compile(mark, re.MULTILINE)
+    for source, mark in (
+        ("a plan or a log of PostgreSQL",
+         r"\(cost=\d++\.\d\d\.\.\d++\.\d\d rows=\d++ width=\d++\)|\bLOG:  temporary file: path"
+         r"|^[^\w\n]*+(?:Plan\W++)?Node[ -]Type\W"),
+        # Its heading, above numbers.
+        ("rows of pg_stat_statements",
+         r'^(?=[\w",;|\t ]*+\n(?:[-+| ]++\n)?["| ]*+-?\d)(?=[^\n]*\btemp_blks_read\b)'
+         r"[^\n]*\btemp_blks_written\b"),
+        ("a plan of MySQL or MariaDB", r'^[^\w\n]*+query_block"\s*+:'),
+        ("a plan of SQL Server", r"^[^\w\n]*+(?:xml [^\n<]*+<)?ShowPlanXML\b"),
+        ("a profile of DuckDB", r'^[^\w\n]*+operator_timing"\s*+:'),
+        ("a report of AWR or Statspack", r"WORKLOAD REPOSITORY report\b|STATSPACK report\b"),
+        ("a report of ASH", r"ASH Report For\b"),
+        ("a report of SQL Monitor", r"^[^\w\n]*+SQL Monitoring Report\b"),
+        ("a plan of DBMS_XPLAN", r"^[^\w\n]*+SQL_ID\W++\w{13}, child number \d"),
+        ("a report of tkprof", r"TKPROF: Release\b|^[^\w\n]*+call +count +cpu +elapsed\b"),
+    )
+}  # fmt: skip
 #: Tags of an execution plan of SQL Server, and of parts of one that describe a spill.
 _SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTempDb", "<RelOp ")
 
@@ -88,7 +109,7 @@ class Kind:
 def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
     """The most likely kind of a file; None if no score is above 0 and at least ``score_min``.
 
-    InputError where the file is damaged.
+    InputError where the file is damaged, or holds evidence of several sources.
     """
     raw = head_of(path)
     sample = Sample(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
@@ -97,7 +118,25 @@ def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
         # Most of the time would go to kinds that cannot win.
         if kind.score_max > best_score and (score := kind.score(sample)) > best_score:
             best, best_score = kind, score
-    return best if best_score >= score_min else None
+    if best is None or best_score < score_min:
+        return None
+    if best.name in ("plans", "statements", "figures"):
+        _check_single(best, sample)
+    return best
+
+
+def _check_single(kind: Kind, sample: Sample) -> None:
+    """EvidenceMixed for evidence of several sources, of which one alone would be read."""
+    texts = {sample.raw, sample.text}
+    sources = [
+        source
+        for source, mark in _SOURCES.items()
+        if source == kind.words or any(map(mark.search, texts))
+    ]
+    if len(sources) > 1:
+        raise EvidenceMixed(
+            f"{sample.path}: {' and '.join(sources)}", "give each in a file of its own"
+        )
 
 
 def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spillcast.errors import EvidenceDamaged, EvidenceMixed, FileTooLarge
+from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
 from spillcast.evidence.table_rows import (
     BLANKS,
@@ -50,17 +50,6 @@ _SEPARATED = re.compile(
 _TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
 _RULED = re.compile(r"^[^\S\n]*-{3}", re.MULTILINE)
 _ROW_LENGTH_MAX = 4096
-#: What only a report of each kind has.
-_KINDS = {
-    kind: re.compile(mark, re.IGNORECASE | re.MULTILINE)
-    for kind, mark in (
-        ("AWR or Statspack", r"\b(?:WORKLOAD REPOSITORY|STATSPACK) report\b"),
-        ("ASH", r"\bASH Report For\b"),
-        ("SQL Monitor", r"^[^\w\n]*SQL Monitoring Report\b"),
-        ("EXPLAIN", r"\(cost=\d++\.\d\d\.\.\d++\.\d\d rows=\d++ width=\d++\)"),
-        ("tkprof", r"\bTKPROF: Release\b|^[^\w\n]*call +count +cpu +elapsed\b"),
-    )
-}
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
@@ -426,18 +415,11 @@ def _cut(line: str, ends: Sequence[int]) -> list[str]:
 
 
 def report_text(path: Path, hint: str) -> str:
-    """The text of a report with plain blanks and decimal points.
-
-    InputError if it is too long, or of several kinds.
-    """
+    """The text of a report with plain blanks and decimal points. FileTooLarge beyond bounds."""
     text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
     if text.count("<") > TAGS_MAX:
         raise FileTooLarge(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
     text = unwrapped(text).translate(BLANKS)
-    kinds = [kind for kind, mark in _KINDS.items() if mark.search(text)]
-    if len(kinds) > 1:
-        reports = " and ".join(kinds)
-        raise EvidenceMixed(f"{path}: reports of {reports}", "give each in a file of its own")
     if _RULED.search(text) or not _TABBED.search(text):
         text = text.expandtabs()
     text = _OTHER_RULE.sub(lambda rule: re.sub(r"\S", "-", rule[0]), text)
