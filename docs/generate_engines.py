@@ -16,7 +16,7 @@ from spillcast.engines.engine import LikelyName
 from spillcast.engines.registry import engines
 from spillcast.lab.case import Case
 from spillcast.lab.truth_file import read_truth
-from spillcast.report.checks import MEASURED, engines_page
+from spillcast.report.engines import MEASURED, engines_page
 
 PAGE = Path(__file__).with_name("engines.md")
 TEMP_NAMES = Path(__file__).parents[1] / "crates/spillcast-core/src/capture/temp_names.tsv"

@@ -127,9 +127,11 @@ def test_the_command_line_imports_nothing_heavy():
     assert HEAVY & imported_by("spillcast.cli") == set()
 
 
-def test_help_waits_for_no_computation():
-    modules = ", ".join(sorted(set(VERBS.values())))
-    assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported_by(modules) == set()
+def test_what_computes_nothing_waits_for_no_numpy():
+    """Help of verbs, tables of engines and steps of moves, classes of a fleet's document."""
+    modules = {*VERBS.values(), "spillcast.report.engines", "spillcast.fleet.result"}
+    imported = imported_by(", ".join(sorted(modules)))
+    assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported == set()
 
 
 #: Runs command lines in one process in which no package of an extra can be imported.

@@ -25,7 +25,7 @@ def _move(function: Callable[..., Move]) -> Callable[..., Any]:
     """A command that prints the steps that a move has taken or would take."""
 
     def run(*, json: Json = False, **options: Any) -> None:
-        from spillcast.report.checks import done_text, plan_text
+        from spillcast.report.engines import done_text, plan_text
 
         to = str(options.get("to") or "")
         if has_control(to):

@@ -189,6 +189,6 @@ def engines() -> Answer:
 
     Example: spillcast engines
     """
-    from spillcast.report.checks import engines_document, engines_page
+    from spillcast.report.engines import engines_document, engines_page
 
     return Answer(engines_document, engines_page)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: What stands for "not a valid TYPE" of click's errors.
 _NUMBERS = {"float": "not a number", "int": "not an integer"}
+#: Placeholders of values by the names of click's types; of others, a number.
+_PLACEHOLDERS = {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N"}
 #: Maximum length of a verb's first sentence, in characters.
 _SENTENCE_MAX = 300
 
@@ -194,7 +196,8 @@ def term_of(parameter: Any) -> str:
     if parameter.is_flag:
         return names
     choices = "|".join(getattr(parameter.type, "choices", ()))
-    return f"{names} {parameter.metavar or choices or _kind(parameter.type.name)}"
+    placeholder = _PLACEHOLDERS.get(parameter.type.name, "NUMBER")
+    return f"{names} {parameter.metavar or choices or placeholder}"
 
 
 def about_of(parameter: Any) -> str:
@@ -216,11 +219,6 @@ def usage_of(context: Any) -> str:
         if is_option(parameter) and parameter.required:
             words.append(f"{parameter.opts[0]} {term_of(parameter).rpartition(' ')[2]}")
     return " ".join([*words, "[OPTIONS]"])
-
-
-def _kind(name: str) -> str:
-    """The placeholder of a value of a type of click."""
-    return {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N"}.get(name, "NUMBER")
 
 
 #: Headings of the help of verbs that take many kinds of evidence.

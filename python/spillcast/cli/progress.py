@@ -24,7 +24,8 @@ from spillcast.cli.output import (
 )
 from spillcast.report.recording import status_line
 from spillcast.tabular import shortened
-from spillcast.units import format_duration
+from spillcast.text import visible
+from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -57,7 +58,7 @@ def _is_drawn_on() -> bool:
 
 
 @contextmanager
-def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
+def live_line(*, show: bool) -> Iterator[Callable[[str], None]]:
     """A function that shows a text in one line on stderr; nothing without a terminal."""
     if not show or not _is_drawn_on():
         yield lambda _text: None
@@ -78,10 +79,7 @@ def _columns() -> int:
 @contextmanager
 def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None]]:
     """A bar for reading files; its function takes the bytes read so far."""
-    paths = [Path(name) for name in evidence]
-    total = None
-    if all(path.is_file() for path in paths):
-        total = sum(path.stat().st_size for path in paths)
+    total = sum(map(os.path.getsize, evidence)) if all(map(os.path.isfile, evidence)) else None
     more = f" and {len(evidence) - 1:,} more" if len(evidence) > 1 else ""
     with progress_bar(f"reading {evidence[0]}{more}") as show:
         yield lambda count: show(count, total)
@@ -132,8 +130,6 @@ def progress_text(
     done: int, total: int | None, moved: int | None, unit: str, elapsed_s: float
 ) -> str:
     """``41 %  1.2 GiB  210 MiB/s  12 s left``, or the known parts of it."""
-    from spillcast.units import format_bytes
-
     count = done if moved is None else moved
     rate = count / max(elapsed_s, 1e-3)
     parts = [f"{100 * min(done / total, 1):3.0f} %"] if total else []
@@ -266,8 +262,6 @@ class LiveView(View):
         if self._live is None:
             notify(text)
         else:
-            from spillcast.text import visible
-
             self._live.console.print(visible(notice_line(text)))
 
     def _snapshot(
@@ -299,13 +293,11 @@ class LiveView(View):
         from rich.text import Text
 
         from spillcast.report.page import highlighter
-        from spillcast.text import visible
 
-        keys = (
-            "" if snapshot.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
-        )
+        keys = "q ends it" if self._keyboard is not None else "Ctrl-C ends"
         width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1
-        text = Text(visible(live_text(snapshot, width, keys)), no_wrap=True, overflow="crop")
+        drawn = live_text(snapshot, width, "" if snapshot.ended else keys)
+        text = Text(visible(drawn), no_wrap=True, overflow="crop")
         if takes_colours(True):
             highlighter().highlight(text)
         self._live.update(text, refresh=True)

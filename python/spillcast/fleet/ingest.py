@@ -63,7 +63,7 @@ from spillcast.fleet.facts import (
     pack,
     read_trace,
 )
-from spillcast.fleet.fleet import Ingested
+from spillcast.fleet.result import Ingested
 from spillcast.gate import check_kind, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import META_FILE

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from spillcast.fleet.fleet import Fleet, Ingested
+from spillcast.fleet.result import Fleet, Ingested
 from spillcast.report.page import Drawn, Notes, Page, Words, listed, with_bars
 from spillcast.tabular import Column, Table
 from spillcast.units import (
