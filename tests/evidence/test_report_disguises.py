@@ -136,6 +136,10 @@ def test_evidence_of_two_sources_is_refused_in_any_order(tmp_path):
     for text in texts.values():
         (path := tmp_path / "text").write_text(text)
         assert recognise(path) is not None
+    quoting = OTHERS["rows"].replace("written", "written,query").replace(",600", ',600,"{}"')
+    for query in ('select\n  ""Node Type""\nfrom t', """insert values ('{""query_block"": 1}')"""):
+        path.write_text(quoting.format(query))
+        assert recognise(path).name == "statements"
     for names in permutations(texts, 2):
         if set(names) not in ALIKE:
             path.write_text("\n".join(texts[name] for name in names))

@@ -36,7 +36,7 @@ _SOURCES = {
     for source, mark in (
         ("a plan or a log of PostgreSQL",
          r"\(cost=\d++\.\d\d\.\.\d++\.\d\d rows=\d++ width=\d++\)|\bLOG:  temporary file: path"
-         r"|^[^\w\n]*+(?:Plan\W++)?Node[ -]Type\W"),
+         r"|^[^\w\n]*+(?:Plan\W++)?Node[ -]Type\"?[:>]"),
         # Its heading, above numbers.
         ("rows of pg_stat_statements",
          r'^(?=[\w",;|\t ]*+\n(?:[-+| ]++\n)?["| ]*+-?\d)(?=[^\n]*\btemp_blks_read\b)'
@@ -127,12 +127,11 @@ def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
 
 def _check_single(kind: Kind, sample: Sample) -> None:
     """EvidenceMixed for evidence of several sources, of which one alone would be read."""
-    texts = {sample.raw, sample.text}
+    # Without its wrapping, what a statement quotes would stand in lines of its own.
     sources = [
-        source
-        for source, mark in _SOURCES.items()
-        if source == kind.words or any(map(mark.search, texts))
-    ]
+        source for source, mark in _SOURCES.items()
+        if source == kind.words or mark.search(sample.raw)
+    ]  # fmt: skip
     if len(sources) > 1:
         raise EvidenceMixed(
             f"{sample.path}: {' and '.join(sources)}", "give each in a file of its own"
