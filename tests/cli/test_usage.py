@@ -134,6 +134,11 @@ def test_what_computes_nothing_waits_for_no_numpy():
     assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported == set()
 
 
+def test_a_recorder_of_sessions_waits_for_no_forecast():
+    modules = "spillcast.engines.mysql.record, spillcast.engines.postgres.live.record"
+    assert {"spillcast.engines.ranking", "spillcast.forecast"} & imported_by(modules) == set()
+
+
 #: Runs command lines in one process in which no package of an extra can be imported.
 WITHOUT_EXTRAS = """
 import json, sys

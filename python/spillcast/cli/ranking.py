@@ -203,7 +203,7 @@ def mysql(
 
     Example: spillcast mysql /run/mysqld/mysqld.sock --to latency:150us
     """
-    from spillcast.engines.mysql.server import rank_mysql
+    from spillcast.engines.mysql.rank import rank_mysql
     from spillcast.engines.ranking import RankRequest
 
     request = RankRequest(to or [TEN_TIMES], confidence=confidence)

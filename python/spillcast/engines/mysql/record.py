@@ -18,17 +18,7 @@ from spillcast.engines.live import (
     session_line,
     wait_for_session,
 )
-from spillcast.engines.mysql.server import (
-    Connection,
-    LocalServer,
-    MysqlServer,
-    checked,
-    connected,
-    local_server,
-    rows,
-    server_of,
-    variables,
-)
+from spillcast.engines.mysql import server as mysql
 from spillcast.engines.registry import MYSQL
 from spillcast.errors import (
     OptionInvalid,
@@ -118,9 +108,9 @@ def record_mysql(
     was seen.
     """
     recorder = Recorder(output, options, running)
-    with connected(dsn) as connection:
-        server = server_of(connection)
-        local, reason = local_server(connection, server)
+    with mysql.connected(dsn) as connection:
+        server = mysql.server_of(connection)
+        local, reason = mysql.local_server(connection, server)
         absent_because = prepare(recorder, None if local is None else local.thread, reason, say)
         selected = wait_for_session(
             lambda: chosen(listed(connection, server), wanted),
@@ -137,15 +127,15 @@ def record_mysql(
         return session.until_the_end(on_status)
 
 
-def listed(connection: Connection, server: MysqlServer) -> list[Session]:
+def listed(connection: mysql.Connection, server: mysql.MysqlServer) -> list[Session]:
     """The sessions that this user may see, except ours. ServerUnsuited if there are no threads."""
     if not server.instrumented and server.flavor == "mysql":
         raise ServerUnsuited(
             "MySQL: performance_schema is off, so the thread of a session is not known",
             "set performance_schema = ON in my.cnf and restart; record --pid records all sessions",
         )
-    with checked(connection):
-        return [Session(**row) for row in rows(connection, _SESSIONS[server.flavor])]
+    with mysql.checked(connection):
+        return [Session(**row) for row in mysql.rows(connection, _SESSIONS[server.flavor])]
 
 
 def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | None:
@@ -241,9 +231,9 @@ class _MySqlSession(SessionRecorder):
     def __init__(
         self,
         recorder: Recorder,
-        connection: Connection,
-        server: MysqlServer,
-        local: LocalServer | None,
+        connection: mysql.Connection,
+        server: mysql.MysqlServer,
+        local: mysql.LocalServer | None,
         session: Session,
         say: Say,
         *,
@@ -261,7 +251,7 @@ class _MySqlSession(SessionRecorder):
                 str(connection.user, "utf-8", "replace"),
             ),
             pid=session.thread,
-            settings=variables(connection, *MYSQL.settings, "tmpdir"),
+            settings=mysql.variables(connection, *MYSQL.settings, "tmpdir"),
         )
         self.rate_hz = self.rate_alone_hz = RATE_HZ[server.flavor]
         activity = MySqlActivity(
@@ -288,10 +278,10 @@ class _MySqlSession(SessionRecorder):
         return super().finish(ended_by)
 
 
-def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[Path]:
+def _temp_places(connection: mysql.Connection, local: mysql.LocalServer | None) -> Sequence[Path]:
     """The directories and files with temp data, by their paths on this machine."""
     names = ("tmpdir", "datadir", "innodb_temp_tablespaces_dir", "innodb_temp_data_file_path")
-    values = variables(connection, *names)
+    values = mysql.variables(connection, *names)
     tmpdir, datadir, tablespaces, data_file = (values.get(name, "") for name in names)
     places = [Path(path) for path in tmpdir.split(":") if path]
     # Both may be relative to the data directory.
@@ -306,7 +296,7 @@ def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[
 
 
 def _table_calls(
-    connection: Connection, server: MysqlServer, session: int, say: Say
+    connection: mysql.Connection, server: mysql.MysqlServer, session: int, say: Say
 ) -> "TableCalls | None":
     """Begin to count calls on temporary tables; only in MySQL do other threads make them."""
     if server.flavor == "mariadb":
@@ -325,15 +315,15 @@ def _table_calls(
 class TableCalls:
     """Counts the calls of all threads on the temporary tablespaces of a session."""
 
-    def __init__(self, connection: Connection, session: int) -> None:
+    def __init__(self, connection: mysql.Connection, session: int) -> None:
         self._connection, self._session = connection, session
         self._calls_before = self._calls_by_file()
         self._files: set[str] = set()
 
     def look(self) -> bool:
         """Note the files of the session; return whether the session still exists."""
-        with checked(self._connection):
-            answer = rows(self._connection, _TABLE_FILES, self._session)
+        with mysql.checked(self._connection):
+            answer = mysql.rows(self._connection, _TABLE_FILES, self._session)
         self._files |= {_file_name(row) for row in answer if row["file"]}
         return bool(answer)
 
@@ -346,8 +336,8 @@ class TableCalls:
         return sum(calls[name] - self._calls_before.get(name, 0) for name in files & calls.keys())
 
     def _calls_by_file(self) -> dict[str, int]:
-        with checked(self._connection):
-            counted = rows(self._connection, _TABLE_CALLS)
+        with mysql.checked(self._connection):
+            counted = mysql.rows(self._connection, _TABLE_CALLS)
         return {_file_name(row): int(row["calls"]) for row in counted}
 
 

@@ -1,4 +1,4 @@
-"""Servers of MySQL and MariaDB: connections, facts, and the ranking of statements that spill."""
+"""Servers of MySQL and MariaDB: connections, and facts of the server."""
 
 import configparser
 import os
@@ -6,33 +6,20 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from spillcast.engines.ranking import (
-    FORECAST_MAX,
-    Ranked,
-    RankRequest,
-    ServerRanking,
-    with_gains,
-)
-from spillcast.engines.registry import MYSQL
 from spillcast.errors import (
-    InputError,
     OptionInvalid,
     PackageMissing,
     PermissionDenied,
-    Refusal,
     ServerUnreachable,
     ServerUnsuited,
     StatementFailed,
 )
-from spillcast.evidence.counts import Bounds, Counts, OpCounts, TempCounts
-from spillcast.fleet.snapshots import DatabaseSpill
-from spillcast.recording.meta import ObservedEngine
-from spillcast.redaction import STRUCK, struck_text
+from spillcast.redaction import STRUCK
 from spillcast.text import shell_word
 
 #: A connection of PyMySQL, which has no types.
@@ -229,164 +216,3 @@ def message_of(error: Exception) -> str:
     """Return the first line of a driver's error, without its number."""
     text = str(error.args[1] if len(error.args) > 1 else error)
     return (text.splitlines() or ["no reason given"])[0]
-
-
-#: Timers of performance_schema are in picoseconds.
-PS = 1e-12
-#: Without statements on the server's own tables, such as ours: they make temporary tables, too.
-_STATEMENTS = """
-select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
-       sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes
-  from performance_schema.events_statements_summary_by_digest
- where digest_text not like '%performance_schema%' and digest_text not like '%information_schema%'
- group by digest, digest_text
-"""
-_SUMS = (
-    "sum(count_read) read_count, sum(sum_number_of_bytes_read) read_bytes,"
-    " sum(sum_timer_read) read_ps, sum(count_write) write_count,"
-    " sum(sum_number_of_bytes_write) written_bytes, sum(sum_timer_write) written_ps"
-)
-_EVENTS = (
-    "('wait/io/file/sql/io_cache', 'wait/io/file/sql/hash_join', 'wait/io/file/aria/MAD', "
-    "'wait/io/file/aria/MAI', 'wait/io/file/myisam/dfile', 'wait/io/file/myisam/kfile', "
-    "'wait/io/file/innodb/innodb_temp_file')"
-)
-#: I/O on all files of these kinds, and on those of them that are no temp files.
-_FILES = (
-    f"select {_SUMS} from performance_schema.file_summary_by_event_name "
-    f"where event_name in {_EVENTS}"
-)
-_OTHER_FILES = (
-    f"select {_SUMS} from performance_schema.file_summary_by_instance "
-    f"where event_name in {_EVENTS} "
-    "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt'"
-)
-#: The most words of a statement in the command that records it.
-PATTERN_WORDS = 6
-_STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
-
-
-def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
-    """Rank the statements that spill. InputError if the server is down or counts nothing."""
-    unseen = [
-        "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
-        "not their bytes and time, so it took at most as long as the statement"
-    ]
-    with connected(dsn) as connection:
-        server = server_of(connection)
-        names = ", ".join(f"'{name}'" for name in _STATUS)
-        answer = rows(connection, f"show global status where variable_name in ({names})")
-        status = {row["variable_name"].lower(): int(row["value"]) for row in answer}
-        if not server.instrumented:
-            raise ServerUnsuited(
-                "MySQL: performance_schema is off, so no statement is counted; since its start "
-                f"the server made {status['created_tmp_disk_tables']:,} temporary tables on disk, "
-                f"{status['created_tmp_files']:,} other temp files and "
-                f"{status['sort_merge_passes']:,} merge passes",
-                "set performance_schema = ON in the server's my.cnf and restart it",
-            )
-        counted = rows(connection, _STATEMENTS)
-        try:
-            with checked(connection):
-                temp = _temp_files(connection)
-        except PermissionDenied as error:
-            temp = None
-            unseen.append(f"bytes and times of temp files: {error.message} ({error.hint})")
-        settings = variables(connection, *MYSQL.settings, "tmpdir")
-    spilling = [row for row in counted if row["disk_tables"] or row["merge_passes"]]
-    spilling.sort(key=lambda row: row["elapsed"], reverse=True)
-    statements = [
-        _ranked(row, temp, server, request if at < FORECAST_MAX else None)
-        for at, row in enumerate(spilling)
-    ]
-    files = status["created_tmp_files"] + status["created_tmp_disk_tables"]
-    uptime_s = float(status["uptime"])
-    if server.flavor == "mariadb":
-        unseen.append("temp files of sorts: MariaDB times only temporary tables on disk")
-    record = None
-    if statements and (pattern := _pattern(statements[0].query or "")):
-        address, quoted = shell_word(shown_dsn(dsn)), shell_word(pattern)
-        record = f"spillcast record --mysql {address} --query {quoted} -o run.spill"
-    return ServerRanking(
-        source=shown_dsn(dsn),
-        window_s=uptime_s,
-        statements=statements,
-        targets=request.targets,
-        confidence=request.confidence,
-        statements_seen=len(counted),
-        elapsed_s=sum(float(row["elapsed"]) for row in counted) * PS,
-        databases=[]
-        if temp is None
-        else [DatabaseSpill(server.host, files, temp.writes.bytes, None, _timed_s(temp) or None)],
-        database_temp_bytes=None if temp is None else temp.writes.bytes,
-        settings={**settings, **{name: str(value) for name, value in status.items()}},
-        unseen=unseen,
-        record=record,
-        memory="sort_buffer_size or tmp_table_size",
-    )
-
-
-def _pattern(digest: str) -> str:
-    """A pattern of the statement's longest run of words, with any white space between them."""
-    runs = re.findall(r"[A-Za-z_]\w*(?: (?:[A-Za-z_]\w*))*", digest.replace("`", ""))
-    words = max(runs, key=len, default="").split()
-    return r"\W+".join(words[:PATTERN_WORDS])
-
-
-def _temp_files(connection: Connection) -> TempCounts:
-    """The I/O on temp files since the server's start, by its own counts and times."""
-    [total], [other] = rows(connection, _FILES), rows(connection, _OTHER_FILES)
-    sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}
-    return TempCounts(
-        OpCounts.timed(sums["read_count"], sums["read_bytes"], sums["read_ps"] * PS),
-        OpCounts.timed(sums["write_count"], sums["written_bytes"], sums["written_ps"] * PS),
-    )
-
-
-def _timed_s(temp: TempCounts) -> float:
-    return (temp.reads.total_ns + temp.writes.total_ns) / 1e9
-
-
-def _ranked(
-    row: dict[str, Any], temp: TempCounts | None, server: MysqlServer, request: RankRequest | None
-) -> Ranked:
-    calls, elapsed_s = int(row["calls"]), float(row["elapsed"]) * PS
-    ranked = Ranked(
-        queryid=row["digest"],
-        query=struck_text(row["digest_text"]),
-        calls=calls,
-        elapsed_s=elapsed_s,
-        temp_bytes=None,
-        temp_s=(0.0, elapsed_s),
-        disk_tables=int(row["disk_tables"]),
-        merge_passes=int(row["merge_passes"]),
-    )
-    if request is None:
-        return replace(ranked, refused=f"only the {FORECAST_MAX} longest are forecast")
-    if temp is None:
-        return replace(ranked, refused="the latency of temp files is not known; record it")
-    if not _timed_s(temp) or not elapsed_s:
-        return replace(
-            ranked, refused="the server timed no temp file, so none's latency is known; record it"
-        )
-    try:
-        counts = _counts(temp, elapsed_s / calls, server)
-        return with_gains(ranked, counts.at_bounds(), calls, request)
-    except (InputError, Refusal) as error:
-        return replace(ranked, refused=error.message)
-
-
-def _counts(temp: TempCounts, elapsed_s: float, server: MysqlServer) -> Counts:
-    """One call, with operations of the mean size and latency; the total time has bounds."""
-    counts = Counts(
-        path=Path("performance_schema"),
-        elapsed_s=elapsed_s,
-        reads=temp.reads,
-        writes=temp.writes,
-        source="figures",
-        engine=ObservedEngine(server.flavor, server.version),
-        counts_follow_time=True,
-    )
-    middle = counts.with_total_s(elapsed_s / 2)
-    reason = "the server does not time the temp files of a statement"
-    return replace(middle, time_bounds=Bounds(0.0, elapsed_s, reason, "record the query"))
