@@ -277,7 +277,7 @@ def test_bad_input_is_one_line(tmp_path):
     for verb in (("ingest", tmp_path / "in", "-o", other), ("fleet", other, "--to", "factor:2")):
         message = only_line(spillcast(*verb), 2)
         assert "'spillcast.dataset/9'" in message
-        assert "'spillcast.dataset/1'" in message
+        assert "'spillcast.dataset/2'" in message
     # A folder with something else in it is no place for a dataset.
     assert "no dataset" in only_line(spillcast("ingest", tmp_path / "in", "-o", tmp_path / "in"), 2)
     empty = tmp_path / "empty"

@@ -27,7 +27,7 @@ from spillcast.gate import bounded, damaged, object_of, reading
 from spillcast.tables import Table, table_of, write_parquet
 from spillcast.text import exact_name, is_utf8
 
-DATASET_SCHEMA = "spillcast.dataset/1"
+DATASET_SCHEMA = "spillcast.dataset/2"
 
 _BUCKETS = "list of int64"
 
