@@ -9,7 +9,7 @@ from docutils.parsers.rst import Directive
 from typer.main import get_command
 
 from spillcast.cli import application
-from spillcast.cli.options import about_of, is_option, term_of, usage_of
+from spillcast.cli.usage import about_of, is_option, term_of, usage_of
 
 
 def verbs() -> dict[str, Any]:

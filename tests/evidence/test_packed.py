@@ -17,7 +17,8 @@ from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spark_logs import zstd
 from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
-from spillcast.evidence.open import find_evidence, forget_plain, plain
+from spillcast.evidence.open import find_evidence
+from spillcast.evidence.pipes import forget_plain, plain
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 

@@ -24,7 +24,8 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
-from spillcast.evidence.open import Evidence, find_evidence, repeatable
+from spillcast.evidence.open import Evidence, find_evidence
+from spillcast.evidence.pipes import repeatable
 from spillcast.gate import check_kind, damaged, reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording

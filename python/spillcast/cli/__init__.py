@@ -205,7 +205,7 @@ def application(arguments: list[str]) -> "Typer":
     """The typer application with the verb that ``arguments`` begin with, or with all verbs."""
     import typer
 
-    from spillcast.cli.options import VerbList, usage_errors_explained
+    from spillcast.cli.usage import VerbList, usage_errors_explained
 
     class InOrder(VerbList):
         """Lists verbs and groups of commands in the order of ``VERBS``."""
@@ -249,8 +249,8 @@ def _register(application: "Typer", verb: str, commands: Any) -> None:
     """Add a verb: a function, or a group of commands."""
     from typer import Typer
 
-    from spillcast.cli.options import AnswerCommand, Grouped
     from spillcast.cli.output import Answer
+    from spillcast.cli.usage import AnswerCommand, Grouped
 
     if isinstance(commands, Typer):
         application.add_typer(commands, name=verb)

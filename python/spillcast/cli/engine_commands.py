@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from spillcast.cli.options import Grouped, Json, command_group, option, with_parameters
+from spillcast.cli.options import Json, option, with_parameters
 from spillcast.cli.output import emit
+from spillcast.cli.usage import Grouped, command_group
 from spillcast.engines.move import Move, move_tmpfs
 from spillcast.engines.registry import engines, feature_of
 from spillcast.errors import MoveFailed, OptionInvalid

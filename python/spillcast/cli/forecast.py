@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import (
-    ORACLE,
-    RECORDING,
-    REHEARSAL,
-    TARGET,
-    option,
-    refuse,
-    with_question,
-)
+from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET, option, with_question
 from spillcast.cli.output import Answer, notify
+from spillcast.cli.usage import refuse
 from spillcast.errors import (
     OptionConflict,
     OptionInvalid,

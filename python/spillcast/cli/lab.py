@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Elapsed, Item, Queryid, Work, option, refuse
+from spillcast.cli.options import Elapsed, Item, Queryid, Work, option
 from spillcast.cli.output import Answer, notify
+from spillcast.cli.usage import refuse
 from spillcast.engines.registry import engines as known_engines
 from spillcast.errors import CalibrationMissing
 

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import (
-    Confidence,
-    Json,
-    Origin,
-    PageCache,
-    TempEvents,
-    Top,
-    option,
-    refuse,
-)
+from spillcast.cli.options import Confidence, Json, Origin, PageCache, TempEvents, Top, option
 from spillcast.cli.output import Answer, emit, notify
+from spillcast.cli.usage import refuse
 from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.units import parse_duration_s
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
-from spillcast.cli.options import given_of, refuse
 from spillcast.cli.output import emit, notify, print_coloured, terminal_columns
+from spillcast.cli.usage import given_of, refuse
 from spillcast.engines.engine import SessionSelector
 from spillcast.errors import (
     OptionConflict,

@@ -19,10 +19,10 @@ from spillcast.cli.options import (
     Until,
     Where,
     option,
-    refuse,
     with_question,
 )
 from spillcast.cli.output import Answer, emit, notify, obeyed, terminal_columns
+from spillcast.cli.usage import refuse
 from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refusal
 from spillcast.units import format_count
 

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import (
-    AnswerCommand,
-    Budget,
-    Elapsed,
-    Item,
-    Lenient,
-    command_group,
-    option,
-    refuse,
-)
+from spillcast.cli.options import Budget, Elapsed, Item, Lenient, option
 from spillcast.cli.output import Answer
+from spillcast.cli.usage import AnswerCommand, command_group, refuse
 from spillcast.errors import (
     EvidenceUnsuited,
     OptionInvalid,

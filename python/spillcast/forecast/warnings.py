@@ -14,7 +14,8 @@ from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Warned
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
-from spillcast.forecast.workload.load import BURST_MIN_S, Load, moved_bytes, operations, time_s
+from spillcast.forecast.workload.load import Load, moved_bytes, operations, time_s
+from spillcast.forecast.workload.resources import BURST_MIN_S
 from spillcast.recording import OPS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage

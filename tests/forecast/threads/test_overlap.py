@@ -9,9 +9,10 @@ from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.workload.counted import counted_trace, loads_of
-from spillcast.forecast.workload.load import Cpus, Load
+from spillcast.forecast.workload.load import Load
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.resources import Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits, Machine

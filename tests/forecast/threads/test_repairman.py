@@ -6,7 +6,7 @@ import random
 import pytest
 
 from cases import cases
-from spillcast.forecast.workload.load import repairman_s
+from spillcast.forecast.workload.resources import repairman_s
 
 
 @cases("latency_s", [0.0, 1e-6, 0.001, 0.01])

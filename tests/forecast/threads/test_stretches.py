@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.forecast.workload.load import STRETCHES, Cpus, Stretches
+from spillcast.forecast.workload.resources import STRETCHES, Cpus, Stretches
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 
 ELAPSED_NS = 1_000_000_000

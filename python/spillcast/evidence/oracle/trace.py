@@ -16,7 +16,7 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.evidence.choice import ALL, Chosen
-from spillcast.evidence.open import plain, with_names
+from spillcast.evidence.pipes import plain, with_names
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s

@@ -19,7 +19,7 @@ from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, Warned, WithoutSpills
 from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
-from spillcast.forecast.workload.load import DIRTY_SHARE
+from spillcast.forecast.workload.resources import DIRTY_SHARE
 from spillcast.recording import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage

@@ -16,7 +16,8 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
-from spillcast.forecast.workload.load import Cpus, Load, latencies, operations
+from spillcast.forecast.workload.load import Load, latencies, operations
+from spillcast.forecast.workload.resources import Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS, Recording
 from spillcast.recording.thread_trace import NONE, ThreadTrace

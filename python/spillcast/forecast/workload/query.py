@@ -14,9 +14,10 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import WaitSample, Workload
-from spillcast.forecast.workload.load import Load, memory_ns, moved_bytes
+from spillcast.forecast.workload.load import Load, moved_bytes
 from spillcast.forecast.workload.previous_runs import former_runs, spill_spread
 from spillcast.forecast.workload.recorded import recorded_cpus, recorded_workload, workload_of_part
+from spillcast.forecast.workload.resources import memory_ns
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.derived import PageCacheRoom, parts_of, sampled, slice_numbers

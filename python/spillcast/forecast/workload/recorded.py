@@ -19,7 +19,8 @@ from spillcast.forecast.workload import (
 )
 from spillcast.forecast.workload.counted import counted_trace, loads_of
 from spillcast.forecast.workload.duckdb import compression
-from spillcast.forecast.workload.load import PERIOD_S, Cpus, Load, operations
+from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import DATA_READ_BY_OTHERS, Recording
 from spillcast.recording.completeness import (

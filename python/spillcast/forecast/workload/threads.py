@@ -21,16 +21,15 @@ import numpy as np
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.forecast.workload.load import (
+from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.resources import (
     ANY_STORAGE,
     BURST_MIN_S,
     Cpus,
-    Load,
     PageCache,
     Stretches,
     memory_ns,
     moving,
-    operations,
     page_cache_of,
     page_cache_of_counts,
 )

@@ -1,0 +1,177 @@
+"""The uncertainty of the elapsed time on a storage, drawn from the errors of its inputs."""
+
+from collections.abc import Mapping
+from math import hypot, log, sqrt
+
+import numpy as np
+
+from spillcast.columns import Floats
+from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
+from spillcast.forecast.projection import Baseline, Projection, projection
+from spillcast.forecast.result import Sampled
+from spillcast.forecast.workload import Workload
+from spillcast.forecast.workload.load import operations, time_s
+from spillcast.recording import OPS
+from spillcast.stats import NORMAL_95
+from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.source import LATENCY_NOISE
+from spillcast.storage.storage import Storage
+
+#: In a part that was not recorded, an op may take this share less or more of the time.
+UNSEEN = 1.0
+#: Error of two models of threads (standard deviation), as a share of the way between them.
+MODELS_APART = 0.25
+#: Error over the share of CPUs that others had: with half of them, a replay took a fifth longer.
+DISTURBED_ERROR = 0.4
+#: Relative error (standard deviation) of what a page cache saves that holds half of the files.
+PAGE_CACHE_ERROR = 0.1
+#: Of a query recorded in part, the least time outside temp I/O as a share of its estimate.
+MIN_REST = 0.05
+#: Least sampling error: the parts of a sample do not show what all its windows have in common.
+MIN_SAMPLE_ERROR = 0.0025
+#: Student's 95 % quantile with three degrees of freedom (of four parts), over the normal one.
+FEW_PARTS = 2.353 / NORMAL_95
+#: Standard deviation of the logarithm of the elapsed time of repeated runs.
+REPEATED_RUN = 0.04
+#: Relative standard error of the measured cost of recording.
+OVERHEAD_OFF = 0.3
+
+
+def elapsed_on(
+    baseline: Baseline,
+    storage: Storage,
+    projected: Projection,
+    *,
+    cached: bool = False,
+    uncached_s: float | None = None,
+    measured: Rehearsal | None = None,
+) -> tuple[Uncertainty, Sampled | None]:
+    """The elapsed time with temp I/O as projected, and the sample that it is estimated from.
+
+    ``uncached_s`` is the elapsed time without the page cache that the target is taken to have, and
+    ``measured`` the rehearsal in which the entire query ran there.
+    """
+    workload, forecast_s, sample = baseline.workload, float(projected.total_s), None
+    loads = workload.loads
+    if measured is None:
+        sample = _sampled(baseline, storage, cached=cached)
+        drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
+    else:
+        draws = np.random.default_rng(0)
+        off_s = OVERHEAD_OFF * measured.overhead_s * draws.standard_normal(DRAWS)
+        again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
+        drawn_s = np.maximum(run_s(measured) + off_s, 0.0) * again
+    rest_s = forecast_s - sum(projected.io_s)
+    count, target_s = operations(loads), time_s(loads, projected.latencies)
+    recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
+    speeds = direction(recorded_s / count, target_s / count, moved / count)
+    return Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds), sample
+
+
+def _drawn_s(
+    baseline: Baseline,
+    storage: Storage,
+    projected: Projection,
+    uncached_s: float | None,
+    sample: Sampled | None,
+) -> Floats:
+    """Draws of the elapsed time, from the errors of everything that it is computed from."""
+    draws, workload = np.random.default_rng(0), baseline.workload
+    rest_s = _drawn_rest_s(baseline, projected, draws)
+    if changes_s := sum(projected.changes_s):
+        rest_s += changes_s * np.exp(draws.normal(0, storage.source.noise, DRAWS))
+    terms = zip(workload.loads, baseline.io_s, projected.io_s, projected.latencies, strict=True)
+    drawn_s = drawn_totals(
+        rest_s,
+        [
+            # The more operations the whole query does, the less it matters how each of them goes.
+            Measured(
+                load.op, today_s, s, lat.blocks, lat.error, round(workload.io_scale * load.count)
+            )
+            for load, today_s, s, lat in terms
+        ],
+        draws,
+        noise=hypot(
+            LATENCY_NOISE,
+            storage.source.noise * projected.storage_share,
+            DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0),
+            0.0 if workload.spill_spread is None else workload.spill_spread.added,
+        ),
+        factors=_factors(workload, draws),
+        whole_known=workload.remaining is None,
+    )
+    if uncached_s is not None and projected.missed is not None:
+        half = 2 * sqrt(projected.missed * (1 - projected.missed))
+        off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - projected.total_s)
+        drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
+    spread = MODELS_APART * log(projected.overlap.apart)
+    drawn_s *= np.exp(draws.normal(0, spread, DRAWS))
+    if projected.spinning_s:
+        # Work or a wait, each as likely.
+        drawn_s = drawn_s - projected.spinning_s * draws.integers(0, 2, DRAWS)
+    if sample is not None:
+        drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
+    return drawn_s
+
+
+def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Floats:
+    """Draws of the time outside temp I/O, less any share of waits for a CPU or for memory."""
+    drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
+    rest_s: Floats = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
+    rest_s += baseline.limits_s
+    rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    if baseline.memory_stalled_s:
+        rest_s -= baseline.memory_stalled_s * draws.uniform(0, 1, DRAWS)
+    if baseline.cost_error_s:
+        cost_s = baseline.outside_cost_s
+        off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)
+        rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
+    if (remaining := baseline.workload.remaining) is not None:
+        off_s = remaining.rest_s - float(np.median(remaining.rest_s))
+        rest_s = np.maximum(rest_s + off_s, MIN_REST * baseline.remainder_s)
+    return rest_s
+
+
+def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Floats] | None:
+    """Draws of the I/O of the entire query over its estimate, by op; None if it is known."""
+    factors: Mapping[str, Floats] | None = None
+    if workload.remaining is not None:
+        factors = workload.remaining.factors()
+    elif (parts := workload.io_ns_by_stretch) is not None:
+        # The recorded share of the time is resampled; the unrecorded part may do more or less.
+        unseen = 0.0 if workload.kind == "slices" else 1 - workload.elapsed_s / workload.total_s
+        picks = draws.integers(0, len(parts), (DRAWS, len(parts)))
+        seen = parts[picks].sum(axis=1) / np.maximum(parts.sum(axis=0), 1.0)
+        seen = seen * (1 + unseen * draws.uniform(-UNSEEN, UNSEEN, (DRAWS, len(OPS))))
+        factors = dict(zip(OPS, seen.T, strict=True))
+    share = workload.quality.unseen.calls_share
+    if not 0 < share < 1:
+        return factors
+    # Calls that the capture missed may be temp I/O, all or none of them.
+    missed = 1 + share / (1 - share) * draws.uniform(0, 1, DRAWS)
+    return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
+
+
+def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled | None:
+    """The sampling error of a forecast; None if it uses all waits, or is for a part of a sample.
+
+    It is the scatter of the forecasts of the sample's parts, each from a share of the waits, and an
+    error that all parts share: threads seem to overlap less at the ends of a sampled window,
+    because some of their waits lie outside.
+    """
+    sample, parts = baseline.workload.sample, baseline.sample_parts
+    if sample is None or not parts:
+        return None
+    times_s = (projection(part, storage, cached=cached).total_s for part in parts)
+    log_elapsed = np.log([max(part_s, 1e-9) for part_s in times_s])
+    scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(len(parts))
+    threads = baseline.workload.threads.number
+    ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
+    error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
+    return Sampled(sample.rows, sample.of_rows, error)
+
+
+def run_s(rehearsal: Rehearsal) -> float:
+    """The elapsed time without the cost of recording of a query that ended in its rehearsal."""
+    elapsed_s = rehearsal.recording.elapsed_s
+    return max(elapsed_s - rehearsal.overhead_s, elapsed_s / 2)
