@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.postgres.rank import RankRequest, save_snapshot
 from spillcast.engines.postgres.rank.history import rank_snapshots
+from spillcast.engines.postgres.rank.rank import save_snapshot
 from spillcast.engines.postgres.server import (
     DEBIAN,
     Cluster,
@@ -27,7 +27,7 @@ from spillcast.engines.postgres.server import (
     make_cluster,
     serve,
 )
-from spillcast.engines.ranking import Change, Ranked, ServerRanking
+from spillcast.engines.ranking import Change, Ranked, RankRequest, ServerRanking
 from spillcast.evidence.postgres import MARK
 from spillcast.workspace import workspace
 

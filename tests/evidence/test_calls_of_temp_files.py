@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from spillcast.engines.postgres.rank import RankRequest, of_logs, rank_postgres
+from spillcast.engines.postgres.rank.rank import of_logs, rank_postgres
+from spillcast.engines.ranking import RankRequest
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
