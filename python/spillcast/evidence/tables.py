@@ -109,12 +109,20 @@ def grid(lines: list[str]) -> list[str] | None:
 
 
 def _body(lines: list[str]) -> list[str]:
-    """The lines of a table below its rule; it ends where a line lacks the bar at its end."""
+    """The lines of a table below its rule; it ends where a line lacks the bar at its end.
+
+    A last line that is cut lacks it too, but has that before its first cell.
+    """
     body = list(takewhile(lambda line: not _is_end(line), lines))
-    closing = tuple(line.rstrip()[-1:] for line in body[:1])
-    if not set(closing) <= set(_BARS):
+    first = body[0].rstrip() if body else ""
+    bar = first[-1:]
+    if bar not in tuple(_BARS):
         return body
-    return list(takewhile(lambda line: line.rstrip().endswith((*closing, "╡")), body))
+    # Of a single column the text below may begin with a bar.
+    at = first.index(bar) if first.count(bar) > 2 else len(first)
+    return list(
+        takewhile(lambda line: line.rstrip().endswith((bar, "╡")) or line[at : at + 1] == bar, body)
+    )
 
 
 def _without_rules(lines: list[str]) -> list[str]:

@@ -165,6 +165,17 @@ def test_cut_exports_are_refused(runs, tmp_path):
                 pytest.fail(f"{suffix}: {len(read_rows(path))} rows of {share:.0%} of the bytes")
 
 
+def test_a_cut_row_with_as_many_commas_as_columns_is_no_text_below_the_table(runs, tmp_path):
+    lines = (runs / "log.pretty.txt").read_text().splitlines()
+    columns = lines[1].count("│") - 1
+    number = next(n for n in range(6, len(lines)) if lines[n].count(",") >= columns)
+    cells = lines[number].split(",")
+    path = tmp_path / "cut.txt"
+    path.write_text("\n".join([*lines[:number], ",".join(cells[:columns])]))
+    with pytest.raises(InputError, match=str(path)):
+        read_rows(path)
+
+
 def test_parts_without_their_bytes_are_a_spill(tmp_path):
     readable = "formatReadableSize(ProfileEvents['ExternalAggregationCompressedBytes'])"
     row = {"query_duration_ms": "9", "ProfileEvents['ExternalAggregationWritePart']": "12"}
