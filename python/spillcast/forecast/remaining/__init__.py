@@ -257,11 +257,13 @@ def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estim
     table, begin, end = max(scans, key=lambda scan: scan[2] - scan[1], default=("", 0.0, 0.0))
     if end - begin < MIN_MOVED:
         return []
-    bytes_per_table = progress.bytes["write"] / (end - begin)
-    left = bytes_per_table * max(1 - end, MIN_LEFT)
+    written, to_scan = progress.done("write"), max(1 - end, MIN_LEFT)
+    left = progress.bytes["write"] / (end - begin) * to_scan
+    # What is written first may have been read since the scan began, and was held in memory.
+    lower = min(left, written / end * to_scan) * exp(-NORMAL_95 * SCAN_SPREAD)
     # All of the spill may be written again, and another scan may follow.
-    upper = left + SCAN_AGAIN * (progress.done("write") + left)
-    lower, source = left * exp(-NORMAL_95 * SCAN_SPREAD), f"the scan of {table}, {end:.0%} done"
+    upper = left + SCAN_AGAIN * (written + left)
+    source = f"the scan of {table}, {end:.0%} done"
     return [Estimated("writes", lower, left, upper, source)]
 
 
