@@ -70,7 +70,7 @@ class KernelSlowed:
         return (self.read_s * reads + write_s) / 2 + (64 << 10) * self.s_per_byte
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The description for people."""
         rates = f"{1 / self.read_s:,.0f} reads and {1 / self.write_s:,.0f} writes a second"
         by_size = f", {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""

@@ -85,7 +85,7 @@ class Cell:
         return {target for _, target in self.directed}
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """Engine, query and threads."""
         return f"{self.engine} {self.workload.name} x{self.workload.threads}"
 

@@ -88,7 +88,7 @@ def verify(
             return cases
 
         for cell in left:
-            title = f"{about['handled'] + 1}/{len(drawn.cells)} {cell.words}"
+            title = f"{about['handled'] + 1}/{len(drawn.cells)} {cell.title}"
             handle(stage, truth, title, _named(cell), partial(verified, cell, title), clock.spent_s)
             on_truth(truth)
     return truth
@@ -203,7 +203,7 @@ def _about(
 
 def _described(storage: Storage) -> dict[str, str]:
     """A storage in the description of the run, with the reason ``why`` it is unavailable."""
-    described = {"name": storage.name, "what": storage.words}
+    described = {"name": storage.name, "what": storage.description}
     why = unavailable(storage)
     return described if why is None else {**described, "why": why}
 

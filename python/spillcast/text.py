@@ -134,7 +134,7 @@ def path_hint(path: Path) -> str | None:
     return None if near is None else f"do you mean {near}?"
 
 
-def plan_line_words(operation: str, plan_line: int | None) -> str:
+def plan_line_text(operation: str, plan_line: int | None) -> str:
     """A line of a plan at the beginning of a sentence, such as ``The hash join of line 7``."""
     if not operation:
         return f"Line {plan_line} of the plan"

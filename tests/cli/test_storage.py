@@ -108,7 +108,7 @@ def test_what_is_stated_is_said(tmp_path):
 
 
 def test_limits_of_a_disk_are_said_apart(tmp_path):
-    from spillcast.report.storage import limits_words
+    from spillcast.report.storage import limits_text
     from spillcast.storage import Limit
 
     # The kernel's defaults for a disk: 41,708 sequential and 370 random reads, 174,019,176 bytes/s.
@@ -117,7 +117,7 @@ def test_limits_of_a_disk_are_said_apart(tmp_path):
         "device", 1e9 / 370 - page_ns, max(1e9 / 41_708 - page_ns, 0), 1e9 / 378 - page_ns,
         max(1e9 / 42_705 - page_ns, 0), page_ns / 4096, page_ns / 4096,
     )  # fmt: skip
-    words = limits_words(Storage("disk", ASSUMED, [], limits=[device]))
+    words = limits_text(Storage("disk", ASSUMED, [], limits=[device]))
     assert "370 random reads/s, " in words
     assert "378 random writes/s, " in words
     assert words.endswith("166 MiB/s")

@@ -51,7 +51,7 @@ def forecasters(tmp_path_factory):
 )
 def test_a_limit_and_its_next_step_are_named(wait, words, step):
     result = Wait(elapsed_s=1.0, **wait)
-    assert (result.words, result.step) == (words, step)
+    assert (result.limit_text, result.step) == (words, step)
 
 
 def test_the_limit_that_binds_saves_most_when_it_is_doubled(forecasters):

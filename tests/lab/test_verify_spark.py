@@ -82,7 +82,7 @@ def test_other_ways_scale_what_is_not_on_a_cpu(application):
 
 def test_a_seed_draws_the_same_jobs():
     assert jobs_of(5) == jobs_of(5) != jobs_of(6)
-    assert {job.words for job in jobs_of(5)} == {job.words for job in jobs_of(6)}
+    assert {job.title for job in jobs_of(5)} == {job.title for job in jobs_of(6)}
     assert [job.name for job in jobs_of(5, ["tpch"])] == ["tpch Q18"]
 
 

@@ -18,7 +18,7 @@ from spillcast.errors import CaptureUnavailable, ChoiceUnknown, ProgramMissing
 from spillcast.recording.capture import AUTO, PRELOAD, SOURCES, RecordOptions
 from spillcast.recording.meta import CaptureAccount
 from spillcast.recording.record import Recorder, record_command, record_pid
-from spillcast.report.recording import overhead_words, recording_text
+from spillcast.report.recording import overhead_text, recording_text
 
 
 def test_its_cost_is_described_in_a_sentence(tmp_path):
@@ -27,16 +27,16 @@ def test_its_cost_is_described_in_a_sentence(tmp_path):
         "perf", calls=700, tracer_cpu_s=0.41, recorder_memory_bytes=58 << 20,
         overhead_s=1.52e-3, overhead_low_s=790e-6, overhead_high_s=2.28e-3,
     )  # fmt: skip
-    assert overhead_words(capture) == (
+    assert overhead_text(capture) == (
         "the query ran about 1.52 ms (790 us to 2.28 ms) longer; the recorder used "
         "410 ms of CPU and 58 MiB of memory"
     )
     recording.meta = replace(recording.meta, capture=capture)
-    assert overhead_words(capture) in recording_text(recording)
-    unmeasured = overhead_words(replace(capture, overhead_s=None))
+    assert overhead_text(capture) in recording_text(recording)
+    unmeasured = overhead_text(replace(capture, overhead_s=None))
     assert unmeasured.startswith("not measured")
     earlier = CaptureAccount("perf", tracer_cpu_s=0.014, overhead_s=0.001)
-    assert overhead_words(earlier) == (
+    assert overhead_text(earlier) == (
         "the query ran about 1 ms longer; the thread that reads events used 14 ms of CPU"
     )
 

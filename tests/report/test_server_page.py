@@ -102,9 +102,9 @@ def test_an_alert_of_a_moment_names_no_rate():
     for text, exceeded in (("temp > 1M/h", True), ("temp > 1G/h", False)):
         alert = Rule.of(text).alert(moment)
         assert alert.exceeded == exceeded
-        _, _, measured = alert.words.partition(f"{text}: ")
+        _, _, measured = alert.text.partition(f"{text}: ")
         assert "/h" not in measured
         assert "2 MiB" in measured
         assert "5 s" in measured
     hour = Rule.of("temp > 1G/h").alert([(3600.0, {"temp": float(2 << 20)})])
-    assert hour.words.endswith("2 MiB/h")
+    assert hour.text.endswith("2 MiB/h")

@@ -81,7 +81,7 @@ def test_a_larger_operation_is_never_faster_and_random_never_faster_than_sequent
 def test_a_row_is_the_same_after_it_was_written_and_read(tmp_path):
     for row in ROWS:
         storage = row.storage()
-        assert storage.source.word == "catalogue"
+        assert storage.source.name == "catalogue"
         assert storage.name == f"catalogue:{row.name}"
         storage.save(tmp_path / "storage.json")
         again = Storage.load(tmp_path / "storage.json")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.storage.description import find_peaks, peaks_words, plausible_cause
+from spillcast.storage.description import find_peaks, peaks_text, plausible_cause
 
 SEEDS = 100
 
@@ -86,11 +86,11 @@ def test_nothing():
 
 
 def test_in_words():
-    assert peaks_words(peaks_of(body_and_spike(1, 0.06, 10_000))) == (
+    assert peaks_text(peaks_of(body_and_spike(1, 0.06, 10_000))) == (
         "94 % around 150 us, 6 % between 600 us and 1 ms"
     )
-    assert peaks_words(find_peaks([300_000], [9])) == "all around 300 us"
-    alone = peaks_words(peaks_of(body_and_spike(1, 0.0, 10_000)))
+    assert peaks_text(find_peaks([300_000], [9])) == "all around 300 us"
+    alone = peaks_text(peaks_of(body_and_spike(1, 0.0, 10_000)))
     assert alone == "around 150 us, 90 % between 110 us and 210 us"
 
 

@@ -75,11 +75,11 @@ def test_nine_in_ten_lie_within_the_spread_of_a_row():
     assert BROCHURE.noise == pytest.approx(0.4214, abs=1e-4)
 
 
-@pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda item: item.word)
+@pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda item: item.name)
 def test_a_source_is_the_same_after_it_was_written_and_read(source, tmp_path):
     path = tmp_path / "storage.json"
     Storage("x", source, []).save(path)
-    assert json.loads(path.read_text())["source"] == source.word
+    assert json.loads(path.read_text())["source"] == source.name
     assert Storage.load(path).source == source
 
 
@@ -119,7 +119,7 @@ def test_what_is_no_source_is_told_in_a_line(run, word, facts, answer):
 @cases("source", [PROBE, GRID])
 def test_facts_that_are_null_are_not_shown(run, source):
     """A document may contain null for what is unknown."""
-    document = storage(LATENCIES).to_json() | {"source": source.word}
+    document = storage(LATENCIES).to_json() | {"source": source.name}
     names = ("steps_replayed", "cells", "threads", "filesystem", "directory", "like")
     for cells in (None, 9):
         known = {"steps_skipped": 5, "cells_without_time": 3, "cells": cells}

@@ -68,7 +68,7 @@ class Volume:
         return "none" if self.is_fast else "kernel"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The description for people."""
         if self.in_memory:
             return "a directory of /dev/shm, in memory"
@@ -185,7 +185,7 @@ class Job:
     seed: int = 0
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """Job and master."""
         return self.name if self.master == "local" else f"{self.name} on a cluster"
 
@@ -193,7 +193,7 @@ class Job:
     def names(self) -> tuple[str, ...]:
         """What chooses it: its words, and its suite where it is a query of one."""
         suite = self.name.split()[0]
-        return (self.words, suite) if suite in SUITES else (self.words,)
+        return (self.title, suite) if suite in SUITES else (self.title,)
 
 
 @dataclass(frozen=True)
@@ -243,10 +243,10 @@ def run_job(
     clear(directory)
     if status != 0:
         lines = output.read_text(errors="replace").strip().splitlines()
-        raise ExperimentFailed(f"{job.words}: {lines[-1] if lines else f'status {status}'}")
+        raise ExperimentFailed(f"{job.title}: {lines[-1] if lines else f'status {status}'}")
     written = list(logs.iterdir())
     if len(written) != 1:
-        raise ExperimentFailed(f"{job.words}: Spark wrote {len(written)} event logs")
+        raise ExperimentFailed(f"{job.title}: Spark wrote {len(written)} event logs")
     return JobRun(read_application(written[0]), recording, max(sizes_bytes))
 
 

@@ -136,7 +136,7 @@ def verify_spark(
             return cases
 
         for job in jobs[truth.about["handled"] :]:
-            handle(stage, truth, job.words, _named(job), partial(verified, job), clock.spent_s)
+            handle(stage, truth, job.title, _named(job), partial(verified, job), clock.spent_s)
             on_truth(truth)
     return truth
 
@@ -172,18 +172,18 @@ class _Runs:
         """The runs by volume, the fastest first."""
         tables = self._room
         if (suite := SUITES.get(job.name.split()[0])) is not None:
-            self._stage.step(f"{job.words}: tables generated")
+            self._stage.step(f"{job.title}: tables generated")
             tables = suite.generate(self._room, job.rows, "parquet", SUITE_JOBS[job.name])
         on_device = [made for made in self._made if not made.volume.in_memory]
         if job.master not in self._memory_bytes:
-            self._stage.step(f"{job.words}: once, to measure its memory")
+            self._stage.step(f"{job.title}: once, to measure its memory")
             first = self._run(job, on_device[0], tables, None)
             self._memory_bytes[job.master] = first.memory_bytes
         limit_bytes = self._memory_bytes[job.master] + PAGE_CACHE_BYTES
         runs: list[list[JobRun]] = [[] for _ in self._made]
         for number in range(self._repeat):
             for made, of_volume in zip(self._made, runs, strict=True):
-                self._stage.step(f"{job.words}: {made.volume.name}, run {number + 1}")
+                self._stage.step(f"{job.title}: {made.volume.name}, run {number + 1}")
                 # Files in memory would count against the bound, but are not page cache.
                 bounded = made in on_device
                 of_volume.append(self._run(job, made, tables, limit_bytes if bounded else None))
@@ -230,7 +230,7 @@ def _cases(
         for evidence, answer in _forecasts(run, origin, goal):
             case = Case(
                 engine=engine,
-                workload=job.words,
+                workload=job.title,
                 threads=CORES,
                 source=origin.volume.name,
                 target=goal.volume.name,
@@ -304,7 +304,7 @@ def _run_result(run: JobRun) -> RunResult:
 
 
 def _named(job: Job) -> dict[str, Any]:
-    return {"engine": "spark", "workload": job.words, "threads": CORES, "rows": job.rows}
+    return {"engine": "spark", "workload": job.title, "threads": CORES, "rows": job.rows}
 
 
 def _about(
@@ -320,7 +320,7 @@ def _about(
         repeat=repeat,
         parts=False,
         page_cache_bytes=PAGE_CACHE_BYTES,
-        storages=[{"name": volume.name, "what": volume.words} for volume in volumes],
+        storages=[{"name": volume.name, "what": volume.description} for volume in volumes],
         drawn=[_named(job) for job in jobs],
         left_out=[],
     )

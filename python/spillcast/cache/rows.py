@@ -23,7 +23,7 @@ from spillcast.errors import (
     PathMissing,
 )
 from spillcast.evidence.oracle.trace_recording import name_blocks, waits_of
-from spillcast.evidence.text import distinct, repeated_words
+from spillcast.evidence.text import distinct, repeated_notes
 from spillcast.gate import COUNT_MAX, reading, text_of
 from spillcast.recording import Recording
 from spillcast.tables import Table
@@ -158,7 +158,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         query.astype(np.int64).reshape(-1),
         _classes(temp, known["op"].equals("write"), scans),
         objects,
-        [*_left_out(waits.num_rows - known.num_rows), *repeated_words(repeated)],
+        [*_left_out(waits.num_rows - known.num_rows), *repeated_notes(repeated)],
     )
 
 
@@ -346,7 +346,7 @@ class Scan:
         return self.flash_bytes / self.bytes
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The measured share, and the options of a simulation that follow from it."""
         text = f"measured: {format_bytes(self.bytes)} of {self.object}, {self.from_flash:.2%} flash"
         if not self.elapsed_s:
@@ -386,7 +386,7 @@ def read_observed(paths: Sequence[Path]) -> Rows:
         largest[scan.object] = max(largest.get(scan.object, 0), scan.bytes)
     if sum(largest.values()) > _LINES_MAX * MIB:
         raise FileTooLarge(f"{paths[0]}: more than {format_bytes(_LINES_MAX * MIB)} were read")
-    notes = [scan.words for scan in scans]
+    notes = [scan.text for scan in scans]
     notes.append("which blocks were read is unknown: each object is assumed to be read in order")
     return _rows(largest, notes)
 

@@ -176,7 +176,7 @@ class Alert:
     exceeded: bool
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Whether the limit is exceeded, and by what."""
         if self.rate is None:
             return f"alert unknown: {self.rule}: no recent snapshot shows it"

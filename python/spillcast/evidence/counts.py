@@ -89,7 +89,7 @@ class Unknown:
     """A quantity of a run that has only bounds: the code of its warning, a sentence, a remedy."""
 
     code: str
-    words: str
+    text: str
     remedy: str
 
 

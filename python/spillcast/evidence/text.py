@@ -268,7 +268,7 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
     return list(kept), repeated
 
 
-def repeated_words(repeated: Sequence[Repeated]) -> list[str]:
+def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
     """A note for each file that was given twice and counts once."""
     return [
         f"{path} is given twice and counts once"

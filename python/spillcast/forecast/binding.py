@@ -41,10 +41,10 @@ class Wait:
     saved_s: float | None = key("", later=True, signed=True)
 
     @property
-    def words(self) -> str:
+    def limit_text(self) -> str:
         """The limit as a product names it: ``125 MiB/s``, ``3,000 IOPS``."""
         if "credits" in self.cause:
-            rate = replace(self, cause="").words
+            rate = replace(self, cause="").limit_text
             return f"burst credits, which refill at {rate}"
         if self.bytes_per_s is not None:
             return format_rate(self.bytes_per_s)
@@ -63,7 +63,7 @@ class Wait:
             return "a device twice as fast"
         if self.cause == QUEUE:
             return "twice the servers"
-        rate = replace(self, cause="").words if "credits" in self.cause else self.words
+        rate = replace(self, cause="").limit_text if "credits" in self.cause else self.limit_text
         return f"+{rate}" if rate[0].isdigit() else f"twice {rate}"
 
 
@@ -93,7 +93,7 @@ class Binding:
         ]
         steps = " and ".join(wait.step for wait in bound)
         verb = "saves" if len(bound) == 1 else "together save"
-        text = f"bound by {' and '.join(wait.words for wait in bound)}"
+        text = f"bound by {' and '.join(wait.limit_text for wait in bound)}"
         text += f": {steps} {verb} {format_duration(self.saved_s)}"
         for wait in others:
             saved_s = wait.saved_s or 0.0

@@ -122,7 +122,7 @@ class Projector:
         if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
             return replace(central, interval_s=(low_s, high_s), uncertainty=None, **ceiling)
         reason = (
-            f"{unknown.words}, so that it may take {format_duration(low_s)} or "
+            f"{unknown.text}, so that it may take {format_duration(low_s)} or "
             f"{format_duration(high_s)}; {unknown.remedy}"
         )
         return self.refused(storage.name, confidence, IntervalTooWide(reason), **ceiling)
@@ -266,10 +266,10 @@ def _check_cpu_limits(workload: Workload, throttled_share: float) -> None:
         return
     throttled_s = workload.cpu.throttled_s or 0.0
     if throttled_s > THROTTLED_REPORTED * workload.elapsed_s:
-        throttled = f"{threads.source.quota_words} throttled it for {format_duration(throttled_s)}"
+        throttled = f"{threads.source.quota_text} throttled it for {format_duration(throttled_s)}"
         raise CpuTimeUnknown(f"{throttled}, and {unseen}: record it again")
     if throttled_share > THROTTLED_REPORTED:
-        quota = threads.target.quota_words
+        quota = threads.target.quota_text
         raise CpuTimeUnknown(f"{quota} may throttle it there, and {unseen}: record it again")
 
 

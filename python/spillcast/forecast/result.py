@@ -108,7 +108,7 @@ class Remaining:
         return self.elapsed_s.high is None
 
     @property
-    def still_writing_words(self) -> str:
+    def still_writing_text(self) -> str:
         """Why only a lower bound is known, and its value, if the query was ``still_writing``."""
         return (
             "no upper bound: temp files were still written at full rate when the recording ended, "
@@ -183,7 +183,7 @@ class SpillSpread:
     runs: int
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The spread and its source, within a sentence."""
         sources = []
         if self.runs > 1:
@@ -229,7 +229,7 @@ class Executors:
     measured_s: float
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """``8 executors of 4 cores and 16 GiB``."""
         executors = format_count(self.executors, "executor")
         cores, memory = format_count(self.cores, "core"), format_bytes(self.memory_bytes)
@@ -366,14 +366,14 @@ class Forecast(Tabular):
         return Term.sum_of("moved", [term for term in self.terms if term.op is not None])
 
     @property
-    def recorded_words(self) -> str:
+    def recorded_text(self) -> str:
         """The recorded time within a sentence; empty if the entire run was recorded."""
         if self.recorded_s is None:
             return ""
         return f", judging by the {format_duration(self.recorded_s)} recorded"
 
     def sentence(self, beside: Iterable["Forecast"] = ()) -> str:
-        """The answer in one sentence; ``beside`` as in ``ceiling_words``."""
+        """The answer in one sentence; ``beside`` as in ``ceiling_text``."""
         today = format_duration(self.baseline_s)
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
@@ -382,15 +382,15 @@ class Forecast(Tabular):
         if self.part is None:
             run = self.subject or "this run"
             sentence = f"On {self.target} {run} would take about {then} instead of {today}"
-            sentence += self.recorded_words
+            sentence += self.recorded_text
         else:
-            sentence = f"{self.part.words}: on {self.target} this part would take about {then}"
+            sentence = f"{self.part.text}: on {self.target} this part would take about {then}"
         return (
             f"{sentence}, {interval_name(self.confidence)} {low} to {high}; "
-            f"{self.ceiling_words(beside)}."
+            f"{self.ceiling_text(beside)}."
         )
 
-    def ceiling_words(self, beside: Iterable["Forecast"] = (), of: str = "") -> str:
+    def ceiling_text(self, beside: Iterable["Forecast"] = (), of: str = "") -> str:
         """The time on zero-latency storage, ``of`` today's, and the limit that no storage can beat.
 
         ``beside`` are forecasts of the same query that are shown with this one. The limit is the

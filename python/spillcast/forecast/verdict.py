@@ -66,7 +66,7 @@ class Fix:
         return self.interval_s if self.forecast_s is None else (self.forecast_s,) * 2
 
     @property
-    def times(self) -> str:
+    def times_text(self) -> str:
         """``2.1 s (1.8 s to 2.6 s)``, or ``1.8 s to 2.6 s``."""
         bounds = " to ".join(map(format_duration, self.interval_s))
         return (
@@ -74,10 +74,10 @@ class Fix:
         )
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """``nvme.json, 2.1 s (1.8 s to 2.6 s)``."""
         price = "" if self.cost is None else f" at {self.cost:g}"
-        return f"{self.target}{price}, {self.times}"
+        return f"{self.target}{price}, {self.times_text}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
         warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
         lines.append(f"With those files cached it would take {warm} instead of {now}.")
     if query.to_come is not None and query.to_come.still_writing:
-        words = query.to_come.still_writing_words
+        words = query.to_come.still_writing_text
         lines.insert(0, f"{words[0].upper()}{words[1:]}. {BOUND_IT}")
     if cached:
         lines += in_memory_sentences(cached, query.baseline_s)
@@ -216,7 +216,7 @@ def _kind(query: Forecast) -> Kind:
 
 def _where(query: Forecast, kind: Kind) -> str:
     """A sentence about where the time goes."""
-    of = query.subject or f"this query{query.recorded_words}"
+    of = query.subject or f"this query{query.recorded_text}"
     of = of if query.part is None else "this part"
     times_s = temp_s(query), _term_s(query, DATA_READS)
     temp, data = (_percent(_share(query, s)) for s in times_s)
@@ -237,7 +237,7 @@ def _where(query: Forecast, kind: Kind) -> str:
     else:
         sentence = f"no storage for temp files will help: {moved} is {temp} of {of}."
     if query.part is not None:
-        return f"{query.part.words}: {sentence}"
+        return f"{query.part.text}: {sentence}"
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
@@ -324,16 +324,16 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
         if query.ceiling_interval_s is not None and unknown_share(query) is not None:
             low, high = map(format_duration, query.ceiling_interval_s)
             return f"Zero-latency storage would leave {low} to {high} of {now}."
-        words = query.ceiling_words(of=f" of {now}")
+        words = query.ceiling_text(of=f" of {now}")
         return f"{words[0].upper()}{words[1:]}."
     if not gaining:
         best = min(fixes, key=lambda fix: fix.rank)
         faster = "certainly faster" if best.rank[0] < query.baseline_s else "faster"
         if len(fixes) == 1 and best.interval_s[0] > query.baseline_s:
-            return f"{best.target} makes it slower: {best.times} instead of {now}."
+            return f"{best.target} makes it slower: {best.times_text} instead of {now}."
         if len(fixes) == 1:
-            return f"{best.target} is not {faster} than the {now} now: {best.times}."
-        return f"No target is {faster} than the {now} now; the fastest is {best.words}."
+            return f"{best.target} is not {faster} than the {now} now: {best.times_text}."
+        return f"No target is {faster} than the {now} now; the fastest is {best.description}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
         lead = "Cheapest fix"
@@ -341,8 +341,8 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
         lead = "Best value"
     else:
         lead = "Fastest" if len(fixes) > 1 else "Forecast"
-    text = f"{lead}: {first.words} instead of {now}"
-    return f"{text}; then {others[0].words}." if others else f"{text}."
+    text = f"{lead}: {first.description} instead of {now}"
+    return f"{text}; then {others[0].description}." if others else f"{text}."
 
 
 def in_memory_sentences(

@@ -68,7 +68,7 @@ def _part(case: Case) -> Iterator[Warned]:
     part, left = workload.part, workload.to_come
     if part is not None:
         if left is not None and left.still_writing:
-            yield Warned("still-writing", left.still_writing_words)
+            yield Warned("still-writing", left.still_writing_text)
         text = "this forecast is only for the recorded part; "
         if left is not None and left.reads_bytes.low:
             low = format_bytes(left.reads_bytes.low)
@@ -136,7 +136,7 @@ def _evidence(case: Case) -> Iterator[Warned]:
         yield Warned("counts-only", text)
     yield from (Warned("untold", note) for note in quality.notes)
     if (unknown := quality.unknown) is not None:
-        text = f"{unknown.words}; the interval covers both bounds; {unknown.remedy}"
+        text = f"{unknown.text}; the interval covers both bounds; {unknown.remedy}"
         yield Warned(unknown.code, text)
     if quality.timed_on is not None:
         text = f"temp I/O was not timed: the latency of {quality.timed_on} is assumed"
@@ -159,8 +159,8 @@ def _cpu_limits(case: Case) -> Iterator[Warned]:
     text = "no CPU quota was in force"
     if source.quota_ns is not None:
         how_long = f"throttled {format_duration(throttled_s)}" if was else "hardly throttled"
-        text = f"{source.quota_words} was in force, {how_long}"
-    other = "is without one" if target.quota_ns is None else f"is for {target.quota_words}"
+        text = f"{source.quota_text} was in force, {how_long}"
+    other = "is without one" if target.quota_ns is None else f"is for {target.quota_text}"
     text += f"; the forecast {'keeps it' if target == source else other}"
     if would and not was:
         text += ", which throttles the query there"
@@ -430,7 +430,7 @@ def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iter
             f"{query_host}",
         )
     if (now := origin.remounted) is not None:
-        was_and_is = f"was {origin.mount_words} when it was measured, and is {now.mount_words} now"
+        was_and_is = f"was {origin.mount_text} when it was measured, and is {now.mount_text} now"
         yield Warned("another-mount", f"{origin.directory} {was_and_is}")
 
 

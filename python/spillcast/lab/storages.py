@@ -46,7 +46,7 @@ class Emulated:
         return (self.read_s + self.write_s) / 2 + (64 << 10) * self.s_per_byte
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The description for people."""
         read, write = format_duration(self.read_s), format_duration(self.write_s)
         each = read if read == write else f"{read} a read, {write} a write"
@@ -95,7 +95,7 @@ class Plain:
         return calibrated().memory_s
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The description for people."""
         if self.in_memory:
             return "a directory of /dev/shm, in memory"

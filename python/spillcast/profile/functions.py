@@ -139,7 +139,7 @@ def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profil
         elapsed_s=recording.elapsed_s,
         rows=rows,
         warnings=_weaknesses(stacks),
-        words=[cpu_words(recording, stacks)],
+        words=[cpu_text(recording, stacks)],
     )
 
 
@@ -159,7 +159,7 @@ def _keys(stacks: Stacks, stack: CountedStack, by: Sequence[str]) -> list[tuple[
     return keys[::-1]
 
 
-def cpu_words(recording: Recording, stacks: Stacks) -> str:
+def cpu_text(recording: Recording, stacks: Stacks) -> str:
     """The sampled CPU time, and the CPU time in the kernel, which is not sampled, in words."""
     sampled_s = stacks.samples / stacks.samples_per_s
     words = (

@@ -31,7 +31,7 @@ from spillcast.profile.sql import add_call_tree, confine, own_duckdb
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
 from spillcast.tables import Table
-from spillcast.text import plan_line_words, rows_of
+from spillcast.text import plan_line_text, rows_of
 from spillcast.units import format_bytes
 
 _OF_SAMPLES = {
@@ -257,7 +257,7 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
     most, share = ranked[0]
     if most.plan_line is None:
         return []
-    text = plan_line_words(most.operation, most.plan_line)
+    text = plan_line_text(most.operation, most.plan_line)
     if most.temp_us is not None:
         return [f"{text} takes {share:.0%} of the time in temp I/O."]
     written = format_bytes(most.temp_written_bytes or 0)

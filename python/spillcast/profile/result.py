@@ -106,7 +106,7 @@ class Profile(Tabular):
     words: Sequence[str] = later(())
     histograms: Sequence[LatencyCounts] = internal(())
 
-    def elapsed_words(self) -> str:
+    def elapsed_text(self) -> str:
         """The elapsed time, and the sum of the rows if sessions ran in parallel."""
         active = [row for row in self.rows if not row.get("idle")]
         busy_s = sum(row.get("total_us") or 0 for row in active) / 1e6
@@ -150,7 +150,7 @@ class Profile(Tabular):
         if any("value" in row for row in self.rows):
             headline, columns = None, [Column(name, name, "raw") for name in self.rows[0]]
         else:
-            headline = self.elapsed_words()
+            headline = self.elapsed_text()
             columns = [Column(name, name, "size" if name == "size" else "text") for name in self.by]
             columns += [
                 Column("total", "total_us", "us"),

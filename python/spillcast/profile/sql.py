@@ -27,7 +27,7 @@ from spillcast.evidence.oracle.trace import (
     read_once,
     spool_traces,
 )
-from spillcast.evidence.text import repeated_words
+from spillcast.evidence.text import repeated_notes
 from spillcast.interruptible import run_interruptibly
 from spillcast.tabular import plain_rows
 from spillcast.text import exact_name, rows_of
@@ -61,7 +61,7 @@ def run_sql(
             answer: tuple[list[str], list[list[Any]]]
             options = TraceOptions(lenient=lenient, on_progress=on_progress)
             answer, read = ask_traces(connection, query, _answer, resolved.traces, folder, options)
-            for words in repeated_words(read.repeated):
+            for words in repeated_notes(read.repeated):
                 say(words)
             return answer
         except duckdb.Error as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, Traces, profile_traces
-from spillcast.evidence.text import repeated_words
+from spillcast.evidence.text import repeated_notes
 from spillcast.profile.result import (
     COLUMNS,
     DIMENSIONS,
@@ -94,7 +94,7 @@ def _name_groups(read: Traces) -> None:
 
 def trace_warnings(read: Traces) -> list[str]:
     """Warnings about lines and time that the profile of a trace lacks or counts twice."""
-    warnings = repeated_words(read.repeated)
+    warnings = repeated_notes(read.repeated)
     unmeasured = read.unmeasured()
     if damaged := read.damaged_count() - unmeasured:
         warnings.append(f"not in the profile: {format_count(damaged, 'damaged line')}")

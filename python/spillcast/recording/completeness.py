@@ -43,7 +43,7 @@ class Part:
         return cls(meta.elapsed_s, because)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The beginning of a sentence: "5.0 s were recorded of a run that went on"."""
         clauses = []
         if self.before_s is not None:

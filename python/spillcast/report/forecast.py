@@ -95,7 +95,7 @@ def supposed_text(forecast: Forecast, supposed: Executors) -> str:
     simulated = format_duration(forecast.baseline_s)
     measured = format_duration(supposed.measured_s)
     return (
-        f"As if it had {supposed.words}: about {simulated} on today's storage; with its own "
+        f"As if it had {supposed.text}: about {simulated} on today's storage; with its own "
         f"executors it took {measured}."
     )
 
@@ -264,7 +264,7 @@ def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
             f"over the run: standard error {100 * sample.error:.1f} %; --exact takes all waits"
         )
     if (spread := forecast.spill_spread) is not None and spread.added >= _SPREAD_MIN:
-        text = f"  in the interval: {spread.words}"
+        text = f"  in the interval: {spread.text}"
         lines.append(text if spread.runs > 1 else f"{text}; --history RUN measures it")
     return lines
 

@@ -102,7 +102,7 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
     idle = [row for row in profile.rows if row.get("idle") and not by_thread]
     busy = [row for row in profile.rows if not row.get("idle")]
     parts: list[Part] = [
-        Words([profile.elapsed_words()]),
+        Words([profile.elapsed_text()]),
         _table(profile, busy, for_people=True),
         Words([f"  {text}" for text in profile.words]),
     ]
@@ -173,7 +173,7 @@ def _indented(row: dict[str, Any]) -> str | None:
 
 def _histograms(profile: Profile) -> list[Part]:
     """The latencies of each row as bars; several peaks with their likely cause."""
-    from spillcast.storage.description import find_peaks, peaks_words, plausible_cause
+    from spillcast.storage.description import find_peaks, peaks_text, plausible_cause
 
     columns = {name: Column(name, name, _UNITS.get(name, "text")) for name in profile.by}
     parts: list[Part] = []
@@ -184,7 +184,7 @@ def _histograms(profile: Profile) -> list[Part]:
         peaks = find_peaks(*buckets) if row["op"] is not None else []
         parts.append(histogram(f"  {title}", buckets, peaks))
         if len(peaks) > 1:
-            lines = [f"  {peak_letters(peaks)}{peaks_words(peaks)}"]
+            lines = [f"  {peak_letters(peaks)}{peaks_text(peaks)}"]
             is_direct = str(row.get("event", "")).startswith("direct path")
             if cause := plausible_cause(peaks, "direct" if is_direct else "buffered"):
                 lines.append(f"  {cause}")

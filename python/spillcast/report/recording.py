@@ -61,7 +61,7 @@ def recording_text(recording: Recording) -> str:
         rows.append(("capture", f"{capture.method}: {capture.lost:,} lost"))
         if unseen.causes and not unseen.notable:
             rows.append(("", unseen.text))
-        rows.append(("overhead", overhead_words(capture)))
+        rows.append(("overhead", overhead_text(capture)))
     if faults := capture.file_faults:
         rows.append(("faults", f"{format_count(faults, 'page fault')} read from a file"))
     if meta.sampling is not None:
@@ -191,7 +191,7 @@ def recording_warnings(recording: Recording) -> list[str]:
     return [*texts, *([] if hidden is None else [hidden]), *failed]
 
 
-def overhead_words(capture: CaptureAccount) -> str:
+def overhead_text(capture: CaptureAccount) -> str:
     """The time that the observed threads lost, and CPU time and memory of the recorder."""
     # In recordings of earlier versions the CPU time is that of one thread of the recorder.
     recorder = "the recorder" if capture.calls is not None else "the thread that reads events"

@@ -323,7 +323,7 @@ _CAUSES = {
 
 def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
     """Alerts, changes, and the table of sums by time."""
-    lines = [f"  {alert.words}" for alert in history.alerts]
+    lines = [f"  {alert.text}" for alert in history.alerts]
     lines += [f"  {change_text(change)}" for change in history.changes[:CHANGES_MAX]]
     parts: list[Part] = [Words(lines)]
     if history.buckets:

@@ -71,7 +71,7 @@ def storage_page(storage: Storage, next_command: str) -> Page:
 def measured_parts(storage: Storage) -> list[Part]:
     """The name of a storage and its figures as tables; those of a grid by size and depth."""
     facts, is_grid = known_facts(storage.facts), storage.source == GRID
-    title = f"{storage.name} ({storage.source.word}"
+    title = f"{storage.name} ({storage.source.name}"
     title += f", {facts['filesystem']}" if "filesystem" in facts else ""
     title += f", {facts['threads']} at once" if "threads" in facts and not is_grid else ""
     parts: list[Part] = [Words([f"{title})"])]
@@ -162,23 +162,23 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     parts: list[Part] = []
     if storage.source.stated:
         facts = known_facts(storage.facts)
-        lines = [f"{storage.name} ({origin_words(storage)})"]
+        lines = [f"{storage.name} ({origin_text(storage)})"]
         lines += [str(facts[key]) for key in ("description", "source") if key in facts]
         lines += [f"assumed: {text}" for text in facts.get("assumed", ())]
         parts += [Words(lines, "  "), _stated(storage, ops), Words(["  one operation at a time"])]
     else:
         parts += measured_parts(only)
-        origins = filter(None, (origin_words(storage), provenance_words(storage)))
+        origins = filter(None, (origin_text(storage), provenance_text(storage)))
         parts.append(Words([f"  {words}" for words in origins], "  "))
         for op in ops:
             parts += _op_parts(storage, op, size_bytes)
     if size_bytes is not None:
-        lines = list(filter(None, (_size_words(storage, op, size_bytes) for op in ops)))
+        lines = list(filter(None, (_size_text(storage, op, size_bytes) for op in ops)))
         parts.append(Words(lines))
-    if limits := limits_words(storage):
+    if limits := limits_text(storage):
         parts.append(Words([f"limits: {limits}"], "  "))
     if not storage.source.stated:
-        abilities = (ability_words(op, ability(storage, op)) for op in ops)
+        abilities = (ability_text(op, ability(storage, op)) for op in ops)
         parts.append(Words(list(filter(None, abilities)), "  "))
     return Page(parts, figures(_groups(only, OPS)))
 
@@ -213,7 +213,7 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     title = f"{_group_title(group)}: {format_count(group.count, 'operation')}"
     causes = [f"  {op_shape.cause}"] if op_shape.cause else []
     lines = [
-        f"  {peak_letters(op_shape.peaks)}{op_shape.words}",
+        f"  {peak_letters(op_shape.peaks)}{op_shape.text}",
         *causes,
         *_other_groups(storage, op, group),
     ]
@@ -233,13 +233,13 @@ def _other_groups(storage: Storage, op: str, shown: Group) -> list[str]:
     """The groups of an op with several peaks, except the one whose histogram is ``shown``."""
     shapes = map(shape, (g for g in _groups(storage, [op]) if g is not shown))
     multimodal = [s for s in shapes if len(s.peaks) > 1]
-    lines = [f"  {_group_title(s.group)}: {s.words}" for s in multimodal[:OTHERS_MAX]]
+    lines = [f"  {_group_title(s.group)}: {s.text}" for s in multimodal[:OTHERS_MAX]]
     if (more := len(multimodal) - OTHERS_MAX) > 0:
         lines.append(f"  and {more:,} more with several peaks, see --json")
     return lines
 
 
-def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
+def _size_text(storage: Storage, op: str, size_bytes: int) -> str:
     """The estimated latency of a size, its source and its error; empty for a measured size."""
     estimate = Model(storage).latency(op, size_bytes)
     if estimate.measured:
@@ -282,14 +282,14 @@ _OPERATIONS = (
 )
 
 
-def origin_words(storage: Storage) -> str:
+def origin_text(storage: Storage) -> str:
     """The source of the figures."""
     facts = known_facts(storage.facts)
     where = f" on {facts['directory']}" if "directory" in facts else ""
-    return storage.source.words.format(like=facts.get("like", "a recording"), where=where)
+    return storage.source.description.format(like=facts.get("like", "a recording"), where=where)
 
 
-def provenance_words(storage: Storage) -> str | None:
+def provenance_text(storage: Storage) -> str | None:
     """Time, host and versions of the measurement, as far as known."""
     if (p := storage.provenance) is None:
         return None
@@ -305,15 +305,15 @@ def provenance_words(storage: Storage) -> str | None:
     return ", ".join(filter(None, parts)) or None
 
 
-def limits_words(storage: Storage) -> str | None:
+def limits_text(storage: Storage) -> str | None:
     """``3,000 operations/s, 125 MiB/s``; None if no limits are stated."""
-    parts = [part for limit in storage.limits for part in _limit_words(limit)]
+    parts = [part for limit in storage.limits for part in _limit_text(limit)]
     if storage.servers is not None:
         parts.append(f"{storage.servers:,} at once")
     return ", ".join(parts) or None
 
 
-def _limit_words(limit: Limit) -> Iterator[str]:
+def _limit_text(limit: Limit) -> Iterator[str]:
     """Operations a second, then bytes a second; one text if the limit is the same for all."""
     # Times by which an operation of a page uses up the limit; their constant parts may be 0.
     costs_ns = [limit.cost_ns(op, SMALL_BYTES, sequential=s) for op, s, _ in _OPERATIONS]
@@ -341,7 +341,7 @@ def _limit_words(limit: Limit) -> Iterator[str]:
                 yield f"{format_bytes(1e9 / ns_per_byte)}/s {verb}"
 
 
-def ability_words(op: str, ability: Ability) -> str:
+def ability_text(op: str, ability: Ability) -> str:
     """Servers and ceilings of an op, and the error of interpolated latencies; empty if unknown."""
     parts = []
     if ability.servers is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from spillcast.cache.simulation import MOST, Cache, CacheResult, Curve
 from spillcast.document import written
 from spillcast.report.page import Drawn, Notes, Page, Part, Words, bar
-from spillcast.report.storage import origin_words
+from spillcast.report.storage import origin_text
 from spillcast.storage.catalogue import MOVABLE, Managed, figures
 from spillcast.storage.catalogue import Row as CatalogueRow
 from spillcast.storage.description import Comparison, Verdict
@@ -32,7 +32,7 @@ _DATA = (
 def comparison_page(comparison: Comparison) -> Page:
     """A legend, a line for each storage by op and size, and a sentence for each storage."""
     storages = zip(ascii_uppercase, comparison.names, comparison.storages, strict=False)
-    legend = [f"{letter}  {name}: {origin_words(storage)}" for letter, name, storage in storages]
+    legend = [f"{letter}  {name}: {origin_text(storage)}" for letter, name, storage in storages]
     rows = [
         row
         for row in comparison.rows
@@ -214,7 +214,7 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
     The data are the accounts of the simulation's runs; without one, the points of the curve.
     """
     drawn = Drawn(partial(_curve_text, curve))
-    parts = [*cache_parts(result, cells), drawn, Words(curve_words(result))]
+    parts = [*cache_parts(result, cells), drawn, Words(curve_text(result))]
     parts.append(Notes([f"  note: {note}" for note in result.warnings]))
     if result.cache is not None:
         records = [
@@ -303,7 +303,7 @@ def _curve_text(curve: Curve, width: int) -> str:
     return "\n".join(lines)
 
 
-def curve_words(result: CacheResult) -> list[str]:
+def curve_text(result: CacheResult) -> list[str]:
     """The smallest size that brings most hits, and the error of the curve."""
     curve = result.curve
     enough, data = curve.enough_bytes, format_bytes(curve.data_bytes)

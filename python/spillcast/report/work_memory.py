@@ -19,7 +19,7 @@ from spillcast.forecast.work_memory import (
 )
 from spillcast.report.page import Part, Words
 from spillcast.tabular import Column, Table
-from spillcast.text import plan_line_words
+from spillcast.text import plan_line_text
 from spillcast.units import (
     format_bytes,
     format_duration,
@@ -88,7 +88,7 @@ def spilled_sentences(spilled: Spilled) -> list[str]:
         line = spilled.lines[0]
         words = {0: "memory by now", 1: "one pass"}.get(line.passes or 0, f"{line.passes} passes")
         passes = "" if line.passes is None else f", in {words}"
-        name = plan_line_words(line.operation, line.plan_line)
+        name = plan_line_text(line.operation, line.plan_line)
         lines.append(f"{name} does {100 * line.share:.0f} % of the spill{passes}.")
     if spilled.more_pga is not None:
         lines += _pga_sentences(spilled.more_pga)

@@ -49,7 +49,7 @@ def cached(
         f"which would serve {share:.0%} of what is read (simulated with {options.policy})"
     )
     parts = [
-        {"name": part.name, "source": part.source.word, "facts": dict(part.facts)}
+        {"name": part.name, "source": part.source.name, "facts": dict(part.facts)}
         | _distance(part, recorded, served, baseline)
         for part, served in ((flash, shares), (disk, elsewhere))
     ]

@@ -133,10 +133,10 @@ def _peak(ns: Array, count: Array, total: float, top: float) -> Peak:
     )
 
 
-def peaks_words(peaks: Sequence[Peak]) -> str:
+def peaks_text(peaks: Sequence[Peak]) -> str:
     """Such as ``94 % around 150 us, 6 % between 600 us and 1 ms``."""
     if len(peaks) == 1:
-        return _peak_words(peaks[0])
+        return _peak_text(peaks[0])
     largest = max(peaks, key=lambda peak: peak.share)
     return ", ".join(
         f"{_percent(peak.share)} {_place(peak, around=peak is largest)}" for peak in peaks
@@ -159,7 +159,7 @@ def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
     return None
 
 
-def _peak_words(peak: Peak) -> str:
+def _peak_text(peak: Peak) -> str:
     place = f"around {_words(peak.mode_s, 2)}"
     if peak.high_s < NARROW * peak.low_s:
         return f"all {place}"
@@ -209,7 +209,7 @@ class Shape:
 
     group: Group
     peaks: Sequence[Peak]
-    words: str
+    text: str
     cause: str | None
 
     def to_json(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Shape:
         return {
             **{key: getattr(self.group, key) for key in keys},
             "peaks": [asdict(peak) for peak in self.peaks],
-            "words": self.words,
+            "words": self.text,
             "cause": self.cause,
         }
 
@@ -239,7 +239,7 @@ def ability(storage: Storage, op: str) -> Ability:
 def shape(group: Group) -> Shape:
     """The peaks of a group with operations."""
     peaks = find_peaks(group.latency_ns, group.latency_count)
-    return Shape(group, peaks, peaks_words(peaks), plausible_cause(peaks, group.access))
+    return Shape(group, peaks, peaks_text(peaks), plausible_cause(peaks, group.access))
 
 
 def described(storage: Storage, groups: Sequence[Group]) -> dict[str, Any]:
@@ -311,7 +311,7 @@ class Comparison:
         return {
             "schema": COMPARISON_SCHEMA,
             "storages": [
-                {"name": name, "source": storage.source.word}
+                {"name": name, "source": storage.source.name}
                 for name, storage in zip(self.names, self.storages, strict=True)
             ],
             "rows": written(self.rows),

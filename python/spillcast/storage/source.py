@@ -26,14 +26,14 @@ ASSUMED_NOISE = 0.15
 
 @dataclass(frozen=True)
 class StorageSource:
-    """Describes how a storage is known; ``word`` is its name in storage.json.
+    """Describes how a storage is known; ``name`` is its name in storage.json.
 
-    ``words`` are for people, with ``{like}`` for a recording and ``{where}`` for a directory.
+    ``description`` is a text with ``{like}`` for a recording and ``{where}`` for a directory.
     ``warnings`` are codes and texts for who reads a forecast.
     """
 
-    word: str
-    words: str
+    name: str
+    description: str
     #: Spread of the logarithm of all latencies together.
     noise: float
     warnings: tuple[tuple[str, str], ...] = ()
@@ -123,7 +123,7 @@ def source_of(word: str, facts: Mapping[str, Any]) -> StorageSource:
         if not (isfinite(error) and error >= 0):
             raise ValueError(f"facts.parts has an error of {error}")
         return cache([source_of(part["source"], part["facts"]) for part in parts], error)
-    known = {source.word: source for source in (PROBE, GRID, RECORDING, ASSUMED)}
+    known = {source.name: source for source in (PROBE, GRID, RECORDING, ASSUMED)}
     if word not in known:
         names = ", ".join((*known, "catalogue", "cache"))
         raise ValueError(f"source is {word!r}, not one of {names}")
@@ -190,7 +190,7 @@ class Provenance:
         return None if now is None or now.where == self.where else now
 
     @property
-    def mount_words(self) -> str:
+    def mount_text(self) -> str:
         """``xfs on nvme0n1p2 at /mnt/nvme (rw,noatime)``."""
         device = f" on {self.device_name}" if self.device_name else ""
         return f"{self.filesystem}{device} at {self.mount_point} ({self.mount_options})"

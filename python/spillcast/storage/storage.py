@@ -337,11 +337,11 @@ class Storage(Tabular):
         units |= dict.fromkeys(("mean", "p50", "p99"), "s")
         names = ("op", "size", "pattern", "depth", "count", "mean", "p50", "p99")
         columns = [Column(name, None, units.get(name, "text")) for name in names]
-        return Display(f"{self.name} ({self.source.word})", columns, rows)
+        return Display(f"{self.name} ({self.source.name})", columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        return {"schema": STORAGE_SCHEMA, **written(self), "source": self.source.word}
+        return {"schema": STORAGE_SCHEMA, **written(self), "source": self.source.name}
 
     def save(self, path: Path) -> None:
         """Write the document, completely or not at all."""
@@ -389,18 +389,18 @@ class Storage(Tabular):
 
 def _check(group: Group) -> None:
     """ValueError if the figures of a group contradict each other."""
-    group_words = f"a group of {group.op}s"
-    _check_counts(group_words, group.count, group.latency_ns, group.latency_count)
-    _check_counts(group_words, group.count, group.block_mean_ns, group.block_count)
+    group_name = f"a group of {group.op}s"
+    _check_counts(group_name, group.count, group.latency_ns, group.latency_count)
+    _check_counts(group_name, group.count, group.block_mean_ns, group.block_count)
     if group.op not in OPS or min(group.size_class_bytes, group.depth) < 1:
         raise ValueError("a group of no op, size or depth")
 
 
 def _check_counts(
-    group_words: str, count: int, middles: Sequence[int], counts: Sequence[int]
+    group_name: str, count: int, middles: Sequence[int], counts: Sequence[int]
 ) -> None:
     if len(middles) != len(counts) or sum(counts) != count:
-        raise ValueError(f"{group_words} does not add up to its count")
+        raise ValueError(f"{group_name} does not add up to its count")
 
 
 def name_of(directory: Path) -> str:

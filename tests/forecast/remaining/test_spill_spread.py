@@ -66,7 +66,7 @@ def test_other_runs_measure_the_spread(tmp_path):
         others = [run(tmp_path / f"{name}{n}.spill", blocks).path for n in range(3)]
         answer = forecast(made, SLOW, known=RemainingWorkHints(history=others))
         assert answer.spill_spread.runs == 4
-        assert "the spills of 4 runs and a spill of" in answer.spill_spread.words
+        assert "the spills of 4 runs and a spill of" in answer.spill_spread.text
         result[name] = answer.spill_spread.spread
     assert result["alike"] < alone < result["other"]
 

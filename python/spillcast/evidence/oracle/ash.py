@@ -25,7 +25,7 @@ from spillcast.evidence.oracle.spooled import (
     parse_time_ns,
     read_spooled,
 )
-from spillcast.evidence.text import distinct, repeated_words
+from spillcast.evidence.text import distinct, repeated_notes
 from spillcast.gate import reading
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table, any_table_of
@@ -153,7 +153,7 @@ def read_ash(
     if samples.num_rows == 0:
         raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
     first = _first_seen(exports, samples)
-    notes = [*repeated_words(repeated), *_notes(exports)]
+    notes = [*repeated_notes(repeated), *_notes(exports)]
     if again := len(first) - int(first.sum()):
         notes.append(f"{again:,} samples are in several exports and count once")
     samples = samples.filter(first)

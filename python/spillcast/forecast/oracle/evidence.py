@@ -42,7 +42,7 @@ from spillcast.evidence.oracle.row_sources import (
 )
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, Traces, profile_traces
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
-from spillcast.evidence.text import repeated_words
+from spillcast.evidence.text import repeated_notes
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 from spillcast.recording import TEMP_EVENTS, is_like
@@ -249,7 +249,7 @@ def read_traces(
         shares=times[2],
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
-        notes=repeated_words(read.repeated),
+        notes=repeated_notes(read.repeated),
     )
 
 

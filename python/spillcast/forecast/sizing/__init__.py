@@ -33,7 +33,7 @@ from spillcast.forecast.sizing.products import (
     Sized,
     SizeRow,
     Sizing,
-    setting_words,
+    setting_with_unit,
 )
 from spillcast.forecast.verdict import negligible
 from spillcast.forecast.workload.counted import timed_on, workload_of_counts
@@ -141,7 +141,7 @@ class Candidate:
             return self.free
         if (times := search.times(product.storage(self.settings))) is None:
             return None
-        words = product.words(self.settings)
+        words = product.setting_texts(self.settings)
         return search.row(self.name, times, words, self.cost, product.price_of, product.remark)
 
 
@@ -299,7 +299,7 @@ def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Itera
         cost, today = product.cost(settings), row.cost_per_month
         yield Knob(
             setting=key,
-            value=setting_words(key, higher, product.row),
+            value=setting_with_unit(key, higher, product.row),
             saved_s=row.elapsed_s - times.elapsed_s,
             cost_per_month=None if cost is None or today is None else cost - today,
         )

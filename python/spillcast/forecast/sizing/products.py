@@ -322,10 +322,10 @@ class Product:
         size = figures.get("size") or self.row.figures.get("size_gib", 0.0) * GIB
         return self.search.prices.month(self.row.name, figures, size or self.search.room_bytes)
 
-    def words(self, chosen: Mapping[str, float]) -> dict[str, str]:
+    def setting_texts(self, chosen: Mapping[str, float]) -> dict[str, str]:
         """The settings with their units, by key."""
         values = self.settings(chosen).items()
-        return {key: setting_words(key, value, self.row) for key, value in values}
+        return {key: setting_with_unit(key, value, self.row) for key, value in values}
 
     @property
     def price_of(self) -> str | None:
@@ -425,7 +425,7 @@ def _waits_of(key: str, causes_s: Mapping[str, float]) -> float:
     )
 
 
-def setting_words(key: str, value: float, row: Row) -> str:
+def setting_with_unit(key: str, value: float, row: Row) -> str:
     """A setting with its unit."""
     if key == "size":
         return f"{value / GIB:,.0f} GiB"

@@ -53,12 +53,12 @@ _PLENTY = 1e12
 class _Scope:
     """What is forecast: an application, or one of its SQL executions or jobs.
 
-    ``words`` name it in an error. ``stages`` are positions in the log. ``spill_bytes`` has the
+    ``title`` names it in an error. ``stages`` are positions in the log. ``spill_bytes`` has the
     spill of each stage with the executors that the question supposes.
     """
 
     application: Application
-    words: str
+    title: str
     measured_s: float
     execution: int | None
     job: int | None
@@ -144,7 +144,7 @@ def forecast_application(
     scope = _Scope.of(application, question)
     if not any(application.log.stages[place].moves_temp for place in scope.stages):
         raise NoTempIo(
-            f"{application.path}: {scope.words} neither spilled nor shuffled",
+            f"{application.path}: {scope.title} neither spilled nor shuffled",
             "no storage for temp files changes its time",
         )
     warnings = list(_warnings(scope, question))
@@ -220,7 +220,7 @@ def _source(
     """Measured over simulated time, and the run on today's storage."""
     source = scope.run(scope.application.core, _figures(origin, cache_bytes), work)
     if min(scope.measured_s, source.elapsed_s) <= 0:
-        problem = f"{scope.application.path}: by its log {scope.words} took no time"
+        problem = f"{scope.application.path}: by its log {scope.title} took no time"
         raise EvidenceContradictory(problem, "give the whole event log")
     scale = scope.measured_s / source.elapsed_s
     if scope.resources.changed:

@@ -68,7 +68,7 @@ class Cpus:
         return min(self.usable(trace), self.quota_cpus or inf, trace.threads)
 
     @property
-    def quota_words(self) -> str:
+    def quota_text(self) -> str:
         """``a CPU quota of 0.5 CPUs``."""
         return f"a CPU quota of {self.quota_cpus:g} CPUs"
 

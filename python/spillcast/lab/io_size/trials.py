@@ -103,7 +103,7 @@ def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
         total_s, half_s = reads.total_s + writes.total_s, NORMAL_95 * error_s
         bounds = max(total_s - half_s, 0.0), total_s + half_s
         trials.append(Trial(reads, writes, bounds))
-    return Trials(trials, [_beyond_words(storage, op) for op in sorted(beyond)])
+    return Trials(trials, [_beyond_note(storage, op) for op in sorted(beyond)])
 
 
 def _rows(plan: Table) -> Table:
@@ -159,7 +159,7 @@ def _error_s(
     return error_s
 
 
-def _beyond_words(storage: Storage, op: str) -> Note:
+def _beyond_note(storage: Storage, op: str) -> Note:
     sizes = [group.size_class_bytes for group in storage.of(op) if group.count]
     message = (
         f"{op}s were measured from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}: other "

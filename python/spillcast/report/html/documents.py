@@ -44,7 +44,7 @@ from spillcast.report.html.page import (
 from spillcast.report.html.runs import histogram
 from spillcast.report.page import Words
 from spillcast.report.profile import functions_page, profile_page
-from spillcast.report.storages import cache_parts, curve_words
+from spillcast.report.storages import cache_parts, curve_text
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line, sentence
@@ -101,9 +101,7 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
         conditions = f"{single[0].depth} at once", single[0].pattern, single[0].access
         caption = f"{', '.join(filter(None, conditions))}."
         figures.insert(0, Figure(title, caption, chart, storages.figures(single)))
-    origins = list(
-        filter(None, (storages.origin_words(storage), storages.provenance_words(storage)))
-    )
+    origins = list(filter(None, (storages.origin_text(storage), storages.provenance_text(storage))))
     _, *measured = storages.measured_parts(storage)
     return Section.of(
         f"Storage: {storage.name}", [Words(origins), *measured], figures, [_mean_latencies(storage)]
@@ -113,7 +111,7 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
 def _mean_latencies(storage: Storage) -> str:
     """The mean latency of each op in a sentence."""
     # A grid or the catalogue has sizes of no particular load: the smallest stands for them.
-    is_load = storage.source.word not in ("grid", "catalogue")
+    is_load = storage.source.name not in ("grid", "catalogue")
     means = []
     for op in OPS:
         of_op = [group for group in storage.groups if group.op == op]
@@ -196,11 +194,11 @@ def cache(result: CacheResult) -> Section:
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
         figures.append(Figure(title, "", charts.miss_ratio(points, marked), Table(columns, pairs)))
-    answer = [words.strip() for words in curve_words(result)[:1]]
+    answer = [words.strip() for words in curve_text(result)[:1]]
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
         answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads hit.")
-    parts = [*cache_parts(result), Words(curve_words(result))]
+    parts = [*cache_parts(result), Words(curve_text(result))]
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 

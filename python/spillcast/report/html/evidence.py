@@ -13,7 +13,7 @@ from spillcast.evidence.oracle.trace import TraceOptions, Traces, profile_traces
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.functions import (
     by_function,
-    cpu_words,
+    cpu_text,
     drawn_frames,
     flame,
     has_stacks,
@@ -35,7 +35,7 @@ from spillcast.report.html.inputs import (
     Run,
     StatementText,
 )
-from spillcast.report.recording import overhead_words, recording_warnings
+from spillcast.report.recording import overhead_text, recording_warnings
 from spillcast.stats import merged
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
@@ -109,7 +109,7 @@ def _functions(recording: Recording) -> Functions | None:
     return Functions(
         samples=stacks.samples,
         drawn_s=root.samples / stacks.samples_per_s,
-        words=[cpu_words(recording, stacks), *result.warnings],
+        words=[cpu_text(recording, stacks), *result.warnings],
         rows=[{key: row[key] for key in keys} for row in result.rows[:_FUNCTIONS_MAX]],
         frames=drawn_frames(root, share_min=_SHARE_MIN, rows_max=_ROWS_MAX),
     )
@@ -216,7 +216,7 @@ def _capture(capture: CaptureAccount, *, captured: bool) -> dict[str, str]:
     return {
         "capture": title,
         "lost": f"{format_count(capture.lost, 'report')}{dropped}",
-        "overhead of recording": overhead_words(capture),
+        "overhead of recording": overhead_text(capture),
         "runnable but not scheduled": delay,
     }
 

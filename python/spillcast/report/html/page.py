@@ -45,7 +45,7 @@ class Section:
     """
 
     title: str
-    words: Sequence[str] = ()
+    sentences: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[tuple[str, Table]] = ()
     statements: Sequence[tuple[str, str]] = ()
@@ -65,20 +65,20 @@ class Section:
 
         Its notes are left out, because the last section has those of all inputs.
         """
-        words: list[str] = []
+        sentences: list[str] = []
         tables, commands = [], []
         for part in parts:
             if isinstance(part, Notes):
                 continue
             if isinstance(part, Words):
-                words += [sentence(line.strip()) for line in part.sentences]
+                sentences += [sentence(line.strip()) for line in part.sentences]
             elif isinstance(part, Commands):
-                commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
+                commands.append((sentences.pop().rstrip(":."), "\n".join(part.lines)))
             elif isinstance(part, Table):
                 tables.append(("", part))
             elif isinstance(part, Titled):
                 tables.append((capitalized(part.title.strip()), part.table))
-        return cls(title, words, figures, tables, commands, answer=answer)
+        return cls(title, sentences, figures, tables, commands, answer=answer)
 
 
 def table_in(page: TerminalPage) -> Table:

@@ -189,7 +189,7 @@ class Redactor:
             for field, about in keys_of(type(value))
         }
         if isinstance(value, Storage):
-            parts["source"] = source_of(value.source.word, parts["facts"])
+            parts["source"] = source_of(value.source.name, parts["facts"])
         return type(value)(**(parts | _warning_texts(vars(value))))
 
     def _mapping(self, value: Mapping[str, Any], key: str) -> dict[str, Any]:
