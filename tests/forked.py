@@ -119,6 +119,9 @@ def at_start(env):
     return {name: value for name, value in env.items() if name.startswith(AT_START)}
 
 
+# Without bytecode each worker, and each process that tests start, compiles all modules by itself.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 #: Those of this process.
 STARTED = at_start(os.environ)
 
