@@ -10,7 +10,7 @@ import pytest
 from cases import cases
 from spillcast.engines.postgres.rank.rank import of_logs, rank_postgres
 from spillcast.engines.ranking import RankRequest
-from spillcast.errors import EvidenceIncomplete
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 
@@ -248,3 +248,31 @@ def test_limits_that_spills_met_are_shown(tmp_path):
         read_plan(path)
     page = rank_postgres(str(path), RankRequest([]))
     assert [failure.calls for failure in page.exceeded] == [1, 1, 1]
+
+
+SORT = """\
+Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)
+  Buffers: shared hit=9, temp read=500 written=500
+"""
+CALL = """\
+2026-11-23 10:00:09.000 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 81920000
+2026-11-23 10:00:09.000 UTC [42] LOG:  duration: 9000.000 ms  statement: select 1
+"""
+
+
+def test_a_plan_of_another_run_in_a_log_is_refused(tmp_path):
+    """A session that is told what the server logs has the plan of the same run beside it."""
+    (path := tmp_path / "both").write_text(f"{CALL}\n{SORT}Execution Time: 8990.000 ms\n")
+    assert read_plan(path).elapsed_s == 9.0
+    path.write_text(f"{CALL}\n{SORT}Execution Time: 990.000 ms\n")
+    with pytest.raises(EvidenceMixed):
+        read_plan(path)
+
+
+@cases("length", [1, 5])
+def test_a_size_at_the_end_of_a_log_may_be_cut(tmp_path, length):
+    (path := tmp_path / "log").write_text(CALL)
+    assert not read_logs(path).last_sizes
+    line = CALL.splitlines()[0]
+    path.write_text(CALL + line[: line.rindex(" ") + 1 + length])
+    assert read_logs(path).last_sizes == [int("81920000"[:length])]

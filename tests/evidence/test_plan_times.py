@@ -5,6 +5,8 @@ import pytest
 from cases import cases
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.forecast.ask import ask
+from spillcast.forecast.question import Question
 
 SCANNED = """\
 {top}  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..1000.0 rows=9 loops=1)
@@ -215,3 +217,16 @@ Execution Time: 902.4 ms
     (path := tmp_path / "plan.txt").write_text(text)
     counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (600, 610, 0.9024)
+
+
+@cases(
+    "target,least_s,most_s",
+    [("factor:7", 0.0, 1.001), ("factor:1", 0.0, 1.001), ("factor:0.5", 1.01, 9.0)],
+)
+def test_storage_with_shorter_latencies_than_now_makes_no_run_longer(
+    tmp_path, target, least_s, most_s
+):
+    (path := tmp_path / "plan.txt").write_text(SCANNED.format(**SERIAL))
+    [answer] = ask([path], [target], Question())
+    assert least_s <= answer[0].interval_s[1] <= most_s
+    assert answer[0].ceiling_interval_s[1] <= 1.0

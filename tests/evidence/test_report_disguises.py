@@ -145,3 +145,6 @@ def test_evidence_of_two_sources_is_refused_in_any_order(tmp_path):
             path.write_text("\n".join(texts[name] for name in names))
             with pytest.raises(EvidenceMixed):
                 recognise(path)
+    path.write_text("\n".join([texts["awr"], " \n" * 900_000, texts["mariadb"]]))
+    with pytest.raises(EvidenceMixed):
+        recognise(path)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import inf
 from typing import Any, Literal
 
 from spillcast.document import internal, key
@@ -18,7 +17,7 @@ from spillcast.forecast.project import interval_of
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
-from spillcast.storage.target import depends_on_recording, resolve, stated
+from spillcast.storage.target import depends_on_recording, resolve
 from spillcast.units import format_bytes, format_duration, parse_bytes, parse_duration_s
 
 DAY_S = 86_400.0
@@ -362,15 +361,13 @@ def with_gains(
             forecast(counts, request.storage(target, counts), confidence=request.confidence)
             for counts in at_bounds
         ]
-        kind, factor = stated(target) or ("", 0.0)
-        least_s = 0.0 if kind == "factor" and factor >= 1 else -inf
-        gain = _gain([_elapsed_s(f) for f in forecasts], forecasts, calls, least_s)
+        gain = _gain([_elapsed_s(f) for f in forecasts], forecasts, calls)
         if gain is not None:
             cached = [f.without_cache_s for f in forecasts if f.without_cache_s is not None]
             without_s = calls * max(cached) if len(cached) == len(forecasts) else None
             gains[target] = replace(gain, without_cache_s=without_s)
     ceilings = [(f.ceiling_s, f.ceiling_interval_s) for f in forecasts]
-    no_spill = _gain(ceilings, forecasts, calls, least_s=0.0)
+    no_spill = _gain(ceilings, forecasts, calls)
     refused = None if gains else next((f.refused for f in forecasts if f.refused), None)
     return replace(ranked, gains=gains, no_spill=no_spill, refused=refused)
 
@@ -386,17 +383,13 @@ def _gain(
     times: Sequence[tuple[float, tuple[float, float] | None]],
     forecasts: Sequence[Forecast],
     calls: int,
-    least_s: float,
 ) -> Gain | None:
-    """The mean gain by ``times``, pairs of time (s) and interval; None if one has no interval.
-
-    ``least_s`` is 0 where nothing gets slower, however wide the interval.
-    """
+    """The mean gain by ``times``, pairs of time (s) and interval; None if one has no interval."""
     saved_s, bounds_s = list[float](), list[float]()
     for (time_s, interval_s), projected in zip(times, forecasts, strict=True):
         if interval_s is None:
             return None
         saved_s.append(projected.baseline_s - time_s)
         bounds_s += [projected.baseline_s - end_s for end_s in interval_s]
-    low_s = max(calls * min(bounds_s), least_s)
-    return Gain(calls * sum(saved_s) / len(saved_s), (low_s, calls * max(bounds_s)))
+    interval_s = calls * min(bounds_s), calls * max(bounds_s)
+    return Gain(calls * sum(saved_s) / len(saved_s), interval_s)

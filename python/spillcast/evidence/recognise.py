@@ -16,7 +16,7 @@ from spillcast.evidence.choice import IF_KNOWN
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.table_rows import table_of
-from spillcast.evidence.text import head_of
+from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.evidence.unwrap import unwrapped
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _UNWRAPPED_LENGTH = 1 << 17
 #: The heading of a table is looked for in so many characters; fixed names in the first few.
 _HEADING_LENGTH, _NAMES_LENGTH = 1 << 16, 4096
+#: Evidence of another source is looked for in so many bytes.
+_CHECKED_BYTES = 4 << 20
 #: Lines that may stand above a heading: echoed commands and the text of a mail.
 _HEADING_LINES_MAX = 200
 _ASH_COLUMNS = {"sample_time", "session_state", "wait_class", "time_waited", "event", "sql_exec_id"}
@@ -128,10 +130,12 @@ def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
 def _check_single(kind: Kind, sample: Sample) -> None:
     """EvidenceMixed for evidence of several sources, of which one alone would be read."""
     # Without its wrapping, what a statement quotes would stand in lines of its own.
+    text = sample.raw
+    if len(text) >= HEAD_BYTES // 2 and not text.startswith("PAR1"):
+        text = head_of(sample.path, _CHECKED_BYTES)
     sources = [
-        source for source, mark in _SOURCES.items()
-        if source == kind.words or mark.search(sample.raw)
-    ]  # fmt: skip
+        source for source, mark in _SOURCES.items() if source == kind.words or mark.search(text)
+    ]
     if len(sources) > 1:
         raise EvidenceMixed(
             f"{sample.path}: {' and '.join(sources)}", "give each in a file of its own"

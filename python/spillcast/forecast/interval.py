@@ -58,6 +58,8 @@ class Uncertainty:
     above: float
     #: Share of the errors of verified forecasts that applies. A rehearsal makes it smaller.
     residual_share: float = 1.0
+    #: The most that it takes, such as today's time where no call gets slower.
+    max_s: float = inf
 
     @classmethod
     def of(
@@ -93,7 +95,7 @@ class Uncertainty:
         below, above = self.spreads(residuals)
         least = exp(-times * below)
         low_s = self.forecast_s * least if least > NO_BOUND else 0.0
-        return low_s, self.forecast_s * exp(times * above)
+        return low_s, min(self.forecast_s * exp(times * above), self.max_s)
 
     def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:
         """Bounds (s) on both sides of the forecast; the lower one is at most ``max_lower_s``."""

@@ -113,7 +113,7 @@ class Projector:
         at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
         ceiling: dict[str, Any] = {
             "ceiling_s": central.ceiling_s,
-            "ceiling_interval_s": around(ceilings, max(central.baseline_s, central.ceiling_s)),
+            "ceiling_interval_s": around(ceilings),
             "ceiling_bounds_s": (min(at_ceilings_s), max(at_ceilings_s)),
         }
         quality = self.workload.quality

@@ -46,7 +46,7 @@ LIMITED = 0.5
 #: Relative standard error of the change of CPU time for compression.
 COMPRESSING_SPREAD = 0.5
 #: No storage is faster than this one.
-ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [])
+ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [], never_slower=True)
 
 MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "history"
 CAPTURE_COST, REPLAY, SPINNING = "cost", "replay", "spinning"

@@ -1,6 +1,7 @@
 """The uncertainty of the elapsed time on a storage, drawn from the errors of its inputs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import hypot, log, sqrt
 
 import numpy as np
@@ -65,7 +66,10 @@ def elapsed_on(
     count, target_s = operations(loads), time_s(loads, projected.latencies)
     recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
     speeds = direction(recorded_s / count, target_s / count, moved / count)
-    return Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds), sample
+    uncertainty = Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds)
+    if storage.never_slower and workload.threads.counted:
+        uncertainty = replace(uncertainty, max_s=max(forecast_s, workload.total_s))
+    return uncertainty, sample
 
 
 def _drawn_s(

@@ -306,6 +306,8 @@ class Storage(Tabular):
     rehearsal: Any = internal()
     #: If latencies are relative to those of a run with bounds: the storage at each of its bounds.
     at_bounds: "Sequence[Storage]" = internal(())
+    #: Whether no operation takes longer there than today.
+    never_slower: bool = internal(default=False)
 
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""
@@ -384,7 +386,7 @@ class Storage(Tabular):
             )
             for g in self.groups
         ]
-        return Storage(name, ASSUMED, groups, dict(self.facts))
+        return Storage(name, ASSUMED, groups, dict(self.facts), never_slower=factor <= 1)
 
 
 def _check(group: Group) -> None:

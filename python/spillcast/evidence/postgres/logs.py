@@ -10,6 +10,7 @@ from typing import Any
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
+    EvidenceMixed,
     EvidenceUnknown,
     InputError,
     NoTempIo,
@@ -19,6 +20,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import CONSTANT, MARK
 from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
+from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.temp_files import (
     Exceeded,
@@ -31,7 +33,7 @@ from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
-from spillcast.units import format_count
+from spillcast.units import format_bytes, format_count
 
 _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
@@ -39,6 +41,11 @@ _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
 #: A message about a temp file that is not empty, also in the code of a program.
 _TEMP_FILE = re.compile(r"temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+.*")
+#: A size at the end of a log, which may be cut, and the bytes that contain it.
+_LINE_BYTES = 2048
+_LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
+#: A plan of EXPLAIN, which the server does not log.
+_EXPLAINED = re.compile(r'^ *"?(?:Execution Time|Total runtime)"?: ([\d.]+)', re.MULTILINE | re.I)
 HOW = (
     "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
     "log folder"
@@ -58,12 +65,16 @@ class Logs:
     exceeded: list[Exceeded] = field(default_factory=list)
     #: Errors of plans that are cut or damaged, and left out.
     damaged: list[InputError] = field(default_factory=list)
+    #: Sizes (bytes) of temp files at the end of a file, which may be cut.
+    last_sizes: list[int] = field(default_factory=list)
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about plans that were left out."""
+        """Sentences about plans that were left out, and about sizes that may be cut."""
         plans = format_count(len(self.damaged), "plan")
-        return [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
+        left_out = [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
+        last = "the last line, if it is cut: a temp file of {} may be larger"
+        return left_out + [last.format(format_bytes(size)) for size in self.last_sizes[:1]]
 
     @property
     def window_s(self) -> float | None:
@@ -76,7 +87,7 @@ class Logs:
         temp, times, session = TempFiles(), list[str](), ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
-            for entry in entries_of(blocks, times):
+            for entry in entries_of(self._checked(blocks), times):
                 # A message without a session belongs to the session of the message above.
                 named = _session(entry)
                 session = named or session
@@ -98,6 +109,14 @@ class Logs:
         alone = _without_inner(plans)
         self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
 
+    def _checked(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """The blocks; a size at the end of the last is noted."""
+        block = b""
+        for block in blocks:
+            yield block
+        if last := _LAST_SIZE.search(block[-_LINE_BYTES:]):
+            self.last_sizes.append(int(last[1]))
+
 
 def read_logs(path: Path) -> Logs:
     """The logs in a file or a folder. InputError where they contain nothing about spills."""
@@ -109,10 +128,11 @@ def read_logs(path: Path) -> Logs:
     is_empty = not (logs.temp or logs.plans or logs.exceeded)
     if is_empty and path.is_file():
         _check_kind(path)
-    timed = any(file.elapsed_s for file in logs.temp)
-    is_log = timed or logs.plans or logs.exceeded or logs.damaged
-    text = head_of(path) if not is_log and path.is_file() else ""
-    is_plan = re.search(r"Plan|\((?:cost|actual)|\btemp read=", text)
+    text = head_of(path) if path.is_file() else ""
+    if calls_s := [file.elapsed_s for file in logs.temp if file.elapsed_s]:
+        _check_same_run(path, text, calls_s)
+    is_log = calls_s or logs.plans or logs.exceeded or logs.damaged
+    is_plan = not is_log and re.search(r"Plan|\((?:cost|actual)|\btemp read=", text)
     if is_plan and (pasted := pasted_documents(unwrapped(text), path)):
         # Plans that are in no log.
         _check_counted(path, pasted)
@@ -132,6 +152,16 @@ def logs_of(path: Path, text: str) -> Logs:
     logs = Logs()
     logs.add(path, iter([text.encode()]))
     return logs
+
+
+def _check_same_run(path: Path, text: str, calls_s: Sequence[float]) -> None:
+    """EvidenceMixed for a plan beside a log of calls that all took another time."""
+    for ms in _EXPLAINED.findall(text):
+        ran_s = milliseconds(ms) / 1e3
+        # A call also plans and prints.
+        if not any(ran_s <= call_s <= 2 * ran_s + 1 for call_s in calls_s):
+            words = "a log of PostgreSQL, and a plan of a run that is not in it"
+            raise EvidenceMixed(f"{path}: {words}", "give each in a file of its own")
 
 
 def _check_kind(path: Path) -> None:

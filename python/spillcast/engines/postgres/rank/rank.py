@@ -187,7 +187,7 @@ def _of_server(
 def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     logs = read_logs(path)
     statements = of_logs(logs, request)
-    unseen = [f"plans: {note}" for note in logs.notes]
+    unseen = list(logs.notes)
     if not logs.plans and statements:
         timed = any(statement.elapsed_s for statement in statements)
         unseen.append(
