@@ -11,8 +11,8 @@ from spillcast.forecast import forecast
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
+from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
-from spillcast.storage.room import OWNED
 from spillcast.workspace import workspace
 
 OLD_STORAGE = Emulated("1 ms", 0.001, 0.001)
@@ -39,7 +39,8 @@ def run() -> Iterator[Result]:
         ran, recording = run_recorded(engine, DEMO, source, room / "here.spill")
         target = [place(storage) for storage in ELSEWHERE]
         matches = [
-            forecast(recording, probe(item.directory, recording, budget=OWNED)) for item in target
+            forecast(recording, probe(item.directory, recording, budget=ALL_FREE))
+            for item in target
         ]
         for item, about in zip(target, matches, strict=True):
             measured_s = run_bare(engine, DEMO, item).elapsed_s

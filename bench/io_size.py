@@ -34,7 +34,7 @@ from spillcast.lab.io_size.spill import Sort
 from spillcast.lab.io_size.spill import Setting
 from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size import sweep_io_size
-from spillcast.storage.room import Budget
+from spillcast.storage.free_space import Budget
 directory, data, memory, *units = sys.argv[1:]
 settings = [Setting(int(unit), int(unit)) for unit in units]
 spill = SyntheticSpill(Sort(int(data), int(memory)), 8192)

@@ -24,8 +24,8 @@ from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, plain
 from spillcast.recording import Recording
+from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
-from spillcast.storage.room import OWNED
 from spillcast.storage.storage import Storage
 from spillcast.workspace import workspace
 
@@ -75,7 +75,7 @@ def _round(
             run_recorded(engine, query, place, folder / f"{place.name}-{number}.spill")[1]
             for place in places
         )
-        storage = probe(places[1].directory, from_slow, budget=OWNED)
+        storage = probe(places[1].directory, from_slow, budget=ALL_FREE)
         engine_s, engine_bytes = in_memory.meta.temp.total_s, in_memory.meta.temp.bytes
         probed_s = sum(group.total_ns for group in storage.groups) / 1e9
         probed_bytes = sum(group.bytes for group in storage.groups)

@@ -16,8 +16,8 @@ class PaperLab:
     demo = Workload("shuffle", "", rows=400, memory="")
     label = "Paper 1.0"
 
-    def __init__(self, room):
-        """It keeps nothing in a room."""
+    def __init__(self, workdir):
+        """It keeps nothing in ``workdir``."""
 
     @staticmethod
     def verified(threads):

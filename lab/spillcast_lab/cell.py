@@ -19,9 +19,9 @@ from spillcast.lab.storages import Place, direction
 from spillcast.recording import Recording
 from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
+from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.observed import TempEvidence
 from spillcast.storage.probe import probe
-from spillcast.storage.room import OWNED
 from spillcast.workspace import workspace
 from spillcast_lab.matrix import PART_PROBE_S, PROBE_S, Cell, recordings
 from spillcast_lab.partial_runs import (
@@ -58,13 +58,13 @@ class CellRun:
         #: The bare runs by storage.
         self._runs = dict[str, Runs]()
 
-    def verify(self, room: Path, repeat: int, parts: bool) -> list[Case]:
+    def verify(self, workdir: Path, repeat: int, parts: bool) -> list[Case]:
         """The cases of the cell, with ``parts`` also from parts of runs and from plans.
 
         Recorded and bare runs alternate. No forecast uses a bare run. A storage that is not a
         target has one bare run.
         """
-        with workspace(room) as recordings:
+        with workspace(workdir) as recordings:
             self._warm_up()
             return list(self._forecasts(self._run(recordings, repeat, parts)))
 
@@ -174,7 +174,7 @@ class CellRun:
         if isinstance(evidence, Recording):
             like = read_back(evidence) if name in PARTS else evidence
             like = hints.instead_of(evidence) or like
-        budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
+        budget = replace(ALL_FREE, time_s=PART_PROBE_S if part else PROBE_S)
         origin, goal = self._places[source], self._places[target]
         storage, seed_s = None, None
         others: Mapping[str, Variant] = {}

@@ -143,8 +143,8 @@ def watched(group: Path, interval_s: float) -> Iterator[list[int]]:
 
 
 @contextmanager
-def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Place]:
-    """A file system in ``room`` with its image in ``below``; removed afterwards, also if killed.
+def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator[Place]:
+    """A file system in ``workdir`` with its image in ``below``; removed afterwards, also if killed.
 
     SpillcastError if this machine does not support it.
     """
@@ -152,7 +152,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
     if reason is not None:
         raise ExperimentFailed(reason)
     folder = re.sub(r"\W+", "-", storage.name)
-    mountpoint, image = (room / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
+    mountpoint, image = (workdir / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
     mountpoint.mkdir()
     with ExitStack() as stack:
         parent = BLKIO / _own_cgroup("blkio").lstrip("/")
@@ -183,7 +183,7 @@ def why_not() -> str | None:
     """Why this machine does not support such storages, by a trial; None if it does."""
     storage = KernelSlowed("trial", 0.001, 0.001)
     try:
-        with workspace() as room, kernel_slowed(storage, room, room) as place:
+        with workspace() as workdir, kernel_slowed(storage, workdir, workdir) as place:
             assert place.groups is not None
             with place.groups.inside():
                 return None

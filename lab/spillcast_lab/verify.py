@@ -58,7 +58,7 @@ def verify(
         raise SpaceInsufficient(
             "verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check"
         )
-    with workspace(memory) as fast, workspace(work) as room, ExitStack() as stack:
+    with workspace(memory) as fast, workspace(work) as workdir, ExitStack() as stack:
         truth = begun(_about(drawn, storages, repeat, parts, budget_s), former)
         about = truth.about
         labs: dict[type[Lab], Lab | SpillcastError] = {}
@@ -67,11 +67,11 @@ def verify(
             if cell.lab not in labs:
                 stage.step(f"{cell.engine} made ready")
                 alone = len({other.engine for other in left}) == 1
-                labs[cell.lab] = _made_ready(cell.lab, room, alone=alone)
+                labs[cell.lab] = _made_ready(cell.lab, workdir, alone=alone)
         used = {name for cell in left for name in cell.storages}
         stage.step(f"{format_count(len(used), 'storage')} made ready")
         by_name = {storage.name: storage for storage in storages}
-        made = {s.name: _place(s, room, fast, stack) for s in storages if s.name in used}
+        made = {s.name: _place(s, workdir, fast, stack) for s in storages if s.name in used}
         clock, loaded = Clock(budget_s, about["spent_s"]), set[type[Lab]]()
 
         def verified(cell: Cell, title: str) -> list[Case]:
@@ -82,7 +82,7 @@ def verify(
             if isinstance(lab, SpillcastError):
                 raise lab
             places = [made[name] for name in cell.storages]
-            cases = CellRun(stage, title, lab, cell, places).verify(room, repeat, parts)
+            cases = CellRun(stage, title, lab, cell, places).verify(workdir, repeat, parts)
             clock.count(expected_s)
             loaded.add(cell.lab)
             return cases
@@ -127,13 +127,13 @@ def handle(
     truth.about["spent_s"] = spent_s()
 
 
-def _made_ready(lab: type[Lab], room: Path, *, alone: bool) -> Lab | SpillcastError:
-    """The lab of an engine in ``room``, or the error if this machine does not support it.
+def _made_ready(lab: type[Lab], workdir: Path, *, alone: bool) -> Lab | SpillcastError:
+    """The lab of an engine in ``workdir``, or the error if this machine does not support it.
 
     InputError if a package is missing, and there is no other engine.
     """
     try:
-        return lab(room)
+        return lab(workdir)
     except SpillcastError as error:
         if alone and isinstance(error, InputError):
             raise
@@ -165,14 +165,14 @@ class Clock:
         self._expected_s += expected_s
 
 
-def _place(storage: Storage, room: Path, fast: Path, stack: ExitStack) -> Place:
+def _place(storage: Storage, workdir: Path, fast: Path, stack: ExitStack) -> Place:
     """The place of a storage, an empty directory that exists until the end of ``stack``."""
     if isinstance(storage, Plain):
-        parent = fast if storage.in_memory else room
+        parent = fast if storage.in_memory else workdir
         return plain(storage.name, parent / storage.name)
     if isinstance(storage, KernelSlowed):
-        return stack.enter_context(kernel_slowed(storage, room, fast))
-    return stack.enter_context(emulated(storage, room, fast))
+        return stack.enter_context(kernel_slowed(storage, workdir, fast))
+    return stack.enter_context(emulated(storage, workdir, fast))
 
 
 def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:

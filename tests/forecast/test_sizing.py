@@ -19,7 +19,7 @@ from sizing_cases import (
     wrong_binding,
 )
 from spillcast.errors import EvidenceAmbiguous, OptionInvalid
-from spillcast.forecast import sizing as sizing_room
+from spillcast.forecast import sizing as sizing_module
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
 from spillcast.forecast.project import interval_of
@@ -183,7 +183,7 @@ def test_a_month_costs_what_the_price_list_says(name, settings, prices, cost, pr
         for unit, tiers in prices.items()
         for above, price in tiers
     ]
-    search = SimpleNamespace(prices=Prices(listed, DEFAULT_REGIONS), room_bytes=200.5 * 2**30)
+    search = SimpleNamespace(prices=Prices(listed, DEFAULT_REGIONS), needed_bytes=200.5 * 2**30)
     product = Product(rows_by_name()[name], search)
     assert product.cost(settings) == (None if cost is None else pytest.approx(cost))
     assert product.price_of == price_of
@@ -242,8 +242,8 @@ def test_prices_without_a_product_leave_it_without_a_price(forecasters):
 
 def test_size_and_forecast_show_the_same_limit(tmp_path, monkeypatch):
     # The search of size uses a sample of the waits of a large recording.
-    monkeypatch.setattr(sizing_room, "WHOLE_MAX", 1000)
-    monkeypatch.setattr(sizing_room, "WAITS_MAX", 500)
+    monkeypatch.setattr(sizing_module, "WHOLE_MAX", 1000)
+    monkeypatch.setattr(sizing_module, "WAITS_MAX", 500)
     path = write_varied_recording(tmp_path / "large.spill", 8000, 3, 500)
     [(limit, _)] = ask([path], [LIMIT])
     sizing = size(statements_of([str(path)], Question(), None), load_prices())

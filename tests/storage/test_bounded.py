@@ -12,8 +12,8 @@ from harness import ordinary_user, spillcast, started, until
 from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
+from spillcast.storage.free_space import machine_cache_bytes
 from spillcast.storage.probe import SLACK_BYTES, probe
-from spillcast.storage.room import machine_cache_bytes
 from spillcast.workspace import NoMemoryGroup, memory_group
 from spills import MIB, recording, written_and_read
 

@@ -7,8 +7,8 @@ import pytest
 from cases import cases
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
+from spillcast.storage.free_space import ALL_FREE, Budget, parse_budget
 from spillcast.storage.probe import probe
-from spillcast.storage.room import OWNED, Budget, parse_budget
 from spills import MIB, recording, written_and_read
 
 
@@ -43,7 +43,7 @@ def test_bytes_are_by_default_a_tenth_of_what_is_free(tmp_path):
     tenth = pytest.approx(stats.f_bavail * stats.f_frsize / 10, rel=0.2)
     assert Budget().limits(tmp_path) == {"budget_s": 60, "budget_bytes": tenth}
     assert Budget(5, 7).limits(tmp_path) == {"budget_s": 5, "budget_bytes": 7}
-    assert OWNED.limits(tmp_path)["budget_bytes"] is None
+    assert ALL_FREE.limits(tmp_path)["budget_bytes"] is None
 
 
 @pytest.fixture(scope="module")

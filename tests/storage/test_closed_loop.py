@@ -11,8 +11,8 @@ import pytest
 from emulator import Emulator, skip_without_fuse
 from harness import TARGETS, ordinary_user, spillcast
 from spillcast.recording import Recording
+from spillcast.storage.free_space import Budget
 from spillcast.storage.probe import probe, replay_plan
-from spillcast.storage.room import Budget
 
 ROUNDS = 150
 WORK_US = 500

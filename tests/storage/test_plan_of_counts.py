@@ -6,8 +6,8 @@ import pytest
 
 from cases import cases
 from spillcast.evidence.postgres.plan import counts_of_plan
+from spillcast.storage.free_space import Budget
 from spillcast.storage.probe import plan_of_counts, probe
-from spillcast.storage.room import Budget
 
 B = 8192
 

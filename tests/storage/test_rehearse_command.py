@@ -29,7 +29,7 @@ from spillcast.recording import Recording
 from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
-from spillcast.storage.rehearse import check_room
+from spillcast.storage.rehearse import check_free_space
 from spillcast.storage.rehearse.command import (
     command_to_run,
     reads_only,
@@ -325,7 +325,7 @@ def test_what_could_fill_the_target_is_not_rehearsed(spilled, tmp_path):
     recording = Recording.open(spilled.path)
     recording.written_bytes = WrittenBytes(1 << 60, 0)
     with pytest.raises(SpillTooLarge):
-        check_room(recording, tmp_path)
+        check_free_space(recording, tmp_path)
 
 
 def test_a_command_with_an_open_quote(spilled, tmp_path):

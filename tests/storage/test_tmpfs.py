@@ -9,7 +9,7 @@ from evidence import change, recording
 from spillcast.errors import SpillTooLarge
 from spillcast.recording.meta import Memory
 from spillcast.recording.observed import MemoryGroup
-from spillcast.storage import room as rooms
+from spillcast.storage import free_space
 
 G = 1 << 30
 M = 1 << 20
@@ -29,15 +29,15 @@ def machine(monkeypatch):
 
     def is_(free, swap=0, groups=()):
         meminfo = {"MemAvailable": free, "SwapFree": swap}
-        monkeypatch.setattr(rooms, "meminfo_bytes", lambda: meminfo)
-        monkeypatch.setattr(rooms, "memory_groups", lambda: list(groups))
+        monkeypatch.setattr(free_space, "meminfo_bytes", lambda: meminfo)
+        monkeypatch.setattr(free_space, "memory_groups", lambda: list(groups))
 
     return is_
 
 
 def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
     machine(free=5 * G)
-    (advice,) = rooms.check_memory(spill)
+    (advice,) = free_space.tmpfs_advice(spill)
     # 3 GiB and a quarter, in steps of 256 MiB.
     assert advice.startswith("mount -t tmpfs -o size=3840M tmpfs DIR: the spill holds up to 3 GiB")
     assert "4 GiB of memory are free beside the query, which held 1 GiB" in advice
@@ -46,33 +46,33 @@ def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
 def test_what_would_swap_is_refused(spill, machine):
     machine(free=int(3.5 * G), swap=2 * G)
     with pytest.raises(SpillTooLarge, match=r"3 GiB.*2\.50 GiB of memory.*swap \(2 GiB free\)"):
-        rooms.check_memory(spill)
+        free_space.tmpfs_advice(spill)
 
 
 def test_what_would_run_out_is_refused(spill, machine):
     machine(free=2 * G, swap=G)
     with pytest.raises(SpillTooLarge, match=r"1 GiB of memory.*1 GiB of swap: it would run out"):
-        rooms.check_memory(spill)
+        free_space.tmpfs_advice(spill)
 
 
 def test_the_limit_of_the_querys_own_cgroup_counts(spill, machine):
     machine(free=20 * G)
     change(spill, memory=Memory(2 * G, G))
     with pytest.raises(SpillTooLarge, match="memory cgroup leaves 1 GiB"):
-        rooms.check_memory(spill)
+        free_space.tmpfs_advice(spill)
 
 
 def test_the_limit_of_our_own_cgroup_counts_too_for_the_probe_writes_there(spill, machine):
     machine(free=20 * G, groups=[MemoryGroup(4 * G, 2 * G)])
     with pytest.raises(SpillTooLarge, match="memory cgroup leaves 2 GiB"):
-        rooms.check_memory(spill)
+        free_space.tmpfs_advice(spill)
 
 
 def test_a_directory_knows_whether_it_is_in_memory(tmp_path):
     if not os.path.ismount("/dev/shm"):
         pytest.skip("/dev/shm is not mounted")
-    assert rooms.is_tmpfs(rooms.SHARED_MEMORY)
-    assert not rooms.is_tmpfs(rooms.Path("/proc/self"))
+    assert free_space.is_tmpfs(free_space.SHARED_MEMORY)
+    assert not free_space.is_tmpfs(free_space.Path("/proc/self"))
 
 
 def test_a_mount_that_is_too_small_is_refused_with_the_remount(spill, machine, tmp_path):
@@ -85,8 +85,8 @@ def test_a_mount_that_is_too_small_is_refused_with_the_remount(spill, machine, t
     if mount.returncode:
         pytest.skip("mounting wants root")
     try:
-        assert rooms.is_tmpfs(small)
+        assert free_space.is_tmpfs(small)
         with pytest.raises(SpillTooLarge, match=r"64 MiB free: first mount -o remount,size=3840M"):
-            rooms.check_memory(spill, small)
+            free_space.tmpfs_advice(spill, small)
     finally:
         subprocess.run(["umount", small], check=True)

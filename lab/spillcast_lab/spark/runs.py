@@ -95,10 +95,10 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def mounted(volume: Volume, room: Path, fast: Path, dirty_bytes: int) -> Iterator[Path]:
-    """The directory of a volume below ``room``; removed afterwards, also if this process is killed.
+def mounted(volume: Volume, workdir: Path, fast: Path, dirty_bytes: int) -> Iterator[Path]:
+    """The directory of a volume below ``workdir``; removed afterwards, even if killed.
 
-    Images are in ``fast``, that of the disk in ``room``. SpillcastError if it cannot be made.
+    Images are in ``fast``, that of the disk in ``workdir``. SpillcastError if it cannot be made.
     """
     if volume.in_memory:
         directory = fast / "spark"
@@ -108,8 +108,8 @@ def mounted(volume: Volume, room: Path, fast: Path, dirty_bytes: int) -> Iterato
     if (reason := why_not()) is not None:
         raise ExperimentFailed(reason)
     folder = volume.name.replace("/", "").replace(" ", "-")
-    mountpoint = (room / f"mnt-{folder}").resolve()
-    image = ((fast if volume.bytes_per_s else room) / f"{folder}.img").resolve()
+    mountpoint = (workdir / f"mnt-{folder}").resolve()
+    image = ((fast if volume.bytes_per_s else workdir) / f"{folder}.img").resolve()
     mountpoint.mkdir()
     with undone_by(_GUARD, "spillcast-guard", mountpoint, BLKIO, image):
         make_file_system(image, mountpoint)

@@ -28,9 +28,9 @@ from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.run import Stage
 from spillcast.lab.storages import fast_parent
 from spillcast.storage import Storage
+from spillcast.storage.free_space import Budget
 from spillcast.storage.observed import limits_storage
 from spillcast.storage.probe import probe_grid
-from spillcast.storage.room import Budget
 from spillcast.storage.storage import Limit
 from spillcast.units import format_bytes
 from spillcast.workspace import workspace
@@ -117,17 +117,17 @@ def verify_spark(
         raise SpaceInsufficient(f"verify --engine spark needs {need} of space in /dev/shm")
     truth = begun(_about(jobs, volumes, repeat, seed, budget_s), former)
     clock, expected_s = Clock(budget_s, truth.about["spent_s"]), EXPECTED_S * repeat * len(volumes)
-    with workspace(memory) as fast, workspace(work) as room, ExitStack() as stack:
+    with workspace(memory) as fast, workspace(work) as workdir, ExitStack() as stack:
         made = []
         for volume in volumes:
             stage.step(f"{volume.name} made ready")
-            directory = stack.enter_context(mounted(volume, room, fast, DIRTY_BYTES))
+            directory = stack.enter_context(mounted(volume, workdir, fast, DIRTY_BYTES))
             storage = _storage(volume, directory, stage)
-            document = room / f"{directory.parent.name}.json"
+            document = workdir / f"{directory.parent.name}.json"
             if storage is not None:
                 storage.save(document)
             made.append(_Made(volume, directory, storage, str(document) if storage else "tmpfs"))
-        runs = _Runs(stage, made, room, repeat)
+        runs = _Runs(stage, made, workdir, repeat)
 
         def verified(job: Job) -> list[Case]:
             clock.check(expected_s)
@@ -162,18 +162,18 @@ class _Made:
 class _Runs:
     """Runs jobs on volumes, with a page cache of the same size on each."""
 
-    def __init__(self, stage: Stage, made: Sequence[_Made], room: Path, repeat: int) -> None:
-        self._stage, self._made, self._room, self._repeat = stage, made, room, repeat
+    def __init__(self, stage: Stage, made: Sequence[_Made], workdir: Path, repeat: int) -> None:
+        self._stage, self._made, self._workdir, self._repeat = stage, made, workdir, repeat
         #: Memory of the processes without page cache, by master.
         self._memory_bytes = dict[str, int]()
         self._count = 0
 
     def of(self, job: Job) -> list[list[JobRun]]:
         """The runs by volume, the fastest first."""
-        tables = self._room
+        tables = self._workdir
         if (suite := SUITES.get(job.name.split()[0])) is not None:
             self._stage.step(f"{job.title}: tables generated")
-            tables = suite.generate(self._room, job.rows, "parquet", SUITE_JOBS[job.name])
+            tables = suite.generate(self._workdir, job.rows, "parquet", SUITE_JOBS[job.name])
         on_device = [made for made in self._made if not made.volume.in_memory]
         if job.master not in self._memory_bytes:
             self._stage.step(f"{job.title}: once, to measure its memory")
@@ -191,7 +191,7 @@ class _Runs:
 
     def _run(self, job: Job, made: _Made, tables: Path, memory_bytes: int | None) -> JobRun:
         self._count += 1
-        folder = self._room / f"run-{self._count}"
+        folder = self._workdir / f"run-{self._count}"
         return run_job(job, made.directory, folder, tables, memory_bytes, self._stage.tick)
 
 

@@ -65,7 +65,7 @@ class DuckDbTpch(SuiteLab, DuckDbLab):
         database = self._database(rows)
         if database.exists():
             return
-        folder = self.suite.generate(self._room, rows)
+        folder = self.suite.generate(self._workdir, rows)
         with duckdb.connect(str(database)) as connection:
             connection.execute("set enable_progress_bar = false")
             for statement in self.suite.definitions:
@@ -78,7 +78,7 @@ class DuckDbTpch(SuiteLab, DuckDbLab):
         return [self._database(rows)]
 
     def _database(self, rows: int) -> Path:
-        return self._room / f"{self.suite.name}-{rows}.db"
+        return self._workdir / f"{self.suite.name}-{rows}.db"
 
 
 class DuckDbTpcds(DuckDbTpch):
@@ -111,7 +111,7 @@ class ClickHouseTpch(SuiteLab, ClickHouseLab):
         """Load the tables with so many rows of the largest, if they are not there."""
         if self._folder(rows).exists():
             return
-        folder = TPCH.generate(self._room, rows)
+        folder = TPCH.generate(self._workdir, rows)
         tables = [f"{table} engine = MergeTree order by tuple()" for table in TPCH.definitions]
         for name in TPCH.tables:
             tables.append(
@@ -124,7 +124,7 @@ class ClickHouseTpch(SuiteLab, ClickHouseLab):
         return self._folder(rows).glob("store/**/*.bin")
 
     def _folder(self, rows: int) -> Path:
-        return self._room / f"clickhouse-{TPCH.name}-{rows}"
+        return self._workdir / f"clickhouse-{TPCH.name}-{rows}"
 
 
 #: The queries that spill: others fit, end in 0.1 s, or have hash joins, which do not.
@@ -147,7 +147,7 @@ class DataFusionTpch(SuiteLab, DataFusionLab):
         files = self._tables(rows)
         if all(file.exists() for file in files.values()):
             return
-        folder = TPCH.generate(self._room, rows)
+        folder = TPCH.generate(self._workdir, rows)
         context = datafusion.SessionContext()
         for definition, (name, file) in zip(TPCH.definitions, files.items(), strict=True):
             location = f"stored as csv location '{folder / name}.csv'"
@@ -160,7 +160,7 @@ class DataFusionTpch(SuiteLab, DataFusionLab):
         return self._tables(rows).values()
 
     def _tables(self, rows: int) -> Mapping[str, Path]:
-        return {name: self._room / f"{name}-{rows}.parquet" for name in TPCH.tables}
+        return {name: self._workdir / f"{name}-{rows}.parquet" for name in TPCH.tables}
 
 
 POSTGRES_TPCH = (
@@ -203,12 +203,12 @@ class PostgresTpch(SuiteLab, PostgresLab):
     #: Whether the server's own memory holds the tables before a query.
     prewarmed: ClassVar[bool] = True
 
-    def __init__(self, room: Path) -> None:
+    def __init__(self, workdir: Path) -> None:
         installation = self._installation()
-        home = room / type(self).__name__
+        home = workdir / type(self).__name__
         home.mkdir()
         super().__init__(home, installation)
-        self._room = room
+        self._workdir = workdir
 
     @classmethod
     def verified(cls, threads: int) -> Sequence[Workload]:
@@ -231,7 +231,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
         """Load the tables with so many rows of the largest, in place of those of another size."""
         if self._rows == rows:
             return
-        folder = self.suite.generate(self._room, rows)
+        folder = self.suite.generate(self._workdir, rows)
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
             load(connection, self.suite, folder)
             if self.prewarmed:
@@ -289,8 +289,8 @@ class DebianTpch(PostgresTpch):
         name: value for name, value in SETTINGS.items() if name != "shared_buffers"
     }
 
-    def __init__(self, room: Path) -> None:
-        super().__init__(room)
+    def __init__(self, workdir: Path) -> None:
+        super().__init__(workdir)
         self.label += " of Debian, default buffers"
 
     @staticmethod

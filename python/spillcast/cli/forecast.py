@@ -202,7 +202,7 @@ def rehearse_recorded(
     recording: "Recording", directories: Sequence[Path], server: str | None
 ) -> None:
     """Rehearse a new recording on each directory; keep the results with it, or print a reason."""
-    from spillcast.storage.rehearse import check_room, keep_rehearsal
+    from spillcast.storage.rehearse import check_free_space, keep_rehearsal
     from spillcast.workspace import workspace
 
     with workspace() as folder:
@@ -210,7 +210,7 @@ def rehearse_recorded(
         rehearse = rehearsing(DURATION_S, None, server, folder, confirmed=True)
         for directory in directories:
             try:
-                check_room(recording, directory)
+                check_free_space(recording, directory)
                 kept = keep_rehearsal(recording, rehearse(recording, directory), directory)
             except Refusal as refusal:
                 notify(f"rehearsal: none on {directory}: {refusal}")

@@ -340,10 +340,10 @@ def record_minute(
     check_output(output, force=options.force)
     numbers = count()
 
-    def burst(room: Path, duration_s: float) -> "Recording":
+    def burst(workdir: Path, duration_s: float) -> "Recording":
         nonlocal target
         record_options = replace(options, duration_s=duration_s, share=False, force=False)
-        path = room / f"{next(numbers)}.spill"
+        path = workdir / f"{next(numbers)}.spill"
         if target.dsn is None:
             assert target.pid is not None
             recorder = record_pid(target.pid, path, record_options)
@@ -366,6 +366,6 @@ def record_minute(
             interrupted_once()
             raise
 
-    with workspace(output.absolute().parent) as room:
-        bursts = record_bursts(partial(burst, room), pause, options.duration_s, view.say)
+    with workspace(output.absolute().parent) as workdir:
+        bursts = record_bursts(partial(burst, workdir), pause, options.duration_s, view.say)
         return keep(bursts, output, share=options.share, force=options.force)

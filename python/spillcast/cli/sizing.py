@@ -255,9 +255,9 @@ def memory(
         confidence,
         repeat,
     )
-    with workspace(work) as room, TerminalStage() as stage:
-        opened = lab(room) if sql is None or of_user is None else of_user.on(room, database)
-        with named_places(names, room) as places:
+    with workspace(work) as workdir, TerminalStage() as stage:
+        opened = lab(workdir) if sql is None or of_user is None else of_user.on(workdir, database)
+        with named_places(names, workdir) as places:
             sweep = sweep_memory(stage, opened, plan, places)
     cells = [point.cell for point in sweep.points]
     advice = None if within_s is None else cheapest(cells, within_s, costs)

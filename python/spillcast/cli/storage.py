@@ -111,9 +111,9 @@ def _measure(
     directory: Path, like: "Recording | Counts | None", budget: str, *, psync: bool
 ) -> "Storage":
     from spillcast.cli.progress import progress_bar
+    from spillcast.storage.free_space import parse_budget
     from spillcast.storage.probe import probe as replay
     from spillcast.storage.probe import probe_grid
-    from spillcast.storage.room import parse_budget
 
     parsed = parse_budget(budget)
     with progress_bar(f"probing {directory}") as show:

@@ -49,12 +49,12 @@ class DataFusionLab(Lab):
     demo: ClassVar[Workload] = DEMO
     memory_spread: ClassVar[float] = 0.15
 
-    def __init__(self, room: Path) -> None:
+    def __init__(self, workdir: Path) -> None:
         try:
             import datafusion
         except ImportError:
             raise ProgramMissing("datafusion is not installed", "pip install datafusion") from None
-        self._room = room
+        self._workdir = workdir
         self.version = datafusion.__version__
         self.label = f"DataFusion {self.version}"
 
@@ -94,7 +94,7 @@ class DataFusionLab(Lab):
         return {"memory": workload.memory, "target_partitions": workload.threads}
 
     def _tables(self, rows: int) -> Mapping[str, Path]:
-        return {"t": self._room / f"{rows}.parquet"}
+        return {"t": self._workdir / f"{rows}.parquet"}
 
 
 class DataFusionSession(Session):

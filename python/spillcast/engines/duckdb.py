@@ -101,25 +101,25 @@ class DuckDbLab(Calibrates, OpensOwn):
     #: The command line that runs queries; None for the library of this interpreter.
     _program: Path | None = None
 
-    def __init__(self, room: Path, database: Path | None = None) -> None:
+    def __init__(self, workdir: Path, database: Path | None = None) -> None:
         import duckdb
 
-        self._room = room
+        self._workdir = workdir
         self._given = database
         self.version = duckdb.__version__
         self.label = f"DuckDB {self.version}"
 
     @classmethod
-    def on(cls, room: Path, database: Path | None) -> Self:
+    def on(cls, workdir: Path, database: Path | None) -> Self:
         """With the user's database, or with an empty one."""
         import duckdb
 
         if database is None:
-            database = room / "empty.db"
+            database = workdir / "empty.db"
             duckdb.connect(str(database)).close()
         elif not database.is_file():
             raise PathMissing(f"--database {database}: there is no such file")
-        return cls(room, database)
+        return cls(workdir, database)
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
@@ -139,12 +139,12 @@ class DuckDbLab(Calibrates, OpensOwn):
         return CALIBRATION_QUERIES
 
     @classmethod
-    def calibrators(cls, room: Path, server: str | None) -> Sequence[Calibrates]:  # noqa: ARG003
+    def calibrators(cls, workdir: Path, server: str | None) -> Sequence[Calibrates]:  # noqa: ARG003
         """DuckDB of this interpreter, and the command line on the PATH if its version differs."""
-        labs: list[DuckDbLab] = [cls(room)]
+        labs: list[DuckDbLab] = [cls(workdir)]
         program = shutil.which(PROGRAM)
         if program is not None:
-            command_line = DuckDbCli(room, Path(program))
+            command_line = DuckDbCli(workdir, Path(program))
             if command_line.version != labs[0].version:
                 labs.append(command_line)
         return labs
@@ -183,7 +183,7 @@ class DuckDbLab(Calibrates, OpensOwn):
         return {"memory_limit": workload.memory, "threads": workload.threads}
 
     def _database(self, rows: int) -> Path:
-        return self._given or self._room / f"{rows}.db"
+        return self._given or self._workdir / f"{rows}.db"
 
 
 class DuckDbCli(DuckDbLab):
@@ -192,9 +192,9 @@ class DuckDbCli(DuckDbLab):
     ExperimentFailed if the program cannot be run.
     """
 
-    def __init__(self, room: Path, program: Path) -> None:
-        self._room = room / "duckdb-command-line"
-        self._room.mkdir()
+    def __init__(self, workdir: Path, program: Path) -> None:
+        self._workdir = workdir / "duckdb-command-line"
+        self._workdir.mkdir()
         self._given = None
         self._program = program
         words = self._ran("--version").split()

@@ -150,8 +150,8 @@ class Lab(Protocol):
     #: The share by which the memory of equal runs may differ.
     memory_spread: ClassVar[float] = 0.0
 
-    def __init__(self, room: Path) -> None:
-        """Keep the data in ``room``. InputError if a package is missing."""
+    def __init__(self, workdir: Path) -> None:
+        """Keep the data in ``workdir``. InputError if a package is missing."""
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
@@ -179,7 +179,7 @@ class Lab(Protocol):
         return ObservedEngine(name=self.engine, version=self.version, sql=sql, settings=settings)
 
     @classmethod
-    def calibrators(cls, room: Path, server: str | None) -> "Sequence[Calibrates]":  # noqa: ARG003
+    def calibrators(cls, workdir: Path, server: str | None) -> "Sequence[Calibrates]":  # noqa: ARG003
         """The versions of the engine to calibrate with; empty if it has no queries for that.
 
         All versions on this machine, or only that of the server with the DSN ``server``.
@@ -192,7 +192,7 @@ class OpensOwn(Protocol):
     """A lab that also runs queries of the user."""
 
     @classmethod
-    def on(cls, room: Path, database: Path | None) -> Self:
+    def on(cls, workdir: Path, database: Path | None) -> Self:
         """Open the user's database read-only; None for a query that names its files itself."""
 
 

@@ -106,7 +106,7 @@ def move_tmpfs(
     Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
     """
     from spillcast.recording.observed import meminfo_bytes
-    from spillcast.storage.room import mount_word
+    from spillcast.storage.free_space import mount_word
 
     size_bytes = limit_bytes(size)
     if not to.is_absolute() or to == Path("/"):
@@ -175,7 +175,7 @@ def move_duckdb(
     revert = [Step(why, sql=("RESET temp_directory",))]
     limit = ""
     if size is not None:
-        from spillcast.storage.room import mount_word
+        from spillcast.storage.free_space import mount_word
 
         size_bytes = limit_bytes(size)
         text = f"{mount_word(size_bytes)}iB"

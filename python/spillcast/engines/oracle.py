@@ -12,7 +12,7 @@ import typer
 
 from spillcast.engines.move import Move, Step, sql_literal
 from spillcast.errors import OptionConflict, OptionInvalid
-from spillcast.storage.room import mount_word
+from spillcast.storage.free_space import mount_word
 from spillcast.units import format_bytes, parse_bytes
 
 #: How long V$SESSION is sampled instead of ASH.

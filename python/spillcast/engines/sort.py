@@ -33,8 +33,8 @@ class SortLab(Lab):
     engine: ClassVar[str] = "sort"
     demo: ClassVar[Workload] = Workload("sort", "", rows=3_000_000, memory="8M")
 
-    def __init__(self, room: Path) -> None:
-        self._room = room
+    def __init__(self, workdir: Path) -> None:
+        self._workdir = workdir
         program = shutil.which(PROGRAM)
         version = [program or PROGRAM, "--version"]
         printed = subprocess.run(version, capture_output=True, text=True).stdout if program else ""
@@ -77,7 +77,7 @@ class SortLab(Lab):
         return super().describe(replace(workload, sql=f"sort {workload.sql}"))
 
     def _lines(self, rows: int) -> Path:
-        return self._room / f"{rows}.txt"
+        return self._workdir / f"{rows}.txt"
 
 
 class SortSession(Session):

@@ -20,7 +20,7 @@ from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.forecast.workload.query import read_workload, too_unsure
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.rehearse import check_room, kept_rehearsal
+from spillcast.storage.rehearse import check_free_space, kept_rehearsal
 from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage, stated
 from spillcast.text import shell_word
 from spillcast.units import format_duration
@@ -209,7 +209,7 @@ def _resolved(
             if question.rehearse is None:
                 rehearsal = kept_rehearsal(like, place)
             else:
-                check_room(like, place)
+                check_free_space(like, place)
                 rehearsal = question.rehearse(like.whole, place)
         storage = question.storage(str(target), like)
         storage = replace(storage, rehearsal=None if rehearsal is None else rehearsal.read())

@@ -14,8 +14,8 @@ from spillcast.evidence.open import KIND_WORDS, Evidence
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage import Storage
+from spillcast.storage.free_space import parse_budget
 from spillcast.storage.rehearse import Rehearsal
-from spillcast.storage.room import parse_budget
 from spillcast.storage.target import resolve
 
 if TYPE_CHECKING:

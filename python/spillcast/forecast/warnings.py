@@ -19,7 +19,7 @@ from spillcast.forecast.workload.resources import BURST_MIN_S
 from spillcast.recording import OPS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage
-from spillcast.storage.room import HEADROOM
+from spillcast.storage.free_space import HEADROOM
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import known_facts
 from spillcast.units import format_bytes, format_duration
@@ -317,10 +317,10 @@ def _page_cache(case: Case) -> Iterator[Warned]:
     if cache is None:
         return
     if projected.missed is not None and case.uncached_s is not None and differs(case.uncached_s):
-        room, spill = format_bytes(cache.room_bytes), format_bytes(workload.held_bytes)
+        free, spill = format_bytes(cache.free_bytes), format_bytes(workload.held_bytes)
         text = (
             f"the page cache serves {1 - projected.missed:.0%} of the temp I/O: temp files hold up "
-            f"to {spill}, and {room} of memory were free"
+            f"to {spill}, and {free} of memory were free"
         )
         if workload.threads.counted:
             text = (
@@ -438,19 +438,20 @@ def about_space(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned
     """Free space that is less than the size of the temp files, or hardly more."""
     facts = known_facts(facts)
     quota = f" by the quota of {facts.get('quota_of')}"
-    rooms = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)
-    room, limit = min((room for room in rooms if room[0] is not None), default=(None, ""))
+    limits = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)
+    known = ((size, source) for size, source in limits if size is not None)
+    free_bytes, limit = min(known, default=(None, ""))
     spill = workload.held_bytes
     needed = round(spill * HEADROOM)
-    if room is None or room >= needed:
+    if free_bytes is None or free_bytes >= needed:
         return
     # The files held at most the bytes that were written.
-    if workload.written_bytes is not None and workload.written_bytes * HEADROOM <= room:
+    if workload.written_bytes is not None and workload.written_bytes * HEADROOM <= free_bytes:
         return
-    free = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"
+    free = f"{facts.get('directory', 'it')} had {format_bytes(free_bytes)} free{limit}"
     size = f"temp files take up to {format_bytes(spill)}, {free}"
     hint = f"free {format_bytes(needed)} there, or choose larger storage"
-    if room < spill:
+    if free_bytes < spill:
         yield Warned("no-room", f"{size}: the query would fail; {hint}")
         return
     text = f"{size}: a run that spills a little more, or a second one beside it, would fail"

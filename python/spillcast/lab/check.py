@@ -31,8 +31,8 @@ from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_pa
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
+from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
-from spillcast.storage.room import OWNED
 from spillcast.storage.target import resolve
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
@@ -299,21 +299,21 @@ def run_demo(
     """Record, probe, forecast and measure a query. Nothing is left behind."""
     lab = lab_of(engine)
     workload = workload or lab.demo
-    with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
-        if free_bytes(room) < DISK_BYTES:
-            message = f"{room.parent}: the demo needs {format_bytes(DISK_BYTES)} of free space"
+    with workspace(work) as workdir, _candidate(workdir) as fast, ExitStack() as stack:
+        if free_bytes(workdir) < DISK_BYTES:
+            message = f"{workdir.parent}: the demo needs {format_bytes(DISK_BYTES)} of free space"
             raise SpaceInsufficient(message, "name another directory with --work DIR")
-        opened = lab(room)
+        opened = lab(workdir)
         stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
         opened.build(workload.rows)
         stage.step("the query on plain disk, to warm up")
-        warm = plain("disk", room / "warm-up")
+        warm = plain("disk", workdir / "warm-up")
         run(opened, workload, warm, stage.tick)
-        slow = stack.enter_context(emulated(SLOW, room, room))
+        slow = stack.enter_context(emulated(SLOW, workdir, workdir))
         stage.step("the query on slow storage, 1 ms an operation, recorded")
-        ran, recording = run_recorded(opened, workload, slow, room / "slow.spill", stage.status)
+        ran, recording = run_recorded(opened, workload, slow, workdir / "slow.spill", stage.status)
         stage.step(f"the recorded I/O replayed on {fast.name}")
-        storage = probe(fast.directory, recording, budget=OWNED, on_progress=stage.progress)
+        storage = probe(fast.directory, recording, budget=ALL_FREE, on_progress=stage.progress)
         answer = forecast(recording, replace(storage, name=fast.name))
         stage.step(f"the query on {fast.name}, to compare")
         on_target = run(opened, workload, fast, stage.tick)
@@ -337,11 +337,11 @@ def run_demo(
 
 
 @contextmanager
-def _candidate(room: Path) -> Iterator[Place]:
+def _candidate(workdir: Path) -> Iterator[Place]:
     """The fast place: shared memory if it has room, else a directory on the workspace's disk."""
     memory = fast_parent(SPILL_BYTES)
     if memory is None:
-        yield plain(f"a directory in {room.parent}", room / "fast")
+        yield plain(f"a directory in {workdir.parent}", workdir / "fast")
         return
     with workspace(memory) as directory:
         yield plain(str(memory), directory)

@@ -224,18 +224,20 @@ def measure_machine(
     started_s = time.monotonic()
     stage.step("reading memory after waits")
     chases = [Chase(*measured) for measured in _core.chases()]
-    with workspace(work) as room:
-        if free_bytes(room) < DATA_BYTES:
-            message = f"{room.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
+    with workspace(work) as workdir:
+        if free_bytes(workdir) < DATA_BYTES:
+            message = (
+                f"{workdir.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
+            )
             raise SpaceInsufficient(message, "name another directory with --work DIR")
         if fast_parent(SPILL_BYTES) is None:
             raise SpaceInsufficient(
                 f"{SHARED_MEMORY}: calibration needs {format_bytes(SPILL_BYTES)} of free space",
                 "free some, or make it larger: mount -o remount,size=2G /dev/shm",
             )
-        opened, skipped = _opened(room, queries, server)
-        with named_places(STORAGES, room) as places:
-            points = list(_points(stage, opened, places, room, repeat))
+        opened, skipped = _opened(workdir, queries, server)
+        with named_places(STORAGES, workdir) as places:
+            points = list(_points(stage, opened, places, workdir, repeat))
     costs = _costs(opened)
     return Calibration(
         schema=CALIBRATION_SCHEMA,
@@ -250,13 +252,13 @@ def measure_machine(
 
 
 def _opened(
-    room: Path, queries: int | None, server: str | None
+    workdir: Path, queries: int | None, server: str | None
 ) -> tuple[list[_Measured], list[str]]:
     """The available engines, and the reasons why others are not."""
     opened, skipped = list[_Measured](), list[str]()
     for engine in engines("lab"):
         try:
-            labs = lab_of(engine.name).calibrators(room, server if engine.server else None)
+            labs = lab_of(engine.name).calibrators(workdir, server if engine.server else None)
             opened += [_Measured(engine, lab, lab.calibrating()[:queries]) for lab in labs]
         except InputError as error:
             if server is not None and engine.server:
@@ -271,7 +273,7 @@ def _opened(
 
 
 def _points(
-    stage: Stage, opened: Sequence[_Measured], places: Sequence[Place], room: Path, repeat: int
+    stage: Stage, opened: Sequence[_Measured], places: Sequence[Place], workdir: Path, repeat: int
 ) -> Iterator[Point]:
     """Runs of each query on each storage, repeated in turn, so that a drift affects all."""
     stage.step("making tables")
@@ -283,16 +285,16 @@ def _points(
             for query in engine.queries:
                 stage.step(f"{engine.lab.label}, {query.name}")
                 for place in places:
-                    point = _point(stage, engine, query, place, number, room)
+                    point = _point(stage, engine, query, place, number, workdir)
                     if point is not None:
                         yield point
 
 
 def _point(
-    stage: Stage, engine: _Measured, query: Workload, place: Place, number: int, room: Path
+    stage: Stage, engine: _Measured, query: Workload, place: Place, number: int, workdir: Path
 ) -> Point | None:
     """A recorded run, whose bursts go into the engine's entry; None if it did not spill."""
-    with workspace(room) as folder:
+    with workspace(workdir) as folder:
         ran, recording = run_recorded_if_spilled(
             engine.lab, query, place, folder / "run.spill", stage.status
         )

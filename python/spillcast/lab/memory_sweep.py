@@ -113,8 +113,8 @@ def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place])
 
     InputError if the engine refuses the smallest size, or a place is too small for the spill.
     """
-    with workspace(None) as room:
-        return _Run(stage, engine, plan, places, room).sweep()
+    with workspace(None) as workdir:
+        return _Run(stage, engine, plan, places, workdir).sweep()
 
 
 @dataclass
@@ -125,7 +125,7 @@ class _Run:
     engine: Lab
     plan: Plan
     places: Sequence[Place]
-    room: Path
+    workdir: Path
     runs: dict[tuple[str, int], MemoryRun] = field(default_factory=dict)
     states: dict[int, SpillState] = field(default_factory=dict)
     spills: Sequence[Spill] = ()
@@ -228,7 +228,7 @@ class _Run:
 
         def recorded(_number: int) -> tuple[RunResult, Recording | None]:
             self.outputs += 1
-            output = self.room / f"{self.outputs}.spill"
+            output = self.workdir / f"{self.outputs}.spill"
             return run_recorded_if_spilled(self.engine, workload, place, output, self.stage.status)
 
         return least_disturbed(workload, recorded)

@@ -147,14 +147,14 @@ def direction(source: Place, target: Place) -> str:
 
 
 @contextmanager
-def emulated(storage: Emulated | Behaviour, room: Path, below: Path) -> Iterator[Place]:
-    """A slow directory: a FUSE mount in ``room``, over a directory made in ``below``.
+def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Iterator[Place]:
+    """A slow directory: a FUSE mount in ``workdir``, over a directory made in ``below``.
 
     Without FUSE the preload library delays the engine's calls by a fixed latency. SpillcastError if
     the storage has more than that.
     """
     folder = re.sub(r"\W+", "-", storage.name)
-    mountpoint, backing = room / f"mnt-{folder}", below / f"backing-{folder}"
+    mountpoint, backing = workdir / f"mnt-{folder}", below / f"backing-{folder}"
     mountpoint.mkdir()
     backing.mkdir()
     with ExitStack() as stack:
@@ -193,7 +193,7 @@ FORMS = "a directory, tmpfs, latency:1ms, a storage.json, a recording or catalog
 
 
 @contextmanager
-def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
+def named_places(words: Sequence[str], workdir: Path) -> Iterator[list[Place]]:
     """A place for each word of ``--on``, in their order; their contents are removed at the end.
 
     InputError for a word that is not a storage, before any place is created.
@@ -203,7 +203,7 @@ def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
     requested = list(map(_requested, words))
     with ExitStack() as stack:
         memory = fast_parent(SPILL_BYTES)
-        fast = stack.enter_context(workspace(memory)) if memory is not None else room
+        fast = stack.enter_context(workspace(memory)) if memory is not None else workdir
         places = []
         for word, storage in zip(words, requested, strict=True):
             if isinstance(storage, Path):
@@ -212,7 +212,7 @@ def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
                 parent = storage if storage.parts else fast
                 places.append(plain(word, stack.enter_context(workspace(parent))))
             else:
-                places.append(stack.enter_context(emulated(storage, room, fast)))
+                places.append(stack.enter_context(emulated(storage, workdir, fast)))
         yield places
 
 

@@ -32,7 +32,7 @@ from spillcast.evidence.counts import REPORT, Counts
 from spillcast.evidence.oracle.trace_recording import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import OPS, Recording
-from spillcast.storage.room import Budget, dirty_limit_bytes, room_facts
+from spillcast.storage.free_space import Budget, dirty_limit_bytes, quota_facts
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.tables import Table
@@ -336,7 +336,7 @@ def probe(
             steps, closed_loop = replay_plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
         measured = bounded_run(like, steps, replay, directory, limits, on_progress)
-    facts = {**limits, **measured["facts"], **room_facts(directory)}
+    facts = {**limits, **measured["facts"], **quota_facts(directory)}
     facts |= {"directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
     if counted:
@@ -369,6 +369,6 @@ def probe_grid(
     facts = measured["facts"]
     if facts["sustained"] is not None:
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
-    facts |= {**limits, **room_facts(directory), "directory": str(directory)}
+    facts |= {**limits, **quota_facts(directory), "directory": str(directory)}
     groups = [Group(**group) for group in measured["groups"]]
     return Storage(name_of(directory), GRID, groups, facts, provenance=measured_now(directory))

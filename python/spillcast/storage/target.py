@@ -16,8 +16,8 @@ from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
+from spillcast.storage.free_space import SHARED_MEMORY, Budget, is_tmpfs, tmpfs_advice
 from spillcast.storage.observed import TempEvidence, assumed_latency, observed
-from spillcast.storage.room import SHARED_MEMORY, Budget, all_that_is_free, check_memory, is_tmpfs
 from spillcast.storage.storage import Storage
 from spillcast.text import near_path, shell_word
 from spillcast.units import parse_bytes, parse_factor, parse_latency_s
@@ -84,8 +84,8 @@ def resolve(
     place = Path(text) if exists else None
     directory, advice = place or SHARED_MEMORY, list[str]()
     if place is None or is_tmpfs(place):
-        advice = check_memory(baseline, place)
-        budget = all_that_is_free(budget)
+        advice = tmpfs_advice(baseline, place)
+        budget = replace(budget or Budget(), free_share=1.0)
     storage = probe(directory, complete, budget=budget, on_progress=on_progress)
     name = text if place is None else storage.name
     return replace(storage, name=name, facts={**storage.facts, "advice": advice})

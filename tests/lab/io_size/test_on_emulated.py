@@ -14,7 +14,7 @@ from emulator import Emulator, skip_without_fuse
 from oracle_files import ROOT
 from spillcast.lab.io_size import sweep_io_size
 from spillcast.lab.io_size.spill import Setting, Sort, SyntheticSpill
-from spillcast.storage.room import Budget
+from spillcast.storage.free_space import Budget
 
 K, M = 1 << 10, 1 << 20
 DATA, MEMORY = 6 * M, M

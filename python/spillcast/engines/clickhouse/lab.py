@@ -55,10 +55,10 @@ class ClickHouseLab(Lab):
     engine: ClassVar[str] = "clickhouse"
     memory_spread: ClassVar[float] = 0.15
 
-    def __init__(self, room: Path) -> None:
+    def __init__(self, workdir: Path) -> None:
         import chdb
 
-        self._room = room
+        self._workdir = workdir
         self.version = str(chdb.query("select version()", "TSV")).strip()
         self.label = f"ClickHouse {self.version} (chdb)"
 
@@ -124,7 +124,7 @@ class ClickHouseLab(Lab):
         }
 
     def _folder(self, rows: int) -> Path:
-        return self._room / f"clickhouse-{rows}"
+        return self._workdir / f"clickhouse-{rows}"
 
 
 class ChdbSession(Session):

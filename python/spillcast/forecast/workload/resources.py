@@ -195,17 +195,17 @@ UNLIMITED_BYTES = sys.maxsize
 class PageCache:
     """The memory in front of a storage, and the time of each row that it serves."""
 
-    room_bytes: int
+    free_bytes: int
     #: By row of the thread trace, ns.
     cached_ns: Integers
 
     def for_share(self, share: float) -> tuple[int, int]:
         """Its size, and the limit of dirty bytes, for a share of a query."""
-        room_bytes = int(self.room_bytes * share)
-        return room_bytes, int(room_bytes * DIRTY_SHARE)
+        free_bytes = int(self.free_bytes * share)
+        return free_bytes, int(free_bytes * DIRTY_SHARE)
 
 
-def page_cache_of(trace: ThreadTrace, storage_ns: Floats, room_bytes: int) -> PageCache | None:
+def page_cache_of(trace: ThreadTrace, storage_ns: Floats, free_bytes: int) -> PageCache | None:
     """The page cache of a recording's threads, by their waits; None if there was none.
 
     ``storage_ns`` is the time of any storage behind a cache of that size, by row. If most of the
@@ -220,7 +220,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Floats, room_bytes: int) -> Pa
     # Served operations take their recorded time; others the usual time, scaled like the fast ones.
     scale = np.median(trace.wait_ns[fast] / usual_ns[fast])
     cached_ns = np.where(fast | served, trace.wait_ns, scale * usual_ns).astype(np.int64)
-    return PageCache(room_bytes, cached_ns)
+    return PageCache(free_bytes, cached_ns)
 
 
 def page_cache_of_counts(

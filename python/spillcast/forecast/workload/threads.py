@@ -179,13 +179,13 @@ class Threads:
 
     @cached_property
     def _recorded_page_cache(self) -> PageCache | None:
-        trace, room_bytes = self.trace, self.cache_bytes
-        if room_bytes is None:
+        trace, free_bytes = self.trace, self.cache_bytes
+        if free_bytes is None:
             return None
-        tried = PageCache(room_bytes, np.zeros_like(trace.wait_ns))
+        tried = PageCache(free_bytes, np.zeros_like(trace.wait_ns))
         waits_ns = np.where(trace.temp, 0, trace.wait_ns)
         simulated = self._simulated(waits_ns, self.source, ANY_STORAGE, page_cache=tried)
-        return page_cache_of(trace, simulated.storage_ns, room_bytes)
+        return page_cache_of(trace, simulated.storage_ns, free_bytes)
 
     def mean_s(self, simulated: Simulated, loads: Sequence[Load]) -> list[float | None]:
         """Mean wait of each load's operations; None if the trace has none of them."""

@@ -22,7 +22,7 @@ from spillcast.lab.io_size.spill import (
 from spillcast.lab.io_size.trials import Operations, Progress, Trials, measured, modelled
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.room import Budget, parse_budget
+from spillcast.storage.free_space import Budget, parse_budget
 from spillcast.storage.target import is_place, resolve_storage
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import parse_bytes

@@ -18,9 +18,9 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
+from spillcast.storage.free_space import Budget
 from spillcast.storage.model import Model, behaviour_of
 from spillcast.storage.probe import bounded_run, failures_as_errors
-from spillcast.storage.room import Budget
 from spillcast.storage.storage import write_cache_limit
 from spillcast.tables import Table, arrays_of, distinct
 from spillcast.units import format_bytes

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import TempOperations
+from spillcast.storage.free_space import is_tmpfs, quota_of, tmpfs_advice
 from spillcast.storage.observed import observed
-from spillcast.storage.room import check_memory, is_tmpfs, quota_of
 from spillcast.storage.storage import Group
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
@@ -55,18 +55,19 @@ class Rehearsal:
         return {group.kind: group for group in groups}
 
 
-def check_room(recording: Recording, directory: Path) -> None:
+def check_free_space(recording: Recording, directory: Path) -> None:
     """Refusal if the writes of the query could fill a directory's storage, or memory."""
     if is_tmpfs(directory):
-        check_memory(recording, directory)
+        tmpfs_advice(recording, directory)
     wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
     quota = quota_of(directory)
     if quota is not None and quota.free_bytes < free:
-        free, limit = quota.free_bytes, f" by the quota of {quota.whose}"
+        free, limit = quota.free_bytes, f" by the quota of {quota.owner}"
     if wrote > free:
-        room = f"{directory} has {format_bytes(free)} free{limit}, "
-        room += f"the query wrote {format_bytes(wrote)}"
-        raise SpillTooLarge(f"{room}: a rehearsal could fill it")
+        raise SpillTooLarge(
+            f"{directory} has {format_bytes(free)} free{limit}, the query wrote "
+            f"{format_bytes(wrote)}: a rehearsal could fill it"
+        )
 
 
 def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:

@@ -92,19 +92,19 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
     """
     missing = [path for path in directories if not path.exists()]
     with ExitStack() as stack:
-        room = stack.enter_context(workspace(target))
-        stack.enter_context(undone_by(_GUARD, "spillcast-guard", room.name, *missing))
+        workdir = stack.enter_context(workspace(target))
+        stack.enter_context(undone_by(_GUARD, "spillcast-guard", workdir.name, *missing))
         pairs = []
         for number, path in enumerate(directories):
             path.mkdir(exist_ok=True)
-            replacement = room / str(number)
+            replacement = workdir / str(number)
             replacement.mkdir()
             about = path.stat()
             if os.geteuid() == 0:
                 os.chown(replacement, about.st_uid, about.st_gid)
             replacement.chmod(about.st_mode & 0o7777)
             pairs.append((replacement.resolve(), path))
-        made = Replaced(room.name, pairs)
+        made = Replaced(workdir.name, pairs)
         try:
             yield made
         finally:

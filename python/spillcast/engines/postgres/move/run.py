@@ -214,7 +214,7 @@ def _plan_and_facts(
 
 
 def _warnings(facts: Situation, request: MoveRequest, move: Move) -> Iterator[str]:
-    from spillcast.storage.room import is_tmpfs
+    from spillcast.storage.free_space import is_tmpfs
 
     grant = f"GRANT CREATE ON TABLESPACE {shown_name(move.tablespace or '')} TO ..."
     try:

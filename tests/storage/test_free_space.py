@@ -13,10 +13,10 @@ from evidence import recording as made_up
 from evidence import storage
 from spillcast.errors import Refusal, SpaceExhausted
 from spillcast.forecast import forecast
-from spillcast.storage import room as limits
+from spillcast.storage import free_space as limits
+from spillcast.storage.free_space import Budget
 from spillcast.storage.probe import failures_as_errors, probe
-from spillcast.storage.rehearse import check_room
-from spillcast.storage.room import Budget
+from spillcast.storage.rehearse import check_free_space
 from spillcast.storage.source import catalogue
 from spillcast.storage.target import resolve
 from spills import MIB, recording, written_and_read
@@ -89,7 +89,7 @@ class TestQuota:
         """Bytes that each quota leaves."""
         answers = {}
         monkeypatch.setattr(
-            limits, "left_bytes", lambda _dir, kind, number: answers.get((kind, number))
+            limits, "quota_left_bytes", lambda _dir, kind, number: answers.get((kind, number))
         )
         return answers
 
@@ -112,7 +112,7 @@ class TestQuota:
         text = warned(forecast(spill, target))["no-room"]
         assert "had 150 MiB free by the quota of user 1234" in text
         with pytest.raises(Refusal, match="150 MiB free by the quota of user 1234"):
-            check_room(spill, owned)
+            check_free_space(spill, owned)
         left["group", 1234] = 100 * MIB
         assert limits.quota_of(owned) == limits.Quota(100 * MIB, "group 1234")
 
@@ -153,11 +153,11 @@ def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
             return 0
 
     monkeypatch.setattr(limits.ctypes, "CDLL", Kernel)
-    assert limits.left_bytes(tmp_path, "group", 1234) == 1 << 20
+    assert limits.quota_left_bytes(tmp_path, "group", 1234) == 1 << 20
 
 
 def test_where_there_are_no_quotas_nothing_is_known(tmp_path):
-    assert limits.left_bytes(tmp_path, "user", 54321) is None
+    assert limits.quota_left_bytes(tmp_path, "user", 54321) is None
 
 
 def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):

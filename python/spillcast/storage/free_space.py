@@ -1,4 +1,4 @@
-"""Room for temp files: limits of a probe, disk quotas, tmpfs, the page cache."""
+"""Space that temp files may take: budget of a probe, disk quota, tmpfs, page cache."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,8 @@ class Budget:
         return {"budget_s": self.time_s, "budget_bytes": count}
 
 
-def all_that_is_free(budget: Budget | None) -> Budget:
-    """The budget with all free space, unless it states bytes."""
-    return replace(budget or Budget(), free_share=1.0)
-
-
 #: The budget for a directory of an experiment.
-OWNED = all_that_is_free(None)
+ALL_FREE = Budget(free_share=1.0)
 
 
 def parse_budget(text: str) -> Budget:
@@ -93,7 +88,7 @@ class Quota:
 
     free_bytes: int
     #: The owner, such as ``user 1000``.
-    whose: str
+    owner: str
 
 
 class _Quota(ctypes.Structure):
@@ -118,20 +113,20 @@ def quota_of(directory: Path) -> Quota | None:
     quotas = [
         Quota(left, f"{kind} {number}")
         for kind, number in ids.items()
-        if number and (left := left_bytes(directory, kind, number)) is not None
+        if number and (left := quota_left_bytes(directory, kind, number)) is not None
     ]
     return min(quotas, key=lambda quota: quota.free_bytes, default=None)
 
 
-def room_facts(directory: Path) -> dict[str, Any]:
+def quota_facts(directory: Path) -> dict[str, Any]:
     """The facts of a probe about the quota of a directory; empty without one."""
     quota = quota_of(directory)
     if quota is None:
         return {}
-    return {"quota_free_bytes": quota.free_bytes, "quota_of": quota.whose}
+    return {"quota_free_bytes": quota.free_bytes, "quota_of": quota.owner}
 
 
-def left_bytes(directory: Path, kind: str, number: int) -> int | None:
+def quota_left_bytes(directory: Path, kind: str, number: int) -> int | None:
     """Bytes that the ``kind`` (``user`` or ``group``) of this number may still write there.
 
     None if there is no limit, or it cannot be read.
@@ -155,7 +150,7 @@ _VM = Path("/proc/sys/vm")
 
 def machine_cache_bytes() -> int:
     """The page cache that a process could use on this machine now."""
-    return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))
+    return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_cgroups_free_bytes()]))
 
 
 def dirty_limit_bytes(filesystem: str) -> int | None:
@@ -179,21 +174,21 @@ def dirty_limit_bytes(filesystem: str) -> int | None:
     if any(name not in memory for name in pages):
         return None
     dirtyable = sum(memory[name] for name in pages)
-    return max(0, min([dirtyable, *_rooms()])) * ratio // 100
+    return max(0, min([dirtyable, *_cgroups_free_bytes()])) * ratio // 100
 
 
-def _rooms() -> list[int]:
+def _cgroups_free_bytes() -> list[int]:
     """The memory that the cgroups of this process leave, in bytes."""
     return [group.limit_bytes - group.held_bytes for group in memory_groups()]
 
 
 SHARED_MEMORY = Path("/dev/shm")
-#: Room that a mount has beyond the spill that was seen: the next run may spill a little more.
+#: Size of a mount over that of the recorded spill: the next run may spill a little more.
 HEADROOM = 1.25
 _STEP_BYTES = 256 << 20
 
 
-def check_memory(baseline: Recording | Counts, directory: Path | None = None) -> list[str]:
+def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) -> list[str]:
     """Instructions to put the temp files of ``baseline`` into memory.
 
     ``directory`` is on a tmpfs that is mounted already. Refusal with the figures where the spill
@@ -203,15 +198,15 @@ def check_memory(baseline: Recording | Counts, directory: Path | None = None) ->
         spill, memory, held_now = baseline.held_bytes, Memory(), 0
     else:
         spill, memory = baseline.held_bytes, baseline.meta.memory
-        held_now = _held_now_bytes(baseline)
+        held_now = _resident_now_bytes(baseline)
     query = memory.peak_rss_bytes or 0
-    groups = _rooms()
+    groups = _cgroups_free_bytes()
     if memory.limit_bytes is not None:
         groups.append(memory.limit_bytes - query)
     meminfo = meminfo_bytes()
     # The query wants for itself what it does not hold now.
     free = meminfo["MemAvailable"] - max(0, query - held_now)
-    _check_room(spill, free, meminfo.get("SwapFree", 0), groups)
+    _check_fits(spill, free, meminfo.get("SwapFree", 0), groups)
     # The spill and a quarter, in steps of 256 MiB.
     size = -(-round(spill * HEADROOM) // _STEP_BYTES) * _STEP_BYTES
     where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
@@ -220,9 +215,9 @@ def check_memory(baseline: Recording | Counts, directory: Path | None = None) ->
         where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {word}"
         stat = os.statvfs(directory)
         if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
-            room = format_bytes(stat.f_bavail * stat.f_frsize)
+            left = format_bytes(stat.f_bavail * stat.f_frsize)
             raise SpillTooLarge(
-                f"the spill holds up to {format_bytes(spill)} and {directory} has {room} free: "
+                f"the spill holds up to {format_bytes(spill)} and {directory} has {left} free: "
                 f"first {remedy}"
             )
     held = f", which held {format_bytes(query)}" if query else ""
@@ -239,8 +234,8 @@ def is_tmpfs(directory: Path) -> bool:
     return mount is not None and mount.filesystem == "tmpfs"
 
 
-def _check_room(spill: int, free: int, swap: int, groups: Sequence[int]) -> None:
-    """Refusal where bytes do not fit into free memory, or into the room of a memory cgroup."""
+def _check_fits(spill: int, free: int, swap: int, groups: Sequence[int]) -> None:
+    """Refusal where bytes do not fit into free memory, or into what a memory cgroup leaves."""
     holds = f"the spill holds up to {format_bytes(spill)}"
     if groups and min(groups) < spill:
         raise SpillTooLarge(
@@ -263,7 +258,7 @@ def mount_word(size: int) -> str:
     return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
 
 
-def _held_now_bytes(baseline: Recording) -> int:
+def _resident_now_bytes(baseline: Recording) -> int:
     """The present memory of the recorded process, if it still runs on this machine."""
     engine = baseline.meta.engine
     if engine.pid is None or not baseline.meta.machine.is_this_one:
