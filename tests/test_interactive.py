@@ -12,7 +12,13 @@ import pytest
 import spillcast.interactive
 from harness import TIMEOUT_S
 from harness import spillcast as run_spillcast
-from spillcast.errors import CaptureUnavailable, InputError, NoTempIo, NotSpilled
+from spillcast.errors import (
+    InputError,
+    NoTempIo,
+    NotSpilled,
+    OutputExists,
+    PathMissing,
+)
 from spillcast.interactive import load_ipython_extension
 from spills import recording, written_and_read
 
@@ -69,8 +75,12 @@ def test_a_block_that_does_not_spill_raises_nothing(tmp_path):
     assert not run.recording.meta.temp.operations
     with pytest.raises(NotSpilled):
         run.forecast("latency:1ms")
-    with pytest.raises(CaptureUnavailable, match="exists"):
+    with pytest.raises(OutputExists) as raised:
         spillcast.record(tmp_path / "run.spill").__enter__()
+    assert "force=True" in raised.value.hint
+    assert "--" not in raised.value.hint
+    with pytest.raises(PathMissing):
+        spillcast.record(tmp_path / "none" / "run.spill").__enter__()
 
 
 def test_a_block_may_change_its_working_directory(tmp_path, monkeypatch):
@@ -195,5 +205,5 @@ def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
 def test_a_refusal_is_said_and_not_hung(tmp_path, monkeypatch):
     """The recorder cannot begin: its folder is a file."""
     (tmp_path / "run.spill").write_text("")
-    with pytest.raises(CaptureUnavailable, match=r"run\.spill"):
+    with pytest.raises(OutputExists, match=r"run\.spill"):
         spillcast.record(tmp_path / "run.spill").__enter__()

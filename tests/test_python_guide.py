@@ -9,8 +9,10 @@ import pytest
 
 import made_up
 import spillcast
+from cases import cases
 from harness import TIMEOUT_S, environment
 from oracle_files import ROOT, make_example
+from spillcast.errors import EvidenceMissing, OptionInvalid
 from spillcast.forecast import Forecast, Forecasts, Term, Warned
 from spillcast.profile import Profile
 from spillcast.profile.result import bare_row
@@ -42,6 +44,31 @@ def test_the_guide(place, monkeypatch):
 def test_every_call_of_the_front_door_is_in_the_guide():
     for name in set(spillcast.__all__) - {"__version__", "Storage"}:
         assert f"spillcast.{name}" in GUIDE.read_text()
+
+
+@cases(
+    "call, kind",
+    [
+        (lambda: spillcast.profile(), EvidenceMissing),
+        (lambda: spillcast.cache(), EvidenceMissing),
+        (lambda: spillcast.forecast([], "latency:1ms"), EvidenceMissing),
+        (lambda: spillcast.profile("hdd.trc", by="size", block_bytes=0), OptionInvalid),
+        (lambda: spillcast.cache("run.spill", runs=0), OptionInvalid),
+    ],
+)
+def test_impossible_arguments_are_refused_with_a_hint(place, monkeypatch, call, kind):
+    monkeypatch.chdir(place)
+    with pytest.raises(kind) as raised:
+        call()
+    # What a traceback in a notebook shows below the message.
+    assert raised.value.__notes__ == [raised.value.hint]
+
+
+def test_evidence_and_targets_may_be_any_iterables(place, monkeypatch):
+    monkeypatch.chdir(place)
+    words = ["latency:1ms", "latency:2ms"]
+    several = spillcast.forecast(iter(["run.spill"]), iter(words))
+    assert [forecast.target for forecast in several] == words
 
 
 def committed():

@@ -10,6 +10,7 @@ import spillcast
 from cases import cases
 from harness import generator
 from oracle_files import ROOT
+from spillcast.cache.simulation import curve
 from spillcast.forecast.question import Question
 from spillcast.profile import profile
 
@@ -52,15 +53,25 @@ def test_the_stub_has_the_parameters_of_each_call():
     real = [name for name in inspect.signature(profile).parameters if name != "evidence"]
     # The last of them are for the command line.
     assert names == [name for name in real if name not in ("chosen", "on_progress")]
+    assert inspect.signature(spillcast.profile) == inspect.signature(profile)
+    names = [item.arg for item in stub_function("cache").args.kwonlyargs]
+    assert set(names) == set(inspect.signature(curve).parameters) - {"requests", "on_progress"}
     word = inspect.signature(type(spillcast.storage).__call__).parameters
     assert [item.arg for item in stub_function("storage").args.args] == list(word)[1:]
 
 
+def test_names_are_completed_before_their_first_use():
+    program = "import spillcast; assert {*spillcast.__all__} <= {*dir(spillcast)}"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 CODE = """
+from pathlib import Path
 import spillcast
 one = spillcast.forecast("run.spill", "latency:1ms", confidence=0.8)
 reveal_type(one)
 reveal_type(spillcast.forecast("run.spill", ["a", "b"]))
+reveal_type(spillcast.forecast([Path("x.trc"), "ash.csv"], ["b", spillcast.storage("c")]))
 reveal_type(spillcast.profile("x.trc", by=["event"]).elapsed_s)
 with spillcast.record() as run:
     pass
@@ -82,6 +93,7 @@ def test_a_type_checker_sees_results_and_mistakes(tmp_path):
     revealed = [line.split('"')[1] for line in output.splitlines() if "Revealed" in line]
     assert revealed == [
         "spillcast.forecast.result.Forecast",
+        "spillcast.forecast.verdict.Forecasts",
         "spillcast.forecast.verdict.Forecasts",
         "float",
         "float",

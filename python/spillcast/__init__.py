@@ -28,6 +28,11 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """The names of the front door before their import, for completion."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Import a name on first use, because the command must start fast."""
     from importlib import import_module

@@ -55,16 +55,17 @@ class _Options(TypedDict, total=False):
     confidence: float
     budget: str
 
+# A text is also a sequence of texts.
 @overload
-def forecast(
-    baseline: Recording | str | Path | list[str] | list[Path] | tuple[str | Path, ...],
+def forecast(  # type: ignore[overload-overlap]
+    baseline: Recording | str | Path | Sequence[str | Path],
     to: Storage | str | Path,
     **options: Unpack[_Options],
 ) -> Forecast: ...
 @overload
 def forecast(
-    baseline: Recording | str | Path | list[str] | list[Path] | tuple[str | Path, ...],
-    to: list[Storage] | list[str] | list[Path] | tuple[Storage | str | Path, ...],
+    baseline: Recording | str | Path | Sequence[str | Path],
+    to: Sequence[Storage | str | Path],
     **options: Unpack[_Options],
 ) -> Forecasts: ...
 def profile(
@@ -78,6 +79,10 @@ def profile(
 ) -> Profile: ...
 def storage(word: str | Path) -> Storage: ...
 def cache(
-    *evidence: str | Path, runs: int = 2, rate: float = 1.0, temp_writes: bool = False
+    *evidence: str | Path,
+    runs: int = 2,
+    rate: float | None = None,
+    error_points: float | None = None,
+    temp_writes: bool = False,
 ) -> Curve: ...
 def __getattr__(name: str) -> Any: ...

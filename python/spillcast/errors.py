@@ -22,6 +22,9 @@ class SpillcastError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            # Tracebacks of scripts and notebooks show it.
+            self.add_note(hint)
         #: What ``--json`` prints where the command has a document for this error.
         self.document: Mapping[str, Any] | None = None
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from spillcast.errors import CaptureUnavailable, SpillcastError
+from spillcast.errors import CaptureUnavailable, PermissionDenied, SpillcastError, kinds
 from spillcast.text import several
 from spillcast.units import format_count, format_duration
 
@@ -104,7 +104,7 @@ class Run:
         """Forecast the recording of the entire block, like ``spillcast.forecast``.
 
         ``target`` and ``options`` are those of ``spillcast.forecast``; a list of targets gives
-        ``Forecasts``. InputError if nothing spilled.
+        ``Forecasts``. Refusal if nothing spilled.
         """
         from importlib import import_module
 
@@ -171,15 +171,20 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
         recorder.finish(extra={"ended_by": "end", "before": None})
         print(json.dumps({}), flush=True)
     except SpillcastError as error:
-        print(json.dumps({"message": error.message, "hint": error.hint}), flush=True)
+        answer = {"code": error.code, "message": error.message, "hint": error.hint}
+        print(json.dumps(answer), flush=True)
 
 
 def _check(text: str) -> None:
-    """InputError if a recorder reports a failure, or ended by itself."""
+    """The error that a recorder reports; CaptureUnavailable if it ended by itself."""
     if not text:
         raise CaptureUnavailable("the recorder ended by itself", _REFUSED)
-    if (answer := json.loads(text)).get("message"):
-        raise CaptureUnavailable(answer["message"], f"{answer['hint'] or ''} {_REFUSED}".strip())
+    if answer := json.loads(text):
+        kind = {kind.code: kind for kind in kinds()}[answer["code"]]
+        hint = (answer["hint"] or "").replace("--force", "force=True").replace(" with -o", "")
+        if kind in (CaptureUnavailable, PermissionDenied):
+            hint = f"{hint} {_REFUSED}".strip()
+        raise kind(answer["message"], hint or None)
 
 
 def record(

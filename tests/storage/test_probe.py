@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
 from itertools import pairwise
@@ -16,9 +17,10 @@ import pytest
 from cases import cases
 from harness import only_line, ordinary_user, spillcast, started, target, until
 from kills import KILLS
+from spillcast._core import scratch_prefix
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.probe import probe
+from spillcast.storage.probe import no_names_left, probe
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -127,6 +129,23 @@ def probe_fails(spilled, directory, words, **options):
     text = only_line(result, 2)
     assert str(directory) in text
     assert words in text
+
+
+def test_a_thread_removes_no_names_of_another(tmp_path):
+    path = tmp_path / f"{scratch_prefix()}1"
+
+    def other():
+        with no_names_left(tmp_path):
+            pass
+
+    thread = threading.Thread(target=other)
+    with no_names_left(tmp_path):
+        path.touch()
+        thread.start()
+        thread.join(timeout=0.5)
+        assert path.exists()
+    thread.join()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_missing_directory(spilled, tmp_path):

@@ -322,6 +322,8 @@ def curve(
     rounded distances: the mean error is at most that many percentage points (``Curve.error_max``).
     ``on_progress`` gets the number of requests done, as in ``simulate``.
     """
+    if runs < 1:
+        raise OptionInvalid(f"--runs {runs}: too few", "give 1 or more")
     if rate is not None and not 0 < rate <= 1:
         raise OptionInvalid(f"--sample {rate:g}: a share is above 0 and at most 1")
     if error_points is not None and not 0 < error_points <= 100:

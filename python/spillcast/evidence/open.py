@@ -134,7 +134,9 @@ def _joined(kinds: Sequence[str]) -> str:
 
 
 def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
-    """Sort files, folders and patterns by kind. InputError for a missing or empty one."""
+    """Sort files, folders and patterns by kind. InputError for none, and a missing or empty one."""
+    if not arguments:
+        raise EvidenceMissing("no evidence is given", f"give {_KNOWN}")
     evidence = Evidence()
     for argument in map(str, arguments):
         if is_word(argument):

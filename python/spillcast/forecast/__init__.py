@@ -1,9 +1,9 @@
 """Forecasts of the elapsed time of a run with its temp files on another storage."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
-from warnings import warn
 
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
@@ -11,6 +11,8 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.verdict import Forecasts
 from spillcast.recording import Recording
+from spillcast.storage import Storage
+from spillcast.text import several
 
 __all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]
 
@@ -25,18 +27,14 @@ class _Callable(ModuleType):
         of pg_stat_statements, figures, traces, ASH exports; several files of one run as a list. A
         target is a storage or what ``--to`` takes; a directory is probed now. One target gives a
         ``Forecast``, a list of them ``Forecasts`` in the same order. InputError for evidence or
-        targets that cannot be used; if the evidence does not allow a forecast, ``forecast_s`` is
-        None and ``refused`` gives the reason.
+        targets that cannot be used, Refusal for a recording without temp I/O; if the evidence does
+        not allow a forecast for a target, ``forecast_s`` is None and ``refused`` gives the reason.
         """
-        single_path = not isinstance(baseline, Recording | Counts | list | tuple)
-        evidence = [baseline] if single_path else baseline
-        several = isinstance(to, list | tuple)
-        if "boost" in options:
-            warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)
-            options["temp_events"] = options.pop("boost")
-        question = Question(**options)
-        forecasts = [forecast for forecast, _ in ask(evidence, to if several else [to], question)]
-        return Forecasts(forecasts) if several else forecasts[0]
+        evidence = baseline if isinstance(baseline, Recording | Counts) else [*several(baseline)]
+        single = isinstance(to, Storage | str | Path)
+        answers = ask(evidence, [to] if single else [*to], Question(**options))
+        forecasts = Forecasts(forecast for forecast, _ in answers)
+        return forecasts[0] if single else forecasts
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
+from spillcast.errors import OptionConflict, OptionInvalid, QueryInvalid, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, LatencyCounts, with_shares
@@ -42,8 +42,8 @@ def profile(
     ``by`` are names of dimensions, or SQL expressions over the columns of a wait or a sample.
     ``event`` is a pattern in which ``*`` stands for any text. ``where`` is an SQL condition on the
     same columns as ``by``. ``temp_dirs`` are the directories of a recording's temp files.
-    ``chosen`` selects samples of ASH, or a time of traces. With ``block_bytes`` sizes in traces are
-    bytes in place of blocks. InputError for evidence that is empty or cannot be read.
+    With ``block_bytes`` sizes in traces are bytes in place of blocks. InputError for evidence that
+    is empty or cannot be read.
     """
     by = several(by)
     if where is not None and not where.strip():
@@ -56,6 +56,8 @@ def profile(
         raise OptionConflict("--temp is for recordings")
     if block_bytes is not None and kind not in {"traces", "ash"}:
         raise OptionConflict("--block is for traces")
+    if block_bytes is not None and block_bytes < 1:
+        raise OptionInvalid(f"block_bytes {block_bytes}: too few", "such as 8192")
     if lenient and not files.traces:
         raise OptionConflict("--lenient is for traces")
     _check_chosen(chosen, kind)
@@ -184,9 +186,7 @@ def _only_event(result: Profile, pattern: str) -> Profile:
 class _Callable(ModuleType):
     """Makes ``spillcast.profile`` both a package and a function."""
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """As ``spillcast.profile.profile``."""
-        return profile(*args, **options)
+    __call__ = staticmethod(profile)
 
 
 sys.modules[__name__].__class__ = _Callable

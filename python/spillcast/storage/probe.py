@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,10 +180,18 @@ rm -f -- "$1/$2"*
 """
 
 
-def no_names_left(directory: Path) -> AbstractContextManager[None]:
-    """Remove names that this process gives files in ``directory`` at the end of the block."""
-    prefix = _core.scratch_prefix()
-    return undone_by(_NAMES_JANITOR, "spillcast-janitor", directory.absolute(), prefix)
+_TURN = threading.Lock()
+
+
+@contextmanager
+def no_names_left(directory: Path) -> Iterator[None]:
+    """Remove names that this process gives files in ``directory`` at the end of the block.
+
+    Threads take turns: their names begin alike, and they would disturb each other's times.
+    """
+    names = directory.absolute(), _core.scratch_prefix()
+    with _TURN, undone_by(_NAMES_JANITOR, "spillcast-janitor", *names):
+        yield
 
 
 #: ``groups``, ``changes`` and ``facts`` of storage.json.
