@@ -1,11 +1,13 @@
 """What syslog and stores of logs put around the messages of a server."""
 
+import csv
+import io
 import json
 
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged
+from spillcast.errors import EvidenceDamaged, EvidenceUnsuited
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.recognise import recognise
@@ -15,6 +17,104 @@ TEXT = """\
 2026-11-23 10:00:04.000 UTC [42] STATEMENT:  select 1
 2026-11-23 10:00:04.100 UTC [42] LOG:  duration: 900.5 ms  statement: select 1
 """
+
+#: The messages of a call with a plan, each with lines behind its first.
+CALL = (
+    "LOG:  duration: 900.5 ms  plan:\n\tQuery Text: select *\n\tfrom big\n"
+    "\tSort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)\n"
+    "\t  Buffers: shared hit=96, temp read=100 written=101",
+    'LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200',
+    "STATEMENT:  select *\n\tfrom big",
+)
+AT = "2026-11-23T10:00:04.120Z"
+MESSAGES = [f"2026-11-23 10:00:04.120 UTC [42] {message}" for message in CALL]
+#: Records of the server that name its fields as Azure, Supabase and a table of csvlog do.
+LOGGED = [message.removeprefix("LOG:  ") for message in CALL[:2]]
+STATEMENTS = ["", "select *\nfrom big"]
+
+
+def rows(heading, cells):
+    """An export in CSV."""
+    text = io.StringIO()
+    csv.writer(text).writerows([heading, *cells])
+    return text.getvalue()
+
+
+def prefixed(prefix):
+    """A prefix before each line."""
+    return "".join(f"{prefix}{line}\n" for message in MESSAGES for line in message.split("\n"))
+
+
+def arrows(line):
+    """A record as Fluent Bit prints it."""
+    return f'{{"log"=>{json.dumps(line)}, "stream"=>"stderr"}}]\n'
+
+
+#: What stores and shippers of logs make of these messages.
+SHIPPED = {
+    "pods": prefixed("[pod/pg-0/postgres] 2026-11-23T10:00:04.120000000Z "),
+    "stern": prefixed("pg-0 postgres "),
+    "weekdays": prefixed("Mon 2026-11-23 10:00:04 UTC db1 postgres[42]: "),
+    "epoch": prefixed("1795428004.120000 db1 postgres[42]: "),
+    "labels": prefixed(f'{AT} {{app="pg", pod="pg-0"}} '),
+    "twelve hours": prefixed("Nov 23 10:00:04 AM  "),
+    "tabs": prefixed(f"1795428004120\t{AT}\t"),
+    "tagged": "".join(
+        f"{AT}\tkube.pg\t{json.dumps({'log': line})}\n"
+        for message in MESSAGES for line in message.split("\n")
+    ),
+    "arrows": "".join(
+        "[0] kube.pg: [[1795428004.12, {}], " + arrows(line)
+        for message in MESSAGES for line in message.split("\n")
+    ),
+    "portion": json.dumps({"LogFileData": "\n".join(MESSAGES), "Marker": "21:9"}, indent=4),
+    "fields": json.dumps({"results": [
+        [{"field": "@timestamp", "value": AT}, {"field": "@message", "value": message}]
+        for message in MESSAGES
+    ]}),
+    "subscription": json.dumps({"subscriptionFilters": ["f"], "logEvents": [
+        {"id": "1", "timestamp": 1795428004120, "message": message} for message in MESSAGES
+    ]}),
+    "attributes": json.dumps({"data": [
+        {"type": "log", "attributes": {"service": "pg", "message": message}}
+        for message in MESSAGES
+    ]}),
+    "result": "".join(
+        json.dumps({"preview": False, "result": {"_raw": message}}) + "\n" for message in MESSAGES
+    ),
+    "content": rows(["Date", "Host", "Content"], [[AT, "db1", message] for message in MESSAGES]),
+    "unnamed": rows(["Level", "Source"], [["Information", "PostgreSQL", text] for text in CALL]),
+    "azure": rows(
+        ["TimeGenerated [UTC]", "processId_d", "errorLevel_s", "Message", "statement_s"],
+        [[AT, 42, "LOG", *each] for each in zip(LOGGED, STATEMENTS, strict=True)],
+    ),
+    "parsed": json.dumps([
+        {"event_message": text, "metadata": [{"parsed": [
+            {"error_severity": "LOG", "process_id": 42, "query": query or None, "timestamp": AT}
+        ]}]}
+        for text, query in zip(LOGGED, STATEMENTS, strict=True)
+    ]),
+}  # fmt: skip
+
+
+@cases("shipped", SHIPPED)
+def test_what_a_shipper_adds_is_in_no_message(tmp_path, shipped):
+    (path := tmp_path / "shipped.log").write_text(SHIPPED[shipped])
+    logs = read_logs(path)
+    assert [(file.bytes, file.query) for file in logs.temp] == [(819200, "select *\nfrom big")]
+    (plan,) = logs.plans
+    assert plan["Query Text"].split() == ["select", "*", "from", "big"]
+    assert (plan["Execution Time"], plan["Plan"]["Temp Written Blocks"]) == (900.5, 101)
+
+
+@cases("text", [
+    f"EVENTS\t38\t1795428004120\tdb.0\t{MESSAGES[1]}\t1795428004120\n",
+    f"---\ninsertId: s=1\ntextPayload: '{MESSAGES[1]}'\ntimestamp: '{AT}'\n",
+])  # fmt: skip
+def test_a_log_with_fields_behind_its_messages_is_refused(tmp_path, text):
+    (path := tmp_path / "text.log").write_text(text)
+    with pytest.raises(EvidenceUnsuited):
+        read_logs(path)
 
 
 @cases("month", ["Nov", "мар", "Sept."])

@@ -153,9 +153,7 @@ def records_of(document: Any) -> list[dict[str, Any]]:
             break
         inner = [value for value in rows.values() if isinstance(value, list | dict)]
         rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
-    # A row of Loki is a list of a time and a line.
-    lists = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows or ()]
-    return [row for row in lists if isinstance(row, dict)] or [document]
+    return [row for row in rows or () if isinstance(row, dict)] or [document]
 
 
 #: Non-ASCII blanks that clients and browsers write between words and digits.

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
+from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
-from spillcast.evidence.table_rows import records_of
 from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import unwrapped, without_shipper
 from spillcast.redaction import struck_text
@@ -87,16 +87,21 @@ _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Columns of a line of csvlog.
 _CSV_COLUMNS = {
-    "timestamp": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "leader_pid": 24,
-    "query_id": 25,
+    "timestamp": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "leaderpid": 24,
+    "queryid": 25,
 }  # fmt: skip
 _CSV_COLUMNS_MIN = 23
 #: Keys below which shippers put a server's record in JSON, and keys of the text of a line.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
 _TEXTS = (
-    *("textPayload", "message", "msg", "log", "@message", "MESSAGE", "_raw", "line", "body"),
-    *("event", "event_message"),
+    *("textpayload", "message", "msg", "log", "raw", "line", "body", "event", "eventmessage"),
+    "content",
 )
+#: Exports in which other fields, or the ends of folded lines, follow a message.
+_FOLLOWED = re.compile(rb"^(?:EVENTS\t|textPayload: )", re.MULTILINE)
+_AS_JSON = "export it as JSON: aws ... --output json, gcloud logging read --format=json"
+#: What only records of the server have.
+_RECORD_NAMES = {"errorseverity", "errorlevel", "statement"}
 
 
 @dataclass
@@ -125,6 +130,8 @@ def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
         return _entries(_lines(chain((first, second), blocks), times))
     # A pasted or exported log may have wrappings, and the newest message first.
     text = decoded(first)
+    if _FOLLOWED.search(first):
+        raise EvidenceUnsuited("a log in which fields follow each message", _AS_JSON)
     if (messages := _messages(text)) is not None:
         first = "\n".join(messages).encode()
     elif len(first) <= _PASTED_BYTES:
@@ -144,18 +151,13 @@ def _is_newest_first(entries: list[Entry]) -> bool:
 
 
 def _messages(text: str) -> list[str] | None:
-    """The server's lines in an export in CSV, as from CloudWatch; None for other texts."""
-    heading = text[:_PREFIX_MAX].split("\n", 1)[0]
-    names = [] if _HEADING.fullmatch(heading) is None else next(csv.reader([heading]), [])
-    text_names = {name.lower() for name in _TEXTS}
-    column = next((name for name in names if name.strip().lower() in text_names), None)
-    if column is None:
+    """The rows of an export in CSV, as from CloudWatch, in JSON; None for other texts."""
+    if _HEADING.fullmatch(text[:_PREFIX_MAX].split("\n", 1)[0]) is None:
         return None
     csv.field_size_limit(1 << 30)
     rows = list(csv.DictReader(text.splitlines(True)))
-    # An export of csvlog's table has its column names.
-    is_csvlog = bool(rows) and "error_severity" in rows[0]
-    return [json.dumps(row) if is_csvlog else row.get(column) or "" for row in rows]
+    is_log = any(next(_messages_in(row), None) is not None for row in rows)
+    return list(map(json.dumps, rows)) if is_log else None
 
 
 def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
@@ -172,7 +174,7 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
         if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
             record = json_or_none(text := decoded(block))
             # A block that is not JSON may contain lines of other formats.
-            yield from text.split("\n") if record is None else map(json.dumps, records_of(record))
+            yield from text.split("\n") if record is None else [json.dumps(record)]
             continue
         places = dict.fromkeys(_MARKS, -1)
         while at < len(block):
@@ -221,7 +223,7 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
     entry: Entry | None = None
     # Below a blank line of a statement: more of it if a message follows, else words below the log.
     below: list[str] = []
-    is_below = False
+    is_below, head = False, ""
     for line, at in _without_json(lines):
         if isinstance(line, Entry):
             new: Entry | None = line
@@ -232,10 +234,11 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
                 entry.lines += below
                 yield entry
             entry, below, is_below = new, [], False
+            head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # The prefixes of a shipper and of the server are removed.
-            text = line if line.startswith("\t") else without_shipper(line)
+            text = line if line.startswith("\t") else _without_prefix(line, head)
             if text.startswith("\t"):
                 entry.lines.append(text[1:])
             elif not line.strip():
@@ -245,6 +248,16 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
                 (below if is_below else entry.lines).append(text)
     if entry is not None:
         yield entry
+
+
+def _without_prefix(line: str, head: str) -> str:
+    """A further line of a message without what a shipper put before it and before the first."""
+    line = line.replace("#011", "\t")
+    masked = re.sub(r"\d+", "0", head[:_PREFIX_MAX])
+    tabs = (at for at in reversed(range(min(len(line), _PREFIX_MAX))) if line[at] == "\t")
+    ends = (at for at in tabs if masked.startswith(re.sub(r"\d+", "0", line[:at])))
+    at = next(ends, 0)
+    return line[at:] if at else without_shipper(line)
 
 
 def _of_text(line: str) -> Entry | None:
@@ -277,47 +290,86 @@ def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
     row = next(csv.reader(["\n".join(lines)]), [])
     if len(row) < _CSV_COLUMNS_MIN:
         return None
-    return _of_record({name: row[at] for name, at in _CSV_COLUMNS.items() if at < len(row)})
+    values = {name: row[at] for name, at in _CSV_COLUMNS.items() if at < len(row)}
+    return _of_record(values["message"], values, None)
 
 
 def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | None]]:
-    """Records of jsonlog as entries, and lines of text, each with the time of its record."""
+    """Messages in JSON, and lines of text, each with the time of its record."""
     for line in lines:
-        record = json_or_none(line) if line.startswith("{") else None
-        if not isinstance(record, dict):
-            yield line, None
-            continue
-        time = TIME.search(line)
-        at = None if time is None else time[0]
-        text = _text_in(record)
-        if isinstance(text, Entry):
-            yield text, at
-        elif not text and (rows := records_of(record)) != [record]:
-            yield from _without_json(map(json.dumps, rows))
-        elif LOGGED.match(text):
-            # Lines of a plan are no messages, even if they look like one.
-            yield Entry(at, "LOG", text.split("\n")), at
+        messages: list[tuple[str | Entry, str | None]] = []
+        if line.rstrip("]").endswith("}") and not line.startswith("\t"):
+            # JSON may stand behind a prefix; Fluent Bit prints arrows in place of colons.
+            for text in (line, line[line.find('{"') :].replace('"=>', '":').rstrip("]")):
+                messages = messages or list(_messages_in(json_or_none(text)))
+        yield from messages or [(line, None)]
+
+
+def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
+    """The messages of a document as entries, or as lines of text."""
+    if isinstance(value, list):
+        if value and all(isinstance(pair, dict) and "field" in pair for pair in value):
+            # CloudWatch has a pair for each column.
+            value = {pair["field"]: pair.get("value") for pair in value}
+        elif value and all(isinstance(text, str) for text in value):
+            # A row of Loki has a time and a line.
+            value = {"line": value[-1]}
         else:
-            yield from ((part, at) for part in text.rstrip("\n").split("\n"))
-
-
-def _text_in(record: dict[str, Any]) -> str | Entry:
-    """The entry of a record of jsonlog, also within a shipper's record; else the text of one."""
-    inner: dict[str, Any] = record
+            for row in value:
+                yield from _messages_in(row)
+    if not isinstance(value, dict):
+        return
     for name in _RECORDS:
-        inner = inner[name] if isinstance(inner.get(name), dict) else inner
-    if isinstance(inner.get("message"), str) and {"error_severity", "statement"} & inner.keys():
-        return _of_record(inner)
-    return next((inner[name] for name in _TEXTS if isinstance(inner.get(name), str)), "")
+        value = value[name] if isinstance(value.get(name), dict) else value
+    texts = {_plain(name): text for name, text in value.items() if isinstance(text, str)}
+    text = next((texts[name] for name in _TEXTS if name in texts), None)
+    if text is None:
+        rows = [message for inner in value.values() for message in _messages_in(inner)]
+        text = next((text for text in texts.values() if _is_message(text)), None)
+        if rows or text is None:
+            yield from rows
+            return
+    values = _values(value)
+    time = TIME.search(json.dumps(value))
+    at = None if time is None else time[0]
+    if LOGGED.match(text) or _RECORD_NAMES & values.keys():
+        # Lines of a plan are no messages, even if they look like one.
+        yield _of_record(text, values, at), at
+    else:
+        yield from ((part, at) for part in text.rstrip("\n").split("\n"))
 
 
-def _of_record(values: dict[str, Any]) -> Entry:
-    at = values.get("timestamp") or values.get("log_time")
-    query = struck_text(str(values.get("statement") or values.get("query") or ""))
-    queryid = str(values.get("query_id") or "")
+def _is_message(text: str) -> bool:
+    return (_BARE.match(text) or _LEVEL.match(text[:_PREFIX_MAX])) is not None
+
+
+def _plain(name: Any) -> str:
+    """A name in any spelling: ``error_severity``, ``errorLevel_s``, ``@message``."""
+    return re.sub(r"_[sd]$|[\W_]", "", str(name)).lower()
+
+
+def _values(record: dict[str, Any]) -> dict[str, Any]:
+    """The values of a record by their names, its own before those below it."""
+    values: dict[str, Any] = {}
+    for value in record.values():
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        values |= _values(value) if isinstance(value, dict) else {}
+    return values | {_plain(name): value for name, value in record.items()}
+
+
+def _of_record(text: str, values: dict[str, Any], at: str | None) -> Entry:
+    """The entry of a record, whose text may have the prefix of a line, too."""
+    line = None if _BARE.match(text) else _of_text(text)
+    query = values.get("statement", values.get("query"))
+    queryid = str(values.get("queryid") or "")
     # A parallel worker belongs to the session of its leader.
-    pid = values.get("leader_pid") or values.get("pid") or values.get("process_id") or ""
+    pid = values.get("leaderpid") or values.get("pid") or values.get("processid") or ""
     return Entry(
-        None if at is None else str(at), "LOG", [_in_english(str(values["message"]))], f"[{pid}]",
-        str(values.get("context") or ""), query, queryid if queryid not in ("", "0") else None,
-    )  # fmt: skip
+        str(values.get("timestamp") or values.get("logtime") or at or "") or None,
+        "LOG" if line is None else line.level,
+        (_in_english(text) if line is None else line.message).split("\n"),
+        f"[{pid}]" if pid else ("" if line is None else line.before),
+        str(values.get("context") or ""),
+        struck_text(str(query or "")) if query or line is None else None,
+        queryid if queryid not in ("", "0") else None,
+    )
