@@ -42,9 +42,16 @@ class Grouped(TyperCommand):
     """A command whose help lists options by panel; those without a panel come first."""
 
     def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
-        """Parse as typer does. BadParameter for an empty path: it would be the current folder."""
-        raw, _, _ = self.make_parser(context).parse_args(args=list(arguments))
+        """Parse as typer does. BadParameter for an empty path, which would be the current folder.
+
+        Also for a second value, of which the last would count without a word.
+        """
+        raw, _, order = self.make_parser(context).parse_args(args=list(arguments))
+        parameter: Any
         for parameter in self.get_params(context):
+            valued = is_option(parameter) and not parameter.is_flag and not parameter.multiple
+            if valued and order.count(parameter) > 1:
+                raise BadParameter("it takes one value", ctx=context, param=parameter)
             value = raw.get(parameter.name or "")
             if parameter.type.name == "path" and value in ("", [""], ("",)):
                 text = "it is empty: is a shell variable unset?"
