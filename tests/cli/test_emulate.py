@@ -187,7 +187,7 @@ def test_the_document(tmp_path):
     assert document["mountpoint"] == str(mountpoint)
     assert (document["servers"], document["page_cache"]) == (2, False)
     (limit,) = document["limits"]
-    assert limit["read_ns_per_byte"] == limit["write_ns_per_byte"] == 1e9 / (200 << 20)
+    assert limit["read_ns_per_byte"] == limit["write_ns_per_byte"] == 1e9 / 200e6
     assert limit["burst_ns"] == 0
     assert [(f["op"], f["size_bytes"]) for f in document["floor"]] == [
         (op, kib << 10) for op in ("read", "write") for kib in (4, 64, 256, 1024)
@@ -231,9 +231,11 @@ BAD_INPUT = {
     "within its backing": (("MOUNT", "--read", "1ms", "--backing", "."), "lies in the directory"),
     "no such backing": (("MOUNT", "--read", "1ms", "--backing", "none"), "no such directory"),
     "no such storage": (("MOUNT", "--storage", "none.json"), "spillcast probe DIR"),
+    "relative": (("MOUNT", "--storage", "factor:3"), "relative to the storage of a recording"),
+    "two values": (("MOUNT", "--read", "1ms", "--read", "2ms"), "takes one value"),
     "no storage": (("MOUNT", "--storage", "file"), "is not a storage"),
     "no duration": (("MOUNT", "--read", "fast"), "is not a duration"),
-    "no bandwidth": (("MOUNT", "--bandwidth", "200 apples"), "is not a size"),
+    "no bandwidth": (("MOUNT", "--bandwidth", "200 apples"), "is not a rate of bytes"),
     "a bandwidth of nothing": (("MOUNT", "--bandwidth", "0MB/s"), "nothing would ever move"),
     "no such program": (("MOUNT", "--read", "1ms", "--", "no-such-program"), "no such program"),
 }  # fmt: skip

@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "a bare bandwidth": (
         ("emulate", "nvme", "--read", "9ms", "--bandwidth", "200"), "--bandwidth: '200'",
-        "200M",
+        "500MiB/s",
     ),
     "emulating a name of the catalogue": (
         ("emulate", "nvme", "--storage", "linux-hdd"), "linux-hdd",

@@ -80,13 +80,16 @@ def test_what_the_flags_ask_for(tmp_path):
     assert model_ns(model, "write", sequential=True) == {BLOCK_BYTES: [4_000_000]}
     assert model.servers == 2
     (limit,) = model.limits
-    assert limit.cost_ns("read", 200 << 20, sequential=True) == pytest.approx(1e9)
-    assert limit.cost_ns("write", 100 << 20, sequential=False) == pytest.approx(0.5e9)
+    assert limit.cost_ns("read", 200_000_000, sequential=True) == pytest.approx(1e9)
+    assert limit.cost_ns("write", 100_000_000, sequential=False) == pytest.approx(0.5e9)
     assert model_ns(model_of_options(None, "1ms", None, None, None), "write", sequential=True) == {}
+    model = model_of_options("latency:8ms", None, None, None, None)
+    for op in ("read", "write"):
+        assert model_ns(model, op, sequential=True) == {BLOCK_BYTES: [8_000_000]}
     # A storage keeps its own limits.
     path = tmp_path / "storage.json"
     Storage("s", ASSUMED, [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
-    model = model_of_options(str(path), None, None, "1MB/s", None)
+    model = model_of_options(str(path), None, None, "1MiB/s", None)
     assert ([limit.name for limit in model.limits], model.servers) == (["own", "1 MiB/s"], 3)
     with pytest.raises(OptionConflict):
         model_of_options(str(path), None, "1ms", None, None)

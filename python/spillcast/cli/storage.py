@@ -260,7 +260,8 @@ def emulate(
         list[str] | None, typer.Argument(help="Command to run while it is mounted, after --.")
     ] = None,
     storage: Annotated[
-        str | None, option("--storage STORAGE", "A storage.json, a recording, catalogue:NAME.")
+        str | None,
+        option("--storage STORAGE", "A storage.json, a recording, catalogue:NAME, latency:8ms."),
     ] = None,
     read: Annotated[
         str | None, option("--read TIME", "Latency of every read, such as 9ms.")

@@ -16,8 +16,8 @@ from spillcast.interruptible import PassedOn
 from spillcast.recording import OPS
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
 from spillcast.storage.storage import bytes_limit
-from spillcast.storage.target import resolve_storage
-from spillcast.units import format_bytes, format_duration, parse_bytes, parse_latency_s
+from spillcast.storage.target import KNOWN, resolve_storage, stated
+from spillcast.units import format_bytes, format_duration, parse_bytes_per_s, parse_latency_s
 
 EMULATION_SCHEMA = "spillcast.emulation/1"
 #: Late operations, by over 10 %, are a warning above this share.
@@ -160,13 +160,18 @@ def model_of_options(
         message = "emulate needs --storage, or --read and --write"
         raise OptionInvalid(message, "for example --read 9ms --write 4ms")
     if storage is not None:
-        model = behaviour_of(resolve_storage(storage, f"--storage {storage}"))
+        kind, latency_s = stated(storage, "--storage") or ("", 0.0)
+        if kind == "latency":
+            model = fixed_behaviour(latency_s, latency_s)
+        else:
+            known = resolve_storage(storage, f"--storage {storage}", f"latency:8ms, {KNOWN}")
+            model = behaviour_of(known)
     else:
         read_s = None if read is None else parse_latency_s(read, "--read")
         write_s = None if write is None else parse_latency_s(write, "--write")
         model = fixed_behaviour(read_s, write_s)
     if bandwidth is not None:
-        per_s = parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth")
+        per_s = parse_bytes_per_s(bandwidth, "--bandwidth")
         if per_s == 0:
             raise OptionInvalid(f"--bandwidth {bandwidth}: nothing would ever move")
         limit = bytes_limit(f"{format_bytes(per_s)}/s", per_s)

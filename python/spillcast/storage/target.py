@@ -20,7 +20,7 @@ from spillcast.storage.free_space import SHARED_MEMORY, Budget, is_tmpfs, tmpfs_
 from spillcast.storage.observed import TempEvidence, assumed_latency, observed
 from spillcast.storage.storage import Storage
 from spillcast.text import near_path, shell_word
-from spillcast.units import parse_bytes, parse_factor, parse_latency_s
+from spillcast.units import parse_bytes_per_s, parse_factor, parse_latency_s
 
 if TYPE_CHECKING:
     from spillcast.cache.simulation import Device
@@ -106,6 +106,9 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return limits_storage(text, value)
     check_word(text, role or "storage")
+    if text.startswith(RELATIVE):
+        message = f"{role or text}: a target relative to the storage of a recording"
+        raise TargetUnknown(message, f"name {forms}")
     path = Path(text)
     if is_recording(path):
         from spillcast.evidence.postgres.plan import plan_counts
@@ -159,7 +162,7 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
     from spillcast.cache.simulation import Device
 
     if text.endswith("/s"):
-        per_s = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
+        per_s = [parse_bytes_per_s(rate, option) for rate in text.split(",")]
         if len(per_s) > 2 or not all(per_s):
             raise TargetInvalid(f"{option} {text}: not a rate", f"give {_DEVICES}")
         return Device(text, per_s[0], per_s[-1])
