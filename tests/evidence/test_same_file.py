@@ -13,6 +13,7 @@ from oracle_files import READ, blocks, write_trace
 from spillcast.errors import EvidenceMixed, EvidenceUnsuited, PathMissing
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.text import distinct
 from spillcast.fleet.ingest import ingest
 from spillcast.forecast.ask import ask
@@ -67,7 +68,11 @@ def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times):
     if times == 1:
         assert (profile(path).elapsed_s, whole.set_aside) == (pytest.approx(1.8), [])
         return
-    for ask_for in (profile, lambda trace: ask([trace], ["factor:2"])):
+    for ask_for in (
+        profile,
+        lambda trace: ask([trace], ["factor:2"]),
+        lambda trace: recording_of_traces([trace], 8192),
+    ):
         with pytest.raises(EvidenceMixed, match=str(times)):
             ask_for(path)
     assert len(whole.set_aside) == 1

@@ -251,10 +251,11 @@ def _tim_us(
 
 
 def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> None:
-    """Call ``take`` with each batch of rows: a table for each of TABLES."""
+    """Call ``take`` with each batch of rows: a table for each of TABLES. InputError as Traces."""
     reader, _ = open_reader(paths, TraceOptions(lenient=lenient))
     with failures_as_errors():
-        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+        facts = run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    Traces(list(paths), [], facts["files"])
 
 
 def spool_traces(
