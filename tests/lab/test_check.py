@@ -5,6 +5,7 @@ import json
 import pytest
 
 import monitor_reports
+from cases import cases
 from evidence import recording
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous
@@ -93,17 +94,35 @@ def test_the_run_before_the_move_is_no_check(forecast, tmp_path):
     assert "storage" in result["objection"]
 
 
-@pytest.mark.parametrize(("filesystem", "status"), [("tmpfs", 0), ("ext4", 3)])
-def test_a_run_on_other_storage_is_no_check(forecast, tmp_path, filesystem, status):
+#: A target, and whether a run with its temp files in a directory of a file system was on it.
+PLACES = {
+    "memory": ("tmpfs", "/x", "tmpfs", True),
+    "no memory": ("tmpfs", "/x", "ext4", False),
+    "a relative directory": ("new", "/dev/shm", "tmpfs", False),
+    "in a relative directory": ("new", "new/pgsql_tmp", "ext4", True),
+    # The storage on which it was made, not the one that it is kept on.
+    "a recording": ("FOLDER/before.spill", "/dev/shm", "tmpfs", True),
+}
+
+
+@cases("case", PLACES)
+def test_a_run_on_other_storage_is_no_check(forecast, tmp_path, case):
+    target, directory, filesystem, is_there = PLACES[case]
+    target = target.replace("FOLDER", str(forecast.parent))
     document = json.loads(forecast.read_text())
-    document["targets"][0]["target"] = "tmpfs"
+    document["targets"][0]["target"] = target
     forecast.write_text(json.dumps(document))
+    (tmp_path / "new").mkdir()
     after = run(tmp_path, "after.spill", 100, 1.15)
     meta = json.loads((after / "meta.json").read_text())
-    meta["temp_places"][0]["filesystem"] = filesystem
+    meta["temp_places"][0] |= {"directory": directory, "filesystem": filesystem}
     (after / "meta.json").write_text(json.dumps(meta))
-    result = checked(forecast, after, "--target", "tmpfs", status=status)
-    assert (result["objection"] is None) == (status == 0)
+    words = ("check", forecast, after, "--target", target, "--json")
+    result = spillcast(*words, cwd=tmp_path)
+    assert (result.returncode, json.loads(result.stdout)["objection"] is None) == (
+        0 if is_there else 3,
+        is_there,
+    )
 
 
 def test_a_log_is_read_as_cases(forecast, tmp_path):

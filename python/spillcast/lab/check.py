@@ -33,7 +33,7 @@ from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
 from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
-from spillcast.storage.target import resolve
+from spillcast.storage.target import is_place, resolve
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
@@ -195,9 +195,10 @@ def _is_on(place: TempPlace, target: str) -> bool:
     """Whether a place is on the storage of a target; True if the target's name does not show it."""
     if target == "tmpfs":
         return place.filesystem in IN_MEMORY
-    if not target.startswith("/") or Path(target).is_file():
+    named = Path(target)
+    if not is_place(named) and (named.exists() or not named.is_absolute()):
         return True
-    directory, named = Path(place.directory).resolve(), Path(target).resolve()
+    directory, named = Path(place.directory).resolve(), named.resolve()
     if named.is_dir() and directory.is_dir():
         return named.stat().st_dev == directory.stat().st_dev
     return directory.is_relative_to(named) or named.is_relative_to(directory)
