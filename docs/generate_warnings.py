@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spillcast.forecast.result import explained
+from spillcast.forecast.result import explanations
 
 PAGE = Path(__file__).with_name("warnings.md")
 LABELS = {"oracle": "Oracle", "postgresql": "PostgreSQL", "spark": "Spark"}
@@ -17,7 +17,7 @@ figures of your case.
 def page() -> str:
     """All of them in the order of the alphabet."""
     parts = [HEAD]
-    for code, about in sorted(explained().items()):
+    for code, about in sorted(explanations().items()):
         title = f"{about.title[0].upper()}{about.title[1:]}"
         steps = {"Next": about.next_step}
         steps |= {f"Next for {LABELS[name]}": step for name, step in about.by_engine.items()}

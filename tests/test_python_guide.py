@@ -115,7 +115,7 @@ def test_results_display_themselves_as_short_text():
     forecast = made_up.forecast(
         target="nvme", baseline_s=2.0, forecast_s=1.0, interval_s=(0.9, 1.1), terms=terms
     )
-    refused = Forecast.refusal("gp3", 2.0, 0.9, "no latency is known")
+    refused = Forecast.unanswered("gp3", 2.0, 0.9, refused="no latency is known")
     text = repr(Forecasts([forecast, refused]))
     rows = [line.split() for line in text.splitlines()]
     assert ["today", "2", "s"] in [row[:3] for row in rows]
@@ -132,7 +132,7 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
     profile = Profile(["event", "file"], 1.0, [row], warnings=[evil])
     warned = [Warned("code", evil)]
     forecast = made_up.forecast(target=evil, warnings=warned, advice=[evil])
-    refused = Forecast.refusal(evil, 2.0, 0.9, evil)
+    refused = Forecast.unanswered(evil, 2.0, 0.9, refused=evil)
     results = (profile, forecast, refused, Forecasts([forecast, refused]))
     for result in (*results, spillcast.Storage(evil, ASSUMED, [])):
         html = result._repr_html_()
@@ -142,7 +142,7 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
 
 
 def test_tables_have_their_columns_without_rows():
-    refused = Forecast.refusal("x", 2.0, 0.9, "because")
+    refused = Forecast.unanswered("x", 2.0, 0.9, refused="because")
     assert refused.to_arrow().num_rows == 0
     assert refused.to_polars().columns[0] == "name"
     table = Forecasts([refused]).to_polars()

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from harness import generator
-from spillcast.forecast.result import explained
+from spillcast.forecast.result import explanations
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +22,7 @@ def test_every_code_in_the_program_is_explained_and_no_other():
     for path in (ROOT / "python" / "spillcast").rglob("*.py"):
         result.update(CODE.findall(path.read_text()))
     assert len(result) > 50
-    assert result == set(explained())
+    assert result == set(explanations())
 
 
 def test_the_page_is_as_it_is_generated():
@@ -30,7 +30,7 @@ def test_the_page_is_as_it_is_generated():
 
 
 def test_each_has_a_short_title_a_cause_and_a_next_step():
-    for code, about in explained().items():
+    for code, about in explanations().items():
         assert len(about.title) <= 48, code
         assert not about.title.endswith("."), code
         assert about.cause.endswith("."), code

@@ -197,7 +197,9 @@ class CellRun:
         except SpillcastError as error:
             reason = str(error).removeprefix(f"{evidence.path}: ")
             whole_s = elapsed_s if part else evidence.elapsed_s
-            answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason, error.code)
+            answer = Forecast.unanswered(
+                target, whole_s, CONFIDENCE, refused=reason, refused_code=error.code
+            )
         return Case(
             engine=self._engine.label,
             workload=self._workload.name,

@@ -7,7 +7,7 @@ import pytest
 import made_up
 from cases import cases
 from spillcast.forecast import Warned
-from spillcast.forecast.result import explained
+from spillcast.forecast.result import explanations
 from spillcast.forecast.verdict import priced
 from spillcast.report.forecast import forecast_page
 
@@ -106,7 +106,7 @@ def test_details_tell_each_case_and_what_to_do():
 
 def test_an_unknown_time_of_temp_io_names_the_next_step_with_and_without_details():
     unknown = Warned("time-unknown", "how long temp I/O took is not known")
-    step = " ".join(explained()["time-unknown"].next_step.split()[:6])
+    step = " ".join(explanations()["time-unknown"].next_step.split()[:6])
     for in_full in (False, True):
         page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)
         assert " ".join(page.text(120).split()).count(step) == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.forecast.warnings import about_measuring, about_sizes
+from spillcast.forecast.warnings import probe_warnings, size_warnings
 from spillcast.forecast.workload.load import Load
 
 #: 1,000 reads of 1 MB in all.
@@ -10,7 +10,7 @@ LOADS = [Load("read", 1024, 1000, 1_000_000, 1.0)]
 
 
 def codes(facts):
-    return [warning.code for warning in about_measuring(facts, LOADS)]
+    return [warning.code for warning in probe_warnings(facts, LOADS)]
 
 
 @pytest.mark.parametrize(
@@ -37,22 +37,22 @@ def test_each_fact_has_its_warning(facts, expected):
 
 
 def test_a_trace_has_no_counts_to_compare_a_probe_of_counts_with():
-    [made_up] = about_measuring({"steps_from": "counts", "steps_replayed": 500})
+    [made_up] = probe_warnings({"steps_from": "counts", "steps_replayed": 500})
     assert made_up.code == "made-up"
 
 
 def test_a_share_of_the_steps_and_the_budget_for_all_are_named():
-    [skipped] = about_measuring({"steps_replayed": 10, "steps_skipped": 30})
+    [skipped] = probe_warnings({"steps_replayed": 10, "steps_skipped": 30})
     assert "25%" in skipped.message
     facts = {"byte_share": 0.5, "working_set_bytes": (3 << 30) - 1, "memory_bound": True}
-    [budget] = about_measuring(facts)
+    [budget] = probe_warnings(facts)
     assert "--budget 3G" in budget.message
     assert "not tested" not in budget.message
 
 
 def test_sizes_beyond_and_between_the_measured_ones():
-    assert [warned.code for warned in about_sizes("its", 0.0, 0.0, 0.1)] == []
-    [beyond] = about_sizes("its", 0.5, 0.0, 0.1)
+    assert [warned.code for warned in size_warnings("its", 0.0, 0.0, 0.1)] == []
+    [beyond] = size_warnings("its", 0.5, 0.0, 0.1)
     assert beyond.code == "extrapolated"
     assert "50%" in beyond.message
-    assert [warned.code for warned in about_sizes("its", 0.0, 0.5, 0.1)] == ["sizes"]
+    assert [warned.code for warned in size_warnings("its", 0.0, 0.5, 0.1)] == ["sizes"]

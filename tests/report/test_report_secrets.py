@@ -17,7 +17,7 @@ from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep
 from spillcast.document import written
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.evidence.open import find_evidence
-from spillcast.forecast.result import explained
+from spillcast.forecast.result import explanations
 from spillcast.profile import Profile
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Fact, Inputs
@@ -111,13 +111,13 @@ def test_a_redacted_page_decides_as_the_other(tmp_path):
     warned = [{"code": "time-unknown", "message": f"{HOST} timed nothing"}]
     document = forecast(interval_s=[12.0, 900.0], ceiling_interval_s=[0.0, 773.0], warnings=warned)
     page = page_of(tmp_path, save(tmp_path / "f.json", document), "--redact")
-    assert explained()["time-unknown"].title in page
+    assert explanations()["time-unknown"].title in page
     assert "5\u00a0min\u00a050\u00a0s" not in page
 
 
 def test_a_redacted_page_advises_what_is_for_the_engine(tmp_path):
-    step = explained()["assumed"].by_engine["postgresql"]
-    for given, shown in ((step, step), (f"ask {HOST}", explained()["assumed"].next_step)):
+    step = explanations()["assumed"].by_engine["postgresql"]
+    for given, shown in ((step, step), (f"ask {HOST}", explanations()["assumed"].next_step)):
         warned = {"code": "assumed", "message": "made up", "title": "t", "next_step": given}
         document = save(tmp_path / "f.json", forecast(warnings=[warned]))
         assert shown.rstrip(".") in page_of(tmp_path, document, "--redact")

@@ -22,7 +22,7 @@ from spillcast.forecast.projection import (
     projection,
 )
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
+from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, WarmRun
 from spillcast.forecast.uncertainty import elapsed_on, run_s
 from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
 from spillcast.forecast.work_memory import WorkMemory, more_work_memory
@@ -190,7 +190,7 @@ class Projector:
             target_s = known.get("forecast_s")
             warm_s = None if target_s is None else max(target_s - cold.forecast_s, 0.0)
             # The same run with cached data files.
-            warm = Warm(workload.total_s - cold.baseline_s, warm_s)
+            warm = WarmRun(workload.total_s - cold.baseline_s, warm_s)
         ceiling_s, ceiling_interval_s = baseline.remainder_s, None
         if self._unusable is None:
             ceiling_s = self.zero_latency.forecast_s
@@ -288,14 +288,14 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
 
 def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
     """The terms that the elapsed time is the sum of, today and on the target."""
-    workload, drift_s, (cpu, *others) = baseline.workload, projected.drift_s, baseline.rest
-    cpu_drift_s = drift_s
+    workload, change_s, (cpu, *others) = baseline.workload, projected.cpu_change_s, baseline.rest
+    direct_change_s = change_s
     if any(term.name == QUOTA for term in others):
         # Less CPU time also shortens the wait for the quota.
-        cpu_drift_s = max(drift_s, -cpu.forecast_s / 2)
-    terms = [replace(cpu, forecast_s=cpu.forecast_s + cpu_drift_s)]
+        direct_change_s = max(change_s, -cpu.forecast_s / 2)
+    terms = [replace(cpu, forecast_s=cpu.forecast_s + direct_change_s)]
     for term in others:
-        more_s = drift_s - cpu_drift_s if term.name == QUOTA else 0.0
+        more_s = change_s - direct_change_s if term.name == QUOTA else 0.0
         terms.append(replace(term, forecast_s=term.forecast_s + more_s))
     terms = baseline.with_run_queue(terms)
     for load, today_s, target_s in zip(workload.loads, baseline.io_s, projected.io_s, strict=True):

@@ -134,7 +134,7 @@ class Baseline:
         return [*rest[:at], others, queue, *rest[at + 1 :]]
 
     @property
-    def min_drift_s(self) -> float:
+    def min_cpu_change_s(self) -> float:
         """The largest decrease of CPU time: cold caches never cause most of it."""
         return -self.remainder_s / 2
 
@@ -149,12 +149,12 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     overhead = workload.capture_overhead if CAPTURE_COST in estimators else CaptureOverhead()
     all_io_s = workload.io_scale * sum(load.total_s for load in loads)
     all_changes_s = workload.scale * sum(change.total_s for change in workload.changes)
-    temp_s = overlap.of_waits * (all_io_s + all_changes_s)
+    temp_s = overlap.io_weight * (all_io_s + all_changes_s)
     io_share = min(1.0, workload.total_s / temp_s) if temp_s else 1.0
-    scale, of_waits = workload.scale, io_share * overlap.of_waits
-    io_scale = workload.io_scale * of_waits
+    scale, io_weight = workload.scale, io_share * overlap.io_weight
+    io_scale = workload.io_scale * io_weight
     recorded_io_s = [io_scale * load.total_s for load in loads]
-    changes_s = [scale * of_waits * change.total_s for change in workload.changes]
+    changes_s = [scale * io_weight * change.total_s for change in workload.changes]
     recorded_rest_s = max(workload.total_s - sum(recorded_io_s) - sum(changes_s), 0.0)
     # Operations of a kind that was not recorded contain no cost of recording.
     recorded_kinds = {load.kind for load in workload.recorded_loads}
@@ -164,14 +164,14 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         else 0.0
         for load, recorded_s in zip(loads, recorded_io_s, strict=True)
     ]
-    outside_s = min(scale * overlap.of_cpu * overhead.outside_s, OVERHEAD_MAX * recorded_rest_s)
+    outside_s = min(scale * overlap.cpu_weight * overhead.outside_s, OVERHEAD_MAX * recorded_rest_s)
     remainder_s = recorded_rest_s - outside_s
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)
     max_ready_s = remainder_s - (cpu_s or 0.0)
     ready_s = min(scale * others_s / workload.threads.at_work, max_ready_s)
     # CPU time is no wait, and the time without a CPU none for memory.
-    busy_s = scale * overlap.of_cpu * (workload.cpu.total_s or 0.0)
+    busy_s = scale * overlap.cpu_weight * (workload.cpu.total_s or 0.0)
     waited_s = max(remainder_s - busy_s, 0.0)
     max_stalled_s = max(waited_s - ready_s, 0.0)
     cold = _cold_data(workload, remainder_s, cpu_s)
@@ -184,7 +184,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         changes_s=changes_s,
         remainder_s=remainder_s,
         outside_cost_s=outside_s,
-        cost_error_s=scale * overlap.of_cpu * overhead.error_s,
+        cost_error_s=scale * overlap.cpu_weight * overhead.error_s,
         others_s=others_s,
         ready_s=ready_s,
         run_queue_s=min(ready_s, waited_s),
@@ -270,11 +270,11 @@ class Projection:
     #: Calls that change temp files, by kind, and all of those for which the target has no figures.
     changes_s: Sequence[float]
     changes_kept_s: float
-    #: Time outside temp I/O, without ``drift_s``.
+    #: Time outside temp I/O, without ``cpu_change_s``.
     rest_s: float
     #: Change of CPU time by caches and compression, and its standard error.
-    drift_s: float
-    drift_error_s: float
+    cpu_change_s: float
+    cpu_change_error_s: float
     overlap: Overlap
     #: Share of an engine's blocks that would be compressed; None if unknown.
     compressed: float | None
@@ -299,7 +299,7 @@ class Projection:
     @property
     def total_s(self) -> float:
         """The elapsed time."""
-        return self.rest_s + self.drift_s + self.temp_s
+        return self.rest_s + self.cpu_change_s + self.temp_s
 
     def with_total(self, total_s: float) -> "Projection":
         """The projection with a measured elapsed time; the time outside temp I/O is fitted."""
@@ -310,7 +310,7 @@ class Projection:
             io_s=[factor * s for s in self.io_s],
             changes_s=[factor * s for s in self.changes_s],
             changes_kept_s=factor * self.changes_kept_s,
-            drift_s=total_s - factor * temp_s - self.rest_s,
+            cpu_change_s=total_s - factor * temp_s - self.rest_s,
         )
 
 
@@ -342,10 +342,10 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     cpu = _cpu_change(baseline, target_latencies, rehearsal, compressing_s)
     overlap = threads.overlap(simulated, loads, cpu.each_s, replayed_s)
     target_loads = compressed.loads if compressed else loads
-    of_waits = baseline.io_share * overlap.of_waits
-    io_wait_s, wait_s = workload.io_scale * of_waits, workload.scale * of_waits
-    cpu_s = workload.io_scale * overlap.of_cpu
-    drift_s = float(counts(target_loads) @ cpu.each_s) + compressing_s
+    io_weight = baseline.io_share * overlap.io_weight
+    io_wait_s, wait_s = workload.io_scale * io_weight, workload.scale * io_weight
+    cpu_s = workload.io_scale * overlap.cpu_weight
+    cpu_change_s = float(counts(target_loads) @ cpu.each_s) + compressing_s
     spinning = SPINNING in baseline.estimators
     io_s = [
         io_wait_s * load.count * latency.mean_s
@@ -361,8 +361,8 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         changes_kept_s=wait_s
         * sum(change.total_s for change in workload.changes if change.event not in change_ratios),
         rest_s=baseline.remainder_s + baseline.limits_s,
-        drift_s=max(cpu_s * drift_s, baseline.min_drift_s),
-        drift_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
+        cpu_change_s=max(cpu_s * cpu_change_s, baseline.min_cpu_change_s),
+        cpu_change_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
         overlap=overlap,
         compressed=compressed.share if compressed else None,
         saturated=_saturated(storage, simulated.limited),

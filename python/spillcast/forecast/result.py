@@ -127,19 +127,19 @@ class Warned:
     next_step: str | None = later()
 
     def __post_init__(self) -> None:
-        if self.title is None and (about := explained().get(self.code)) is not None:
+        if self.title is None and (about := explanations().get(self.code)) is not None:
             object.__setattr__(self, "title", about.title)
             object.__setattr__(self, "next_step", about.next_step)
 
     def of_engine(self, engine: str) -> "Warned":
         """The same, with what to do about it for evidence of an engine."""
-        about = explained().get(self.code)
+        about = explanations().get(self.code)
         step = None if about is None else about.by_engine.get(engine)
         return self if step is None else replace(self, next_step=step)
 
 
 @dataclass(frozen=True)
-class Warm:
+class WarmRun:
     """Elapsed times with all data files in memory, today and on the target."""
 
     baseline_s: float
@@ -281,7 +281,7 @@ class Forecast(Tabular):
     #: The statement, if it was selected from a file of several.
     statement: Statement | None = later()
     #: The times without reads of data files, if these took notable time.
-    warm: Warm | None = later()
+    warm: WarmRun | None = later()
     #: The sample, if not all waits of a large recording were used.
     sampled: Sampled | None = later()
     #: Variation of the spill from run to run, which widens the interval; None if unknown.
@@ -312,13 +312,6 @@ class Forecast(Tabular):
     def __post_init__(self) -> None:
         if self.forecast_s is not None and self.interval_s is None:
             raise ValueError("there is a forecast_s without an interval_s")
-
-    @classmethod
-    def refusal(
-        cls, target: str, elapsed_s: float, confidence: float, reason: str, code: str | None = None
-    ) -> "Forecast":
-        """A refused forecast, for evidence of which only the elapsed time is known."""
-        return cls.unanswered(target, elapsed_s, confidence, refused=reason, refused_code=code)
 
     @classmethod
     def unanswered(
@@ -466,11 +459,11 @@ def term_rows(forecast: Forecast, terms: Iterable[Term]) -> list[list[Any]]:
     return [*rows, ["elapsed", None, None, forecast.baseline_s, forecast.forecast_s]]
 
 
-EXPLAINED = Path(__file__).with_name("explained.toml")
+EXPLANATIONS = Path(__file__).with_name("explained.toml")
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """A warning in a few words, why it weakens a number, and what to do, by engine or for all."""
 
     title: str
@@ -480,7 +473,7 @@ class Explained:
 
 
 @cache
-def explained() -> Mapping[str, Explained]:
+def explanations() -> Mapping[str, Explanation]:
     """The explanation of each warning by code."""
-    record = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
-    return {code: Explained(**about) for code, about in record.items()}
+    record = tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))
+    return {code: Explanation(**about) for code, about in record.items()}

@@ -120,8 +120,9 @@ def _drawn_s(
 
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Floats:
     """Draws of the time outside temp I/O, less any share of waits for a CPU or for memory."""
-    drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
-    rest_s: Floats = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
+    error_s = projected.cpu_change_error_s * draws.standard_normal(DRAWS)
+    change_s = np.maximum(projected.cpu_change_s + error_s, baseline.min_cpu_change_s)
+    rest_s: Floats = baseline.remainder_s + change_s
     rest_s += baseline.limits_s
     rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
     if baseline.memory_stalled_s:

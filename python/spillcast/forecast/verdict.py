@@ -19,22 +19,23 @@ from spillcast.forecast.result import (
 )
 from spillcast.recording import WRITEBACK
 from spillcast.tabular import Column, Display, Tabular
+from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration, format_setting
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
 
-#: Storage for temp files helps little if at least this share of the time is outside temp I/O.
-LITTLE = 0.9
+#: Storage for temp files helps little if it leaves at least this share of the time.
+HELPS_LITTLE_SHARE = 0.9
 #: The remedy for a partly recorded query without an upper bound.
-BOUND_IT = (
+UPPER_BOUND_HINT = (
     "For the entire query give --elapsed TIME, --written SIZE or a previous run (--history), or "
     "record until its temp writes slow down."
 )
-#: Storage is the problem if it can save at least this share of the time.
-PROBLEM = 0.5
-#: A sentence names parts of at least this share of the time.
-NAMED = 0.1
+#: Storage is the problem if faster storage can save at least this share of the time.
+PROBLEM_SHARE = 0.5
+#: The least share of the time that a sentence mentions.
+NOTABLE_SHARE = 0.1
 
 #: ``storage`` is the problem; ``partly``: of a part of the time; ``data``: reads of tables are;
 #: ``memory``: the page cache holds the temp files; ``other``: no storage for temp files helps;
@@ -105,41 +106,41 @@ class Verdict:
 
 def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     """The verdict on forecasts of one query, of which there is at least one."""
-    given = [forecast for forecast in forecasts if forecast.forecast_s is not None]
-    if not given:
+    valid = [forecast for forecast in forecasts if forecast.forecast_s is not None]
+    if not valid:
         reasons = "; ".join(dict.fromkeys(forecast.refused or "" for forecast in forecasts))
         return Verdict("none", [f"No forecast: {reasons}."], None, None, [])
-    query = given[0]
-    fixes = _fixes(given)
-    cached = {f.target: f.without_cache_s for f in given if f.without_cache_s is not None}
-    place: Kind = "partly" if unknown_share(query) else _kind(query)
-    kind: Kind = "memory" if cached else place
-    # Where most of the time is reads of tables, that is said first in any case.
-    lines = [_where(query, place if place == "data" else kind)]
-    if place == "data" and query.warm is not None:
+    query = valid[0]
+    fixes = _fixes(valid)
+    gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
+    cached = {f.target: f.without_cache_s for f in valid if f.without_cache_s is not None}
+    uncached_kind: Kind = "partly" if unknown_share(query) else _kind(query)
+    kind: Kind = "memory" if cached else uncached_kind
+    # Reads of tables come first, also if the page cache holds the temp files.
+    lines = [_where_time_goes(query, "data" if uncached_kind == "data" else kind)]
+    if uncached_kind == "data" and query.warm is not None:
         warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
         lines.append(f"With those files cached it would take {warm} instead of {now}.")
     if query.to_come is not None and query.to_come.still_writing:
-        words = query.to_come.still_writing_text
-        lines.insert(0, f"{words[0].upper()}{words[1:]}. {BOUND_IT}")
+        lines.insert(0, f"{capitalized(query.to_come.still_writing_text)}. {UPPER_BOUND_HINT}")
     if cached:
         lines += in_memory_sentences(cached, query.baseline_s)
-    if not cached or any(fix.gains(query.baseline_s) for fix in fixes):
+    if not cached or gaining:
         lines.append(_advice(query, kind, fixes))
     return Verdict(
         kind=kind,
         sentences=lines,
         temp_share=None if unknown_share(query) else _share(query, temp_s(query)),
         data_share=_share(query, _term_s(query, DATA_READS)),
-        cures=[fix for fix in fixes if fix.gains(query.baseline_s)],
+        cures=gaining,
     )
 
 
 def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
     """The targets, and work memory by its name, that the verdict on one query recommends."""
-    given = [forecast for forecast in forecasts if forecast.forecast_s is not None]
     answer = verdict(forecasts)
-    if not given or answer.kind == "other" or _is_all_data(given[0], answer.kind):
+    valid = [forecast for forecast in forecasts if forecast.forecast_s is not None]
+    if answer.kind in ("none", "other") or _is_data_reads_only(valid[0], answer.kind):
         return frozenset()
     return frozenset(fix.target for fix in answer.cures)
 
@@ -163,7 +164,7 @@ def negligible(saved_s: float, elapsed_s: float) -> bool:
 
 def temp_s(query: Forecast) -> float:
     """Time in calls on temp files, or in other I/O that depends on the storage."""
-    return max(_observed_s(query) - sum(term.baseline_s for term in _staying(query)), 0.0)
+    return max(_observed_s(query) - sum(term.baseline_s for term in _independent_terms(query)), 0.0)
 
 
 def _observed_s(query: Forecast) -> float:
@@ -171,23 +172,23 @@ def _observed_s(query: Forecast) -> float:
     return query.baseline_s - _term_s(query, RECORDING)
 
 
-def _staying(query: Forecast) -> list[Term]:
+def _independent_terms(query: Forecast) -> list[Term]:
     """The terms that do not depend on the storage, without the cost of recording."""
-    moving = (CHANGES, WRITEBACK, RECORDING)
-    return [t for t in query.terms if t.op is None and t.name not in moving]
+    excluded = (CHANGES, WRITEBACK, RECORDING)
+    return [t for t in query.terms if t.op is None and t.name not in excluded]
 
 
 def _term_s(query: Forecast, name: str) -> float:
     return sum(term.baseline_s for term in query.terms if term.name == name)
 
 
-def _moved(query: Forecast) -> str:
+def _io_name(query: Forecast) -> str:
     """The name of the I/O that depends on the storage, within a sentence."""
-    moved = [term.name for term in query.terms if term.op is not None]
+    names = [term.name for term in query.terms if term.op is not None]
     if _has_other_waits(query):
-        return moved[0] if len(moved) == 1 else "time in the events of --temp-events"
-    temp = all(name.startswith("temp ") or name.endswith(" temp") for name in moved)
-    return "temp I/O" if temp else "I/O on the storage to be replaced"
+        return names[0] if len(names) == 1 else "time in the events of --temp-events"
+    is_temp = all(name.startswith("temp ") or name.endswith(" temp") for name in names)
+    return "temp I/O" if is_temp else "I/O on the storage to be replaced"
 
 
 def _has_other_waits(query: Forecast) -> bool:
@@ -207,38 +208,40 @@ def _percent(share: float) -> str:
 def _kind(query: Forecast) -> Kind:
     observed_s, data_s = _observed_s(query), _term_s(query, DATA_READS)
     saved = 1 - query.ceiling_s / observed_s if observed_s else 0.0
-    if saved >= PROBLEM:
+    if saved >= PROBLEM_SHARE:
         return "storage"
-    if data_s > max(temp_s(query), NAMED * observed_s):
+    if data_s > max(temp_s(query), NOTABLE_SHARE * observed_s):
         return "data"
-    return "partly" if saved >= 1 - LITTLE else "other"
+    return "partly" if saved >= 1 - HELPS_LITTLE_SHARE else "other"
 
 
-def _where(query: Forecast, kind: Kind) -> str:
+def _where_time_goes(query: Forecast, kind: Kind) -> str:
     """A sentence about where the time goes."""
     of = query.subject or f"this query{query.recorded_text}"
     of = of if query.part is None else "this part"
     times_s = temp_s(query), _term_s(query, DATA_READS)
-    temp, data = (_percent(_share(query, s)) for s in times_s)
-    moved, comma = _moved(query), "," if "," in of else ""
-    rest = _largest(query)
+    temp_share, data_share = (_percent(_share(query, s)) for s in times_s)
+    io, comma = _io_name(query), "," if "," in of else ""
+    other = _largest_other_term(query)
     if (bounds := unknown_share(query)) is not None:
-        sentence = f"how long {moved} took is not known: {bounds} of {of}."
+        sentence = f"how long {io} took is not known: {bounds} of {of}."
     elif kind == "storage":
         problem = "that" if _has_other_waits(query) else "storage"
-        sentence = f"{moved} is {temp} of {of}: {problem} is the problem."
+        sentence = f"{io} is {temp_share} of {of}: {problem} is the problem."
     elif kind == "data":
         activity = "reading table files that were not cached"
-        sentence = f"{data} of {of}{comma} is {activity}, {temp} is {moved}."
+        sentence = f"{data_share} of {of}{comma} is {activity}, {temp_share} is {io}."
     elif kind in ("partly", "memory"):
-        sentence = f"{moved} is {temp} of {of}" + (f", {rest}." if rest else ".")
-    elif rest:
-        sentence = f"no storage for temp files will help: of {of}{comma} {rest}, {temp} is {moved}."
+        sentence = f"{io} is {temp_share} of {of}" + (f", {other}." if other else ".")
+    elif other:
+        sentence = (
+            f"no storage for temp files will help: of {of}{comma} {other}, {temp_share} is {io}."
+        )
     else:
-        sentence = f"no storage for temp files will help: {moved} is {temp} of {of}."
+        sentence = f"no storage for temp files will help: {io} is {temp_share} of {of}."
     if query.part is not None:
         return f"{query.part.text}: {sentence}"
-    return f"{sentence[0].upper()}{sentence[1:]}"
+    return capitalized(sentence)
 
 
 def unknown_share(query: Forecast) -> str | None:
@@ -247,7 +250,7 @@ def unknown_share(query: Forecast) -> str | None:
         return None
     # ``ceiling_interval_s`` also contains the error of the model, so it must be wider to matter.
     bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s
-    notable = PROBLEM if query.ceiling_bounds_s is None else NAMED
+    notable = PROBLEM_SHARE if query.ceiling_bounds_s is None else NOTABLE_SHARE
     if bounds_s is None:
         return f"{_percent(0.0)} to {_percent(1.0)}"
     shares = (1 - _share(query, s) for s in reversed(bounds_s))
@@ -255,19 +258,19 @@ def unknown_share(query: Forecast) -> str | None:
     return f"{_percent(low)} to {_percent(high)}" if high - low > notable else None
 
 
-def _largest(query: Forecast) -> str:
-    """The largest term that stays, except data reads; empty if it is below NAMED."""
-    staying = [term for term in _staying(query) if term.name != DATA_READS]
-    largest = max(staying, key=lambda term: term.baseline_s, default=None)
-    if largest is None or (share := _share(query, largest.baseline_s)) < NAMED:
+def _largest_other_term(query: Forecast) -> str:
+    """The largest term besides I/O and data reads; empty if it is below NOTABLE_SHARE."""
+    others = [term for term in _independent_terms(query) if term.name != DATA_READS]
+    largest = max(others, key=lambda term: term.baseline_s, default=None)
+    if largest is None or (share := _share(query, largest.baseline_s)) < NOTABLE_SHARE:
         return ""
     return f"{_percent(share)} is {largest.name}"
 
 
-def _fixes(given: Sequence[Forecast]) -> list[Fix]:
+def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
     """All fixes, the fastest first; free work memory comes before them if it gains."""
-    order = sorted(given, key=lambda forecast: (not forecast.best_value, rank(forecast)))
-    bounds_only = unknown_share(given[0]) is not None
+    order = sorted(valid, key=lambda forecast: (not forecast.best_value, rank(forecast)))
+    bounds_only = unknown_share(valid[0]) is not None
     fixes = [
         Fix(
             target=forecast.target,
@@ -279,11 +282,11 @@ def _fixes(given: Sequence[Forecast]) -> list[Fix]:
         for forecast in order
         if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
-    memory = given[0].work_memory
-    for more in memory_fixes(given[0]):
+    memory = valid[0].work_memory
+    for more in memory_fixes(valid[0]):
         if memory is None:
             fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.rank))
-        elif memory.fits and more.gains(given[0].baseline_s):
+        elif memory.fits and more.gains(valid[0].baseline_s):
             fixes = [more, *fixes]
         else:
             # Memory that is in use comes first only if even its upper bound is the least.
@@ -313,7 +316,7 @@ def memory_fixes(query: Forecast) -> list[Fix]:
 def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     """A sentence about what to do first and next, or that no target helps."""
     now = format_duration(query.baseline_s)
-    if _is_all_data(query, kind):
+    if _is_data_reads_only(query, kind):
         return "No other storage for temp files will help."
     if _has_other_waits(query) and (kind == "other" or query.target == ZERO_LATENCY):
         return f"Without these waits {format_duration(query.ceiling_s)} of {now} would be left."
@@ -324,8 +327,7 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
         if query.ceiling_interval_s is not None and unknown_share(query) is not None:
             low, high = map(format_duration, query.ceiling_interval_s)
             return f"Zero-latency storage would leave {low} to {high} of {now}."
-        words = query.ceiling_text(of=f" of {now}")
-        return f"{words[0].upper()}{words[1:]}."
+        return f"{capitalized(query.ceiling_text(of=f' of {now}'))}."
     if not gaining:
         best = min(fixes, key=lambda fix: fix.rank)
         faster = "certainly faster" if best.rank[0] < query.baseline_s else "faster"
@@ -361,16 +363,17 @@ def in_memory_sentences(
     ]
 
 
-def _is_all_data(query: Forecast, kind: Kind) -> bool:
-    """Whether the problem is reads of tables, with temp I/O below NAMED."""
-    return kind == "data" and temp_s(query) < NAMED * _observed_s(query)
+def _is_data_reads_only(query: Forecast, kind: Kind) -> bool:
+    """Whether the problem is reads of tables, with temp I/O below NOTABLE_SHARE."""
+    return kind == "data" and temp_s(query) < NOTABLE_SHARE * _observed_s(query)
 
 
 def priced(
-    words: Sequence[str], forecasts: Sequence[Forecast], costs: Mapping[str, float]
+    targets: Sequence[str], forecasts: Sequence[Forecast], costs: Mapping[str, float]
 ) -> list[Forecast]:
-    """Forecasts for the targets that ``words`` name, in the same order, with ``costs`` by word."""
-    results = [replace(f, cost=costs.get(word)) for word, f in zip(words, forecasts, strict=True)]
+    """Forecasts for ``targets``, in the same order, with ``costs`` by target."""
+    pairs = zip(targets, forecasts, strict=True)
+    results = [replace(forecast, cost=costs.get(target)) for target, forecast in pairs]
     # Among free ones, or those of equal savings per price, the one that saves more.
     best = max((f for f in results if _gain(f)[0] > 0), key=_gain, default=None)
     return [replace(forecast, best_value=forecast is best) for forecast in results]
@@ -404,11 +407,11 @@ def refusal_document(refusal: Refusal) -> dict[str, Any]:
 
 
 def parse_costs(
-    priced: Sequence[str], words: Sequence[str], option: str = "--to"
+    priced: Sequence[str], names: Sequence[str], option: str = "--to"
 ) -> dict[str, float]:
-    """Prices such as ``catalogue:aws-gp3=96`` of the storages in ``words``, given by ``option``.
+    """Prices such as ``catalogue:aws-gp3=96`` of the storages ``names``, given by ``option``.
 
-    InputError for a text that is not a price, or that names none of ``words``.
+    InputError for a text that is not a price, or that names none of ``names``.
     """
     costs = {}
     for text in priced:
@@ -419,9 +422,9 @@ def parse_costs(
             cost = -1.0
         if not name or not 0 <= cost < float("inf"):
             raise OptionInvalid(f"--cost {text}: not a price", "for example --cost /mnt/nvme=120")
-        if name not in words:
+        if name not in names:
             kind = "targets" if option == "--to" else "storages"
-            hint = f"the {kind} are: {', '.join(words)}"
+            hint = f"the {kind} are: {', '.join(names)}"
             raise TargetUnknown(f"--cost {text}: there is no {option} {name}", hint)
         costs[name] = cost
     return costs

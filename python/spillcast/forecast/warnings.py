@@ -12,7 +12,7 @@ from typing import Any
 from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Warned
-from spillcast.forecast.verdict import LITTLE
+from spillcast.forecast.verdict import HELPS_LITTLE_SHARE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.forecast.workload.load import Load, moved_bytes, operations, time_s
 from spillcast.forecast.workload.resources import BURST_MIN_S
@@ -181,7 +181,7 @@ def _other_io(case: Case) -> Iterator[Warned]:
     little = f"temp I/O is only {case.baseline.temp_s / total_s:.0%} of the time"
     if quality.unrecognised is not None:
         yield Warned("other-io", quality.unrecognised)
-    elif case.ceiling_s <= LITTLE * total_s or quality.time_unknown:
+    elif case.ceiling_s <= HELPS_LITTLE_SHARE * total_s or quality.time_unknown:
         return
     elif quality.other_io_s is not None:
         other = format_duration(quality.other_io_s)
@@ -207,8 +207,8 @@ def _threads(case: Case) -> Iterator[Warned]:
         yield Warned("threads", text)
     elif overlap.apart > 1 + DEPENDENT:
         text = (
-            f"threads wait for each other: the run takes {format_duration(overlap.moving_s)} if a "
-            f"free thread can take over work, {format_duration(overlap.fixed_s)} if not"
+            f"threads wait for each other: the run takes {format_duration(overlap.dynamic_s)} if a "
+            f"free thread can take over work, {format_duration(overlap.static_s)} if not"
         )
         if overlap.replayed_s is not None:
             took = format_duration(overlap.replayed_s)
@@ -228,7 +228,7 @@ def _cpu_time(case: Case) -> Iterator[Warned]:
         shares = f"about {compressed:.0%} of its blocks instead of {compression.share:.0%}"
         yield Warned("compression", f"{why}: {shares}")
     notable_s = UNCALIBRATED * (projected.total_s - sum(projected.changes_s))
-    if workload.cpu.wait_cost is None and projected.drift_error_s > notable_s:
+    if workload.cpu.wait_cost is None and projected.cpu_change_error_s > notable_s:
         yield Warned(
             "uncalibrated",
             "the interval is wide because how waits change CPU time was never measured on the "
@@ -246,7 +246,7 @@ def _figures(case: Case) -> Iterator[Warned]:
     beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / total
     between = sum(load.count for load, lat in pairs if not lat.measured) / total - beyond
     error = max(latency.error for latency in latencies)
-    yield from about_sizes("the", beyond, between, error)
+    yield from size_warnings("the", beyond, between, error)
 
 
 def _source(case: Case) -> Iterator[Warned]:
@@ -275,14 +275,14 @@ def _source(case: Case) -> Iterator[Warned]:
 
 def _target(case: Case) -> Iterator[Warned]:
     workload, storage = case.workload, case.storage
-    yield from about_measuring(storage.facts, workload.loads)
-    yield from about_provenance(storage, workload.host)
-    yield from about_space(workload, storage.facts)
+    yield from probe_warnings(storage.facts, workload.loads)
+    yield from provenance_warnings(storage, workload.host)
+    yield from free_space_warnings(workload, storage.facts)
     for part in storage.facts.get("parts", ()):
         shares = part.get("extrapolated_share", 0.0), part.get("between_share", 0.0)
         for warned in (
-            *about_measuring(part["facts"], workload.loads),
-            *about_sizes("its", *shares, part.get("error", 0.0)),
+            *probe_warnings(part["facts"], workload.loads),
+            *size_warnings("its", *shares, part.get("error", 0.0)),
         ):
             yield Warned(warned.code, f"{part['name']}: {warned.message}")
 
@@ -355,7 +355,7 @@ OTHERS_MAX = 0.1
 PREFILLED_MAX = 0.1
 
 
-def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Warned]:
+def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Warned]:
     """Weaknesses of a probe, and network storage, which others share."""
     facts = known_facts(facts)
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
@@ -402,7 +402,7 @@ def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Ite
         )
 
 
-def about_sizes(whose: str, beyond: float, between: float, error: float) -> Iterator[Warned]:
+def size_warnings(whose: str, beyond: float, between: float, error: float) -> Iterator[Warned]:
     """I/O of sizes that were not measured: a share beyond the measured ones, and one between."""
     if beyond > SHARE_REPORTED:
         text = f"{beyond:.0%} of {whose} I/O has sizes outside the measured range: extrapolated"
@@ -412,7 +412,7 @@ def about_sizes(whose: str, beyond: float, between: float, error: float) -> Iter
         yield Warned("sizes", f"{text}, up to {error:.0%} off")
 
 
-def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iterator[Warned]:
+def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> Iterator[Warned]:
     """Old latencies, and those of another host or mount; the query ran on ``recorded_host``."""
     origin = storage.provenance
     if origin is None:
@@ -434,7 +434,7 @@ def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iter
         yield Warned("another-mount", f"{origin.directory} {was_and_is}")
 
 
-def about_space(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:
+def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:
     """Free space that is less than the size of the temp files, or hardly more."""
     facts = known_facts(facts)
     quota = f" by the quota of {facts.get('quota_of')}"

@@ -133,7 +133,7 @@ def test_a_part_of_the_waits_weighs_like_all(tmp_path):
     half.waits = run.waits.slice(0, TURNS)
     threads = workload_of_recording(half).threads
     # Of two waits side by side a half adds to the elapsed time.
-    assert threads.of_waits == pytest.approx(0.5, rel=0.01)
+    assert threads.io_weight == pytest.approx(0.5, rel=0.01)
     for latency_us in (0, 200, 5000):
         target = storage({("read", 4096): latency_us * US})
         assert forecast(half, target).forecast_s == pytest.approx(
@@ -152,7 +152,7 @@ def test_threads_of_which_only_counts_are_known_wait_side_by_side(cores, per_thr
         trace=trace, elapsed_s=10.0, number=4, in_flight=4.0, operations=3040,
         source=Cpus(8), target=Cpus(cores), counted=True,
     )  # fmt: skip
-    assert threads.of_waits == threads.recorded.of_cpu == 1 / 4
+    assert threads.io_weight == threads.recorded.cpu_weight == 1 / 4
     assert threads.cores_per_thread == per_thread
     assert threads.recorded.elapsed_s == 10.0
     for load in (reads, writes):

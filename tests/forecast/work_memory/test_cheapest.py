@@ -50,7 +50,7 @@ def test_without_a_plan_there_is_memory_as_it_was():
         ceiling_s=10.0,
         terms=terms,
     )
-    refused = Forecast.refusal("nowhere", 60.0, 0.9, "no figures")
+    refused = Forecast.unanswered("nowhere", 60.0, 0.9, refused="no figures")
     cells = memory_cells(["b", "a"], [refused, answer])
     assert cells == [Cell(NOW, None, 60.0), Cell("a", None, 30.0, (25.0, 36.0))]
     assert cheapest(cells, 30, {}).cell == cells[1]

@@ -45,7 +45,7 @@ from spillcast.forecast.oracle.parts import (
 )
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import WAIT, Forecast, Interval, Term, Warned
-from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
+from spillcast.forecast.warnings import AMPLIFIED, probe_warnings, provenance_warnings
 from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
@@ -223,8 +223,8 @@ def _warnings(
         yield from _about_gain(part, target)
     if target.storage is not None:
         yield from _about_figures(target.storage, evidence.block)
-        yield from about_measuring(target.storage.facts)
-        yield from about_provenance(target.storage)
+        yield from probe_warnings(target.storage.facts)
+        yield from provenance_warnings(target.storage)
     elif target.traces is None:
         yield from (Warned(*warning) for warning in ASSUMED.warnings)
     elif traces is not None:

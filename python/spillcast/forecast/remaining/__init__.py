@@ -366,10 +366,10 @@ def _estimates_by_run(
     counts_spread, calls_spread, source = HISTORY_COUNTS_SPREAD, 0.0, HISTORY_SOURCE
     loads = loads_of(run)
     if isinstance(run, Recording):
-        of_waits = recorded_threads(run).of_waits
+        io_weight = recorded_threads(run).io_weight
         counts_spread = max(HISTORY_COUNTS_SPREAD, relative_spread(run) or 0.0)
     else:
-        of_waits = 1 / run.processes
+        io_weight = 1 / run.processes
         if (calls := run.statement) is not None and calls.spread is not None:
             # The more calls there are, the better their spread is known.
             source, others = CALLS_SOURCE, max(calls.calls - 1, 0)
@@ -379,7 +379,7 @@ def _estimates_by_run(
         wrote, seen = format_bytes(written), format_bytes(progress.bytes["write"])
         return f"it wrote {wrote} in all, this one {seen} while it was recorded"
     io_s = sum(load.total_s for load in loads)
-    rest_s = run.elapsed_s - of_waits * io_s
+    rest_s = run.elapsed_s - io_weight * io_s
     if io_s and rest_s < HISTORY_LESS_REST * progress.rest_s:
         took, seen = format_duration(max(rest_s, 0.0)), format_duration(progress.rest_s)
         return f"it took {took} outside temp I/O in all, this one {seen} while it was recorded"

@@ -188,7 +188,7 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
     files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
-    overlap = 1 / threads.of_waits
+    overlap = 1 / threads.io_weight
     if not (rates := rows.rates(overlap, ahead_s)):
         return None
     before_s, counted = _before(recording)

@@ -61,12 +61,12 @@ class MemoryRun:
     #: Temp I/O by op; empty if nothing was spilled.
     ops: Mapping[str, Op]
     #: Seconds of elapsed time per second of latency: below 1 if threads overlap.
-    of_waits: float = 1.0
+    io_weight: float = 1.0
 
     @property
     def remainder_s(self) -> float:
         """Time outside temp I/O."""
-        waits_s = self.of_waits * sum(op.total_s for op in self.ops.values())
+        waits_s = self.io_weight * sum(op.total_s for op in self.ops.values())
         return max(self.elapsed_s - waits_s, 0.0)
 
     @property
@@ -91,7 +91,7 @@ def memory_run(
 ) -> MemoryRun:
     """A run with its temp I/O from a recording, which is None if it spilled nothing."""
     ops = {} if recording is None else _ops(recording)
-    weight = 1.0 if recording is None else recorded_threads(recording).recorded.of_waits
+    weight = 1.0 if recording is None else recorded_threads(recording).recorded.io_weight
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, ops, weight)
 
 
@@ -129,12 +129,12 @@ class MemoryCurve:
         """Elapsed time on a storage with memory between measured sizes."""
         runs = [run for run in self._runs if run.storage == storage or not run.ops]
         rest_s, min_s, max_s = self._remainder(runs, memory_bytes)
-        drift_s = max_s - min_s
+        width_s = max_s - min_s
         terms, counts, spilled = list[Measured](), dict[str, float](), 0.0
         io_s = 0.0
         if self.spills(memory_bytes):
             with_io = [run for run in runs if run.ops]
-            weight = _on_line(with_io, [run.of_waits for run in with_io], memory_bytes)
+            weight = _on_line(with_io, [run.io_weight for run in with_io], memory_bytes)
             for op in OPS:
                 count, error = self._count(op, memory_bytes)
                 having = [run for run in with_io if op in run.ops]
@@ -149,12 +149,12 @@ class MemoryCurve:
                 # Counts within the error are equally likely.
                 min_count = max(count - error, 0.0)
                 terms.append(Measured(op, 0.0, min_count * mean_s, near.blocks))
-                drift_s += (count + error - min_count) * mean_s
+                width_s += (count + error - min_count) * mean_s
                 io_s += count * mean_s
         elapsed_s = rest_s + io_s
         rng = np.random.default_rng(0)
         delay_s = min(min(run.delay_s for run in _around(runs, memory_bytes)), min_s)
-        times_s = min_s + drift_s * rng.uniform(0, 1, DRAWS)
+        times_s = min_s + width_s * rng.uniform(0, 1, DRAWS)
         times_s -= delay_s * rng.uniform(0, 1, DRAWS)
         noise = LATENCY_NOISE if terms else 0.0
         drawn_s = drawn_totals(times_s, terms, rng, noise=noise)

@@ -78,25 +78,25 @@ class Overlap:
     """What the temp I/O of threads on a storage adds to the elapsed time."""
 
     #: Seconds of elapsed time for a second of latency.
-    of_waits: float
+    io_weight: float
     #: Elapsed time if work moves between threads, and if it does not.
-    moving_s: float
-    fixed_s: float
+    dynamic_s: float
+    static_s: float
     #: Elapsed time of a replay of all threads on the storage; None without one.
     replayed_s: float | None = None
     #: Seconds of elapsed time for a second of CPU time that temp I/O causes.
-    of_cpu: float = 1.0
+    cpu_weight: float = 1.0
 
     @property
     def elapsed_s(self) -> float:
         """The shorter time of the two models."""
         # A replay repeats the recorded division of work: no evidence against moving work.
-        return min(self.moving_s, self.fixed_s)
+        return min(self.dynamic_s, self.static_s)
 
     @property
     def apart(self) -> float:
         """The longest of these times over the shortest."""
-        models_s = [s for s in (self.moving_s, self.fixed_s, self.replayed_s) if s is not None]
+        models_s = [s for s in (self.dynamic_s, self.static_s, self.replayed_s) if s is not None]
         # A model may leave no time at all of a short part of a run.
         return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), MAX_APART)
 
@@ -139,9 +139,9 @@ class Threads:
     )
 
     @property
-    def of_waits(self) -> float:
+    def io_weight(self) -> float:
         """Seconds of elapsed time for a second of latency in the recording."""
-        return min(max(self.recorded.of_waits, SHARE_MIN), 1.0)
+        return min(max(self.recorded.io_weight, SHARE_MIN), 1.0)
 
     @cached_property
     def recorded(self) -> Overlap:
@@ -220,20 +220,20 @@ class Threads:
     ) -> Overlap:
         trace, wait_ns = self.trace, simulated.wait_ns
         lower_s = self._lower_s(cpus)
-        fixed_s = max(self._fixed_s(simulated), lower_s)
-        moving_s = max(self._moving_s(simulated, trace.cpu_ns, cpus), lower_s)
+        static_s = max(self._static_s(simulated), lower_s)
+        dynamic_s = max(self._dynamic_s(simulated, trace.cpu_ns, cpus), lower_s)
         sum_s = max(float(wait_ns[trace.temp].sum()), 1.0) / 1e9
         more_s = float((cpu_ns - trace.cpu_ns).sum()) / 1e9
-        of_cpu = 1 / simulated.in_flight
-        if abs(more_s) > abs(moving_s) / 1000:
-            of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
-        of_cpu_max = max(1.0, 1 / (cpus.quota_cpus or 1.0))
-        of_cpu = float(np.clip(of_cpu, 0.0, of_cpu_max))
-        result = Overlap(0.0, self._of_all(moving_s), self._of_all(fixed_s), replayed_s, of_cpu)
+        cpu_weight = 1 / simulated.in_flight
+        if abs(more_s) > abs(dynamic_s) / 1000:
+            cpu_weight = (self._dynamic_s(simulated, cpu_ns, cpus) - dynamic_s) / more_s
+        cpu_weight = min(max(cpu_weight, 0.0), max(1.0, 1 / (cpus.quota_cpus or 1.0)))
+        models_s = self._of_all(dynamic_s), self._of_all(static_s)
+        result = Overlap(0.0, *models_s, replayed_s, cpu_weight)
         more_s = result.elapsed_s - self._of_all(self._without_s(cpus))
         # An operation adds at most its own latency to the elapsed time.
-        of_waits = float(np.clip(more_s * self._recorded_share / sum_s, 0.0, 1.0))
-        return replace(result, of_waits=of_waits)
+        io_weight = float(np.clip(more_s * self._recorded_share / sum_s, 0.0, 1.0))
+        return replace(result, io_weight=io_weight)
 
     def spinning_s(self, simulated: Simulated) -> float:
         """Time saved if long CPU bursts during others' temp I/O are waits; 0 if samples show it."""
@@ -326,7 +326,7 @@ class Threads:
     @property
     def _constant(self) -> Overlap:
         weight, elapsed_s = 1 / self.in_flight, self.elapsed_s
-        return Overlap(weight, elapsed_s, elapsed_s, of_cpu=weight)
+        return Overlap(weight, elapsed_s, elapsed_s, cpu_weight=weight)
 
     @property
     def _several(self) -> bool:
@@ -347,9 +347,9 @@ class Threads:
         """Elapsed time without any latency of temp I/O, by the model that gives the shorter one."""
         if cpus not in self._without_on_s:
             unwaited = self._unwaited(cpus)
-            moving_s = self._moving_s(unwaited, self.trace.cpu_ns, cpus)
+            dynamic_s = self._dynamic_s(unwaited, self.trace.cpu_ns, cpus)
             lower_s = self._lower_s(cpus)
-            self._without_on_s[cpus] = max(min(self._fixed_s(unwaited), moving_s), lower_s)
+            self._without_on_s[cpus] = max(min(self._static_s(unwaited), dynamic_s), lower_s)
         return self._without_on_s[cpus]
 
     def _unwaited(self, cpus: Cpus) -> Simulated:
@@ -370,7 +370,7 @@ class Threads:
             self._load_numbers[kinds] = number_of[which, write]
         return self._load_numbers[kinds]
 
-    def _fixed_s(self, simulated: Simulated) -> float:
+    def _static_s(self, simulated: Simulated) -> float:
         """Elapsed time if no work moves between threads.
 
         The part of the recorded time that the simulation of the recording does not explain stays.
@@ -388,15 +388,15 @@ class Threads:
         source, target = self.source.cpu_s_per_s(self.trace), cpus.cpu_s_per_s(self.trace)
         return min(float(self.trace.cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
 
-    def _moving_s(self, simulated: Simulated, cpu_ns: Integers, cpus: Cpus) -> float:
+    def _dynamic_s(self, simulated: Simulated, cpu_ns: Integers, cpus: Cpus) -> float:
         """Elapsed time if each stretch keeps its active threads; one thread's work cannot move."""
         if not self._several:
-            fixed_s, wait_ns = self._fixed_s(simulated), simulated.wait_ns
+            static_s, wait_ns = self._static_s(simulated), simulated.wait_ns
             if np.array_equal(cpu_ns, self.trace.cpu_ns):
-                return fixed_s
+                return static_s
             more = self._run(wait_ns, cpus, cpu_ns)
             recorded = self._run(wait_ns, cpus, self.trace.cpu_ns)
-            return fixed_s + float(more["elapsed_ns"] - recorded["elapsed_ns"]) / 1e9
+            return static_s + float(more["elapsed_ns"] - recorded["elapsed_ns"]) / 1e9
         return self._stretches.elapsed_s(simulated.wait_ns, cpu_ns, cpus)
 
     @cached_property

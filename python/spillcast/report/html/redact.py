@@ -19,7 +19,7 @@ from spillcast.forecast.remaining.progress import (
     HISTORY_SOURCE,
     PLAN_SOURCE,
 )
-from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, explained
+from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, explanations
 from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile
@@ -231,7 +231,7 @@ class Redactor:
 
 def _warning_texts(warning: Mapping[str, Any]) -> dict[str, str]:
     """Title and remedy of a warning by its code; empty for anything else."""
-    about = explained().get(str(warning.get("code")))
+    about = explanations().get(str(warning.get("code")))
     if about is None:
         return {}
     step = warning.get("next_step")
