@@ -4,6 +4,7 @@ import json
 import shlex
 import signal
 import subprocess
+import sys
 import time
 
 import duckdb
@@ -151,3 +152,35 @@ def test_slices_keep_few_waits_and_whole_seconds(places):
         query = "select sum(\"count\")::int, sum(bytes)::int from '{}' where temp"
         whole = duckdb.sql(query.replace("{}", str(gated.output / "seconds.parquet"))).fetchall()
         assert whole == [(len(temp), sum(operation[3] for operation in temp))]
+
+
+#: Writes by one position until there is a line, and then by two descriptors that share it.
+SHARES_A_POSITION = """
+import os, select, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+other = os.dup(fd)
+os.write(fd, bytes(512))
+print("ready", flush=True)
+while not select.select([0], [], [], 0)[0]:
+    os.write(fd, bytes(512))
+at = os.lseek(fd, 0, os.SEEK_CUR)
+for _ in range(4):
+    os.write(fd, bytes(64))
+    os.write(other, bytes(64))
+print(at)
+"""
+
+
+def test_positions_that_descriptors_share_since_before_the_attachment(places):
+    temp, output = places.temp / "spill", places.root / "run.spill"
+    command = [sys.executable, "-c", SHARES_A_POSITION, temp]
+    with subprocess.Popen(command, env=places.env, **PIPES) as program:
+        assert program.stdout.readline() == "ready\n"
+        requested = ("record", "--pid", program.pid, "-o", output, "--temp", places.temp)
+        with started(*requested, stderr=subprocess.PIPE, **PIPES) as recorder:
+            until(lambda: partial_folders(output) or recorder.poll() is not None, "the attachment")
+            printed, _ = program.communicate("go\n")
+            _, stderr = recorder.communicate()
+            assert recorder.returncode == 0, stderr
+    waits = pq.read_table(output / "waits.parquet", filters=[("bytes", "==", 64)]).to_pylist()
+    assert [row["offset"] - int(printed) for row in waits] == [64 * n for n in range(8)]

@@ -42,6 +42,24 @@ def test_mapped_temp_files(tmp_path):
     check_refused(output, "mapped")
 
 
+#: Writes a file by calls, and reads it where it is mapped.
+READS_MAPPED = """
+import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(fd, bytes(1 << 20))
+mapped = mmap.mmap(fd, 1 << 20, access=mmap.ACCESS_READ)
+assert mapped[-1] == 0
+time.sleep(1.5)
+"""
+
+
+def test_temp_files_that_are_read_where_they_are_mapped(tmp_path):
+    command = [sys.executable, "-c", READS_MAPPED, tmp_path / "duckdb_temp_blind"]
+    output, _, capture = record(tmp_path, command)
+    assert capture["mapped_temp_files"] == [str(tmp_path / "duckdb_temp_blind")]
+    check_refused(output, "mapped")
+
+
 #: What every pool of processes of Python has, and what it shares arrays by.
 SHARES = """
 import multiprocessing.shared_memory, time
@@ -81,6 +99,18 @@ os.execv("/bin/sleep", ["sleep", "2"])
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_a_process_of_another_user_under_the_preload_library(tmp_path):
     command = [sys.executable, "-c", OTHER_USER]
+    output, _, capture = record(tmp_path, command, "--capture", "preload")
+    assert capture["unobserved_processes"] == 1
+    assert Recording.open(output).meta.unseen.excessive
+
+
+#: A program that writes, and a shell that starts it without the preload library.
+WRITES = "import sys, time; open(sys.argv[1], 'wb').write(bytes(2 << 20)); time.sleep(1)"
+DROPS_LIBRARY = 'env -u LD_PRELOAD "$0" "$@"; exit 0'
+
+
+def test_a_process_without_the_preload_library(tmp_path):
+    command = ["sh", "-c", DROPS_LIBRARY, sys.executable, "-c", WRITES, tmp_path / "out"]
     output, _, capture = record(tmp_path, command, "--capture", "preload")
     assert capture["unobserved_processes"] == 1
     assert Recording.open(output).meta.unseen.excessive
@@ -201,3 +231,31 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
     assert (account["temp_copies"], account["temp_copied_bytes"]) == (10, 81920)
     assert "sendfile" in answer
     check_refused(output, "sendfile")
+
+
+#: Writes and reads 1 MiB by streams, and another stream's file by a call on its descriptor.
+STREAMS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+block = ctypes.create_string_buffer(1 << 16)
+def stream_of(path, mode):
+    return ctypes.c_void_p(libc.fopen(path.encode(), mode))
+for mode, move in (b"w", libc.fwrite), (b"r", libc.fread):
+    stream = stream_of(sys.argv[1], mode)
+    assert sum(move(block, 1, 1 << 16, stream) for _ in range(16)) == 1 << 20
+    libc.fclose(stream)
+stream = stream_of(sys.argv[1] + ".other", b"w")
+os.write(libc.fileno(stream), bytes(8192))
+libc.fclose(stream)
+"""
+
+
+def test_streams_under_the_preload_library_are_counted(tmp_path):
+    command = [sys.executable, "-c", STREAMS, tmp_path / "spill"]
+    output, answer, account = record(tmp_path, command, "--capture", "preload", "--temp", tmp_path)
+    assert (account["temp_copies"], account["temp_copied_bytes"]) == (2, 2 << 20)
+    temp = Recording.open(output).meta.temp
+    assert (temp.reads, temp.writes, temp.bytes) == (0, 1, 8192)
+    assert "stdio" in answer
+    check_refused(output, "stdio")

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::native::u64_at;
 use crate::system::boot_ns;
 
 /// The mark behind the path of a file without a name, in /proc/PID/fd and /proc/PID/maps.
@@ -170,6 +171,13 @@ pub fn status_bytes(path: &str, name: &str) -> Option<u64> {
     let text = read_text(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Whether a process runs a program of 32 bits. The kernel gives each pairs of a small number and a
+/// value: the first 8 bytes are that number, or of 32 bits both.
+pub fn is_32_bit(pid: i32) -> bool {
+    let pairs = fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+    u64_at(&pairs, 0).is_some_and(|number| number > u32::MAX.into())
 }
 
 /// Calls of a process that read and wrote anything, and their bytes.

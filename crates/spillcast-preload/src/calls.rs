@@ -155,7 +155,7 @@ interpose! {
         => observe::close(fd);
     fn fclose(stream: *mut libc::FILE) -> c_int
         // SAFETY: the caller's stream, which is open until the call.
-        => observe::close(unsafe { libc::fileno(stream) });
+        => observe::close_stream(unsafe { libc::fileno(stream) });
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int
         => observe::close_range(first, last);
 

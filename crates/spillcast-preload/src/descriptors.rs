@@ -15,6 +15,9 @@ pub const LIMIT: usize = 1 << 16;
 pub const PATH_BYTES: usize = libc::PATH_MAX as usize;
 const DELETED: &[u8] = b" (deleted)";
 
+/// Streams of fewer bytes, as of settings, are no worry and not looked at further.
+const STREAMED_MIN_BYTES: i64 = 64 << 10;
+
 /// What is known of a descriptor: bits, 0 for nothing.
 static STATES: [AtomicU8; LIMIT] = [const { AtomicU8::new(0) }; LIMIT];
 const KNOWN: u8 = 1;
@@ -26,6 +29,8 @@ const DELAYED: u8 = 4;
 const FRESH: u8 = 8;
 /// Its position may be moved through another descriptor too: not opened here, or before a fork.
 const SHARED: u8 = 16;
+/// A call that is seen has moved bytes of it.
+const MOVED: u8 = 32;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
 static KNOWN_END: AtomicI32 = AtomicI32::new(0);
@@ -35,6 +40,7 @@ static KNOWN_END: AtomicI32 = AtomicI32::new(0);
 pub struct RegularFile {
     pub delayed: bool,
     pub shared: bool,
+    pub moved: bool,
 }
 
 /// The regular file that `fd` stands for, reported if it was not yet; None for all else.
@@ -50,8 +56,28 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     } else if bits & FRESH != 0 {
         bits = look_again(fd, state);
     }
-    let file = RegularFile { delayed: bits & DELAYED != 0, shared: bits & SHARED != 0 };
-    (bits & REGULAR != 0).then_some(file)
+    let is_set = |bit| bits & bit != 0;
+    let (delayed, shared, moved) = (is_set(DELAYED), is_set(SHARED), is_set(MOVED));
+    is_set(REGULAR).then_some(RegularFile { delayed, shared, moved })
+}
+
+/// Bytes of `fd` are moved by a call that is seen.
+#[cold]
+pub fn note_moved(fd: c_int) {
+    if let Some(state) = STATES.get(fd as usize) {
+        state.fetch_or(MOVED, Ordering::Relaxed);
+    }
+}
+
+/// The access mode of a regular file that no seen call has moved bytes of though many were moved,
+/// and how many at least. Keeps errno.
+pub fn streamed(fd: c_int) -> Option<(c_int, i64)> {
+    setup::ring()?;
+    let position = position(fd).filter(|&position| position >= STREAMED_MIN_BYTES)?;
+    regular(fd).filter(|file| !file.moved)?;
+    let mode = flags(fd) & libc::O_ACCMODE;
+    let written = stat(fd).filter(|_| mode != libc::O_RDONLY);
+    Some((mode, written.map_or(position, |stat| stat.st_size.max(position))))
 }
 
 /// As [`regular`], of what is already known alone.
@@ -141,9 +167,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
     if let Some(ring) = setup::ring() {
-        // SAFETY: no pointer is passed.
-        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
-        let appends = flags >= 0 && flags as c_int & libc::O_APPEND != 0;
+        let appends = flags(fd) & libc::O_APPEND != 0;
         let file = FileRecord {
             pid: thread::ids().0,
             fd,
@@ -158,6 +182,12 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
     }
     let delayed = setup::delay().is_some_and(|delay| delay.holds(path));
     u8::from(delayed) * DELAYED
+}
+
+/// Those of its open; 0 where it is closed.
+fn flags(fd: c_int) -> c_int {
+    // SAFETY: no pointer is passed.
+    unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL).max(0) as c_int }
 }
 
 fn stat(fd: c_int) -> Option<libc::stat> {

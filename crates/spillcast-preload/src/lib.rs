@@ -10,8 +10,9 @@
 //! unwinds through them. No lock is taken and no function that is interposed is called from within,
 //! so a signal handler may come in between anywhere.
 //!
-//! Unseen: I/O that the C library makes by itself (stdio), mapped files, io_uring, static binaries,
-//! and descriptors from `descriptors::LIMIT` on.
+//! Unseen: I/O that the C library makes by itself (stdio), of which the bytes are reported when a
+//! stream is closed; mapped files, io_uring, static binaries, system calls that are made without the
+//! C library, and descriptors from `descriptors::LIMIT` on.
 
 pub mod calls;
 mod descriptors;

@@ -63,6 +63,9 @@ pub fn io(
     let Some(file) = descriptors::regular(fd) else {
         return call();
     };
+    if !file.moved {
+        descriptors::note_moved(fd);
+    }
     let delay_ns = match setup::delay() {
         Some(delay) if file.delayed && kind.reads() => delay.read_ns,
         Some(delay) if file.delayed => delay.write_ns,
@@ -219,6 +222,25 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     // of the next owner. Linux frees the descriptor whatever close returns.
     report(record(CallKind::Close, fd, (start_ns, start_ns), 0));
     call()
+}
+
+/// As [`close`], of a stream: the C library moves its bytes without a call that is seen here. They
+/// are reported as a copy from or to no descriptor, for which there is no time either.
+pub fn close_stream(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if let Some((mode, bytes)) = descriptors::streamed(fd) {
+        let now_ns = thread::monotonic_ns();
+        let copy = |from, to| {
+            let offset = Some(i64::from(to));
+            report(Call { offset, ..record(CallKind::Splice, from, (now_ns, now_ns), bytes) });
+        };
+        if mode != libc::O_RDONLY {
+            copy(-1, fd);
+        }
+        if mode != libc::O_WRONLY {
+            copy(fd, -1);
+        }
+    }
+    close(fd, call)
 }
 
 /// A call after which no descriptor from `first` to `last` stands for anything.

@@ -23,7 +23,7 @@ pub struct PeakMemory(core::PeakMemory);
 impl PeakMemory {
     #[new]
     fn new(pid: i32) -> PeakMemory {
-        PeakMemory(core::PeakMemory::new(pid))
+        PeakMemory(core::PeakMemory::new(pid, false))
     }
 
     /// Look at more processes from now on.

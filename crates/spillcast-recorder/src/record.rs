@@ -152,8 +152,8 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
     let connected = meta["server_connection"] == true;
     if meta["capture"]["unobserved_processes"].as_u64().is_some_and(|count| count > 0) {
         eprintln!(
-            "{PROGRAM}: processes of another user were not observed: record as root with --capture \
-             bpf or perf"
+            "{PROGRAM}: processes were not observed, of another user, static or of 32 bits: record as \
+             root with --capture bpf or perf"
         );
     }
     let Value::Object(meta) = meta else { unreachable!("a struct is an object") };

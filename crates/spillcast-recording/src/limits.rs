@@ -1,5 +1,5 @@
-//! What holds a process down while it is observed, looked at now and then: memory, CPU time; and
-//! whether it is the client of a server.
+//! What holds a process down while it is observed, looked at now and then: memory, CPU time; whether
+//! it is the client of a server, and whether it is one that cannot be observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
 use spillcast_core::probe::Probe;
 use spillcast_core::proc::{
-    descriptors, family, high_water_bytes, number, owner, read_text, status_bytes,
+    descriptors, family, high_water_bytes, is_32_bit, moved, number, owner, read_text, status_bytes,
 };
 use spillcast_core::system::thread_cpu_ns;
 
@@ -19,6 +19,9 @@ use crate::cgroups::{CGROUPS, folders, text};
 
 /// A look at many processes takes 1 % of a core at the most.
 const LOOKS_EVERY: u32 = 100;
+
+/// A process that wrote less is no worry where it is not observed.
+const WROTE_MIN_BYTES: u64 = 1 << 20;
 
 /// Looks that are made so seldom that they cost little.
 struct Pace(Instant);
@@ -42,15 +45,15 @@ pub struct PeakMemory {
     /// The limit of the tightest memory cgroup, which a wrapper may join after its start, and the
     /// most that this cgroup held besides files.
     pub group: Option<(u64, u64)>,
-    /// Processes of another user, which cannot open the ring of the preload library under our
-    /// /proc. One that changed its user after it was connected stays so until it executes a
-    /// program.
+    /// Processes that the capture cannot observe.
     pub out_of_reach: BTreeSet<i32>,
+    preload: bool,
     pace: Pace,
 }
 
 impl PeakMemory {
-    pub fn new(pid: i32) -> PeakMemory {
+    /// `preload`: it is the preload library that observes.
+    pub fn new(pid: i32, preload: bool) -> PeakMemory {
         let (pids, peaks_bytes) = (BTreeSet::from([pid]), BTreeMap::new());
         PeakMemory {
             pid,
@@ -58,6 +61,7 @@ impl PeakMemory {
             peaks_bytes,
             group: None,
             out_of_reach: BTreeSet::new(),
+            preload,
             pace: Pace(Instant::now()),
         }
     }
@@ -69,12 +73,11 @@ impl PeakMemory {
 
     /// Reads the kernel's own high-water mark of each process that is still there, where due.
     pub fn look(&mut self) {
-        let PeakMemory { pid, pids, peaks_bytes, group, out_of_reach, pace } = self;
+        let PeakMemory { pid, pids, peaks_bytes, group, out_of_reach, preload, pace } = self;
         pace.look(|| {
             for member in pids.iter().flat_map(|&root| family(root)) {
                 peaks_bytes.extend(high_water_bytes(member).map(|bytes| (member, bytes)));
-                let is_other = owner(member).is_some_and(|owner| owner != geteuid().as_raw());
-                if is_other && is_connected(member) == Some(false) {
+                if is_out_of_reach(member, *preload) {
                     out_of_reach.insert(member);
                 }
             }
@@ -85,6 +88,18 @@ impl PeakMemory {
     /// Sum of the peaks, which is an upper bound; None where nothing could be read.
     pub fn peak_bytes(&self) -> Option<u64> {
         Some(self.peaks_bytes.values().sum()).filter(|&bytes| bytes > 0)
+    }
+}
+
+/// Whether a process writes unobserved: one of 32 bits; with the preload library, one that has not
+/// loaded it, as a static one, or that cannot open its ring under our /proc, as one of another user.
+/// One that changed its user after it was connected stays so until it executes a program.
+fn is_out_of_reach(pid: i32, preload: bool) -> bool {
+    let wrote = || moved(pid).is_some_and(|moved| moved.written_bytes >= WROTE_MIN_BYTES);
+    let is_other = || owner(pid).is_some_and(|owner| owner != geteuid().as_raw());
+    match preload {
+        true => (is_other() || wrote()) && is_connected(pid) == Some(false),
+        false => is_32_bit(pid) && wrote(),
     }
 }
 

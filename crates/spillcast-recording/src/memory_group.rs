@@ -1,4 +1,4 @@
-//! A memory cgroup that this process is in for a while, so that its limit bounds the page cache.
+//! Makes memory cgroups whose limit bounds the page cache, and puts this process into one for a while.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -159,7 +159,7 @@ impl Recorder {
         self.cpu = Some(CpuWatch::new(pid, Path::new(CGROUPS)));
         self.stalls = Some(MemoryStalls::new(pid, Path::new(CGROUPS)));
         if !how.many_processes {
-            self.memory = Some(PeakMemory::new(pid));
+            self.memory = Some(PeakMemory::new(pid, self.method() == PRELOAD));
             self.sockets = Some(SocketWatch::new(pid));
         }
         self.observed = how;
@@ -321,10 +321,10 @@ impl Recorder {
             cpu_s: seconds(process_cpu_ns() - self.cpu_before_ns),
             memory_bytes: high_water_bytes(std::process::id() as i32),
             capture: cost,
-            unobserved_processes: match &self.memory {
-                Some(memory) if method == PRELOAD => memory.out_of_reach.len(),
-                _ => 0,
-            },
+            unobserved_processes: self
+                .memory
+                .as_ref()
+                .map_or(0, |memory| memory.out_of_reach.len()),
         };
         let memory = self.memory.as_ref();
         let group = memory.and_then(|memory| memory.group);

@@ -112,14 +112,15 @@ class CaptureAccount:
         "calls on files closed before their names could be read", unit="calls", example=0, default=0
     )
     temp_copies: int = key(
-        "calls of sendfile and splice between a temp file and a socket or pipe: these make no rows",
+        "calls of sendfile and splice between a temp file and a socket or pipe, and with preload "
+        "temp files that streams of the C library (stdio) read or wrote: these make no rows",
         unit="calls",
         example=0,
         default=0,
         later=True,
     )
     temp_copied_bytes: int = key(
-        "bytes that they moved", unit="bytes", example=0, default=0, later=True
+        "bytes that they moved, of streams at least", unit="bytes", example=0, default=0, later=True
     )
     calls: int | None = key(
         "calls of the observed threads that the source reported, on any file",
@@ -221,7 +222,7 @@ class CaptureAccount:
         later=True,
     )
     mapped_temp_files: Sequence[str] = key(
-        "temp files that are mapped shared and writable", example=[], default=()
+        "temp files that are mapped shared", example=[], default=()
     )
     threads_sampled: tuple[int, int] | None = key(
         "number of threads observed and number of threads, if not all could be observed; null for "
@@ -231,8 +232,8 @@ class CaptureAccount:
         later=True,
     )
     unobserved_processes: int = key(
-        "processes of another user, such as of sudo or setuid, which the preload library does not "
-        "observe; 0 with other sources",
+        "processes that could not be observed: of 32 bits and, with preload, of another user, such "
+        "as of sudo or setuid, or static",
         unit="processes",
         example=0,
         default=0,
@@ -380,7 +381,8 @@ def _unbounded(capture: CaptureAccount) -> Iterator[str]:
         yield "the process uses io_uring, whose requests were not observed"
     if count := capture.unobserved_processes:
         processes = format_count(count, "process")
-        yield f"{processes} ran as another user, where the preload library does not observe"
+        others = "of another user, static or " if capture.method == "preload" else ""
+        yield f"{processes} could not be observed, {others}of 32 bits"
 
 
 def _countable(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str]]:
@@ -396,7 +398,10 @@ def _countable(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str
         size = format_bytes(capture.temp_copied_bytes)
         mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
         calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
-        yield calls, f"{size} copied to or from sockets or pipes by sendfile or splice, not timed"
+        how = "copied to or from sockets or pipes by sendfile or splice"
+        if capture.method == "preload":
+            how += ", or moved by streams of the C library (stdio)"
+        yield calls, f"{size} {how}, not timed"
 
 
 def _countable_in_server(

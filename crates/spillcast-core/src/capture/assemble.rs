@@ -116,8 +116,18 @@ impl Assembler {
     pub fn snapshot(&mut self, pid: i32) -> u64 {
         self.snapshots.insert(pid, now_ns());
         self.rules.observe(pid);
-        let open = descriptor::open_files(pid).into_iter();
-        open.map(|(fd, file)| self.set_file(pid, fd, file, true) as u64).sum()
+        let mut temp_files = 0;
+        for (fd, file) in descriptor::open_files(pid) {
+            let looked_ns = now_ns();
+            if self.rules.kind(pid, &file).may_be_temp(file.unlinked) {
+                self.received((pid, fd), &file);
+            }
+            temp_files += u64::from(self.set_file(pid, fd, file, true));
+            if let Some(descriptor) = self.descriptors.get(&(pid, fd)) {
+                descriptor.opened().looked_ns = looked_ns;
+            }
+        }
+        temp_files
     }
 
     /// Processes the reports of a source, which are in the order of time.

@@ -64,9 +64,10 @@ pub fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
     first as u32..=last.map_or(u32::MAX, |last| last as u32)
 }
 
-/// The open descriptors of a process with what they stand for, and their positions.
-pub fn open_files(pid: i32) -> Vec<(i32, FileIdentity)> {
+/// The open descriptors of a process with what they stand for, and their positions, each looked up
+/// when it is taken.
+pub fn open_files(pid: i32) -> impl Iterator<Item = (i32, FileIdentity)> {
     let descriptors = numbers_in(&format!("/proc/{pid}/fd")).unwrap_or_default();
-    let file = |fd| Some(FileIdentity { position: position(pid, fd), ..identify(pid, fd)? });
-    descriptors.into_iter().filter_map(|fd| Some((fd, file(fd)?))).collect()
+    let file = move |fd| Some(FileIdentity { position: position(pid, fd), ..identify(pid, fd)? });
+    descriptors.into_iter().filter_map(move |fd| Some((fd, file(fd)?)))
 }

@@ -17,7 +17,7 @@ pub struct Watch {
     pub pids: BTreeSet<i32>,
     pub run_queue: RunQueue,
     pub io_uring: bool,
-    /// Temp files mapped shared and writable: their I/O makes no system call.
+    /// Temp files mapped shared, to be written or read: that I/O makes no system call.
     pub mapped: BTreeSet<String>,
 }
 
@@ -33,7 +33,7 @@ impl Watch {
             self.io_uring |=
                 descriptors(*pid).any(|(_, shown)| shown.as_os_str() == "anon_inode:[io_uring]");
             let maps = read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
-            let files = maps.lines().filter_map(shared_writable_file);
+            let files = maps.lines().filter_map(shared_file);
             let temp = files
                 .filter(|file| rules.kind(*pid, file).may_be_temp(file.unlinked))
                 .map(|file| file.path);
@@ -42,9 +42,9 @@ impl Watch {
     }
 }
 
-/// The file of a line of /proc/PID/maps, if it is mapped shared and writable, and larger than a
-/// semaphore or a counter. Unlinking is no sign of a temp file in /dev/shm: shared memory is, too.
-fn shared_writable_file(line: &str) -> Option<FileIdentity> {
+/// The file of a line of /proc/PID/maps, if it is mapped shared, and larger than a semaphore or a
+/// counter. Unlinking is no sign of a temp file in /dev/shm: shared memory is, too.
+fn shared_file(line: &str) -> Option<FileIdentity> {
     let mut fields = line.split_ascii_whitespace();
     let (range, permissions) = (fields.next()?, fields.next()?);
     let (start, end) = range.split_once('-')?;
@@ -54,7 +54,7 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     let device = shown.starts_with("/dev/") && !shared_memory;
     let memory = device || shown.starts_with("/memfd:") || shown.starts_with("/SYSV");
     let small = address(end)?.saturating_sub(address(start)?) <= LARGEST_PAGE_BYTES;
-    if memory || small || !permissions.starts_with("rw") || !permissions.ends_with('s') {
+    if memory || small || !permissions.starts_with('r') || !permissions.ends_with('s') {
         return None;
     }
     let path = shown.strip_suffix(DELETED_MARK);
@@ -106,9 +106,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_shared_writable_files_are_blind_spots() {
+    fn only_shared_files_are_blind_spots() {
         let file = |permissions: &str, path: &str| {
-            shared_writable_file(&format!("7f00000-7f20000 {permissions} 0 fe:00 1234    {path}"))
+            shared_file(&format!("7f00000-7f20000 {permissions} 0 fe:00 1234    {path}"))
         };
         let file_mapped = file("rw-s", "/data/my sort.tmp (deleted)").unwrap();
         assert_eq!((file_mapped.path.as_str(), file_mapped.unlinked), ("/data/my sort.tmp", true));
@@ -116,11 +116,12 @@ mod tests {
             assert!(!file("rw-s", shared).unwrap().unlinked);
         }
         let semaphore = "7f1000-7f2000 rw-s 00000000 00:18 12 /dev/shm/sem.aB3xY9 (deleted)";
-        assert_eq!(shared_writable_file(semaphore), None);
+        assert_eq!(shared_file(semaphore), None);
         assert_eq!(file("rw-p", "/data/x"), None);
-        assert_eq!(file("r--s", "/data/x"), None);
+        assert_eq!(file("---s", "/data/x"), None);
+        assert_eq!(file("r--s", "/data/x").unwrap().path, "/data/x");
         assert_eq!(file("rw-s", "/memfd:ring (deleted)"), None);
         assert_eq!(file("rw-s", "/dev/zero (deleted)"), None);
-        assert_eq!(shared_writable_file("7f00-7f01 rw-s 00000000 00:00 0"), None);
+        assert_eq!(shared_file("7f00-7f01 rw-s 00000000 00:00 0"), None);
     }
 }

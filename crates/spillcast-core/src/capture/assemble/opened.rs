@@ -19,6 +19,8 @@ pub(super) struct Descriptor {
 pub(super) struct Opened {
     /// The offset of the next read or write without one, if known.
     pub(super) position: Option<i64>,
+    /// When the position was looked up: calls that had ended by then have moved it already.
+    pub(super) looked_ns: u64,
     /// Writes go to the end of the file (O_APPEND).
     pub(super) appends: bool,
 }
@@ -37,7 +39,7 @@ impl Assembler {
         let (given, returned) = ((call.pid, call.fd), (call.pid, call.ret as i32));
         match call.kind {
             kind if kind.opens() => {
-                let opened = Opened { position: Some(0), appends: false };
+                let opened = Opened { position: Some(0), ..Opened::default() };
                 let opened = Arc::new(Mutex::new(opened));
                 self.descriptors.insert(returned, Descriptor { file: None, opened });
             }
@@ -57,7 +59,10 @@ impl Assembler {
                 if !self.descriptors.contains_key(&given) {
                     self.file_of(&call);
                 }
-                self.descriptors.entry(given).or_default().opened().position = Some(call.ret);
+                let mut opened = self.descriptors.entry(given).or_default().opened();
+                if call.end_ns > opened.looked_ns {
+                    opened.position = Some(call.ret);
+                }
             }
             _ => (),
         }
@@ -86,6 +91,9 @@ impl Assembler {
         let moves = given.is_none() || call.kind.offset_argument().is_none();
         let descriptor = self.descriptors.get(&(call.pid, call.fd))?;
         let mut opened = descriptor.opened();
+        if call.end_ns <= opened.looked_ns {
+            return given.filter(|_| !opened.appends);
+        }
         let end = file.and_then(|file| self.ends.get_mut(&file.identity));
         let end = end.filter(|_| !call.kind.reads());
         // With O_APPEND an offset that is given does not count.
