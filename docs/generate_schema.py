@@ -14,7 +14,7 @@ from spillcast.columns import NAME
 from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
-from spillcast.evidence.stated import StatedFigures
+from spillcast.evidence.figures import StatedFigures
 from spillcast.fleet.result import Fleet
 from spillcast.forecast import Forecast
 from spillcast.lab.case import Verification

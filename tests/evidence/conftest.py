@@ -2,8 +2,8 @@
 
 import pytest
 
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.selection import Selection
 
 
 @pytest.fixture

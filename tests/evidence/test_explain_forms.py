@@ -8,12 +8,12 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, InputError, NoTempIo, Refusal
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import OpCounts
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.statements import read_rows, read_statements
+from spillcast.evidence.selection import Selection
 from text_plan import TEXT_PLAN
 
 STATEMENTS = (

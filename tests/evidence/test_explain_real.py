@@ -19,12 +19,12 @@ from plans import (
     tables,
 )
 from spillcast.errors import EvidenceAmbiguous, NoTempIo
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.evidence.postgres.text import documents_of_text
+from spillcast.evidence.selection import Selection
 
 COMMON = f"with c as materialized ({SORT}) select count(*) from c, c d where c.id = d.id"
 QUERIES = {

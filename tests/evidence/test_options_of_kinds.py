@@ -8,9 +8,9 @@ import pytest
 from cases import cases
 from fuzz.figure_shapes import figures
 from spillcast.errors import InputError, OptionConflict, Refusal
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.recognise import KINDS, recognise
+from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
@@ -52,8 +52,8 @@ def files(tmp_path_factory):
 
 
 def test_each_reader_is_given_damaged_files(files):
-    """The fuzzer has a shape for each; all that ``read_foreign`` does is to refuse."""
-    readers = {kind.reader for kind in KINDS if kind.reader} - {"stated.read_foreign"}
+    """The fuzzer has a shape for each; all that ``refuse_byte_counts`` does is to refuse."""
+    readers = {kind.reader for kind in KINDS if kind.reader} - {"figures.refuse_byte_counts"}
     assert readers <= {recognise(path).reader for paths in files.values() for path in paths}
 
 

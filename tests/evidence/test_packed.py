@@ -18,7 +18,7 @@ from oracle_files import READ, blocks, write_trace
 from spark_logs import zstd
 from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
 from spillcast.evidence.open import find_evidence
-from spillcast.evidence.pipes import forget_plain, plain
+from spillcast.evidence.pipes import plain_copy, remove_copies
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 
@@ -123,7 +123,7 @@ def test_more_traces_are_packed_than_files_may_be_open(tmp_path):
     try:
         [row] = profile(tmp_path).rows
     finally:
-        forget_plain()
+        remove_copies()
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert row["count"] == 80
 
@@ -160,12 +160,12 @@ def test_copies_of_many_traces_are_made_and_forgotten_side_by_side(tmp_path):
     paths = [tmp_path / f"{number}.trc.bz2" for number in range(600)]
     for path in paths:
         path.write_bytes(bz2.compress(path.name.encode()))
-        plain(path)
+        plain_copy(path)
     interval_s = sys.getswitchinterval()
 
     def read(path):
-        text = plain(path).read_bytes().decode()
-        forget_plain(path)
+        text = plain_copy(path).read_bytes().decode()
+        remove_copies(path)
         return text
 
     sys.setswitchinterval(1e-6)

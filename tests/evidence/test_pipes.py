@@ -88,7 +88,7 @@ def test_a_trace_in_a_pipe(trace):
 LONG = """
 import sys
 from spillcast.evidence import open as opened
-opened.repeatable.__kwdefaults__["bytes_max"] = 1000
+opened.rereadable.__kwdefaults__["bytes_max"] = 1000
 from spillcast.cli import main
 sys.argv = ["spillcast", *sys.argv[1:]]
 main()
@@ -117,8 +117,8 @@ def test_a_trace_that_is_too_long_to_keep_is_read_as_it_comes(trace):
 def test_a_pipe_that_is_passed_on_is_kept_once(trace):
     twice = (
         "import os\n"
-        "from spillcast.evidence.open import repeatable\n"
-        "inodes = [os.stat(repeatable('-', bytes_max=1000)).st_ino for _ in range(2)]\n"
+        "from spillcast.evidence.open import rereadable\n"
+        "inodes = [os.stat(rereadable('-', bytes_max=1000)).st_ino for _ in range(2)]\n"
         "print(inodes[0] == inodes[1], len(open(0, 'rb').read()))\n"
     )
     content = trace.read_bytes()

@@ -14,12 +14,12 @@ from spillcast.errors import (
     EvidenceUnknown,
     NoTempIo,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.spills import spills_of
+from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
 from spillcast.forecast.verdict import verdict
 from spillcast.report.forecast import details, targets_table

@@ -3,8 +3,8 @@
 import pytest
 
 from cases import cases
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 

@@ -12,8 +12,8 @@ from spillcast.errors import (
     EvidenceIncomplete,
     TimesContradictory,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.previous_runs import read_run_or_plan
 from spillcast.storage.target import resolve

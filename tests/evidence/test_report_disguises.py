@@ -8,9 +8,9 @@ from report_disguises import ALIGNED, KEEPING, PLAIN, cut, encoded, narrow, trim
 
 from cases import cases
 from spillcast.errors import EvidenceMixed, InputError, Refusal
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
+from spillcast.evidence.selection import Selection
 
 SEED, DRAWS = 20241014, 400
 

@@ -17,8 +17,8 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.selection import Selection
 from sqlserver_files import ESTIMATED, FILES, FITS, HASH, OLD, QUERIES, SORT, plan
 
 

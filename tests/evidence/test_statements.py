@@ -13,8 +13,8 @@ from spillcast.errors import (
     NotSpilled,
     TimesContradictory,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.statements import read_rows, read_statements
+from spillcast.evidence.selection import Selection
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import sized_rows
 from statement_files import VERSIONS, export, row

@@ -6,8 +6,8 @@ import pytest
 
 from cases import cases
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
-from spillcast.evidence.choice import ONLY, Selection
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
+from spillcast.evidence.selection import ONLY_RUN, Selection
 
 QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
 
@@ -111,7 +111,7 @@ def test_a_part_of_a_plan_is_named_as_one(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     evidence = find_evidence([path])
     with pytest.raises((EvidenceIncomplete, EvidenceUnknown)):
-        open_evidence(evidence, ONLY)
+        open_evidence(evidence, ONLY_RUN)
 
 
 HISTORY = (
@@ -152,7 +152,7 @@ def test_the_times_of_reads_alone_are_not_those_of_temp_io(tmp_path):
     heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time"
     (path := tmp_path / "rows.csv").write_text(f"{heading}\n2,4,99234.5,50000,60000,1234.5\n")
     with pytest.raises(EvidenceIncomplete, match="temp_blk_write_time"):
-        open_evidence(find_evidence([path]), ONLY, None)
+        open_evidence(find_evidence([path]), ONLY_RUN, None)
 
 
 def test_a_plan_whose_figures_were_left_out_is_no_estimate(tmp_path):
@@ -162,6 +162,6 @@ def test_a_plan_whose_figures_were_left_out_is_no_estimate(tmp_path):
     for details in ("", "  Sort Method: external merge  Disk: 80kB\n"):
         path.write_text(f"{head}{details}  ->  {scan}")
         with pytest.raises(EvidenceIncomplete) as error:
-            open_evidence(find_evidence([path]), ONLY, None)
+            open_evidence(find_evidence([path]), ONLY_RUN, None)
         reasons.append(str(error.value))
     assert len(set(reasons)) == 2

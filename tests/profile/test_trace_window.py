@@ -9,7 +9,7 @@ from harness import spillcast
 from oracle_files import READ, blocks, write_trace
 from spillcast import profile
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
-from spillcast.evidence.choice import Chosen
+from spillcast.evidence.selection import Filter
 
 #: Twenty waits of a second each: the first line of the trace is of 20:26:02.412, and tim 1 s.
 WAITS = [(READ, 1_000_000, blocks(n)) for n in range(1, 21)]
@@ -21,7 +21,7 @@ def trace(tmp_path):
 
 
 def of(path, since=None, until=None, by=("event",)):
-    return profile(path, by=by, chosen=Chosen(since=since, until=until))
+    return profile(path, by=by, chosen=Filter(since=since, until=until))
 
 
 @pytest.mark.parametrize(

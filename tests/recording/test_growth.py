@@ -16,13 +16,13 @@ import statement_files
 from cases import cases
 from evidence import storage
 from spillcast.cache.evidence import read_requests
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.collected import read_statistics
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.statements import read_statements
+from spillcast.evidence.selection import Selection
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.forecast.oracle.evidence import read_traces
 from spillcast.storage import Storage

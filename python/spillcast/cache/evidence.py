@@ -25,7 +25,7 @@ from spillcast.errors import (
     first_line,
 )
 from spillcast.evidence.open import Evidence, find_evidence
-from spillcast.evidence.pipes import repeatable
+from spillcast.evidence.pipes import rereadable
 from spillcast.gate import check_kind, damaged, reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
@@ -80,7 +80,7 @@ def read_requests(
     lenient: bool = False,
 ) -> Requests:
     """Read I/O from files. InputError for missing or mixed files, and for those without offsets."""
-    paths = [repeatable(argument) for argument in arguments]
+    paths = [rereadable(argument) for argument in arguments]
     for path in paths:
         check_kind(path)
     general = [path for path in paths if "oraclegeneral" in path.name.lower()]

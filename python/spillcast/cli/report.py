@@ -86,7 +86,7 @@ def profile(
     Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
     from spillcast.cli.progress import reading_bar
-    from spillcast.evidence.choice import Chosen, parse_block
+    from spillcast.evidence.selection import Filter, parse_block
     from spillcast.profile import profile as make
     from spillcast.profile.result import FUNCTION, split_by
     from spillcast.report.profile import folded_page, functions_page, profile_page
@@ -100,7 +100,7 @@ def profile(
         }  # fmt: skip
         refuse(others, "does not go with --sql", "write it as part of the query")
         return _query(sql, evidence, lenient=lenient)
-    chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
+    chosen = Filter(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     with reading_bar(evidence) as bar:
         result = make(
             *evidence,

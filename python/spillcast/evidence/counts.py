@@ -16,8 +16,8 @@ from spillcast.errors import (
     TimesContradictory,
     TimesUnknown,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.numbers import ZERO, Number
+from spillcast.evidence.selection import Selection
 from spillcast.gate import COUNT_MAX
 from spillcast.recording import OPS
 from spillcast.recording.calibration import MachineCalibration
@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: The smallest total time of temp I/O: no latency follows from a time of 0.
 MIN_TOTAL_S = 1e-6
 #: Bounds are close if their ratio is at least this: those of a sample or of rounding are.
-CLOSE = 0.7
+CLOSE_RATIO = 0.7
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Bounds(Generic[T]):
 
 def are_close(bounds: Bounds[float]) -> bool:
     """Whether the bounds are so close that the quantity is about known."""
-    return bounds.lower >= CLOSE * bounds.upper
+    return bounds.lower >= CLOSE_RATIO * bounds.upper
 
 
 def middle(bounds: Bounds[float]) -> float:
@@ -74,7 +74,7 @@ def feasible_processes(
     if temp_s == 0:
         return bounds
     left_s = elapsed_s - other_s / bounds.upper
-    if temp_s > (1 + ROUNDED) * bounds.upper * left_s:
+    if temp_s > (1 + ROUNDING_SHARE) * bounds.upper * left_s:
         io, elapsed = format_duration(temp_s + other_s), format_duration(elapsed_s)
         processes = "process" if bounds.upper == 1 else "processes"
         raise TimesContradictory(
@@ -252,7 +252,7 @@ class Counts:
 FIGURES, REPORT, PROFILE = "figures", "report", "profile"
 _UNTIMED = "give the time of its temp I/O, or name its storage with --from"
 #: The share of a run by which rounded times may add up to more than the run.
-ROUNDED = 0.02
+ROUNDING_SHARE = 0.02
 #: An upper bound of any time of a run: 30 years.
 LONGEST_S = 1e9
 THREADS_MAX = 10_000
@@ -262,9 +262,9 @@ OPERATION_BYTES = OPERATION_BLOCKS * 8192
 #: The shortest wait for temp files.
 _SHORTEST_S = 10e-6
 #: Bounds from rounding are left out if their spread is at most this share of the value.
-_PRECISE = 0.25
-TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
-_TIMES_TELL = f"name the storage of its temp files with --from; {TRACE_TELLS}"
+_SPREAD_SHOWN = 0.25
+TRACE_HINT = "a trace (10046) or ASH of the run shows it"
+_TIMES_HINT = f"name the storage of its temp files with --from; {TRACE_HINT}"
 
 
 @dataclass(frozen=True)
@@ -374,7 +374,7 @@ def _checked(counts: Counts) -> Counts:
     io_s = counts.total_s
     if max(counts.elapsed_s, counts.cpu_s or 0.0, io_s) > LONGEST_S:
         raise EvidenceContradictory(f"{path}: a time of more than 30 years", "times are in seconds")
-    if io_s > (1 + ROUNDED) * threads * counts.elapsed_s:
+    if io_s > (1 + ROUNDING_SHARE) * threads * counts.elapsed_s:
         words = "one thread" if threads == 1 else f"{threads:.3g} threads"
         raise EvidenceContradictory(
             f"{path}: temp I/O took {format_duration(io_s)} in {words}, and "
@@ -421,18 +421,18 @@ class TempTimes:
         return temp.between(lower, upper, reason, remedy)
 
 
-def printed(read: Number | None, write: Number | None) -> TempTimes:
+def printed_times(read: Number | None, write: Number | None) -> TempTimes:
     """Times as printed, with bounds where rounding matters, as for ``0.00``."""
     read, write = read or ZERO, write or ZERO
     total = read + write
-    within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_TELLS)
+    within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_HINT)
     if total.value:
-        return TempTimes(read.value, write.value, within if total.spread > _PRECISE else None)
+        return TempTimes(read.value, write.value, within if total.spread > _SPREAD_SHOWN else None)
     return TempTimes(read.high / 2, write.high / 2, within)
 
 
-def at_most(
-    total_s: float, reads: int, writes: int, because: str, remedy: str = _TIMES_TELL
+def times_up_to(
+    total_s: float, reads: int, writes: int, because: str, remedy: str = _TIMES_HINT
 ) -> TempTimes:
     """Times of temp I/O of which only a maximum is known: half of it, divided by counts."""
     share = total_s / 2 / max(reads + writes, 1)
@@ -440,15 +440,15 @@ def at_most(
     return TempTimes(share * reads, share * writes, within)
 
 
-def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
+def with_unlisted(times: TempTimes, more_s: float, because: str) -> TempTimes:
     """The same times where waits that are not listed may have taken up to ``more_s``."""
     total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
     within = times.within or Bounds(total_s, total_s, because)
     upper_s = within.upper + more_s
-    return replace(times, within=Bounds(within.lower, upper_s, because, TRACE_TELLS))
+    return replace(times, within=Bounds(within.lower, upper_s, because, TRACE_HINT))
 
 
-def uncounted(
+def with_count_bounds(
     times: TempTimes,
     samples: Mapping[str, int],
     max_counts: Mapping[str, int],

@@ -6,7 +6,6 @@ from math import ceil
 from pathlib import Path
 
 from spillcast.errors import EvidenceAmbiguous, EvidenceContradictory, EvidenceIncomplete, NoTempIo
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
@@ -16,6 +15,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
 )
 from spillcast.evidence.numbers import number_of
+from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
 from spillcast.gate import damaged

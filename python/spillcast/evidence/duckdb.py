@@ -8,8 +8,8 @@ from typing import Any
 from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
-from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import PROFILE, Bounds, Counts, at_most, counts_of_figures
+from spillcast.evidence.counts import PROFILE, Bounds, Counts, counts_of_figures, times_up_to
+from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
@@ -100,7 +100,7 @@ def read(path: Path, selection: Selection) -> Counts:
     elapsed_s = selection.elapsed_s or profile.latency
     fewest = dict.fromkeys(OPS, (lower / LARGEST_BYTES, lower))
     most = dict.fromkeys(OPS, (upper / SMALLEST_BYTES, upper))
-    times = at_most(elapsed_s, 1, 1, "a profile has no times of it", _HINT)
+    times = times_up_to(elapsed_s, 1, 1, "a profile has no times of it", _HINT)
     return counts_of_figures(
         path,
         selection,

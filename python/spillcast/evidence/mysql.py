@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, EvidenceUnsuited, NoTempIo
-from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import PROFILE, Counts, at_most, counts_of_figures
+from spillcast.evidence.counts import PROFILE, Counts, counts_of_figures, times_up_to
+from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values
@@ -128,7 +128,7 @@ def read(path: Path, selection: Selection) -> Counts:
         tables_s, pages = _temporary(path, block, elapsed_s)
         within_s += tables_s
         upper = [upper[0] + pages, upper[1] + pages * PAGE_BYTES]
-    times = at_most(
+    times = times_up_to(
         min(within_s, elapsed_s), 1, 1, "a plan times a sort with its temp I/O", _RECORD
     )
     words = (

@@ -14,9 +14,9 @@ from spillcast.errors import (
     EvidenceUnsuited,
     PathMissing,
 )
-from spillcast.evidence.choice import IF_KNOWN, ONLY, Selection, is_word
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.pipes import repeatable
+from spillcast.evidence.pipes import rereadable
+from spillcast.evidence.selection import FIGURES_HINT, ONLY_RUN, Selection, is_stated
 from spillcast.evidence.spark import is_address, is_log_folder
 from spillcast.evidence.text import head_of
 from spillcast.gate import check_kind, reading
@@ -139,7 +139,7 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
         raise EvidenceMissing("no evidence is given", f"give {_KNOWN}")
     evidence = Evidence()
     for argument in map(str, arguments):
-        if is_word(argument):
+        if is_stated(argument):
             evidence.figures.append(argument)
             continue
         if is_address(argument):
@@ -176,7 +176,7 @@ def spools_of(folder: Path) -> list[Path]:
 def _expand(argument: str) -> list[Path]:
     if not argument:
         raise EvidenceMissing("an argument is empty, and names no evidence", f"give {_KNOWN}")
-    path = repeatable(argument)
+    path = rereadable(argument)
     check_kind(path)
     if recordings := recordings_in(path):
         return [*recordings, *([path] if traces_below(path) else [])]
@@ -220,7 +220,7 @@ def _kind_of(path: Path) -> str:
         raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
     if (kind := kind_of(path, score_min=0.0)) is not None:
         return kind
-    hint = f"give {_KNOWN}; {IF_KNOWN}"
+    hint = f"give {_KNOWN}; {FIGURES_HINT}"
     raise EvidenceUnknown(f"{path} is not evidence of a known kind", hint)
 
 
@@ -304,16 +304,16 @@ def open_evidence(
     return read_statements(paths[0], selection)
 
 
-def read_figures(given: Sequence[str | Path], selection: Selection = ONLY) -> Counts:
+def read_figures(given: Sequence[str | Path], selection: Selection = ONLY_RUN) -> Counts:
     """The counts of files of figures, or of an argument that begins with ``figures:``.
 
     Several files may be parts of one report. InputError for damaged files. Refusal, if
     ``selection.timed``, where the evidence has no time.
     """
-    if len(given) == 1 and is_word(str(given[0])):
-        from spillcast.evidence.stated import counts_of_word
+    if len(given) == 1 and is_stated(str(given[0])):
+        from spillcast.evidence.figures import counts_of_argument
 
-        return counts_of_word(str(given[0]), selection)
+        return counts_of_argument(str(given[0]), selection)
     from spillcast.evidence.recognise import recognise
 
     paths = [Path(path) for path in given]

@@ -19,13 +19,13 @@ from spillcast.gate import TEXT_BYTES_MAX
 STDIN = Path("/dev/stdin")
 _DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _BUFFER_BYTES = 1 << 20
-#: Inodes of the pipes that ``_pass_on`` made.
-_PASSING_ON = set[int]()
+#: Inodes of the pipes that ``_refill_pipe`` made.
+_REFILLED = set[int]()
 #: Copies of files as plain text, by path, size and time of the last change.
-_PLAIN = dict[tuple[Path, int, int], IO[bytes]]()
+_COPIES = dict[tuple[Path, int, int], IO[bytes]]()
 
 
-def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
+def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     """The path of an argument; ``-`` is standard input.
 
     An unnamed temporary file with the content of a pipe takes over its descriptor. If the content
@@ -40,12 +40,12 @@ def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
         status = os.fstat(descriptor)
     except OSError as error:
         raise EvidenceMissing(f"{path}: {error.strerror}", "give a file") from error
-    if not stat.S_ISREG(status.st_mode) and status.st_ino not in _PASSING_ON:
-        _keep(path, descriptor, bytes_max)
+    if not stat.S_ISREG(status.st_mode) and status.st_ino not in _REFILLED:
+        _pipe_to_file(path, descriptor, bytes_max)
     return path
 
 
-def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
+def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
     """Make the descriptor of a pipe a file with its content."""
     with ExitStack() as stack:
         pipe = stack.enter_context(os.fdopen(os.dup(descriptor), "rb", buffering=0))
@@ -64,13 +64,13 @@ def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
         if kind is not None and kind.name != "traces":
             raise FileTooLarge(f"{path}: more than {bytes_max >> 20} MiB", "give a file")
         stack.pop_all()
-        _pass_on(kept, pipe, descriptor)
+        _refill_pipe(kept, pipe, descriptor)
 
 
-def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
+def _refill_pipe(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
     """Make the descriptor a pipe of ``kept`` and ``rest``, which a thread writes to it."""
     end, begin = os.pipe()
-    _PASSING_ON.add(os.fstat(end).st_ino)
+    _REFILLED.add(os.fstat(end).st_ino)
     os.dup2(end, descriptor)
     os.close(end)
 
@@ -83,7 +83,7 @@ def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
     Thread(target=copy, name="spillcast-pipe", daemon=True).start()
 
 
-def plain(path: Path) -> Path:
+def plain_copy(path: Path) -> Path:
     """A path from which the core reads a file: its own, or that of an unnamed copy in plain UTF-8.
 
     InputError for an archive of several files, and for one that is damaged.
@@ -92,7 +92,7 @@ def plain(path: Path) -> Path:
         return path
     status = path.stat()
     key = path, status.st_size, status.st_mtime_ns
-    if key not in _PLAIN:
+    if key not in _COPIES:
         # Each copy takes a descriptor.
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -106,20 +106,20 @@ def plain(path: Path) -> Path:
                     raise FileTooLarge(f"{path}: {text} left", "set TMPDIR to a larger directory")
             copy.flush()
             stack.pop_all()
-        _PLAIN[key] = copy
-    return Path(f"/proc/self/fd/{_PLAIN[key].fileno()}")
+        _COPIES[key] = copy
+    return Path(f"/proc/self/fd/{_COPIES[key].fileno()}")
 
 
-def with_names(text: str) -> str:
+def with_original_names(text: str) -> str:
     """A message of the core with the names of the files in place of their copies."""
-    names = {str(copy.fileno()): str(path) for (path, *_), copy in list(_PLAIN.items())}
+    names = {str(copy.fileno()): str(path) for (path, *_), copy in list(_COPIES.items())}
     return re.sub(r"/proc/self/fd/(\d+)", lambda match: names.get(match[1], match[0]), text)
 
 
 @atexit.register
-def forget_plain(path: Path | None = None) -> None:
+def remove_copies(path: Path | None = None) -> None:
     """Remove the copies of a file, or of all."""
     # Other threads add copies meanwhile.
-    for key in list(_PLAIN):
+    for key in list(_COPIES):
         if path in (None, key[0]):
-            _PLAIN.pop(key).close()
+            _COPIES.pop(key).close()

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceMixed, EvidenceUnsuited
-from spillcast.evidence.choice import IF_KNOWN
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
+from spillcast.evidence.selection import FIGURES_HINT
 from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.table_rows import table_of
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.evidence.unwrap import unwrapped
 
 if TYPE_CHECKING:
-    from spillcast.evidence.choice import Selection
     from spillcast.evidence.counts import Counts
+    from spillcast.evidence.selection import Selection
 
 #: Wrappings are removed from so many characters. A text that a person pastes is shorter.
 _UNWRAPPED_LENGTH = 1 << 17
@@ -347,8 +347,8 @@ KINDS: Sequence[Kind] = (
     _report(3.9, "a plan of Databend", "databend.read",
             _matching(r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"
                       r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )")),
-    _report(3.75, "figures of a run", "stated.read", _is_stated),
-    _report(3.5, "a plan that counts bytes", "stated.read_foreign",
+    _report(3.75, "figures of a run", "figures.read", _is_stated),
+    _report(3.5, "a plan that counts bytes", "figures.refuse_byte_counts",
             _matching("|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)]))),
     _report(1.5, "waits by event", "oracle.awr.read",
             _matching(r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
@@ -375,12 +375,12 @@ KINDS: Sequence[Kind] = (
                 r"|\btmp_disk_tables\b|^(?:# )?Attribute +(?:pct +)?total +min ",
                 "counters of MySQL count merge passes and tables, and not what was read and "
                 "written on disk",
-                f"record the query: spillcast record --mysql DSN --query PATTERN; {IF_KNOWN}"),
+                f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
     _too_little("times of files and stages of MySQL",
                 r"\bwait/io/file/|@@tmpdir/|^[^\w\n]*(?:Copying to tmp table|Creating sort index)\b"
                 r"|^[^\w\n]*converting HEAP to ",
                 "MySQL's times of files are those of all statements, and its stages count no I/O",
-                f"record the query: spillcast record --mysql DSN --query PATTERN; {IF_KNOWN}"),
+                f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
     _too_little("pages of STATISTICS IO",
                 r"['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
@@ -394,17 +394,17 @@ KINDS: Sequence[Kind] = (
     _too_little("a plan of CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: ",
                 "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
                 "version is older than 21.2",
-                IF_KNOWN),
+                FIGURES_HINT),
     _too_little("a plan of Trino", r"\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d",
                 "this part of a plan of Trino has no Spilled: nothing in it spilled",
-                f"give all of the plan; {IF_KNOWN}"),
+                f"give all of the plan; {FIGURES_HINT}"),
     _too_little("statistics of a query of Trino", r'"spilledDataSize"\s*:',
                 "statistics of a query of Trino count bytes of temp files and no operations",
                 "give executionTime and spilledDataSize of its queryStats: "
                 "figures:elapsed=ELAPSED,spilled=SIZE,size=256K"),
     _too_little("a plan of TiDB", r"\bcop\[tikv\]|\bactRows\b",
                 "a plan of TiDB without sizes in a column disk, or not as the client drew it",
-                IF_KNOWN),
+                FIGURES_HINT),
     _too_little("pages and logs of Spark",
                 r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
                 r"|\b(?:memory|disk)BytesSpilled|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",
@@ -412,7 +412,7 @@ KINDS: Sequence[Kind] = (
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR ",
                 "a plan of SQLite tells that it sorts, and not how much it read and wrote",
-                f"record the query: spillcast record -o run.spill -- COMMAND; {IF_KNOWN}"),
+                f"record the query: spillcast record -o run.spill -- COMMAND; {FIGURES_HINT}"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
                 "a plan of Redshift is an estimate, and tells of no run",
                 _REDSHIFT_HINT, score=4.2),
@@ -471,7 +471,7 @@ KINDS: Sequence[Kind] = (
                 r"|\bsort overflows\b|\bSpilled: \d+ rows\b|\bduckdb_temp|_spilled_to_disk\b"
                 r"|\bSpilled [\d.]+ ?[KMGT]i?B\b",
                 "it tells what spilled in a form that is not known",
-                IF_KNOWN, score=0.4),
+                FIGURES_HINT, score=0.4),
     Kind("parameters", "parameters of a database",
          lambda sample: 1.0 * ("db_block_size" in sample.text[:4096].lower())),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),

@@ -21,7 +21,6 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     THREADS_MAX,
     Bounds,
@@ -34,6 +33,7 @@ from spillcast.evidence.counts import (
 )
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.oracle.spooled import Row, exported_rows
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
@@ -124,7 +124,7 @@ def read_plan(path: Path, selection: Selection) -> Counts:
         )
         for statement in statements
     ]
-    run = pick(path, items, selection)
+    run = select(path, items, selection)
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
     return _counts_of_plan(path, run, engine, selection)
 
@@ -353,7 +353,7 @@ def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, floa
         )
         for row, mean in runs
     ]
-    return pick(path, items, selection, ", or its query_hash with --queryid")
+    return select(path, items, selection, ", or its query_hash with --queryid")
 
 
 def _means(path: Path, row: Row) -> dict[str, float]:

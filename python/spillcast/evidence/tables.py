@@ -158,12 +158,12 @@ def _is_end(line: str) -> bool:
 def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], list[str]]:
     """The lines of a plan, or CSV, of a drawn table; and lines below it."""
     bar = len(heading) - len(heading.lstrip())
-    if heading[bar : bar + 1] in tuple(_BARS) and rule[:bar].strip():
+    if heading[bar : bar + 1] in _CLOSING and rule[:bar].strip():
         # The first column has numbers of rows and no name.
         heading, rule, *body = (line[bar + 1 :] for line in (heading, rule, *body))
     # Polars writes the types of columns below their names.
     body = body[1:] if "┆" in rule else body
-    is_framed = heading.lstrip()[:1] in tuple(_BARS)
+    is_framed = heading.lstrip()[:1] in _CLOSING
     names = _split(heading, is_framed)
     body = _without_rules(body)
     if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):

@@ -122,27 +122,23 @@ def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
             begin = file.read(6)
             file.seek(0)
         openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
-        with next(openers, nullcontext)(file) as unpacked, _tar_opener(unpacked)(path) as text:
-            yield text
+        with next(openers, nullcontext)(file) as unpacked, _without_tar(unpacked, path) as content:
+            yield content
 
 
-def _tar_opener(file: IO[bytes]) -> Callable[[Path], Any]:
-    """Opens the only file of a tar, or passes on what is none."""
+def _without_tar(file: IO[bytes], path: Path) -> IO[bytes]:
+    """The only file of a tar; a file that is no tar as it is."""
     peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
     if peeked[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
-        return lambda _: nullcontext(file)
-
-    def of_tar(path: Path) -> IO[bytes]:
-        archive = tarfile.TarFile(fileobj=file)
-        members = list(islice(archive, _MEMBERS_MAX))
-        if len(members) < _MEMBERS_MAX:
-            members = [member for member in members if member.isfile()]
-        _check_single(path, [member.name for member in members])
-        content = archive.extractfile(members[0])
-        assert content is not None
-        return content
-
-    return of_tar
+        return file
+    archive = tarfile.TarFile(fileobj=file)
+    members = list(islice(archive, _MEMBERS_MAX))
+    if len(members) < _MEMBERS_MAX:
+        members = [member for member in members if member.isfile()]
+    _check_single(path, [member.name for member in members])
+    content = archive.extractfile(members[0])
+    assert content is not None
+    return content
 
 
 def is_plain(path: Path) -> bool:

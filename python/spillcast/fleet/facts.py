@@ -17,15 +17,15 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, FileTooLarge
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.ash import Ash
 from spillcast.evidence.oracle.ash_profile import WAITS, active_samples
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_reader
-from spillcast.evidence.pipes import forget_plain
+from spillcast.evidence.pipes import remove_copies
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.selection import Selection
 from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, ASH_SUMS, CPU, UNKNOWN, WAIT
 from spillcast.forecast.oracle.evidence import servers_of
@@ -98,7 +98,7 @@ def read_trace(path: Path) -> Traces:
             groups, facts = reader.profile(["event", "sql", "session"])
     finally:
         _under_way.discard(reader)
-        forget_plain(path)
+        remove_copies(path)
     return Traces([path], groups, facts["files"])
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, OptionInvalid
-from spillcast.evidence.choice import Chosen, Selection, is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import KIND_WORDS, Evidence
+from spillcast.evidence.selection import Filter, Selection, is_stated
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -123,9 +123,9 @@ class Question:
         )
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> Filter:
         """The samples to select from ASH."""
-        return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
+        return Filter(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 
     def check(self, evidence: Evidence, *, of_plan: bool = False) -> None:
         """OptionConflict for an option that this evidence (``of_plan``: a plan) does not use."""
@@ -181,7 +181,7 @@ _USED_BY: Mapping[str, Set[str]] = {
 
 
 def _kinds_of(figures: Sequence[Path | str]) -> "list[Kind]":
-    files = [Path(path) for path in figures if not is_word(str(path))]
+    files = [Path(path) for path in figures if not is_stated(str(path))]
     if not files:
         return []
     from spillcast.evidence.recognise import recognise

@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import OptionConflict, OptionInvalid, QueryInvalid, SelectionEmpty
-from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence, find_evidence
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, LatencyCounts, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
 from spillcast.profile.result import Profile as Profile
@@ -33,7 +33,7 @@ def profile(
     where: str | None = None,
     temp_dirs: Sequence[str | Path] = (),
     lenient: bool = False,
-    chosen: Chosen = ALL,
+    chosen: Filter = NO_FILTER,
     block_bytes: int | None = None,
     on_progress: "Progress | None" = None,
 ) -> Profile:
@@ -101,10 +101,10 @@ def profile(
     return result if event is None else _only_event(result, event)
 
 
-def _check_chosen(chosen: Chosen, kind: str) -> None:
+def _check_chosen(chosen: Filter, kind: str) -> None:
     """OptionConflict if evidence of this kind has no samples or times to select."""
     of_statement = chosen.sql_id is not None or chosen.exec_id is not None
-    if chosen != ALL and kind != "ash" and (kind != "traces" or of_statement):
+    if chosen != NO_FILTER and kind != "ash" and (kind != "traces" or of_statement):
         raise OptionConflict(
             "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
             "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceUnsuited, OptionConflict
-from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, executions, hints, profile_ash
@@ -25,6 +24,7 @@ from spillcast.evidence.oracle.row_sources import (
 )
 from spillcast.evidence.oracle.spooled import Damage
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
 from spillcast.profile.sql import add_call_tree, confine, own_duckdb
@@ -99,7 +99,7 @@ def of_ash(
     paths: Sequence[Path],
     by: Sequence[str],
     where: str | None,
-    chosen: Chosen = ALL,
+    chosen: Filter = NO_FILTER,
     on_progress: Progress | None = None,
 ) -> Profile:
     """Samples of ASH by the keys of ``by``; by event alone, latencies without sampling bias.

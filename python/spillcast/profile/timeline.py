@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.recording import TEMP_EVENTS, Recording, is_like
 from spillcast.tables import Table
 
@@ -90,7 +90,7 @@ def of_samples(samples: Table, elapsed_s: float) -> Timeline:
     return _of_samples(samples, states, STATES, elapsed_s)
 
 
-def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
+def of_ash(paths: Sequence[Path], chosen: Filter = NO_FILTER) -> tuple[Timeline, Timeline]:
     """The selected samples of ASH exports over the time that they cover: by state, and by event."""
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
-from spillcast.evidence.choice import is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import STORAGE_WORDS, kind_of
+from spillcast.evidence.selection import is_stated
 from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of
 from spillcast.recording import OPS, Recording
@@ -129,10 +129,10 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         recording = recording_of_traces([path], block_size(None, [], [path]).bytes)
         return replace(observed(recording), name=path.name)
-    if is_word(text) or kind_of_file == "figures":
+    if is_stated(text) or kind_of_file == "figures":
         from spillcast.evidence.open import read_figures
 
-        return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
+        return replace(observed(read_figures([text])), name=text if is_stated(text) else path.stem)
     if path.is_file():
         return _measured(path, forms)
     if path.is_dir():

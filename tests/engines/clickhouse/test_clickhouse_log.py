@@ -8,10 +8,10 @@ import pytest
 from clickhouse_runs import FORMATS, OLD, log_in
 from harness import spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.clickhouse import counts_of_query, read_rows, settings_that_spill
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
+from spillcast.evidence.selection import Selection
 
 
 def test_every_format_has_the_same_queries(runs):

@@ -13,8 +13,8 @@ from spillcast.errors import (
     EvidenceIncomplete,
     NoTempIo,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.selection import Selection
 
 MIB = 1 << 20
 #: As the Python package databend 1.2.453 printed it, with two threads.

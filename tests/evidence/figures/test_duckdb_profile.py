@@ -10,8 +10,8 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceIncomplete, InputError
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.selection import Selection
 from spillcast.recording import Recording
 
 SCRIPT = """

@@ -16,8 +16,8 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
 
 IO_BYTES = 31 * 8192

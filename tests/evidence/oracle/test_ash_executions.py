@@ -5,9 +5,9 @@ import pytest
 from ash_files import EXEC_ID, SQL_ID, execution, without, write_ash
 from cases import cases
 from spillcast.errors import EvidenceAmbiguous, InputError
-from spillcast.evidence.choice import Chosen
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import check_single_execution, executions, hints
+from spillcast.evidence.selection import Filter
 
 HOUR_S = 3600
 NEXT = EXEC_ID + 1
@@ -75,12 +75,12 @@ def test_of_many_the_longest_are_listed(tmp_path):
 @pytest.mark.parametrize(
     ("chosen", "elapsed_s"),
     [
-        (Chosen(exec_id=EXEC_ID), 773),
-        (Chosen(exec_id=NEXT), 163),
-        (Chosen(since="21:00"), 163),
-        (Chosen(since="2024-09-03 21:26:02"), 163),
-        (Chosen(until="21:00:00"), 773),
-        (Chosen(since="20:30:02", until="20:31:01"), 60),
+        (Filter(exec_id=EXEC_ID), 773),
+        (Filter(exec_id=NEXT), 163),
+        (Filter(since="21:00"), 163),
+        (Filter(since="2024-09-03 21:26:02"), 163),
+        (Filter(until="21:00:00"), 773),
+        (Filter(since="20:30:02", until="20:31:01"), 60),
     ],
     ids=str,
 )
@@ -95,14 +95,18 @@ def test_what_chooses_one(chosen, elapsed_s, tmp_path):
 @pytest.mark.parametrize(
     ("chosen", "message", "hint"),
     [
-        (Chosen(since="noon"), "--since 'noon' is not a time", "2024-09-03 20:26:02"),
+        (Filter(since="noon"), "--since 'noon' is not a time", "2024-09-03 20:26:02"),
         (
-            Chosen(until="2024-09-03 20:00"),
+            Filter(until="2024-09-03 20:00"),
             "no sample lies between",
             "20:26:02 to 2024-09-05 02:00:22",
         ),
-        (Chosen(since="20:30"), "--since 20:30: the evidence is of several days", "the day too"),
-        (Chosen(exec_id=7), "no sample has SQL_EXEC_ID 7", str(EXEC_ID)),
+        (
+            Filter(since="20:30"),
+            "--since 20:30: the evidence is of several days",
+            "the day too",
+        ),
+        (Filter(exec_id=7), "no sample has SQL_EXEC_ID 7", str(EXEC_ID)),
     ],
     ids=["no time", "nothing left", "which day", "no such execution"],
 )
@@ -117,7 +121,7 @@ def test_what_cannot_be_chosen(chosen, message, hint, tmp_path):
 @cases(("since", "seconds"), [("20:26:03", 13), ("20:30", 11), ("02:00:15", 8)])
 def test_a_time_of_the_day_is_of_the_day_that_has_it(since, seconds, tmp_path):
     path = write_ash(tmp_path / "ash.csv", execution(3), execution(11, after_s=20_050))
-    assert read_ash(path, Chosen(since=since)).samples.num_rows == seconds
+    assert read_ash(path, Filter(since=since)).samples.num_rows == seconds
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["qc instance", "no qc instance"])
@@ -189,11 +193,11 @@ def test_statements_are_told_apart_without_numbers_too(tmp_path):
     other = execution(163, sql_id="other")
     path = write_ash(tmp_path / "ash.csv", execution(773), other, columns=FEW)
     assert [item[0] for item in reported(path)] == [SQL_ID, "other"]
-    assert [item[0] for item in reported(path, Chosen(sql_id="other"))] == ["other"]
+    assert [item[0] for item in reported(path, Filter(sql_id="other"))] == ["other"]
 
 
 def test_until_a_second_includes_its_samples(tmp_path):
     rows = [row | {"SAMPLE_TIME": row["SAMPLE_TIME"] + ".412"} for row in execution(10)]
-    chosen = read_ash(write_ash(tmp_path / "ash.csv", rows), Chosen(until="20:26:05"))
+    chosen = read_ash(write_ash(tmp_path / "ash.csv", rows), Filter(until="20:26:05"))
     # Samples of 20:26:02 to 20:26:05.
     assert chosen.samples.num_rows == 4

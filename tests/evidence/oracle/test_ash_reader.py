@@ -21,10 +21,10 @@ from spillcast.errors import (
     PathMissing,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import Chosen
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.spooled import parse_integer, parse_time_ns
+from spillcast.evidence.selection import Filter
 from spillcast.recording.schema import SAMPLES
 
 READ = "direct path read temp"
@@ -249,9 +249,9 @@ def test_month_first_where_a_date_of_another_file_says_so(tmp_path):
 def test_times_are_chosen_as_the_file_has_them(tmp_path):
     lines = [["10/04/2024 20:00:00", "1", "ON CPU"], ["10/14/2024 20:00:00", "1", "ON CPU"]]
     path = written(joined(",", [HEADING[:3], *lines]), tmp_path)
-    for chosen in (Chosen(since="10/05/2024"), Chosen(since="10/14/2024 20:00")):
+    for chosen in (Filter(since="10/05/2024"), Filter(since="10/14/2024 20:00")):
         assert read_ash(path, chosen).began == datetime(2024, 10, 14, 20)
-    assert read_ash(path, Chosen(until="10/05/2024")).began == datetime(2024, 10, 4, 20)
+    assert read_ash(path, Filter(until="10/05/2024")).began == datetime(2024, 10, 4, 20)
 
 
 @cases("text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 24:00:00"])
@@ -408,14 +408,14 @@ def test_one_statement_and_one_execution(tmp_path):
     ]
     path = written(export(rows, heading), tmp_path)
     assert read_ash(path).samples["coordinator"].to_pylist() == [None, 10, 10, None]
-    assert read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb")).samples["time_ns"].to_pylist() == [
+    assert read_ash(path, Filter(sql_id="bbbbbbbbbbbbb")).samples["time_ns"].to_pylist() == [
         0,
         10**9,
     ]
-    item = read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb", exec_id=16777217))
+    item = read_ash(path, Filter(sql_id="bbbbbbbbbbbbb", exec_id=16777217))
     assert item.samples.num_rows == 1
     with pytest.raises(SelectionEmpty) as caught:
-        read_ash(path, Chosen(sql_id="ccc"))
+        read_ash(path, Filter(sql_id="ccc"))
     assert caught.value.hint == "there are: bbbbbbbbbbbbb, aaaaaaaaaaaaa"
 
 

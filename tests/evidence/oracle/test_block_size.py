@@ -7,9 +7,9 @@ import pytest
 from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import EvidenceMissing, EvidenceMixed, OptionInvalid
-from spillcast.evidence.choice import Selection, parse_block
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.collected import BlockSize, block_size
+from spillcast.evidence.selection import Selection, parse_block
 
 
 def parameters(path, size):

@@ -10,8 +10,8 @@ from cases import cases
 from evidence import change, recording, storage
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceContradictory
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import find_evidence, open_evidence
+from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.counted import workload_of_counts
 from spillcast.recording.meta import Temp

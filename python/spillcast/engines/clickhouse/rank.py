@@ -29,7 +29,6 @@ from spillcast.errors import (
     ServerUnreachable,
     ServerUnsuited,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.clickhouse import (
     SPILL_EVENTS,
     SPILLS,
@@ -41,6 +40,7 @@ from spillcast.evidence.clickhouse import (
     settings_that_spill,
     spilled_bytes,
 )
+from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import with_origin
 from spillcast.redaction import struck_text
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo, SelectionEmpty
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
@@ -24,6 +23,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     feasible_processes,
 )
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.table_rows import cells_of, rows_of
 from spillcast.evidence.tables import with_tables_as_csv
 from spillcast.evidence.text import text_of
@@ -102,6 +102,11 @@ class LoggedQuery:
         """The sum of the events; those that the server did not count are 0."""
         return sum(self.events.get(name, 0) for name in names)
 
+    @property
+    def spilling(self) -> list[str]:
+        """The kinds of operators that spilled, of those in SPILLS."""
+        return [kind for kind in SPILLS if self.event(f"External{kind}WritePart")]
+
 
 def is_query_log(text: str) -> bool:
     """Whether the beginning of a text is rows of system.query_log."""
@@ -145,7 +150,7 @@ def logged_query(row: Row, item: int, where: Path) -> LoggedQuery:
         normalized_hash=_text(row.get("normalized_query_hash")),
         query=None if query is None else struck_text(str(query)),
         elapsed_s=_whole(row["query_duration_ms"], "query_duration_ms", item, where) / 1e3,
-        started_s=_moment(row),
+        started_s=_start_s(row),
         peak_memory_bytes=_whole(row.get("memory_usage") or 0, "memory_usage", item, where) or None,
         events=_events(row, item, where),
         settings={name: str(value) for name, value in (settings or {}).items()},
@@ -160,7 +165,7 @@ def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
 
 
-def _moment(row: Row) -> float | None:
+def _start_s(row: Row) -> float | None:
     value = row.get("query_start_time_microseconds") or row.get("query_start_time")
     try:
         return datetime.fromisoformat(str(value)).timestamp()
@@ -264,13 +269,13 @@ def _table(text: str, path: Path) -> Iterator[Row]:
         if len(row) != width:
             problem = f"row {number} has {len(row)} values and not {width}: it is cut"
             raise damaged(path, problem, HOW)
-        yield _by_place(row, number, path)
+        yield _row_by_position(row, number, path)
 
 
-def _by_place(cells: Sequence[str], number: int, path: Path) -> Row:
+def _row_by_position(cells: Sequence[str], number: int, path: Path) -> Row:
     """A row of a table without a heading, by the order of columns that all versions share."""
-    types = [at for at, cell in enumerate(cells) if cell in _TYPES]
-    at = types[0] + 1 if types else len(cells)
+    type_at = next((at for at, cell in enumerate(cells) if cell in _TYPES), len(cells))
+    at = type_at + 1
     while at < len(cells) and re.fullmatch(r"\d{4}-\d\d-\d\d.*", cells[at]):
         at += 1
     maps = [cell for cell in cells if cell.startswith("{'")]
@@ -283,15 +288,15 @@ def _by_place(cells: Sequence[str], number: int, path: Path) -> Row:
     return {
         **row,
         **settings,
-        "type": cells[types[0]],
+        "type": cells[type_at],
         "query_start_time": cells[at - 1],
         "ProfileEvents": maps[0],
         "normalized_query_hash": next(hashes, None),
     }
 
 
-#: What spills, by the part of the events' names, with the settings that limit its memory. Where a
-#: query sets none of them, the default of the last one applies.
+#: The kinds of operators in names of events, with the settings that limit the memory of each. Where
+#: a query sets none of them, the default of the last one applies.
 SPILLS = {
     "Sort": ("max_bytes_before_external_sort", "max_bytes_ratio_before_external_sort"),
     "Aggregation": (
@@ -333,8 +338,8 @@ class _Side:
     bytes: tuple[float, float]
     count: tuple[float, float]
     time_s: tuple[float, float]
-    #: What the log leaves open, in words; empty where nothing is.
-    open_because: str = ""
+    #: Why the log has only bounds; empty where they are equal.
+    reason: str = ""
 
 
 def read(path: Path, selection: Selection) -> Counts:
@@ -344,9 +349,8 @@ def read(path: Path, selection: Selection) -> Counts:
 
 def spilled_bytes(query: LoggedQuery) -> int:
     """Bytes that its temp files held, compressed."""
-    kinds = query.event(*(f"External{kind}CompressedBytes" for kind in SPILLS))
-    spills = query.event(*(f"External{kind}WritePart" for kind in SPILLS)) > 0
-    return query.event(_TOTAL) or kinds or (query.event(_ALL_WRITTEN) if spills else 0)
+    by_kind = query.event(*(f"External{kind}CompressedBytes" for kind in SPILLS))
+    return query.event(_TOTAL) or by_kind or (query.event(_ALL_WRITTEN) if query.spilling else 0)
 
 
 def no_spill_bytes(query: LoggedQuery) -> tuple[int, int] | None:
@@ -362,19 +366,18 @@ def no_spill_bytes(query: LoggedQuery) -> tuple[int, int] | None:
 
 
 def settings_that_spill(query: LoggedQuery) -> list[str]:
-    """The settings beyond which it spilled, by what spilled."""
-    limits = [names for kind, names in SPILLS.items() if query.event(f"External{kind}WritePart")]
-    usual = -1 if query.settings else 0
+    """The settings that limited the memory of each kind of operator that spilled."""
+    default = -1 if query.settings else 0
     return [
-        next((name for name in names if query.settings.get(name, "0") != "0"), names[usual])
-        for names in limits
+        next((name for name in names if query.settings.get(name, "0") != "0"), names[default])
+        for names in map(SPILLS.__getitem__, query.spilling)
     ]
 
 
 def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Counts:
     """The counts of one query. NoTempIo where it does not spill."""
     written = spilled_bytes(query)
-    if not written and query.event(*(f"External{kind}WritePart" for kind in SPILLS)):
+    if not written and query.spilling:
         raise EvidenceIncomplete(f"{path}: this query spilled, and no event counts the bytes", HOW)
     if not written:
         raise NoTempIo(f"{path}: this query does not spill: no event of temp files was counted")
@@ -387,7 +390,7 @@ def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Cou
     time_s = [sum(side.time_s[at] for side in sides) for at in (0, 1)]
     elapsed_s = selection.elapsed_s or query.elapsed_s
     threads = feasible_processes(_threads(query), elapsed_s, sum(time_s) / 2)
-    reasons = [side.open_because for side in sides if side.open_because]
+    reasons = [side.reason for side in sides if side.reason]
     time_bounds = None
     if time_s[0] < time_s[1]:
         reason = reasons[0] if reasons else "other I/O was timed with it"
@@ -470,10 +473,10 @@ def _side(
 def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) -> LoggedQuery:
     """The query with this item, identifier or hash, or the only one that spills."""
     if selection.queryid is not None:
-        names = (selection.queryid,)
-        queries = [query for query in queries if {query.query_id, query.normalized_hash} & {*names}]
+        name = selection.queryid
+        queries = [query for query in queries if name in (query.query_id, query.normalized_hash)]
         if not queries:
-            text = f"{path}: no query has query_id or normalized_query_hash {selection.queryid}"
+            text = f"{path}: no query has query_id or normalized_query_hash {name}"
             raise SelectionEmpty(text, "the export has both columns")
     spilling = [query for query in queries if spilled_bytes(query)] or queries[:1]
     if selection.item is None and len(spilling) == 1:
@@ -482,4 +485,4 @@ def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) 
         Item(query, query.elapsed_s, size_bytes=spilled_bytes(query), text=query.query or "")
         for query in queries
     ]
-    return pick(path, items, selection, " or --queryid, or rank them: spillcast clickhouse FILE")
+    return select(path, items, selection, " or --queryid, or rank them: spillcast clickhouse FILE")

@@ -11,7 +11,6 @@ import numpy as np
 
 from spillcast.columns import NAME, TEXT, Column, Field, Flags, Integers
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
-from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.spooled import (
     SECOND_NS,
     Columns,
@@ -25,6 +24,7 @@ from spillcast.evidence.oracle.spooled import (
     parse_time_ns,
     read_spooled,
 )
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import distinct, repeated_notes
 from spillcast.gate import reading
 from spillcast.recording.schema import SAMPLES
@@ -111,7 +111,7 @@ class _Export:
 
 def read_ash(
     paths: str | Path | Sequence[str | Path],
-    chosen: Chosen = ALL,
+    chosen: Filter = NO_FILTER,
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> Ash:
@@ -296,7 +296,7 @@ def _seen_each_s(session: Integers, times: Column) -> float:
     return float(gaps[len(gaps) // 10]) / 1e9
 
 
-def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
+def _selected(samples: Table, chosen: Filter, *, month_first: bool) -> Table:
     """The chosen rows. InputError if there are none; it names what the export has.
 
     ``time_ns`` counts from 1970. With ``month_first`` 10/04/2024 is in October.

@@ -10,8 +10,8 @@ import numpy as np
 
 from spillcast.columns import Field
 from spillcast.errors import SelectionEmpty
-from spillcast.evidence.choice import LISTED, ambiguous
 from spillcast.evidence.oracle.ash import MEMORY_INTERVAL_US, Ash
+from spillcast.evidence.selection import LISTED_MAX, ambiguous
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.tables import Table
 from spillcast.units import format_duration
@@ -74,7 +74,7 @@ def check_single_execution(ash: Ash) -> None:
     }
     options = [option for option, values in values_by_option.items() if len(values) > 1]
     rows = []
-    for execution in candidates[:LISTED]:
+    for execution in candidates[:LISTED_MAX]:
         keys = (execution.sql_id, execution.exec_id, execution.instance, execution.session)
         words = ("-" if key is None else str(key) for key in keys)
         lasted = format_duration(execution.elapsed_s)

@@ -12,7 +12,6 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
     Bounds,
@@ -20,13 +19,14 @@ from spillcast.evidence.counts import (
     TempCounts,
     TempTimes,
     counts_of_figures,
-    printed,
-    with_more,
+    printed_times,
+    with_unlisted,
 )
 from spillcast.evidence.numbers import ZERO, Number, check_all, number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, checks, wait_lists
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.units import format_duration
@@ -111,7 +111,7 @@ def read(path: Path, selection: Selection) -> Counts:
     if selection.sql_id is None:
         return _of_all(path, report, selection)
     items = [Item(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
-    return _of_statement(path, report, pick(path, items, selection), selection)
+    return _of_statement(path, report, select(path, items, selection), selection)
 
 
 def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
@@ -120,9 +120,9 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
     if report.of_view:
         about.append(_OF_VIEW)
         unknown = "the view has waits since the session or the instance began"
-    times = printed(*(report.waits[op].total if op in report.waits else None for op in OPS))
+    times = printed_times(*(report.waits[op].total if op in report.waits else None for op in OPS))
     if report.left_out.high:
-        times = with_more(
+        times = with_unlisted(
             times, report.left_out.high, "a list of top events leaves out what took less"
         )
     return counts_of_figures(
@@ -196,7 +196,7 @@ def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Se
     ]
     if not items:
         return lists
-    chosen = pick(path, items, selection)
+    chosen = select(path, items, selection)
     if "direct path write temp" not in {wait.event.lower() for wait in chosen.waits}:
         raise EvidenceIncomplete(
             f"{path}: it lacks the row of direct path write temp: what is read was written", HOW

@@ -9,8 +9,8 @@ from typing import Any
 
 from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
-from spillcast.evidence.choice import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
+from spillcast.evidence.selection import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.text import head_of
 from spillcast.tables import Table
 from spillcast.units import format_bytes

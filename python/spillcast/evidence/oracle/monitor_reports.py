@@ -17,7 +17,6 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.evidence.numbers import Number, number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import Table, bar_tables, check_all_read, report_text
@@ -30,6 +29,7 @@ from spillcast.evidence.oracle.sql_monitor import (
     io_of,
     total_io,
 )
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
 from spillcast.recording import OPS
@@ -287,7 +287,7 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
     ]
     if not items:
         raise NoTempIo(f"{path}: no statement spills: no line of a plan used temp space", HOW_VIEWS)
-    key, lines = pick(path, items, selection)
+    key, lines = select(path, items, selection)
     if key not in sessions:
         raise SelectionEmpty(
             f"{path}: V$SQL_MONITOR has no row of this execution of {key[0]}", HOW_VIEWS

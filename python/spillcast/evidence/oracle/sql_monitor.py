@@ -8,22 +8,22 @@ from math import sqrt
 from pathlib import Path
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     OPERATION_BYTES,
-    TRACE_TELLS,
+    TRACE_HINT,
     Bounds,
     Counts,
     OpCounts,
     TempCounts,
     TempTimes,
-    at_most,
     counts_of_figures,
-    uncounted,
+    times_up_to,
+    with_count_bounds,
 )
 from spillcast.evidence.numbers import Check, Number, check_all
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.row_sources import may_spill
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.stats import NORMAL_95
@@ -135,7 +135,7 @@ def counts_of_selected(path: Path, executions: Sequence[Execution], selection: S
         Item(run, run.elapsed_s or run.database_s, run.sql_id, run.exec_id, run.plan)
         for run in executions
     ]
-    return counts_of_execution(pick(path, items, selection), selection)
+    return counts_of_execution(select(path, items, selection), selection)
 
 
 def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
@@ -219,7 +219,7 @@ def _uncounted(execution: Execution) -> TempCounts:
     size = written.bytes / written.count if written.count else OPERATION_BYTES
     because = "the report has samples in waits for temp files and no requests of them"
     times, max_counts = _by_samples(execution), dict.fromkeys(OPS, written.count)
-    return uncounted(times, samples, max_counts, size, because, _REPORT_HINT)
+    return with_count_bounds(times, samples, max_counts, size, because, _REPORT_HINT)
 
 
 def _notes(execution: Execution) -> list[str]:
@@ -251,7 +251,7 @@ def _times(execution: Execution, temp: Mapping[str, OpCounts]) -> tuple[TempTime
         times = _by_requests(execution.io_s, requests, reads, writes)
         estimates.append((times, ["the time of I/O is divided by requests"]))
     usable = [(times, remarks) for times, remarks in estimates if times.read_s is not None]
-    most = at_most(execution.io_max_s, reads, writes, "the report has no times of them")
+    most = times_up_to(execution.io_max_s, reads, writes, "the report has no times of them")
     return min(usable, key=lambda pair: _width_s(pair[0]), default=(most, []))
 
 
@@ -276,7 +276,7 @@ def _by_samples(execution: Execution) -> TempTimes:
         lower_s,
         upper_s,
         f"{in_temp:,} of {format_count(round(all_samples), 'sample')} in waits for temp files",
-        TRACE_TELLS,
+        TRACE_HINT,
     )
     write_share = sum(n for event, n in temp.items() if "write" in event) / in_temp
     return TempTimes((1 - write_share) * io_s, write_share * io_s, within)
@@ -296,6 +296,6 @@ def _by_requests(io_s: float, requests: int, reads: int, writes: int) -> TempTim
             share_s(REQUEST_FACTOR),
             f"{temp:,} of {format_count(requests, 'request')} for temp files, which may "
             f"take up to {REQUEST_FACTOR:g} times as long as others, or a {REQUEST_FACTOR:g}th",
-            TRACE_TELLS,
+            TRACE_HINT,
         )
     return TempTimes(share_s(1) * reads / temp, share_s(1) * writes / temp, within)

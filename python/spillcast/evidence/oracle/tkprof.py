@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
     Counts,
     TempTimes,
-    at_most,
     counts_of_figures,
-    printed,
-    with_more,
+    printed_times,
+    times_up_to,
+    with_unlisted,
 )
 from spillcast.evidence.numbers import ZERO, Check, Number, check_all, number_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, is_flat, temp_blocks_of
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
@@ -189,7 +189,7 @@ def read(path: Path, selection: Selection) -> Counts:
             )
         raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
     items = [Item(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling]
-    section = pick(path, items, selection)
+    section = select(path, items, selection)
     _check(path, section)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
     sessions = next((int(match[1]) for match in matches if match), None)
@@ -249,7 +249,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
 def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     """The times of waits. Blocks without waits took at most the time that all else leaves."""
     listed = {op: waits.total for op, waits in section.temp.items()}
-    times, calls = printed(listed.get("read"), listed.get("write")), section.all_calls
+    times, calls = printed_times(listed.get("read"), listed.get("write")), section.all_calls
     if calls is None or all(op in listed or not counts[op] for op in OPS):
         return times
     others_s = sum(waits.total.value for waits in section.waits.values())
@@ -257,8 +257,8 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     max_s = max(calls.elapsed.high - calls.cpu.low - others_s, rounding_s)
     because = "tkprof shows blocks of temp files and no waits for them"
     if listed:
-        return with_more(times, max_s, because)
-    return at_most(max_s, counts["read"], counts["write"], because)
+        return with_unlisted(times, max_s, because)
+    return times_up_to(max_s, counts["read"], counts["write"], because)
 
 
 def _several_sessions(section: Section, sessions: int | None) -> bool:

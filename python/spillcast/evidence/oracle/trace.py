@@ -15,8 +15,8 @@ from spillcast.errors import (
     OptionConflict,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import ALL, Chosen
-from spillcast.evidence.pipes import plain, with_names
+from spillcast.evidence.pipes import plain_copy, with_original_names
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
@@ -36,7 +36,7 @@ def failures_as_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise EvidenceDamaged(with_names(str(error)), _BEHIND) from error
+        raise EvidenceDamaged(with_original_names(str(error)), _BEHIND) from error
     except OSError as error:
         raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
 
@@ -49,7 +49,7 @@ class TraceOptions:
     """
 
     lenient: bool = False
-    chosen: Chosen = ALL
+    chosen: Filter = NO_FILTER
     on_progress: Progress | None = None
 
 
@@ -89,7 +89,7 @@ class Traces:
         firsts = [session["first_tim_us"] for session in self.sessions()]
         return min((first for first in firsts if first is not None), default=0) // 1_000_000
 
-    def check(self, chosen: Chosen) -> None:
+    def check(self, chosen: Filter) -> None:
         """InputError if no wait and no call ends within the chosen time."""
         ends = [f"--since {chosen.since}"] * (chosen.since is not None)
         ends += [f"--until {chosen.until}"] * (chosen.until is not None)
@@ -197,7 +197,7 @@ def open_reader(
     """
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
-    names, on_progress = [str(plain(path)) for path in paths], options.on_progress
+    names, on_progress = [str(plain_copy(path)) for path in paths], options.on_progress
     reader = _core.TraceReader(names, lenient=options.lenient, windows_us=windows)
     if on_progress is None:
         return reader, None

@@ -8,18 +8,18 @@ from itertools import permutations
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, EvidenceMixed, EvidenceUnsuited, NoTempIo
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import (
     OPERATION_BYTES,
     Bounds,
     Counts,
     TempTimes,
     counts_of_figures,
-    uncounted,
+    with_count_bounds,
 )
 from spillcast.evidence.numbers import SLACK, ZERO, Check, Number, number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
+from spillcast.evidence.selection import Selection
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
@@ -327,7 +327,7 @@ def read_shares(path: Path, selection: Selection) -> Counts:
     total_s = sum(times.values())
     low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
     time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES)
-    temp_io = uncounted(
+    temp_io = with_count_bounds(
         TempTimes(times["read"], times["write"], time_bounds),
         {op: round(time_s) for op, time_s in times.items()},
         {},

@@ -13,12 +13,12 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.choice import Item, Selection, pick
-from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, at_most, counts_of_figures
+from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, counts_of_figures, times_up_to
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, temp_blocks_of
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording import OPS
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
@@ -38,7 +38,7 @@ _STATEMENT = re.compile(
     r"|with\s++[\w\"]++\s*+(\([\w\", ]++\)\s*+)?as\s*(\(|$))",
     re.IGNORECASE,
 )
-#: Operations that take their rows from lines below them.
+#: Operations that read rows of child operations, so are never leaves of a plan.
 _NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW)\b")
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
 #: Passes through temp files, and executions with one pass or with more.
@@ -69,37 +69,35 @@ def read(path: Path, selection: Selection) -> Counts:
         Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
     ]
-    return _figures(path, pick(path, items, selection), selection)
+    return _figures(path, select(path, items, selection), selection)
 
 
 def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
-    names = set(plan.names)
-    if not _MEASURED & names:
+    if _MEASURED.isdisjoint(plan.names):
         raise EvidenceUnsuited(
             f"{path}: its plan was estimated, not executed: it has no A-Time", HOW
         )
-    if not {"reads", "writes"} <= names:
+    if not {"reads", "writes"} <= set(plan.names):
         if plan.used_temp:
             message = f"{path}: {plan.used_temp} used temp space, and Reads and Writes are missing"
             raise EvidenceIncomplete(message, HOW)
         raise NoTempIo(f"{path}: it does not spill: no line of its plan wrote or used temp space")
     blocks = temp_blocks_of(path, plan.lines, HOW)
-    if not blocks.written_blocks and plan.used_temp:
-        raise EvidenceContradictory(
-            f"{path}: {plan.used_temp} used temp space, and no line wrote blocks of it", HOW
-        )
     if not blocks.written_blocks:
+        if plan.used_temp:
+            text = f"{path}: {plan.used_temp} used temp space, and no line wrote blocks of it"
+            raise EvidenceContradictory(text, HOW)
         raise NoTempIo(f"{path}: it does not spill: no line with a work area wrote blocks")
-    moved = {"read": blocks.read_blocks, "write": blocks.written_blocks}
-    counts = {op: -(-count // OPERATION_BLOCKS) for op, count in moved.items()}
+    temp_blocks = {"read": blocks.read_blocks, "write": blocks.written_blocks}
+    counts = {op: -(-count // OPERATION_BLOCKS) for op, count in temp_blocks.items()}
     elapsed_s = plan.lines[0].elapsed_s or 0.0
     busy_s = elapsed_s
     if any(line.operation.startswith("PX ") for line in plan.lines):
         busy_s = max(line.elapsed_s or 0.0 for line in plan.lines)
     max_s = elapsed_s if blocks.elapsed_s is None else min(blocks.elapsed_s, busy_s)
     because = "the plan has the time of each line, its I/O and its CPU time together"
-    times = at_most(max_s, counts["read"], counts["write"], because)
-    temp = times.moved({op: (counts[op], moved[op] * selection.block_bytes) for op in OPS})
+    times = times_up_to(max_s, counts["read"], counts["write"], because)
+    temp = times.moved({op: (counts[op], temp_blocks[op] * selection.block_bytes) for op in OPS})
     notes = [
         "DBMS_XPLAN has blocks and times of each line and no waits: nothing about latency or "
         "I/O that overlapped other work",
@@ -113,7 +111,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
         temp if max_s else replace(temp, time_bounds=None),
         engine=ORACLE,
         elapsed_s=elapsed_s,
-        elapsed_unknown="" if elapsed_s else "the plan has no A-Time",
+        elapsed_unknown="the plan has no A-Time",
         busy_s=busy_s,
         statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
         notes=notes,
@@ -138,7 +136,7 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
                     plan.text.append(line.strip())
         above = table.last
         for at, cells in zip(table.at, table.cells, strict=True):
-            _take(path, plan, at, cells)
+            _add_line(path, plan, at, cells)
         if plan.lines and _NO_LEAF.match(last := plan.lines[-1].operation):
             raise EvidenceDamaged(f"{path}: it is cut: the lines below {last} are missing", HOW)
         if plan.lines:
@@ -162,7 +160,8 @@ def _with_rules(lines: Sequence[str]) -> Iterator[str]:
         yield _RULE
 
 
-def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
+def _add_line(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
+    """Add the row ``at`` of a table to its plan, unless it continues the row above."""
     named = dict(zip(plan.names, cells, strict=True))
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return

@@ -15,7 +15,6 @@ from spillcast.errors import (
     InputError,
     NoTempIo,
 )
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import CONSTANT, MARK
 from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
@@ -30,6 +29,7 @@ from spillcast.evidence.postgres.temp_files import (
     time_of,
 )
 from spillcast.evidence.recognise import recognise
+from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
@@ -93,7 +93,7 @@ class Logs:
                 session = named or session
                 if entry.level == "CONTEXT" and plans and plans[-1][0] == session:
                     plans[-1][1].setdefault("Context", entry.message)
-                session = temp.take(session, entry, is_named=bool(named))
+                session = temp.add(session, entry, is_named=bool(named))
                 try:
                     plan = logged_plan(entry.message, file)
                 except InputError as error:

@@ -43,8 +43,8 @@ _COUNTED = re.compile(
 #: A number of a node with separators: a comma may also stand for the point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
-#: Behind a count: it goes on, with a separator that is not known.
-_GOES_ON = re.compile(r"[ '_]\d{3}(?!\w)")
+#: A further group of digits behind a count, with a separator that is not known.
+_GROUP = re.compile(r"[ '_]\d{3}(?!\w)")
 
 
 def is_open(line: str) -> bool:
@@ -108,7 +108,7 @@ def _buffers(match: re.Match[str]) -> dict[str, Any]:
     }
     known = {name: int(value) for name, value in blocks.items() if value.isdecimal()}
     is_temp = any(name.startswith("Temp ") for name in blocks.keys() - known.keys())
-    if is_temp or any(_GOES_ON.match(match[0], temp.end()) for temp in _TEMP.finditer(match[0])):
+    if is_temp or any(_GROUP.match(match[0], temp.end()) for temp in _TEMP.finditer(match[0])):
         raise not_understood(match[0])
     return known
 

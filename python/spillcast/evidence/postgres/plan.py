@@ -13,7 +13,6 @@ from spillcast.errors import (
     Refusal,
     TimesContradictory,
 )
-from spillcast.evidence.choice import ONLY, Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Check, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -31,6 +30,7 @@ from spillcast.evidence.postgres.nodes import (
 )
 from spillcast.evidence.postgres.spills import plan_spills
 from spillcast.evidence.postgres.work_memory import PlanSpills
+from spillcast.evidence.selection import ONLY_RUN, Item, Selection, select
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
@@ -64,7 +64,7 @@ _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
 def read_plan(
-    path: str | Path, selection: Selection = ONLY, settings: Mapping[str, Any] | None = None
+    path: str | Path, selection: Selection = ONLY_RUN, settings: Mapping[str, Any] | None = None
 ) -> Counts:
     """The counts of a plan in a file, or of a call whose temp files are in a log.
 
@@ -141,13 +141,13 @@ def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection
     items = [
         Item(
             document,
-            (_ran_ms(document) or 0.0) / 1e3 or None,
+            (_elapsed_ms(document) or 0.0) / 1e3 or None,
             size_bytes=blocks_of(document["Plan"]) * BLOCK_BYTES,
             text=str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
         )
         for document in documents
     ]
-    return pick(path, items, selection, title="plan")
+    return select(path, items, selection, title="plan")
 
 
 def counts_of_plan(
@@ -181,7 +181,7 @@ def counts_of_plan(
             problem = "its first node is below others, which are missing and may spill"
             raise EvidenceIncomplete(f"{path}: cut: {problem}", HOW)
         if not temp.blocks:
-            raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
+            raise NoTempIo(f"{path}: this query does not spill: {_no_temp_reason(top)}")
         shared = _shared(top)
         if temp.total_s and plan_s:
             widest = replace(shared, upper=_shared(top, evenly=True).upper)
@@ -242,7 +242,7 @@ def _uses_temp_tables(top: Node) -> bool:
     return any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written"))
 
 
-def _why_not(top: Node) -> str:
+def _no_temp_reason(top: Node) -> str:
     """The reason for no temp I/O."""
     if not _uses_temp_tables(top):
         return "its plan has no temp blocks"
@@ -287,7 +287,7 @@ def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
     )
 
 
-def _ran_ms(document: Mapping[str, Any]) -> float | None:
+def _elapsed_ms(document: Mapping[str, Any]) -> float | None:
     """The time of the run, or of a first node that did all of it; None where it is not known."""
     node_ms = None if document.get("Cut") else document["Plan"].get("Actual Total Time")
     ms: float | None = document.get("Execution Time", node_ms)
@@ -305,7 +305,7 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
             else "a plan without ANALYZE: it was not run"
         )
         raise EvidenceIncomplete(f"{path}: {reason}", HOW)
-    if (elapsed_ms := _ran_ms(document)) is None:
+    if (elapsed_ms := _elapsed_ms(document)) is None:
         raise EvidenceIncomplete(
             f"{path}: no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
         )
@@ -363,7 +363,7 @@ def _files(top: Node) -> int:
     return max(1, int(max(batches)) - 1)
 
 
-def plan_counts(recording: "Recording", selection: Selection = ONLY) -> Counts:
+def plan_counts(recording: "Recording", selection: Selection = ONLY_RUN) -> Counts:
     """The counts of the plan in a recording of a server whose processes could not be observed.
 
     Errors are those of ``read_plan``.

@@ -17,12 +17,12 @@ from spillcast.errors import (
     SelectionEmpty,
     TimesContradictory,
 )
-from spillcast.evidence.choice import LISTED, ONLY, TEXT_MAX, Selection, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import ZERO, Check, check_all, rounded_number, with_decimal_points
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
+from spillcast.evidence.selection import LISTED_MAX, ONLY_RUN, TEXT_MAX, Selection, ambiguous
 from spillcast.evidence.table_rows import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -140,7 +140,7 @@ def read_rows(path: Path) -> list[Row]:
         for name in _NEEDED + _TEMP_TIMES * is_timed:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
-        check_all(path, (held for row in rows for held in _held(row)), HOW)
+        check_all(path, (held for row in rows for held in _total_checks(row)), HOW)
         return merged([Row.of(row) for row in rows])
 
 
@@ -172,7 +172,7 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
 
-def _held(row: Mapping[str, Any]) -> Iterator[Check]:
+def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
     """Check that the mean of a call times the calls is the total, if all are exported."""
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not _number(mean):
@@ -265,7 +265,7 @@ _SORTS_INDEX = re.compile(
 _OF_TABLES = re.compile(r"\bfrom\s+(?:only\s+)?[\w\".]+(?![\w\".]|\s*\()", re.IGNORECASE)
 
 
-def read_statements(path: str | Path, selection: Selection = ONLY) -> Counts:
+def read_statements(path: str | Path, selection: Selection = ONLY_RUN) -> Counts:
     """The counts of one query: the mean of its calls.
 
     InputError for a file that is cut or lacks columns, where no query spills, and where several
@@ -314,7 +314,7 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     """
     spilling = _ranked([row for row in rows if row.spills])
     if queryid is not None:
-        named_row = named(path, rows, queryid)
+        named_row = row_of_queryid(path, rows, queryid)
         if not named_row.spills:
             raise NoTempIo(f"{path}: this query does not spill: there are no temp blocks")
         return named_row
@@ -326,7 +326,7 @@ def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     return spilling[0]
 
 
-def named(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
+def row_of_queryid(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
     """The row of ``queryid``, whether it spills or not; without one as ``chosen``.
 
     InputError where there is none.
@@ -357,7 +357,7 @@ def ambiguous_rows(path: Path, rows: Sequence[Row], summary: str) -> InputError:
             format_duration(row.temp_s) if timed else format_bytes(row.blocks * BLOCK_BYTES),
             one_line(row.query or "?", TEXT_MAX),
         )
-        for row in rows[:LISTED]
+        for row in rows[:LISTED_MAX]
     ]
     return ambiguous(f"{path}: {summary}", heading, listed, len(rows), hint)
 
@@ -407,7 +407,7 @@ def other_memory(query: str | None) -> str | None:
 
 def executed_statement(path: Path, selection: Selection) -> Executed:
     """The mean call of a statement in an export of pg_stat_statements. InputError for none."""
-    row = named(path, read_rows(path), selection.queryid)
+    row = row_of_queryid(path, read_rows(path), selection.queryid)
     if not row.calls:
         raise SelectionEmpty(f"{path}: queryid {row.queryid} was never called")
     return executed_row(row, path, selection.elapsed_s)

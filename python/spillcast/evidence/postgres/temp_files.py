@@ -1,7 +1,7 @@
 """Assigns the temp files in a server's log to calls, and counts the temp I/O of one call."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +10,6 @@ from math import inf
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -19,6 +18,7 @@ from spillcast.evidence.postgres.log_entries import TIME, Entry
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.work_memory import rounded_up
+from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
@@ -145,7 +145,7 @@ class TempFiles:
         #: By writer, the subject of its last message, if the statement may follow.
         self._unnamed: dict[str, TempFile | Exceeded] = {}
 
-    def take(self, writer: str, entry: Entry, *, is_named: bool) -> str:
+    def add(self, writer: str, entry: Entry, *, is_named: bool) -> str:
         """Add a message, and return its writer: a process that a message or a file's name names.
 
         ``is_named`` is whether messages have the names of their writers.
@@ -167,14 +167,14 @@ class TempFiles:
                 break
         # A string in a program may contain several messages; a statement may quote one.
         for match in _TEMP.finditer(entry.message) if entry.level in _LEVELS else ():
-            writer = self._add(writer, entry, match, is_named=is_named)
+            writer = self._add_file(writer, entry, match, is_named=is_named)
         if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], time_of(entry.at or ""))
             _end_call(self._sessions[writer], call)
         return writer
 
-    def _add(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
+    def _add_file(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
         size = number_of(match["size"].rstrip(".,").upper())
         if size is None:
             raise ValueError(f"the size of a temp file is not understood: {match['size']}")
@@ -206,7 +206,7 @@ class TempFiles:
         for session in self._sessions.values():
             if session.last is not None:
                 session.waiting = _after(session.last, session.waiting)
-            _group(session.waiting)
+            _assign_untimed(session.waiting)
         return self.files
 
 
@@ -214,7 +214,7 @@ def _end_call(session: _Session, call: _Call) -> None:
     """Assign the waiting files to the call that ended, or to the last call if they are older."""
     older = [removal for removal in session.waiting if _is_older(removal, call)]
     _set_call([removal for removal in session.waiting if not _is_older(removal, call)], call)
-    _group(older if session.last is None else _after(session.last, older))
+    _assign_untimed(older if session.last is None else _after(session.last, older))
     session.waiting, session.last = [], call
 
 
@@ -241,7 +241,7 @@ def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
             file.query = struck_text(call.query)
 
 
-def _group(removals: Sequence[_Removal]) -> None:
+def _assign_untimed(removals: Sequence[_Removal]) -> None:
     """Assign files without a duration to calls: those of one statement that existed together."""
     for _, of_statement in groupby(removals, key=lambda removal: removal.file.query):
         for call in _calls_of(list(of_statement)):
@@ -308,15 +308,15 @@ def counts_of_files(
 
     InputError where there are several calls, and where no duration is known.
     """
-    by_call: dict[int, list[TempFile]] = {}
+    by_call: dict[int, list[TempFile]] = defaultdict(list)
     for index, file in enumerate(files):
         # A file of an unknown call counts as a call.
-        by_call.setdefault(file.call or -1 - index, []).append(file)
+        by_call[file.call or -1 - index].append(file)
     items = [
         Item(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
         for c in by_call.values()
     ]
-    call = pick(path, items, selection, "; spillcast postgres ranks all statements of a log")
+    call = select(path, items, selection, "; spillcast postgres ranks all statements of a log")
     elapsed_s = selection.elapsed_s or call[0].elapsed_s
     if elapsed_s is None:
         raise EvidenceIncomplete(
@@ -353,12 +353,12 @@ def work_mem_between(files: Sequence[TempFile]) -> tuple[int, int | None]:
     file for each batch. The upper bound follows from all files of a call, and is None where the
     files of a call are not known.
     """
-    by_call: dict[int, int] = {}
+    call_bytes = Counter[int]()
     for file in files:
-        by_call[file.call] = by_call.get(file.call, 0) + file.bytes
+        call_bytes[file.call] += file.bytes
     lower_bytes = max(file.bytes for file in files)
     unit = MIB if lower_bytes >= MIB else KIB
     lower_bytes -= lower_bytes % unit
-    if 0 in by_call and len(files) > 1:
+    if 0 in call_bytes and len(files) > 1:
         return lower_bytes, None
-    return lower_bytes, rounded_up(SORT_TIMES_MAX * max(by_call.values()))
+    return lower_bytes, rounded_up(SORT_TIMES_MAX * max(call_bytes.values()))

@@ -13,7 +13,6 @@ import numpy as np
 
 from spillcast.columns import Floats, Integers
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
-from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import (
@@ -42,6 +41,7 @@ from spillcast.evidence.oracle.row_sources import (
 )
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, Traces, profile_traces
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import repeated_notes
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
@@ -389,7 +389,7 @@ def _wall_s(read: Traces) -> float:
 def read_shares(
     paths: Sequence[Path],
     temp_events: str,
-    chosen: Chosen = ALL,
+    chosen: Filter = NO_FILTER,
     on_progress: Progress | None = None,
 ) -> AshEvidence:
     """The share of the elapsed time in each event like ``temp_events``, from exports of ASH.

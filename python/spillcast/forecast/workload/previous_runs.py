@@ -18,8 +18,8 @@ import numpy as np
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceUnknown, InputError, Refusal
-from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
+from spillcast.evidence.selection import Selection
 from spillcast.forecast.cpu import weight_moved
 from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.workload import FormerRun

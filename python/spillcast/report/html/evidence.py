@@ -7,9 +7,9 @@ from typing import Any
 
 from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
-from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, profile_traces, read_rows
+from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.functions import (
     by_function,
@@ -50,7 +50,7 @@ _SHARE_MIN, _ROWS_MAX = 0.004, 60
 def add_runs(
     inputs: Inputs,
     evidence: Evidence,
-    chosen: Chosen = ALL,
+    chosen: Filter = NO_FILTER,
     *,
     temp_dirs: Sequence[str | Path] = (),
     lenient: bool,
@@ -143,7 +143,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
     )
 
 
-def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Run:
+def _of_ash(paths: Sequence[Path], chosen: Filter) -> Run:
     result = profile(*paths, chosen=chosen)
     time_line, by_event = timeline.of_ash(paths, chosen)
     return Run(

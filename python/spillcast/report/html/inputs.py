@@ -11,7 +11,7 @@ from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
-from spillcast.evidence.pipes import STDIN, repeatable
+from spillcast.evidence.pipes import STDIN, rereadable
 from spillcast.evidence.text import head_of
 from spillcast.fleet.result import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
@@ -204,7 +204,7 @@ def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list
 
 def _document_of(word: str) -> Document | None:
     """The document in a file; None for a file of another program, such as a plan in JSON."""
-    path = repeatable(word)
+    path = rereadable(word)
     if not (path == STDIN or path.suffix.lower() == ".json") or not path.is_file():
         return None
     is_ours = "spillcast." in head_of(path, _HEAD_BYTES)

@@ -1,6 +1,4 @@
-"""Reads stated figures of a run from a file or an argument, and asks for them in place of plans
-that count only bytes.
-"""
+"""Reads figures of a run that the user states, and refuses plans that count only bytes."""
 
 import re
 import tomllib
@@ -18,10 +16,10 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.choice import FIGURES_PREFIX, Selection
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.recognise import BYTE_COUNTERS, COUNTER_HEADING
+from spillcast.evidence.selection import FIGURES_PREFIX, Selection
 from spillcast.evidence.table_rows import rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
@@ -45,8 +43,8 @@ _FLAGS = re.IGNORECASE | re.MULTILINE
 
 
 @dataclass(frozen=True)
-class StatedMoved:
-    """Reads, or writes, of temp files."""
+class StatedOps:
+    """The reads or the writes of temp files."""
 
     bytes: float = key("what they moved", unit="bytes", example=11796480000)
     count: int | None = key(
@@ -63,8 +61,8 @@ class StatedFigures:
     """A file of bare figures."""
 
     elapsed_s: float = key("time of the whole run by the clock", unit="s", example=773.0)
-    reads: StatedMoved | None = key("", optional=True)
-    writes: StatedMoved | None = key("", optional=True)
+    reads: StatedOps | None = key("", optional=True)
+    writes: StatedOps | None = key("", optional=True)
     io_s: float | None = key(
         "time of all temp I/O, summed over all threads, if reads and writes are not separate",
         unit="s", example=430.0, optional=True,
@@ -94,20 +92,21 @@ def read(path: Path, selection: Selection) -> Counts:
     return _counts(path, read_document(StatedFigures, document, str(path), HOW), selection)
 
 
-def counts_of_word(word: str, selection: Selection) -> Counts:
+def counts_of_argument(argument: str, selection: Selection) -> Counts:
     """The counts of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
     document: dict[str, Any] = {}
-    for figure in word.removeprefix(FIGURES_PREFIX).split(","):
+    for figure in argument.removeprefix(FIGURES_PREFIX).split(","):
         name, _, value = (text.strip() for text in figure.partition("="))
         if name not in _PLACES:
             raise ChoiceUnknown(
-                f"{word}: {name}: there is no such figure; known are {', '.join(_PLACES)}", _EXAMPLE
+                f"{argument}: {name}: there is no such figure; known are {', '.join(_PLACES)}",
+                _EXAMPLE,
             )
         (*above, field), parse = _PLACES[name]
         part = document.setdefault(above[0], {}) if above else document
-        part[field] = parse(value, f"{word}: {name}")
-    stated = read_document(StatedFigures, document, word, _EXAMPLE)
-    return _counts(Path(word), stated, selection)
+        part[field] = parse(value, f"{argument}: {name}")
+    stated = read_document(StatedFigures, document, argument, _EXAMPLE)
+    return _counts(Path(argument), stated, selection)
 
 
 def _number(value: str, where: str) -> float:
@@ -138,7 +137,7 @@ def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
     if stated.spilled_bytes is not None:
         if any(sides):
             raise EvidenceContradictory(f"{path}: spilled_bytes beside reads or writes", "give one")
-        spilled = StatedMoved(stated.spilled_bytes)
+        spilled = StatedOps(stated.spilled_bytes)
         sides = spilled, spilled
         notes.append("what was spilled is assumed to be written once and read once")
     times_s = [None if side is None else side.time_s for side in sides]
@@ -169,7 +168,7 @@ def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
 
 
 def _moved(
-    path: Path, stated: StatedMoved | None, time_s: float | None, operation_bytes: float | None
+    path: Path, stated: StatedOps | None, time_s: float | None, operation_bytes: float | None
 ) -> OpCounts:
     if stated is None:
         return OpCounts()
@@ -184,7 +183,7 @@ def _moved(
     return OpCounts.timed(count, round(stated.bytes), time_s)
 
 
-def read_foreign(path: Path, _selection: Selection) -> Counts:
+def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
     """InputError, which names the figures to give in place of the plan."""
     text = unwrapped(text_of(path))
     if (heading := re.search(COUNTER_HEADING, text, _FLAGS)) is not None:

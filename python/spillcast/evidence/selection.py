@@ -1,4 +1,4 @@
-"""Selects a run of a file by an option, or the only run; lists runs where several remain."""
+"""Selects the run of a file that options name, or its only run; an error lists several runs."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -10,23 +10,23 @@ from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
-#: The beginning of an argument that states bare figures.
+#: The prefix of an argument that states figures.
 FIGURES_PREFIX = "figures:"
-#: Hint for a run of which only its time and the bytes of its spill are known.
-IF_KNOWN = (
+#: Hint to state the elapsed time and the spilled bytes of a run.
+FIGURES_HINT = (
     "if you know how long one run took, and what it spilled: "
     f"{FIGURES_PREFIX}elapsed=ELAPSED,spilled=SIZE,size=256K"
 )
 #: Oracle's default size of a block, and the sizes that it supports.
 BLOCK_BYTES = 8192
 BLOCK_SIZES = tuple(1 << power for power in range(11, 16))
-#: Rows of a list of runs in an error.
-LISTED = 8
+#: The most runs that an error lists.
+LISTED_MAX = 8
 Run = TypeVar("Run")
 
 
-def is_word(text: str) -> bool:
-    """Whether an argument states bare figures, and names no file."""
+def is_stated(text: str) -> bool:
+    """Whether an argument states figures, and is no path."""
     return text.startswith(FIGURES_PREFIX)
 
 
@@ -64,11 +64,11 @@ class Selection:
 
 
 #: The only run of a file.
-ONLY = Selection()
+ONLY_RUN = Selection()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class Filter:
     """Selects samples of ASH, or a time of traces; None does not restrict.
 
     ``since`` and ``until`` are both included: times as the evidence prints them, times of its day
@@ -81,7 +81,7 @@ class Chosen:
     until: str | None = None
 
 
-ALL = Chosen()
+NO_FILTER = Filter()
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def pick(
+def select(
     path: Path,
     items: Sequence[Item[Run]],
     selection: Selection,
@@ -130,7 +130,7 @@ def pick(
         left = [(at, item) for at, item in left if getattr(item, name) == str(wanted)]
         if not left:
             values = dict.fromkeys(getattr(item, name) for item in items)
-            few = ", ".join([value for value in values if value][:LISTED]) or "none"
+            few = ", ".join([value for value in values if value][:LISTED_MAX]) or "none"
             raise SelectionEmpty(
                 f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {few}"
             )
@@ -149,8 +149,8 @@ def ambiguous(
     summary: str, names: Sequence[str], rows: Sequence[Sequence[str]], total: int, hint: str
 ) -> InputError:
     """The error of several runs, with a list of the first ``rows`` of ``total``."""
-    lines = aligned([names, *rows[:LISTED]], right=True)
-    lines += [f"and {total - LISTED:,} more"] * (total > LISTED)
+    lines = aligned([names, *rows[:LISTED_MAX]], right=True)
+    lines += [f"and {total - LISTED_MAX:,} more"] * (total > LISTED_MAX)
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
@@ -169,7 +169,7 @@ def _several(
             *[format_bytes(item.size_bytes)] * has_size,
             *[one_line(item.text, TEXT_MAX)] * has_text,
         )
-        for at, item in largest[:LISTED]
+        for at, item in largest[:LISTED_MAX]
     ]
     # An option is a remedy if each run has another value of it.
     options = [
