@@ -249,31 +249,33 @@ def test_words_by_which_a_command_writes(arguments, word):
     ("command", "reads"),
     [
         ("duckdb -readonly dw.db -c 'select 1 from t'", True),
-        (
-            "/bin/psql -h db -d dw -X -c 'set work_mem = 1' -c 'with x as (values (1)) from x'",
-            True,
-        ),
-        ("psql -f reads.psql", True),
-        ("psql -f writes.psql", False),
-        ("psql -f none.psql", False),
-        ("psql --file=reads.psql -c 'select 1'", False),
-        ("psql -Xc vacuum -c 'select 1'", False),
-        ("psql -c 'select 1' -o rows.txt", False),
-        ("psql -c checkpoint -c 'select 1'", False),
-        ("psql -c '\\i load.psql'", False),
-        ("psql -d dw", False),
+        ("/bin/duckdb dw.db -c 'set threads = 1' -c 'with x as (values (1)) from x'", True),
+        ("duckdb dw.db -f reads.sql", True),
+        ("duckdb dw.db -f writes.sql", False),
+        ("duckdb dw.db -f none.sql", False),
+        ("duckdb dw.db -c 'select 1; .output rows.txt'", False),
+        ("duckdb dw.db", False),
+        ("duckdb dw.db \"select '--' as x; attach 'new.db'\"", False),
+        ("duckdb dw.db 'select 1 as \"--\"; attach new'", False),
+        ("duckdb dw.db \"select nextval('ids')\"", False),
+        ("duckdb dw.db \"pragma create_fts_index('t', 'id', 'text')\"", False),
+        ("sqlite3 dw.db 'select * from t order by x'", True),
+        ("sqlite3 dw.db 'pragma user_version = 4; select 1'", False),
+        ("sqlite3 dw.db \"select writefile('rows.txt', x) from t\"", False),
+        # A function of a server may write, and the server spills.
+        ("psql -c 'select refresh()'", False),
         ("duckdb dw.db 'select * into x from t'", False),
         ("duckdb dw.db -c 'replace into t values (1)'", False),
         ("duckdb dw.db -c 'select 1; call load()'", False),
         ("./etl.sh", False),
         ("python job.py", False),
-        ("sh -c 'psql -c \"select 1\"'", False),
+        ("sh -c 'duckdb -c \"select 1\"'", False),
     ],
 )
 def test_commands_that_are_known_to_read_alone(tmp_path, monkeypatch, command, reads):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "reads.psql").write_text("-- delete nothing\nselect 1;\n")
-    (tmp_path / "writes.psql").write_text("select 1;\ninsert into t values (1);\n")
+    (tmp_path / "reads.sql").write_text("-- delete nothing\nselect 1;\n")
+    (tmp_path / "writes.sql").write_text("select 1;\ninsert into t values (1);\n")
     assert reads_only(shlex.split(command)) is reads
 
 

@@ -96,8 +96,8 @@ def forecast(
     """Forecast a run with its temp files on other storage.
 
     Without --to, it says what time no storage can beat. A directory is probed now. --rehearse runs
-    the recorded command or SELECT again and kills it after the given time. It accepts duckdb, psql
-    and sqlite3 with statements that only read; any other command must be repeated in --command.
+    the recorded command or SELECT again and kills it after the given time. It accepts duckdb and
+    sqlite3 with statements that only read; any other command must be repeated in --command.
     Exits with 3 if the evidence does not allow a forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us

@@ -122,18 +122,19 @@ def _ended(pid: int) -> bool:
 INSIDE = Path(__file__).with_name("inside.py")
 #: Words of SQL that write.
 WRITES = re.compile(
-    r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex)\b"
+    r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex"
+    r"|nextval|setval|writefile)\b"
 )
-#: Clients with SQL in their arguments, and the beginning of statements that only read.
-CLIENT = re.compile("duckdb|psql|sqlite3")
-READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|pragma|show|describe)\b")
+#: Clients that spill themselves and have SQL in their arguments, and the beginning of statements
+#: that only read. The functions of a server may write, and a pragma sets what a database keeps.
+CLIENT = re.compile("duckdb|sqlite3")
+READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|show|describe)\b")
 INTO = re.compile(r"(?i)\binto\b")
-COMMENT = re.compile(r"(?s)--[^\n]*|/\*.*?\*/")
+#: A comment, or a quotation, in which there is none.
+COMMENT = re.compile(r"""(?s)('[^']*'|"[^"]*")|--[^\n]*|/\*.*?\*/""")
 #: Options of clients with SQL, or with a file of SQL, as the next argument.
-STATEMENTS = frozenset(("-c", "--command", "-s", "-cmd"))
-SCRIPTS = frozenset(("-f", "--file", "-init"))
-#: Options of psql that contain one of these (-Xc, --file=x), or name a file to write.
-OPAQUE = re.compile(r"-\w*[cfoL]|--(command|file|output|log-file)\b")
+STATEMENTS = frozenset(("-c", "-s", "-cmd"))
+SCRIPTS = frozenset(("-f", "-init"))
 GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
 
 
@@ -213,8 +214,7 @@ def writing_word(arguments: Sequence[str]) -> str | None:
 
 def reads_only(arguments: Sequence[str]) -> bool:
     """Whether it is a known client, and all its SQL in arguments and files only reads."""
-    name = Path(arguments[0]).name
-    if not CLIENT.fullmatch(name):
+    if not CLIENT.fullmatch(Path(arguments[0]).name):
         return False
     texts = []
     for option, text in pairwise(arguments):
@@ -224,12 +224,10 @@ def reads_only(arguments: Sequence[str]) -> bool:
             texts.append(Path(text).read_text(errors="replace"))
         elif option in STATEMENTS or re.search(r"\s", text) or WRITES.fullmatch(text):
             texts.append(text)
-        elif text not in STATEMENTS | SCRIPTS and name == "psql" and OPAQUE.match(text):
-            return False
     statements = [
         statement
         for text in texts
-        for statement in COMMENT.sub(" ", text).split(";")
+        for statement in COMMENT.sub(lambda match: match[1] or " ", text).split(";")
         if statement.strip()
     ]
     return bool(statements) and all(
