@@ -156,7 +156,8 @@ def verify(
             )
     if page is not None:
         write_accuracy(truth, page)
-    return Answer(lambda: document(truth.cases, truth.about), lambda: verify_page(truth))
+    status = 0 if truth.cases else 3
+    return Answer(lambda: document(truth.cases, truth.about), lambda: verify_page(truth), status)
 
 
 def _queries_drawn(

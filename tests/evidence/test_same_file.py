@@ -78,6 +78,16 @@ def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times):
     assert len(whole.set_aside) == 1
 
 
+@cases("times", [1, 2])
+def test_waits_that_do_not_fit_their_session_are_named(tmp_path, times):
+    """The clock goes back by less than a second, as between the lines of a call."""
+    text = write_trace(path := tmp_path / "short.trc", [(READ, 9_000, blocks(31))] * 20).read_text()
+    path.write_text(text * times)
+    [(forecast, _)] = ask([path], ["factor:2"])
+    assert [w.code for w in forecast.warnings].count("overlap") == times - 1
+    assert len(profile(path).warnings) == times - 1
+
+
 def test_a_forecast_says_it_too(trace, tmp_path):
     again = again_by("copy", trace, tmp_path)
     [(once, _)] = ask([trace], ["factor:2"])

@@ -14,10 +14,8 @@ from spillcast.profile.result import (
     Profile,
     bare_row,
 )
-from spillcast.units import format_count, format_duration
+from spillcast.units import format_count
 
-#: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
-OVERLAP_SHARE, TICK_US = 0.01, 10_000
 #: The warning for a grouping by columns that calls lack.
 WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
 
@@ -109,14 +107,6 @@ def trace_warnings(read: Traces) -> list[str]:
             warnings.append(
                 f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"
             )
-    over_us = 0
-    for session in read.sessions():
-        tolerated_us = max(OVERLAP_SHARE * session["elapsed_us"], TICK_US)
-        if -session["unaccounted_us"] > tolerated_us:
-            over_us -= session["unaccounted_us"]
-    if over_us > 0:
-        warnings.append(
-            f"waits and CPU time are {format_duration(over_us / 1e6)} longer than their sessions: "
-            "times are damaged, or lines are missing, and shares are too large"
-        )
+    if (overlap := read.overlap_text()) is not None:
+        warnings.append(f"{overlap}, and shares are too large")
     return warnings

@@ -19,7 +19,7 @@ from spillcast.evidence.pipes import plain_copy, with_original_names
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
-from spillcast.units import parse_duration_s
+from spillcast.units import format_duration, parse_duration_s
 
 Progress = Callable[[int], None]
 #: The tables of a trace's rows, in the order of the reader's batches.
@@ -27,6 +27,8 @@ TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
+#: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
+_OVERLAP_SHARE, _TICK_US = 0.01, 10_000
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -79,6 +81,18 @@ class Traces:
     def sessions(self) -> list[Mapping[str, Any]]:
         """The times (us) of each session of each file."""
         return [session for file in self.files for session in file["sessions"]]
+
+    def overlap_text(self) -> str | None:
+        """By how much waits and CPU time exceed their sessions; None if clocks explain it."""
+        over_us = sum(
+            -session["unaccounted_us"]
+            for session in self.sessions()
+            if -session["unaccounted_us"] > max(_OVERLAP_SHARE * session["elapsed_us"], _TICK_US)
+        )
+        if not over_us:
+            return None
+        text = f"waits and CPU time are {format_duration(over_us / 1e6)} longer than their sessions"
+        return f"{text}: times are damaged, or lines are missing or repeated"
 
     def elapsed_us(self) -> int:
         """The sum of the elapsed times of all sessions (us)."""

@@ -274,6 +274,7 @@ def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
 def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
     """Warnings about files and lines of traces that were left out."""
     yield from (Warned("repeated", note) for traces in read for note in traces.notes)
+    yield from (Warned("overlap", traces.overlap) for traces in read if traces.overlap is not None)
     damaged, unmeasured = (
         sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
     )

@@ -88,8 +88,8 @@ class TraceEvidence:
     servers: they work while others wait for them. If it is empty, sessions share the time.
     ``calls`` is the number of database calls by kind; None if the time is not that of whole
     sessions. ``open_s`` is the time of waits after which no call ended. ``unmeasured`` is how many
-    of the ``damaged`` lines are waits with an impossible length. ``notes`` are sentences about the
-    files.
+    of the ``damaged`` lines are waits with an impossible length. ``overlap`` is a sentence if waits
+    and CPU time exceed their sessions, and ``notes`` are sentences about the files.
     """
 
     name: str
@@ -101,6 +101,7 @@ class TraceEvidence:
     shares: dict[str, float] = field(default_factory=dict)
     calls: dict[str, int] | None = None
     unmeasured: int = 0
+    overlap: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -249,6 +250,7 @@ def read_traces(
         shares=times[2],
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
+        overlap=read.overlap_text(),
         notes=repeated_notes(read.repeated),
     )
 
