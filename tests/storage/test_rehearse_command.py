@@ -29,8 +29,9 @@ from spillcast.recording import Recording
 from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
-from spillcast.storage.rehearse import check_free_space
+from spillcast.storage.rehearse import LONGER, check_free_space
 from spillcast.storage.rehearse.command import (
+    GIVE,
     command_to_run,
     reads_only,
     rehearse_command,
@@ -304,8 +305,11 @@ def test_refused(spilled, tmp_path):
         rehearse(recording, tmp_path, tmp_path, 1.0, command=[*command, str(among)])
     with pytest.raises(RehearsalFailed, match="exited with status 3"):
         rehearse(recording, tmp_path, tmp_path, 9.0, command=["sh", "-c", "exit 3"])
-    with pytest.raises(RehearsalFailed, match="no temp I/O was done"):
-        rehearse(recording, tmp_path, tmp_path, 0.3, command=["sleep", "9"])
+    # More time helps only a command that goes on.
+    for words, hint in ((["sleep", "9"], LONGER), (["true"], GIVE)):
+        with pytest.raises(RehearsalFailed, match="no temp I/O was done") as failure:
+            rehearse(recording, tmp_path, tmp_path, 0.3, command=words)
+        assert failure.value.hint == hint
     assert not list(tmp_path.glob("spillcast-*"))
 
 

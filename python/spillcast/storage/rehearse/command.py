@@ -307,9 +307,8 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
         if status:
             raise RehearsalFailed(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
         if not recorder.saw_temp_io():
-            raise RehearsalFailed(
-                f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER
-            )
+            text = f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal"
+            raise RehearsalFailed(text, LONGER if status is None else GIVE)
         return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
     except BaseException:
         recorder.abandon()
