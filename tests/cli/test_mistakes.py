@@ -91,6 +91,10 @@ MISTAKES = {
         ("forecast", "run.spill", "--to", "cache:flash.json+flash.json?size=2"), "'2' has no unit",
         "2K, 2M, 2G",
     ),
+    "a present cache without a unit": (
+        ("clickhouse", "none", "--to", "factor:2", "--from", "cache:a+b?size=2"),
+        "--from cache:a+b?size=2: '2' has no unit", "2K, 2M, 2G",
+    ),
     "a cache of what is not there": (
         ("forecast", "run.spill", "--to", "cache:flash.json+aws-st1?size=2T"), "aws-st1",
         "do you mean catalogue:aws-st1?",

@@ -277,7 +277,12 @@ def known_target(target: str, option: str = "--to") -> Storage | None:
 
     InputError for a target that does not exist, or that needs a probe.
     """
-    if stated(target, option) is not None or target.startswith("cache:"):
+    if target.startswith("cache:"):
+        from spillcast.storage.cached import parse_cache
+
+        parse_cache(target, option)
+        return None
+    if stated(target, option) is not None:
         return None
     if target == "tmpfs" or is_place(Path(target)):
         raise TargetUnsuited(

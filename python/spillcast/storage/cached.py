@@ -57,18 +57,18 @@ def cached(
     return Storage(text, source_of("cache", facts), groups, facts, limits)
 
 
-def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
+def parse_cache(text: str, option: str) -> tuple[str, str, CacheOptions]:
     """Flash, disk and options of ``cache:FLASH+DISK?size=2T``. InputError for an invalid text."""
-    parts, _, query = value.partition("?")
+    parts, _, query = text.removeprefix("cache:").partition("?")
     flash, plus, disk = parts.partition("+")
     given = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
     if not (flash and plus and disk) or "size" not in given or not set(given) <= {"size", "policy"}:
         raise TargetInvalid(
-            f"--to {text}: a cache has flash, a disk and a size",
-            f"for example --to '{FORM}', or with &policy=s3fifo",
+            f"{option} {text}: a cache has flash, a disk and a size",
+            f"for example {option} '{FORM}', or with &policy=s3fifo",
         )
     options = CacheOptions(
-        parse_bytes(given["size"], f"--to {text}"),
+        parse_bytes(given["size"], f"{option} {text}"),
         given.get("policy", "lru"),
         temp_writes=True,
         runs=1,
@@ -76,7 +76,7 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
     try:
         options.check()
     except InputError as error:
-        raise TargetInvalid(f"--to {text}: {error.message}", error.hint) from error
+        raise TargetInvalid(f"{option} {text}: {error.message}", error.hint) from error
     return flash, disk, options
 
 

@@ -73,7 +73,7 @@ def resolve(
     if text.startswith("cache:"):
         from spillcast.storage.cached import cached, parse_cache
 
-        flash, disk, options = parse_cache(text, text.removeprefix("cache:"))
+        flash, disk, options = parse_cache(text, option)
         part = {name: resolve_storage(name, f"{option} {text}: {name}") for name in (flash, disk)}
         return cached(text, part[flash], part[disk], options, complete)
     exists = is_place(Path(text))
