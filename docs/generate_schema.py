@@ -139,17 +139,39 @@ def schemas() -> dict[str, str]:
         "capture_cost": KeptCost,
         "figures": StatedFigures,
         "fleet": Fleet,
-        "forecast": Forecast,
         "server": ServerRanking,
         "storage": Storage,
         "sweep-io-size": IoSizeSweep,
         "sweep-memory": MemorySweep,
     }
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    documents = {name: schema(kind) for name, kind in kinds.items()}
+    documents["forecast"] = forecast_schema()
     return {
-        f"{name}.json": json.dumps(head | schema(kind), indent=1) + "\n"
-        for name, kind in kinds.items()
+        f"{name}.json": json.dumps(head | document, indent=1) + "\n"
+        for name, document in documents.items()
     }
+
+
+def forecast_schema() -> dict[str, Any]:
+    """The JSON Schema of forecasts for one target, for several, and for a folder of recordings."""
+    document = dict(schema(Forecast))
+    one_target = {"$ref": document.pop("$ref")}
+    targets = object_with(verdict={"type": "object"}, targets=array_of(one_target))
+    answer = {"anyOf": [one_target, targets]}
+    each = object_with(recording={"type": "string"}, query={"type": ["string", "null"]}) | answer
+    recordings = object_with(recordings=array_of(each))
+    return {"anyOf": [one_target, targets, recordings], **document}
+
+
+def object_with(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an object that has at least these keys."""
+    return {"type": "object", "properties": properties, "required": [*properties]}
+
+
+def array_of(items: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an array."""
+    return {"type": "array", "items": items}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from evidence import recording, storage
-from harness import generator
+from harness import generator, spillcast
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 
@@ -37,6 +37,22 @@ def test_documents_are_valid_by_their_json_schemas(tmp_path):
         for wrong in (document | {"name": 1, "target": 1}, {}):
             with pytest.raises(ValidationError):
                 valid.validate(wrong)
+
+
+def test_forecasts_of_each_shape_are_valid_by_their_json_schema(tmp_path):
+    paths = [
+        recording(tmp_path / name, [("read", 8192, 9, 1000)], elapsed_s=1.0, cpu_s=0.5).path
+        for name in ("a.spill", "b.spill")
+    ]
+    valid = Draft202012Validator(json.loads(generate.schemas()["forecast.json"]))
+    two = ("--to", "latency:1ms", "--to", "latency:2ms")
+    several = json.loads(spillcast("forecast", paths[0], *two, "--json").stdout)
+    each = json.loads(spillcast("forecast", tmp_path, *two, "--json").stdout)
+    for document, of in ((several, several), (each, each["recordings"][1])):
+        valid.validate(document)
+        of["targets"][1]["baseline_s"] = "fast"
+        with pytest.raises(ValidationError):
+            valid.validate(document)
 
 
 def test_another_meaning_is_seen():
