@@ -62,7 +62,9 @@ $(BUILT): $(VENV)/tools $(RUST) pyproject.toml lab/pyproject.toml
 	install -m 755 target/$(PROFILE)/spillcast-recorder $(BIN)/
 	# Whatever other environment is active, it goes into the one of this folder.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked --quiet
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable ./lab
+	# As a folder on the path: a finder of modules takes each start of Python twice as long.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--config-settings editable_mode=compat --editable ./lab
 	@rm -f $(VENV)/built*
 	@touch $@
 

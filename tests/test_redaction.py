@@ -117,5 +117,4 @@ def test_values_of_secret_variables_are_struck_wherever_they_are(monkeypatch):
 def test_a_long_text_takes_no_square_of_its_length(part):
     """Of so many characters, work in proportion to their square would not end within the suite."""
     text = part * (200_000 // len(part))
-    assert len(struck_text(text)) > 0
     assert struck_text(f"{text} password={SECRET}").endswith("***")

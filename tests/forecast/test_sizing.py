@@ -39,6 +39,12 @@ def forecasters(tmp_path_factory):
     return [projector(folder, seed, waits=2000) for seed in range(4)]
 
 
+@pytest.fixture(scope="module")
+def sizings(forecasters):
+    """What to buy for each of them that runs 40 times a day."""
+    return [size([Sized(forecaster, 40.0)], load_prices()) for forecaster in forecasters]
+
+
 @cases(
     ("wait", "words", "step"),
     [
@@ -81,8 +87,8 @@ def test_the_search_finds_the_cheapest_of_all_settings(forecasters, seed):
     assert forecasts < 120
 
 
-def test_a_frontier_gets_faster_with_its_price(forecasters):
-    sizing = size([Sized(forecasters[2], 40.0)], load_prices())
+def test_a_frontier_gets_faster_with_its_price(sizings):
+    sizing = sizings[2]
     rows = sizing.frontier
     costs, times = ([getattr(row, key) for row in rows] for key in ("cost_per_month", "elapsed_s"))
     assert costs == sorted(costs)
@@ -127,9 +133,8 @@ def test_an_interval_of_several_statements_is_that_of_the_slowest(forecasters):
     assert times.saved_h_per_month == pytest.approx(365.25 / 12 * saved_s / 3600)
 
 
-def test_what_to_buy_saves_most_of_what_the_fastest_saves(forecasters):
-    for forecaster in forecasters:
-        sizing = size([Sized(forecaster)], load_prices())
+def test_what_to_buy_saves_most_of_what_the_fastest_saves(sizings):
+    for sizing in sizings:
         # Rows whose interval ends above today's time may save nothing.
         sure = [row for row in sizing.frontier if row.interval_s[1] < sizing.baseline_s]
         saved_s = [sizing.baseline_s - row.elapsed_s for row in sure]

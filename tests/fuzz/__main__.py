@@ -15,6 +15,7 @@ from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
 
+from fuzz.corpus import shapes
 from fuzz.inputs import Damaged, Known, keep, sentence_of
 from fuzz.trial import FINE, warm_up
 
@@ -38,12 +39,13 @@ def main(arguments=None):
     with tempfile.TemporaryDirectory(prefix="spillcast-fuzz-") as name:
         os.environ |= {"XDG_CACHE_HOME": f"{name}/cache", "XDG_STATE_HOME": f"{name}/state"}
         root = Path(name)
+        made = [item for item in shapes(root / "shapes") if item.name.startswith(answer.shape)]
         if answer.known:
-            inputs = Known(root, answer.shape, answer.brief)
+            inputs = Known(root / "known", made, answer.brief)
             status = _run(inputs, range(len(inputs)), answer, None)
             if status or not answer.count:
                 return status
-        inputs = Damaged(root / "drawn", answer.seed, answer.shape)
+        inputs = Damaged(root / "drawn", made, answer.seed)
         numbers = range(answer.count or 1 << 40) if answer.only is None else answer.only
         ends = None if answer.count or answer.only else time.monotonic() + 60 * answer.minutes
         return _run(inputs, numbers, answer, ends)

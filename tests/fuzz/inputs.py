@@ -6,7 +6,6 @@ from collections import namedtuple
 from itertools import count
 from pathlib import Path
 
-from fuzz.corpus import shapes
 from fuzz.mutate import mutated
 from fuzz.trial import Outcome, attempt, attempt_here
 
@@ -24,9 +23,8 @@ Input = namedtuple("Input", "shape file content command")
 class Damaged:
     """All inputs of a seed, each the same whenever it is asked for."""
 
-    def __init__(self, root, seed, only=""):
-        self._root, self._seed = root, seed
-        self._shapes = [item for item in shapes(root / "shapes") if item.name.startswith(only)]
+    def __init__(self, root, shapes, seed):
+        self._root, self._shapes, self._seed = root, shapes, seed
 
     def attempt(self, number):
         """Run one; its number and outcome."""
@@ -50,18 +48,17 @@ class Known:
     fork.
     """
 
-    def __init__(self, root, only="", brief=False):
+    def __init__(self, root, shapes, brief=False):
         self._root, self._inputs = root, []
         self._attempt = attempt_here if brief else attempt
         turn = count()
-        for shape in shapes(root / "shapes"):
-            if shape.name.startswith(only):
-                for command in shape.commands[:1] if brief else shape.commands:
-                    self._inputs.append(Input(shape, None, None, command))
-                for damages in (*_cut(shape, DEEP // 5 if brief else DEEP), *_broken(shape)):
-                    if brief:
-                        damages = [damages[next(turn) % len(damages)]]
-                    self._inputs += damages
+        for shape in shapes:
+            for command in shape.commands[:1] if brief else shape.commands:
+                self._inputs.append(Input(shape, None, None, command))
+            for damages in (*_cut(shape, DEEP // 5 if brief else DEEP), *_broken(shape)):
+                if brief:
+                    damages = [damages[next(turn) % len(damages)]]
+                self._inputs += damages
 
     def __len__(self):
         return len(self._inputs)
