@@ -16,8 +16,8 @@ from bench.part import FAST_S, LATEST, SHARE
 from bench.part_cases import Whole, of_lab
 from bench.queries import postgres_query
 from spillcast.engines.engine import Workload
-from spillcast.engines.held import RunResult
 from spillcast.engines.postgres.lab import AGGREGATED, HASHED
+from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, lab_of
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast

@@ -1,6 +1,6 @@
 """Made-up cases, for the arithmetic of reports: whatever a test does not say is ordinary."""
 
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.lab.case import Case, Evidence, Runs, Variant
 

@@ -4,7 +4,7 @@ import os
 import tempfile
 
 from spillcast.engines.engine import Engine, Workload
-from spillcast.engines.held import HeldQuery, Session, serve
+from spillcast.engines.queries import QueryProcess, Session, serve
 from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 16 << 10
@@ -28,7 +28,7 @@ class PaperLab:
 
     def hold(self, workload, temp, environment):
         query = {"blocks": workload.rows, "temp": str(temp)}
-        return HeldQuery("Paper", __name__, query, environment)
+        return QueryProcess("Paper", __name__, query, environment)
 
     def describe(self, workload):
         return ObservedEngine("paper", "1.0", query=f"shuffle {workload.rows} blocks")

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from spillcast.engines.engine import Explains, Lab
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.errors import SpillcastError, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast

@@ -115,12 +115,12 @@ def repeated(cases: Iterable[Case]) -> list[float]:
 
 def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
     """The cases with forecasts without an estimate; unchanged if the forecast does not differ."""
-    return [case.otherwise(without(name)) or case for case in cases]
+    return [case.with_variant(without(name)) or case for case in cases]
 
 
 def forecast_with(cases: Iterable[Case], name: str) -> list[Case]:
     """The cases that have a variant of this name, with its forecast."""
-    return [variant for case in cases if (variant := case.otherwise(name)) is not None]
+    return [variant for case in cases if (variant := case.with_variant(name)) is not None]
 
 
 def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:

@@ -223,7 +223,7 @@ def test_one_writer_at_a_time(tmp_path):
     write_fleet(tmp_path / "in", 2)
     target = str(tmp_path / "fleet")
     with (
-        Dataset.open(target, create=True).place.alone(),
+        Dataset.open(target, create=True).place.locked(),
         pytest.raises(LockTaken),
     ):
         ingest([str(tmp_path / "in")], target)

@@ -3,7 +3,7 @@
 import pytest
 
 from spillcast.engines.duckdb import DuckDbLab
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
 
 CPU_S = 0.5

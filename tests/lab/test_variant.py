@@ -45,15 +45,15 @@ def test_a_rehearsal_goes_on_for_a_tenth_after_the_first_temp_io(starts_s, elaps
 
 def test_a_variant_stands_for_the_numbers_and_nothing_else():
     whole = case(12.0, seed_s=15.0, variants={"rehearsed": otherwise(10.5, ceiling_low_s=3.5)})
-    item = whole.otherwise("rehearsed")
+    item = whole.with_variant("rehearsed")
     assert (item.error, item.covered, item.seed_error) == (pytest.approx(0.05), True, 0.5)
     assert item.forecast.ceiling_interval_s[0] == 3.5
     assert item.forecast.terms == ()
-    assert whole.otherwise("without cost") is None
+    assert whole.with_variant("without cost") is None
 
 
 def test_a_variant_without_a_number_is_refused():
-    item = case(12.0, variants={"without machine": otherwise()}).otherwise("without machine")
+    item = case(12.0, variants={"without machine": otherwise()}).with_variant("without machine")
     assert item.error is None
     assert item.forecast.refused
 

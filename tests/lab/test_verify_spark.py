@@ -10,7 +10,7 @@ import pytest
 
 from harness import until
 from spark_logs import text, two_stages
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.evidence.spark import read_application
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark import forecast_application

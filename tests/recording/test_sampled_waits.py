@@ -7,7 +7,7 @@ import pytest
 from large_recording import write_large_recording
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
-from spillcast.recording.derived import PARTS, WINDOWS, PageCacheRoom, parts_of, sampled
+from spillcast.recording.derived import PARTS, WINDOWS, PageCacheSize, parts_of, sampled
 
 WAITS, ROWS = 60_000, 20_000
 
@@ -52,7 +52,7 @@ def test_files_are_known_of_the_whole(path):
 
 def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_path, monkeypatch):
     path = write_large_recording(tmp_path / "cached.spill", WAITS, page_cached=True)
-    room = PageCacheRoom(1 << 28, 9_999.0, 0.0)
+    room = PageCacheSize(1 << 28, 9_999.0, 0.0)
     held = Recording.open(path).held_bytes
     assert held > 1 << 26
     sample = sampled(Recording.open(path), ROWS, room)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.held import end_with_parent
+from spillcast.engines.queries import end_with_parent
 from spillcast_lab.tpc.suite import TPCDS, TPCH
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.engines.held import TIMEOUT_S
+from spillcast.engines.queries import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark import Application, read_application
 from spillcast.lab.case import SUITES

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.errors import ChoiceUnknown, ProgramMissing, SpaceInsufficient
 from spillcast.evidence.spark import Application
 from spillcast.evidence.spark.observed import observed

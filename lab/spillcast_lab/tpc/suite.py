@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery
+from spillcast.engines.queries import QueryProcess
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient
 from spillcast.lab.case import SUITES
 from spillcast.units import format_bytes
@@ -199,7 +199,7 @@ class SuiteLab(Lab):
     @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> Iterator[QueryProcess]:
         """A query in a process of its own, its tables cold or warm."""
         # The engine's class follows in the bases.
         with super().hold(workload, temp, environment) as held:  # type: ignore[safe-super]

@@ -71,14 +71,14 @@ def check(
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
     from spillcast.engines.engine import StatementSelector
-    from spillcast.engines.postgres.rank.snapshot import took_on_postgres
+    from spillcast.engines.postgres.rank.snapshot import call_on_postgres
     from spillcast.forecast.question import Question
     from spillcast.lab.check import (
         Check,
         actual_run,
         actual_run_of_evidence,
         kept_forecast,
-        meant_of,
+        query_to_measure,
     )
     from spillcast.lab.check import log as keep
     from spillcast.report.checks import check_page
@@ -88,7 +88,7 @@ def check(
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
         selector = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
         refuse({"--item": item}, f"is for a file: {after[0]} is a DSN")
-        actual = actual_run(took_on_postgres(after[0], meant_of(saved, selector), notify))
+        actual = actual_run(call_on_postgres(after[0], query_to_measure(saved, selector), notify))
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
         refuse(of_server, f"is for a server: {after[0]} is not a DSN")

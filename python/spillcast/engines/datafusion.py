@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Session, serve
+from spillcast.engines.queries import QueryProcess, Session, serve
 from spillcast.errors import ProgramMissing
 from spillcast.units import parse_bytes
 
@@ -77,7 +77,7 @@ class DataFusionLab(Lab):
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> AbstractContextManager[HeldQuery]:
+    ) -> AbstractContextManager[QueryProcess]:
         """A query in a process of its own."""
         query = {
             "sql": workload.sql,
@@ -87,7 +87,7 @@ class DataFusionLab(Lab):
             "threads": workload.threads,
         }
         threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
-        return HeldQuery("DataFusion", __name__, query, threads, TIMEOUT_S)
+        return QueryProcess("DataFusion", __name__, query, threads, TIMEOUT_S)
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from spillcast.engines.engine import Calibrates, OpensOwn, Workload
-from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve
+from spillcast.engines.queries import QueryProcess, Session, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
 
 #: About 40 bytes a row.
@@ -163,7 +163,7 @@ class DuckDbLab(Calibrates, OpensOwn):
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> AbstractContextManager[HeldQuery]:
+    ) -> AbstractContextManager[QueryProcess]:
         """A query in a process of its own."""
         query = {
             "sql": workload.sql,
@@ -176,7 +176,7 @@ class DuckDbLab(Calibrates, OpensOwn):
             },
             "program": self._program,
         }
-        return HeldQuery("DuckDB", __name__, query, environment)
+        return QueryProcess("DuckDB", __name__, query, environment)
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""

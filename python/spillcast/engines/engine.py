@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
-    from spillcast.engines.held import HeldQuery, RunResult
+    from spillcast.engines.queries import QueryProcess, RunResult
     from spillcast.evidence.counts import Counts
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.record import Recorder
@@ -162,7 +162,7 @@ class Lab(Protocol):
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> "AbstractContextManager[HeldQuery]":
+    ) -> "AbstractContextManager[QueryProcess]":
         """Prepare a query with its temp files in ``temp``; its processes end with the context.
 
         The processes that execute the query get the variables of ``environment``.

@@ -21,7 +21,7 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO
 from spillcast.recording.meta import EndedBy, ObservedEngine
 from spillcast.recording.observed import RecordedQuery, Sampling, TempFiles, Worker
-from spillcast.recording.record import Recorder, RunSoFar
+from spillcast.recording.record import LiveSnapshot, Recorder
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
@@ -232,8 +232,8 @@ class SessionRecorder(LiveRecorder[Recording]):
         self.pid, self.awaited = pid, f"a query of session {session}"
         self._unattached, self._announced = 0, False
         #: The query as it was known when recording ended.
-        self._ended: RunSoFar | None = None
-        recorder.run_so_far = self.run_so_far
+        self._ended: LiveSnapshot | None = None
+        recorder.live_snapshot = self.live_snapshot
 
     @abstractmethod
     def observe(self) -> None:
@@ -280,7 +280,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         if absent_because is None:
             absent_because = _refusal(self.recorder, self.observe, say)
         if absent_because is not None:
-            self.recorder.observe_from_afar(self, absent_because)
+            self.recorder.sample_only(self, absent_because)
         for notice in self.recorder.new_notices():
             say(notice)
         rate_hz = self.rate_hz if absent_because is None else self.rate_alone_hz
@@ -334,15 +334,15 @@ class SessionRecorder(LiveRecorder[Recording]):
             for name, document in self.documents.items():
                 recorder.add_document(name, document)
         extra = self._meta_fields(ended_by)
-        self._ended = RunSoFar(self.started_ns, {**extra, "elapsed_s": elapsed_s})
+        self._ended = LiveSnapshot(self.started_ns, {**extra, "elapsed_s": elapsed_s})
         extra["sampling"] = sampling_meta(query, self.sampler)
         return recorder.finish(elapsed_s=elapsed_s, started_ns=self.started_ns, extra=extra)
 
-    def run_so_far(self) -> RunSoFar:
+    def live_snapshot(self) -> LiveSnapshot:
         """The query and its documents as of now."""
         if self._ended is not None:
             return self._ended
-        return RunSoFar(self.started_ns, self._meta_fields("duration"), self.documents)
+        return LiveSnapshot(self.started_ns, self._meta_fields("duration"), self.documents)
 
     def _meta_fields(self, ended_by: EndedBy) -> dict[str, Any]:
         workers = self.recorder.joined(self.started_ns)

@@ -18,7 +18,7 @@ from spillcast.engines.activity import (
     SessionState,
     Statement,
 )
-from spillcast.engines.held import Scheduled, task_times
+from spillcast.engines.queries import Scheduled, task_times
 from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table

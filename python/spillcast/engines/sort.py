@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Scheduled, Session, end_with_parent, serve
+from spillcast.engines.queries import QueryProcess, Scheduled, Session, end_with_parent, serve
 from spillcast.errors import ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
@@ -61,12 +61,12 @@ class SortLab(Lab):
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> AbstractContextManager[HeldQuery]:
+    ) -> AbstractContextManager[QueryProcess]:
         """A sort in a process of its own, which prints nothing."""
         options = ["-S", workload.memory, f"--parallel={workload.threads}", "-T", str(temp)]
         lines = str(self._lines(workload.rows))
         command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
-        return HeldQuery("GNU sort", __name__, {"command": command}, environment)
+        return QueryProcess("GNU sort", __name__, {"command": command}, environment)
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
         """The options of a sort that meta.json keeps."""

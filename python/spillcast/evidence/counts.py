@@ -21,7 +21,7 @@ from spillcast.evidence.selection import Selection
 from spillcast.gate import COUNT_MAX
 from spillcast.recording import OPS
 from spillcast.recording.calibration import MachineCalibration
-from spillcast.recording.meta import NOBODY, ObservedEngine
+from spillcast.recording.meta import NO_ENGINE, ObservedEngine
 from spillcast.recording.observed import Statement
 from spillcast.units import format_bytes, format_duration
 
@@ -130,7 +130,7 @@ class Counts:
     #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (another engine) or
     #: ``figures`` (stated).
     source: str
-    engine: ObservedEngine = NOBODY
+    engine: ObservedEngine = NO_ENGINE
     processes: float = 1.0
     processes_bounds: Bounds[float] | None = None
     #: Of the time of all temp I/O, summed over ``processes`` (s).

@@ -110,8 +110,8 @@ def place(address: str) -> "Place":
     """The place at an address: a path, file:///..., memory://..., s3://..."""
     path = local_path(address)
     if path is None:
-        return RemotePlace(address)
-    local = LocalPlace(Path(path))
+        return RemoteStore(address)
+    local = LocalStore(Path(path))
     if not is_utf8(str(local.root)):
         # DuckDB cannot open such files.
         problem = f"{address}: the path of a dataset must be UTF-8"
@@ -127,7 +127,7 @@ def local_path(address: str) -> str | None:
     return rest if scheme in ("file", "local") else None
 
 
-class LocalPlace:
+class LocalStore:
     """A directory of this machine; files are written under another name and renamed."""
 
     #: DuckDB reads local files itself.
@@ -175,7 +175,7 @@ class LocalPlace:
         return exact_name(self.root / name)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold a lock, which the kernel releases however this process ends."""
         import fcntl
 
@@ -197,7 +197,7 @@ class LocalPlace:
             yield
 
 
-class RemotePlace:
+class RemoteStore:
     """Stores objects through fsspec; an object appears when it is complete."""
 
     def __init__(self, address: str) -> None:
@@ -234,13 +234,13 @@ class RemotePlace:
         """The complete address of the object."""
         return f"{self._scheme}://{self._root.lstrip('/')}/{name}"
 
-    def alone(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Other writers cannot be excluded."""
         return nullcontext()
 
 
 #: Stores files by name, with / between folders. A file exists completely or not at all.
-Place = LocalPlace | RemotePlace
+Place = LocalStore | RemoteStore
 
 
 def _flush_folder(folder: Path) -> None:

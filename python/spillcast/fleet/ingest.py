@@ -364,7 +364,7 @@ def ingest(
     #: Why a content was set aside; None if it was not.
     known = dict[str, str | None]()
     planned = list(batches(sources))
-    with dataset.place.alone(), closing(_read_ahead(planned, known, database)) as results:
+    with dataset.place.locked(), closing(_read_ahead(planned, known, database)) as results:
         dataset.begin()
         columns = (dataset.sources[name].to_pylist() for name in ("source", "set_aside"))
         known.update(zip(*columns, strict=True))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spillcast.document import key, written
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast
 from spillcast.lab.run import lost_shares
@@ -178,7 +178,7 @@ class Case:
         """The engine without its version."""
         return re.split(r" (?=\d)", self.engine, maxsplit=1)[0]
 
-    def otherwise(self, name: str) -> "Case | None":
+    def with_variant(self, name: str) -> "Case | None":
         """The case with the variant of this name as its forecast; None without that variant."""
         variant = self.variants.get(name)
         if variant is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.document import read
 from spillcast.engines.engine import StatementSelector, Workload
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import lab_of
 from spillcast.errors import (
     EvidenceIncomplete,
@@ -230,7 +230,7 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
     return chosen[0]
 
 
-def meant_of(forecast: Forecast, named: StatementSelector) -> StatementSelector:
+def query_to_measure(forecast: Forecast, named: StatementSelector) -> StatementSelector:
     """The query to find on a server: the named one, or else that of the forecast.
 
     InputError if neither is known.

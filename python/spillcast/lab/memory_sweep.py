@@ -11,7 +11,7 @@ from statistics import median
 
 from spillcast.document import Note
 from spillcast.engines.engine import Explains, Lab, Workload
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.evidence.postgres.work_memory import Spill, State, io_share, state_with

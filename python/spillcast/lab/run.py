@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, RunResult, end_with_parent
+from spillcast.engines.queries import QueryProcess, RunResult, end_with_parent
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
@@ -178,7 +178,7 @@ def recorder_for(place: Place, output: Path, duration_s: float | None = None) ->
 @contextmanager
 def observed(
     engine: Lab, workload: Workload, place: Place, recorder: Recorder
-) -> Iterator[HeldQuery]:
+) -> Iterator[QueryProcess]:
     """A query held before its start, observed with its workers by the best available source.
 
     The recording is abandoned if anything fails.
@@ -202,7 +202,7 @@ def observed(
 @contextmanager
 def _held(
     engine: Lab, workload: Workload, place: Place, environment: Mapping[str, str]
-) -> Iterator[HeldQuery]:
+) -> Iterator[QueryProcess]:
     """A query held before its start, with its processes in the control groups of the place."""
     with ExitStack() as stack:
         with place.inside():

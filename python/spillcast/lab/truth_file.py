@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.columns import TEXT, struct_of
-from spillcast.engines.held import RunResult
+from spillcast.engines.queries import RunResult
 from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.result import Forecast, Term, Warned

@@ -15,7 +15,7 @@ from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.sql import ask_traces, confine, own_duckdb, register_traces, view_of_waits
+from spillcast.profile.sql import confine, own_duckdb, register_traces, scan_traces, view_of_waits
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.stats import quantiles
 from spillcast.units import format_duration
@@ -168,7 +168,7 @@ def of_trace_rows(
     # Without rows, the join with statements costs nothing.
     grouping.check_unread(_WITH_STATEMENTS)
     with own_duckdb() as (connection, folder), grouping.failures():
-        rows, read = ask_traces(connection, query, grouping.answer, paths, folder, options)
+        rows, read = scan_traces(connection, query, grouping.answer, paths, folder, options)
     read.check(options.chosen)
     grouping.check_some(rows, "wait")
     histograms = _take_histograms(rows)

@@ -60,7 +60,7 @@ def run_sql(
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
             answer: tuple[list[str], list[list[Any]]]
             options = TraceOptions(lenient=lenient, on_progress=on_progress)
-            answer, read = ask_traces(connection, query, _answer, resolved.traces, folder, options)
+            answer, read = scan_traces(connection, query, _answer, resolved.traces, folder, options)
             for words in repeated_notes(read.repeated):
                 say(words)
             return answer
@@ -227,7 +227,7 @@ RunQuery = Callable[[duckdb.DuckDBPyConnection, str], Any]
 TakeBatch = Callable[[_core.Table], None]
 
 
-def ask_traces(
+def scan_traces(
     connection: duckdb.DuckDBPyConnection,
     query: str,
     run_query: RunQuery,

@@ -152,7 +152,7 @@ def filled_s(work_s: "Floats", fill_s: "Floats") -> "Floats":
 CALIBRATION_SCHEMA = "spillcast.calibration/1"
 AGAIN = "run `spillcast calibrate` again"
 #: How long a calibration stays valid.
-OLD_S = 30 * 86_400.0
+MAX_AGE_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def kept_calibration() -> Calibration | None:
 
 def is_old(measured_at_s: float) -> bool:
     """Whether a calibration is so old that it should be repeated."""
-    return time.time() - measured_at_s > OLD_S
+    return time.time() - measured_at_s > MAX_AGE_S
 
 
 def calibration_path() -> Path:

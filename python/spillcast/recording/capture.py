@@ -329,7 +329,7 @@ TICK_S = 0.01
 
 
 @dataclass(frozen=True)
-class Unseen:
+class MissingIo:
     """A bound of the temp I/O that is missing from a recording."""
 
     #: Upper bound of the share of all temp I/O calls that are missing from the recording.
@@ -357,15 +357,15 @@ class Unseen:
         return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"
 
 
-def unseen_of(
+def missing_io_of(
     capture: CaptureAccount, temp: Temp, kinds: Sequence[TempKind], query: RecordedQuery | None
-) -> Unseen:
+) -> MissingIo:
     """The bound for a capture, from its counts."""
     possible = [*_countable(capture, temp), *_countable_in_server(query, temp, kinds)]
     counted = [(calls, text) for calls, text in possible if calls]
     seen, missed = temp.operations, sum(calls for calls, _ in counted)
     unbounded = list(_unbounded(capture))
-    return Unseen(
+    return MissingIo(
         1.0 if unbounded else missed / max(seen + missed, 1),
         (*unbounded, *(text for _, text in counted)),
         _remedy(capture, query) if unbounded or counted else "",

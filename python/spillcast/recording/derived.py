@@ -171,7 +171,7 @@ OPERATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
-class PageCacheRoom:
+class PageCacheSize:
     """The size of the engine's page cache, and the most that a call served from memory takes."""
 
     bytes: int
@@ -179,7 +179,7 @@ class PageCacheRoom:
     memory_ns_per_byte: float
 
 
-def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
+def sampled(recording: Recording, rows: int, room: PageCacheSize | None = None) -> Recording:
     """The same run with a sample of about ``rows`` of its waits, and all per-second rows.
 
     With ``room``, the column MISSING_BYTES holds the bytes of each read that the page cache lacked.

@@ -12,7 +12,7 @@ from spillcast.document import key, read, written
 from spillcast.errors import EvidenceUnsuited, PathUnusable, SchemaUnsupported
 from spillcast.gate import object_of
 from spillcast.recording.calibration import MachineCalibration
-from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_of
+from spillcast.recording.capture import PRELOAD, MissingIo, RecordOptions, missing_io_of
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
 from spillcast.recording.capture import OtherIO as OtherIO
 from spillcast.recording.capture import Temp as Temp
@@ -83,7 +83,7 @@ class ObservedEngine:
         return None if file is None else str(file)
 
 
-NOBODY = ObservedEngine("process")
+NO_ENGINE = ObservedEngine("process")
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Meta:
         "the largest files it read other than temp files, as they were at the end",
         default=(), later=True,
     )  # fmt: skip
-    engine: ObservedEngine = key("", default=NOBODY)
+    engine: ObservedEngine = key("", default=NO_ENGINE)
     machine: Machine = key("", default=Machine())
     memory: Memory = key("", default=Memory())
     cpu_limits: CpuLimits = key("", default=CpuLimits(), later=True)
@@ -358,9 +358,9 @@ class Meta:
         return self.capture.method != "none"
 
     @property
-    def unseen(self) -> Unseen:
+    def unseen(self) -> MissingIo:
         """The most temp I/O that may be missing, computed from the counts."""
-        return unseen_of(self.capture, self.temp, self.temp_kinds, self.server)
+        return missing_io_of(self.capture, self.temp, self.temp_kinds, self.server)
 
     @property
     def named_temp_places(self) -> list[TempPlace]:

@@ -19,8 +19,7 @@ from spillcast.tables import Table
 #: Twelve bursts. By default they take a quarter of an hour with the pauses.
 BURST_S, BURSTS = 5.0, 12
 #: The first pause, and the factor by which each one exceeds the one before.
-GAP_S, GROWS = 5.0, 1.5
-
+GAP_S, GAP_GROWTH = 5.0, 1.5
 #: The notice for a run that ended between two bursts.
 ENDED = "ended while detached (give its total time to a forecast with --elapsed)"
 
@@ -32,7 +31,7 @@ Pause = Callable[[float], None]
 
 def gaps_s(span_s: float | None) -> list[float]:
     """The pauses between bursts, each longer than the one before; all take ``span_s`` together."""
-    gaps = [GAP_S * GROWS**number for number in range(BURSTS - 1)]
+    gaps = [GAP_S * GAP_GROWTH**number for number in range(BURSTS - 1)]
     if span_s is None:
         return gaps
     free_s = max(span_s - BURST_S * BURSTS, 0.0)

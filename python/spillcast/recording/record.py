@@ -46,7 +46,7 @@ RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
 @dataclass(frozen=True)
-class RunSoFar:
+class LiveSnapshot:
     """The run of a recording in progress, as its engine knows it better than the recorder."""
 
     #: Its start (CLOCK_MONOTONIC) and fields of ``Meta``, as for ``Recorder.finish``.
@@ -117,7 +117,7 @@ class Recorder:
         #: What the capture costs the observed threads; None while this is unknown.
         self.cost: CaptureCost | None = None
         #: Describes a run that is not the whole life of the observed process, for ``so_far``.
-        self.run_so_far: Callable[[], RunSoFar] | None = None
+        self.live_snapshot: Callable[[], LiveSnapshot] | None = None
 
     def prepare(
         self, pid: int | None = None, label: str | None = None, calls: Sequence[str] | None = None
@@ -184,7 +184,7 @@ class Recorder:
             raise
         return None
 
-    def observe_from_afar(self, target: Target, because: str) -> None:
+    def sample_only(self, target: Target, because: str) -> None:
         """Begin without a capture for the given reason: the recording holds samples alone."""
         self._core.observe_nothing(target.pid, because)
         self.cost = self._command = None
@@ -358,7 +358,7 @@ class Recorder:
             return None
         status = self.status()
         until_s = status["elapsed_ns"] / 1e9 if self._stopped else self._whole_s
-        run = RunSoFar() if self.run_so_far is None else self.run_so_far()
+        run = LiveSnapshot() if self.live_snapshot is None else self.live_snapshot()
         clock = Clock.of(self.origin_ns, run.started_ns)
         elapsed_s = until_s - clock.zero_ns / 1e9
         if elapsed_s <= 0 or (elapsed_s < 1 and not self._stopped):

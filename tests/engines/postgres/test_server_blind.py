@@ -12,7 +12,7 @@ from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
 from spillcast.engines.postgres.connection import EXPLAINER, open_session
 from spillcast.engines.postgres.rank import enable
-from spillcast.engines.postgres.rank.enable import enabling
+from spillcast.engines.postgres.rank.enable import enable_commands
 from spillcast.engines.postgres.rank.rank import rank_postgres
 from spillcast.engines.postgres.server import serve
 from spillcast.engines.ranking import Gain, Ranked, RankRequest, ServerRanking
@@ -139,7 +139,7 @@ def test_only_what_needs_a_restart_asks_for_one(monkeypatch):
 
     monkeypatch.setattr(enable, "row", row)
     settings = {"track_io_timing": "off", "shared_preload_libraries": "pg_stat_statements"}
-    lines = enabling(SimpleNamespace(info=info), "dbname=dw", settings)
+    lines = enable_commands(SimpleNamespace(info=info), "dbname=dw", settings)
     assert "no restart" in lines[0]
     assert any("track_io_timing = 'on'" in line for line in lines)
     assert not any("then restart" in line for line in lines)
@@ -150,7 +150,9 @@ def test_only_what_needs_a_restart_asks_for_one(monkeypatch):
 )
 def test_a_managed_server_has_its_own_commands(provider, tool, monkeypatch):
     monkeypatch.setattr(enable, "row", lambda _connection, query: rows_of(query, provider))
-    lines = enabling(None, "dbname=dw", {"track_io_timing": "off", "shared_preload_libraries": ""})
+    lines = enable_commands(
+        None, "dbname=dw", {"track_io_timing": "off", "shared_preload_libraries": ""}
+    )
     words = [shlex.split(line, comments=True)[:1] for line in lines]
     assert [tool] in words
     assert words[-1] == ["psql"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Session, serve
+from spillcast.engines.queries import QueryProcess, Session, serve
 from spillcast.units import parse_bytes
 
 #: About 40 bytes a row, as in the other engines' experiments; in one part, so no merge follows.
@@ -92,13 +92,13 @@ class ClickHouseLab(Lab):
 
     def _make(self, rows: int, statements: str) -> None:
         query = {"folder": str(self._folder(rows)), "sql": statements, "temp": None}
-        with HeldQuery("ClickHouse", __name__, query) as held:
+        with QueryProcess("ClickHouse", __name__, query) as held:
             held.start()
             held.result()
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> AbstractContextManager[HeldQuery]:
+    ) -> AbstractContextManager[QueryProcess]:
         """A query in a process of its own."""
         query = {
             "folder": str(self._folder(workload.rows)),
@@ -106,7 +106,7 @@ class ClickHouseLab(Lab):
             "temp": str(temp),
             "settings": self.settings_of(workload),
         }
-        return HeldQuery("ClickHouse", __name__, query, environment)
+        return QueryProcess("ClickHouse", __name__, query, environment)
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
         """The settings of a query in ClickHouse: the memory beyond which each operator spills."""

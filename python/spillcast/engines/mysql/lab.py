@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Session, end_with_parent, running_server, serve
+from spillcast.engines.queries import QueryProcess, Session, end_with_parent, running_server, serve
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 
 PROGRAM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -188,7 +188,7 @@ class ServerLab(Lab):
     @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> Iterator[QueryProcess]:
         """Prepare a query in a new server."""
         with self.serve(temp, environment) as server:
             query = {
@@ -197,7 +197,7 @@ class ServerLab(Lab):
                 "sql": workload.sql,
                 "settings": self.settings_of(workload),
             }
-            with HeldQuery(self.title, __name__, query) as held:
+            with QueryProcess(self.title, __name__, query) as held:
                 yield held
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Calibrates, Explains, Workload
-from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, task_times
-from spillcast.engines.held import serve as serve_query
 from spillcast.engines.postgres.connection import WORKER_TITLE, Connection, children, literal, row
 from spillcast.engines.postgres.server import (
     Installation,
@@ -23,6 +21,8 @@ from spillcast.engines.postgres.server import (
     make_cluster,
     serve,
 )
+from spillcast.engines.queries import QueryProcess, RunResult, Scheduled, Session, task_times
+from spillcast.engines.queries import serve as serve_query
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
 
@@ -206,7 +206,7 @@ class PostgresLab(Calibrates, Explains):
     @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
+    ) -> Iterator[QueryProcess]:
         """A query in a backend of a new server, which has the table in memory."""
         with serve(self._cluster, self.settings, environment) as server:
             with server.connect() as connection:
@@ -238,8 +238,8 @@ class PostgresLab(Calibrates, Explains):
 @contextmanager
 def held_in(
     server: PrivateServer, sql: str, settings: Mapping[str, str], before: Sequence[str] = ()
-) -> Iterator[HeldQuery]:
-    """A query in a backend of ``server``, after the statements ``before``, held at a gate."""
+) -> Iterator[QueryProcess]:
+    """A query in a backend of ``server``, which ``start`` runs after the statements ``before``."""
     query = {
         "dsn": server.dsn,
         "postmaster": server.pid,
@@ -247,7 +247,7 @@ def held_in(
         "settings": dict(settings),
         "before": list(before),
     }
-    with HeldQuery("PostgreSQL", __name__, query) as held:
+    with QueryProcess("PostgreSQL", __name__, query) as held:
         # Parallel workers are started by the postmaster.
         held.helpers = (server.pid, WORKER_TITLE.format(pid=held.pid))
         yield held

@@ -14,7 +14,7 @@ from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.workload.load import NO_LATENCY, Load
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording.calibration import WaitCost
-from spillcast.recording.capture import Unseen
+from spillcast.recording.capture import MissingIo
 from spillcast.recording.completeness import Check, Part
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.observed import Statement, TempPlace
@@ -33,7 +33,7 @@ SHARE_REPORTED = 0.05
 #: back little of what it wrote; counts only; a part whose entire query is only estimated.
 KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
 #: Evidence without known gaps.
-NOTHING_UNSEEN = Unseen(0.0, (), "")
+NOTHING_MISSING = MissingIo(0.0, (), "")
 
 
 def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations: int) -> float:
@@ -119,7 +119,7 @@ class CpuTime:
 class Quality:
     """Weaknesses of the evidence."""
 
-    unseen: Unseen = NOTHING_UNSEEN
+    unseen: MissingIo = NOTHING_MISSING
     contradictions: Sequence[Check] = ()
     #: Concurrent io_uring requests, and CPU time of their threads meanwhile; 0 if negligible.
     io_uring_depth: int = 0

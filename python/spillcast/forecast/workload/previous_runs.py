@@ -27,7 +27,7 @@ from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load, moved_bytes, operations
 from spillcast.recording import Recording
 from spillcast.recording.completeness import Part
-from spillcast.recording.meta import FORMER_FILE, NOBODY, ObservedEngine
+from spillcast.recording.meta import FORMER_FILE, NO_ENGINE, ObservedEngine
 
 #: A plan that was not run, as FORMAT JSON gives it.
 Plan = dict[str, object]
@@ -88,7 +88,7 @@ def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
         return "it covers only part of a run itself"
     # Kinds of evidence name an engine differently: one name begins with the other.
     shorter, longer = sorted((before.name, now.name), key=len)
-    if NOBODY.name not in (shorter, longer) and not longer.startswith(shorter):
+    if NO_ENGINE.name not in (shorter, longer) and not longer.startswith(shorter):
         return f"it is of {before.name}, this one of {now.name}"
     texts = [query_text(engine) for engine in (before, now)]
     if all(texts) and texts[0] != texts[1]:

@@ -20,7 +20,7 @@ from spillcast.forecast.workload.recorded import recorded_cpus, recorded_workloa
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import Part
-from spillcast.recording.derived import PageCacheRoom, parts_of, sampled, slice_numbers
+from spillcast.recording.derived import PageCacheSize, parts_of, sampled, slice_numbers
 from spillcast.storage.rehearse import KEPT
 
 #: With a smaller share of the written bytes read back, reading is yet to come.
@@ -179,7 +179,7 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     free_bytes, room = recording.meta.engine_cache_bytes, None
     if free_bytes is not None and _fast_share(recording) > FAST_MAX:
         known = calibrated()
-        room = PageCacheRoom(free_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
+        room = PageCacheSize(free_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
     return sampled(recording, max_rows or SAMPLE_ROWS, room)
 
 

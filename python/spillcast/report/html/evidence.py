@@ -23,7 +23,7 @@ from spillcast.profile.timeline import READ, WRITE
 from spillcast.recording import Recording
 from spillcast.recording.capture import SOURCES
 from spillcast.recording.derived import with_temp
-from spillcast.recording.meta import NOBODY, CaptureAccount, KeptWaits
+from spillcast.recording.meta import NO_ENGINE, CaptureAccount, KeptWaits
 from spillcast.recording.observed import CpuLimits
 from spillcast.redaction import struck_text
 from spillcast.report.html.inputs import (
@@ -181,7 +181,7 @@ def _about_recording(recording: Recording) -> list[Fact]:
     return _labelled(
         {
             "recorded": (meta.started_at or "")[:19].replace("T", " "),
-            "engine": f"{name} {engine.version or ''}".strip() * (engine.name != NOBODY.name),
+            "engine": f"{name} {engine.version or ''}".strip() * (engine.name != NO_ENGINE.name),
             "command": shlex.join(engine.command or ()),
             "settings": ", ".join(f"{k} = {value}" for k, value in settings.items() if value),
             "machine": ", ".join(hardware),

@@ -53,10 +53,10 @@ for line in sys.stdin:
     if child:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     elif what == "apply":
-        run.moved(dsn, MoveRequest(Path(to), parse_scope(scope)))
+        run.apply_move(dsn, MoveRequest(Path(to), parse_scope(scope)))
         break
     else:
-        run.moved_back(dsn, Path(to), None, whole=True)
+        run.revert_move(dsn, Path(to), None, whole=True)
         break
 """
 

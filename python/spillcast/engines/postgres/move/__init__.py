@@ -47,7 +47,7 @@ def move(
     Example: spillcast move postgres dbname=dw --to /mnt/nvme/pg_temp --for role:etl --apply
     """
     from spillcast.engines.postgres.move.plan import MoveRequest
-    from spillcast.engines.postgres.move.run import moved, moved_back, planned
+    from spillcast.engines.postgres.move.run import apply_move, plan_move, revert_move
     from spillcast.engines.postgres.move.tablespaces import parse_scope
 
     if apply and revert:
@@ -59,11 +59,11 @@ def move(
     to = to and Path(os.path.abspath(to))
     scope = parse_scope(for_ or "session")
     if revert:
-        return moved_back(dsn or "", to, scope, whole=for_ is None)
+        return revert_move(dsn or "", to, scope, whole=for_ is None)
     if to is None:
         raise OptionMissing("--to is missing: the directory of the temp files")
     if "'" in str(to):
         hint = "give the directory another name"
         raise OptionInvalid(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
     request = MoveRequest(to, scope, tablespace, standbys_prepared)
-    return moved(dsn or "", request) if apply else planned(dsn, request)
+    return apply_move(dsn or "", request) if apply else plan_move(dsn, request)

@@ -28,9 +28,9 @@ from spillcast.engines.postgres.move.tablespaces import (
     SETTING,
     UNFINISHED,
     UNFINISHED_WITH_DIRECTORY,
+    Facts,
     Note,
     Scope,
-    Situation,
     Tablespace,
     user_name,
 )
@@ -52,7 +52,7 @@ def revert_steps(
     tablespace: Tablespace,
     note: Note,
     scopes: list[Scope],
-    facts: Situation,
+    facts: Facts,
     *,
     drop: bool = True,
 ) -> list[Step]:
@@ -123,7 +123,7 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
     return f"{alter}SET {SETTING} = {', '.join(map(literal, names))}"
 
 
-def used_by_settings(facts: Situation, note: Note, scopes: list[Scope], name: str) -> list[str]:
+def used_by_settings(facts: Facts, note: Note, scopes: list[Scope], name: str) -> list[str]:
     """Names the settings that still refer to a tablespace when ``scopes`` are restored."""
     after = dict(facts.settings)
     for scope in scopes:
@@ -174,7 +174,7 @@ class Directory:
         return cls(True, bool(status.st_mode & stat.S_ISVTX), user_name(status.st_uid))
 
 
-def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: Directory) -> Move:
+def plan(request: MoveRequest, facts: Facts, lacking: list[str], directory: Directory) -> Move:
     """The steps of a move that are still to be done, and the steps that undo it.
 
     ``lacking`` are the roles that need the right CREATE.
@@ -230,7 +230,7 @@ def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: 
     return Move("postgres", str(request.to), whom, steps, back, name)
 
 
-def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -> str:
+def _name(request: MoveRequest, facts: Facts, existing: Tablespace | None) -> str:
     """The name of the move's tablespace. InputError if another tablespace has it."""
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
     name = request.tablespace or existing_name or "spillcast_temp"
@@ -253,7 +253,7 @@ def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -
     return name
 
 
-def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
+def _directory_steps(path: Path, facts: Facts, directory: Directory) -> list[Step]:
     steps = []
     if not directory.exists:
         why = (
@@ -274,7 +274,7 @@ def chown_empty(owner: str, path: Path) -> str:
     return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {chown}"
 
 
-def check_server(facts: Situation) -> None:
+def check_server(facts: Facts) -> None:
     """InputError if spillcast cannot change this server from this machine as this role."""
     if facts.elsewhere is not None:
         raise OptionInvalid(
@@ -297,7 +297,7 @@ def check_server(facts: Situation) -> None:
         )
 
 
-def check_move(connection: Connection, facts: Situation, request: MoveRequest) -> None:
+def check_move(connection: Connection, facts: Facts, request: MoveRequest) -> None:
     """InputError if a move could not be done, or would do harm."""
     check_server(facts)
     if facts.standbys and not request.standbys_prepared:
@@ -315,7 +315,7 @@ def check_move(connection: Connection, facts: Situation, request: MoveRequest) -
     _check_directory(connection, facts, request)
 
 
-def _check_directory(connection: Connection, facts: Situation, request: MoveRequest) -> None:
+def _check_directory(connection: Connection, facts: Facts, request: MoveRequest) -> None:
     path = request.to
     if facts.data_directory is not None:
         data = os.path.realpath(facts.data_directory)

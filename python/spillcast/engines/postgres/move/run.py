@@ -33,16 +33,16 @@ from spillcast.engines.postgres.move.plan import (
     used_by_settings,
 )
 from spillcast.engines.postgres.move.tablespaces import (
+    Facts,
     Scope,
-    Situation,
     Tablespace,
     check_exists,
     open_sessions,
     parse_names,
     parse_scope,
     roles_that_lack,
+    server_facts,
     settings,
-    situation,
     users_of,
 )
 from spillcast.errors import (
@@ -71,13 +71,13 @@ _LOCKED_BY = (
 )
 
 
-def planned(dsn: str | None, request: MoveRequest) -> Move:
+def plan_move(dsn: str | None, request: MoveRequest) -> Move:
     """The plan of a move, without changes; without a DSN, for an unknown server."""
     if dsn is not None:
         with open_session(dsn, MOVER) as connection:
             return _plan_and_facts(connection, dsn, request)[0]
     role = request.scope and request.scope.role
-    move = plan(request, Situation(), [role] if role else [], Directory())
+    move = plan(request, Facts(), [role] if role else [], Directory())
     move.warnings.append(
         "no server was contacted: this assumes one that runs as user postgres, where "
         f"{move.whom} has no temp_tablespaces yet"
@@ -85,7 +85,7 @@ def planned(dsn: str | None, request: MoveRequest) -> Move:
     return move
 
 
-def moved(dsn: str, request: MoveRequest) -> Move:
+def apply_move(dsn: str, request: MoveRequest) -> Move:
     """Move temp files, and verify the move.
 
     InputError for what is known to fail, before anything is changed. SpillcastError if the server
@@ -106,7 +106,7 @@ def moved(dsn: str, request: MoveRequest) -> Move:
     return move
 
 
-def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
+def revert_move(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
     """Undo a move to ``to``, for ``scope`` or ``whole``, even if the move was interrupted.
 
     Without ``to``, the only move that spillcast has made is undone.
@@ -121,10 +121,10 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
             errors.DependentObjectsStillExist,
         )
         _lock(connection)
-        facts = situation(connection, dsn)
+        facts = server_facts(connection, dsn)
         check_server(facts)
         to = to or _only_move(facts)
-        move = _way_back(facts, to, scope, whole=whole)
+        move = _undo_steps(facts, to, scope, whole=whole)
         try:
             _run_steps(connection, move)
         except SpillcastError as error:
@@ -199,11 +199,9 @@ def _lock(connection: Connection) -> None:
         time.sleep(0.1)
 
 
-def _plan_and_facts(
-    connection: Connection, dsn: str, request: MoveRequest
-) -> tuple[Move, Situation]:
+def _plan_and_facts(connection: Connection, dsn: str, request: MoveRequest) -> tuple[Move, Facts]:
     """The plan for a server, and the facts about the server."""
-    facts = situation(connection, dsn)
+    facts = server_facts(connection, dsn)
     check_exists(facts, request.scope)
     existing = facts.at(request.to)
     name = existing.name if existing else ""
@@ -213,7 +211,7 @@ def _plan_and_facts(
     return move, facts
 
 
-def _warnings(facts: Situation, request: MoveRequest, move: Move) -> Iterator[str]:
+def _warnings(facts: Facts, request: MoveRequest, move: Move) -> Iterator[str]:
     from spillcast.storage.free_space import is_tmpfs
 
     grant = f"GRANT CREATE ON TABLESPACE {shown_name(move.tablespace or '')} TO ..."
@@ -236,7 +234,7 @@ def _warnings(facts: Situation, request: MoveRequest, move: Move) -> Iterator[st
             yield f"{scope} has a setting of its own, which takes precedence: {', '.join(names)}"
 
 
-def _only_move(facts: Situation) -> Path:
+def _only_move(facts: Facts) -> Path:
     """The only directory of a move. InputError if there is none, or if there are several."""
     moved = [tablespace for tablespace in facts.tablespaces if tablespace.note is not None]
     if len(moved) == 1:
@@ -250,7 +248,7 @@ def _only_move(facts: Situation) -> Path:
     raise MoveBlocked(f"spillcast has moved temp files to {places}", "say which with --to")
 
 
-def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:
+def _undo_steps(facts: Facts, to: Path, scope: Scope | None, *, whole: bool) -> Move:
     """The steps that undo a move to ``to``. InputError if spillcast made none, or a later one."""
     whom = "all" if whole else str(scope or "session")
     tablespace = facts.at(to)
@@ -290,7 +288,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
     return move
 
 
-def _check_last(facts: Situation, tablespace: Tablespace) -> None:
+def _check_last(facts: Facts, tablespace: Tablespace) -> None:
     """InputError if a later move will go back to a tablespace, which must still exist then."""
     for later in facts.tablespaces:
         if later == tablespace or later.note is None:

@@ -178,7 +178,7 @@ select current_setting('data_directory'),
 
 
 @dataclass(frozen=True)
-class Situation:
+class Facts:
     """Facts about a server; the defaults are assumptions about a server without a connection."""
 
     client: str = "psql"
@@ -223,14 +223,14 @@ class Situation:
         return next((space for space in self.tablespaces if space.name == name), None)
 
 
-def situation(connection: Connection, dsn: str) -> Situation:
+def server_facts(connection: Connection, dsn: str) -> Facts:
     """Ask a server for its facts. Without a superuser, those for superusers have the defaults."""
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
     data_directory, source, standbys = None, "default", list[str]()
     if superuser:
         data_directory, source, standbys = row(connection, _FOR_SUPERUSERS)
-    return Situation(
+    return Facts(
         client=f"psql -X -v ON_ERROR_STOP=1 {shell_word(shown_dsn(dsn))}",
         user=user,
         superuser=superuser,
@@ -265,7 +265,7 @@ def roles_that_lack(connection: Connection, scope: Scope | None, tablespace: str
     return [name for (name,) in connection.execute(query.encode(), values)]
 
 
-def check_exists(facts: Situation, scope: Scope | None) -> None:
+def check_exists(facts: Facts, scope: Scope | None) -> None:
     """InputError if there is no such role or database."""
     for kind, name, names in (
         ("role", scope and scope.role, facts.roles),

@@ -21,7 +21,7 @@ _GOOGLE = (
 _DEBIAN = re.compile(r"/var/lib/postgresql/(?P<version>[\d.]+)/(?P<name>[\w.-]+)/?")
 
 
-def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) -> list[str]:
+def enable_commands(connection: Connection, shown: str, settings: Mapping[str, str]) -> list[str]:
     """Lines for a shell. A comment names the necessary role, and whether the server is restarted.
 
     ``shown`` is the DSN without its password.

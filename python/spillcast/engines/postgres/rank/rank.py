@@ -17,7 +17,7 @@ from spillcast.engines.postgres.connection import (
     while_it_answers,
 )
 from spillcast.engines.postgres.live.activity import HIDDEN
-from spillcast.engines.postgres.rank.enable import enabling
+from spillcast.engines.postgres.rank.enable import enable_commands
 from spillcast.engines.postgres.rank.snapshot import (
     WorkersSeen,
     document_of,
@@ -115,7 +115,7 @@ def rank_postgres(
         shown, enable = shown_dsn(server), list[str]()
         if snapshot.statements_seen is None:
             logs = logs or (None if since is not None else server_log(connection))
-            enable = enabling(connection, shown, snapshot.settings)
+            enable = enable_commands(connection, shown, snapshot.settings)
     return _of_server(shown, snapshot, logs, enable, request)
 
 

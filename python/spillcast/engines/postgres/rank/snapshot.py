@@ -383,7 +383,7 @@ def _end(connection: Connection, name: str) -> str:
 _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 
 
-def took_on_postgres(
+def call_on_postgres(
     dsn: str, selector: StatementSelector, say: Say = lambda _text: None
 ) -> Executed:
     """The mean of the calls that the server counted, or a session's query when it has ended.

@@ -1,4 +1,4 @@
-"""Queries in processes of their own, held at a gate until they run; and private servers."""
+"""Queries in processes of their own that wait for a signal to start; and private servers."""
 
 import ctypes
 import json
@@ -36,8 +36,8 @@ class RunResult:
     peak_buffer_bytes: int | None = None
 
 
-class HeldQuery(AbstractContextManager["HeldQuery"]):
-    """A query that waits at a gate until ``start`` is called; its process ends with its context.
+class QueryProcess(AbstractContextManager["QueryProcess"]):
+    """A query that waits until ``start`` is called; its process ends with its context.
 
     The process runs ``module``, which answers by ``serve``.
     """
@@ -69,7 +69,7 @@ class HeldQuery(AbstractContextManager["HeldQuery"]):
         self.close()
 
     def start(self) -> None:
-        """Open the gate, so that the query runs."""
+        """Let the query run."""
         assert self._process.stdin is not None
         self._process.stdin.write("run\n")
         self._process.stdin.flush()
