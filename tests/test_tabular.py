@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import cases
-from spillcast.report.page import Drawn, Page, Words
+from spillcast.report.page import Drawing, Page, Prose
 from spillcast.tabular import Column, Table, cell_width, paragraph, shortened
 
 NUMBERS = {
@@ -126,7 +126,7 @@ def test_a_shortened_text_is_as_long_as_asked(width):
 def test_markdown_of_a_page_says_all_its_parts():
     table = Table([Column("a|b", "a"), Column("n", "n", "count")], [["x|y\n<script>", 1234]])
     page = Page(
-        [Words(["One."]), table, Drawn(lambda width: "#" * width), Words(["  b", "  c"])], table
+        [Prose(["One."]), table, Drawing(lambda width: "#" * width), Prose(["  b", "  c"])], table
     )
     item, lines, drawn, answer = page.markdown().split("\n\n")
     assert item == "One."

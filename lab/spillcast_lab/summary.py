@@ -10,7 +10,7 @@ import numpy as np
 
 from spillcast.lab.case import DIRECTIONS, Case, Truth
 from spillcast.report.checks import cases_table, percent, share
-from spillcast.report.page import Page, Part, Words
+from spillcast.report.page import Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.units import format_count
 from spillcast_lab.variants import without
@@ -261,7 +261,7 @@ def verify_page(truth: Truth) -> Page:
     """Cases or their summaries; the data are the cases as they are kept in Parquet."""
     cases = truth.cases
     if not cases:
-        return Page([Words(["No case was verified."])], cases_table(cases))
+        return Page([Prose(["No case was verified."])], cases_table(cases))
     parts: list[Part] = []
     if len(cases) <= LISTED_MAX:
         listed, heading = grouped(cases, _heading), ""
@@ -272,14 +272,14 @@ def verify_page(truth: Truth) -> Page:
         parts.append(Table(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
     for name, group in listed.items():
-        parts += [Words([heading + name]), Table(_CASE, [case_row(case) for case in group])]
-    parts.append(Words([CASE_NOTE]))
+        parts += [Prose([heading + name]), Table(_CASE, [case_row(case) for case in group])]
+    parts.append(Prose([CASE_NOTE]))
     if len(cases) <= LISTED_MAX:
         parts.append(Table(_SUMMARY, [summary_row("all", summarise(cases))]))
     lines = [f"  {len(group)} refused: {reason}" for reason, group in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
         lines.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")
-    return Page([*parts, Words(lines, "  ")], cases_table(cases))
+    return Page([*parts, Prose(lines, "  ")], cases_table(cases))
 
 
 def _heading(case: Case) -> str:

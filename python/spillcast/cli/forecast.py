@@ -126,14 +126,14 @@ def forecast(
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
     from spillcast.report.work_memory import advice_text, forecast_memory_parts, memory_cells
-    from spillcast.storage.target import is_place
+    from spillcast.storage.target import can_probe
     from spillcast.workspace import workspace
 
     to = list(dict.fromkeys(to or []))
     if rehearse_s is None:
         options = {"--command": command, "--postgres": server}
         refuse(options, "goes with --rehearse", "for example --rehearse 10s")
-    elif not any(is_place(Path(word)) for word in to):
+    elif not any(can_probe(Path(word)) for word in to):
         raise OptionMissing("--rehearse needs a directory to rehearse on", "give one with --to DIR")
     costs = parse_costs(cost or (), to)
     targets = to or [LIMIT]

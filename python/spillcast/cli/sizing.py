@@ -64,7 +64,7 @@ def size(
     """
     from spillcast.forecast.sizing import free_memory_bytes, parse_runs_per_day
     from spillcast.forecast.sizing import size as sized
-    from spillcast.report.size import size_page
+    from spillcast.report.sizing import size_page
     from spillcast.storage.catalogue.prices import PROVIDERS, load_prices
 
     providers = [name.strip() for name in provider.split(",") if name.strip()]

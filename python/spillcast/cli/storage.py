@@ -167,7 +167,7 @@ def list_storages(
 
     Example: spillcast storage list aws
     """
-    from spillcast.report.storages import catalogue_document, catalogue_page
+    from spillcast.report.catalogue import catalogue_document, catalogue_page
     from spillcast.storage.catalogue import matching
 
     listed = matching(pattern or "")
@@ -179,7 +179,7 @@ def managed() -> Answer:
 
     Example: spillcast storage managed
     """
-    from spillcast.report.storages import managed_document, managed_page
+    from spillcast.report.catalogue import managed_document, managed_page
     from spillcast.storage.catalogue import managed_databases
 
     services = managed_databases()
@@ -233,7 +233,7 @@ def compare(
 
     Example: spillcast storage compare disk.json nvme.json
     """
-    from spillcast.report.storages import comparison_page
+    from spillcast.report.comparison import comparison_page
     from spillcast.storage.description import compare as compare_storages
     from spillcast.storage.target import resolve_storage
 
@@ -434,7 +434,7 @@ def cache(
     from spillcast.cache.evidence import BLOCK_BYTES, read_requests
     from spillcast.cache.simulation import CacheOptions, cache_result, curve, simulate
     from spillcast.cli.progress import progress_bar
-    from spillcast.report.storages import cache_page
+    from spillcast.report.cache import cache_page
 
     options = None
     if size_bytes is None:

@@ -30,7 +30,7 @@ from spillcast.forecast.oracle.evidence import Target
 from spillcast.forecast.question import Question
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
-from spillcast.storage.target import is_place, stated
+from spillcast.storage.target import can_probe, parse_assumed
 from spillcast.text import shell_word
 from spillcast.units import format_count
 
@@ -179,7 +179,7 @@ class Facts:
         self, dataset: Dataset, to: str, question: Question, clashes: dict[str, set[str]]
     ) -> None:
         for option, text in (("--to", to), ("--from", question.origin)):
-            if text is not None and stated(text, option) is None and is_place(Path(text)):
+            if text is not None and parse_assumed(text, option) is None and can_probe(Path(text)):
                 raise TargetUnsuited(
                     f"{option} {text}: a fleet is not replayed on a directory",
                     f"probe it once: spillcast probe {shell_word(text)} --grid -o storage.json",

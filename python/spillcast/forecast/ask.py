@@ -21,7 +21,7 @@ from spillcast.forecast.workload.query import read_workload, too_unsure
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_free_space, kept_rehearsal
-from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage, stated
+from spillcast.storage.target import FORMS, can_probe, parse_assumed, resolve, resolve_storage
 from spillcast.text import shell_word
 from spillcast.units import format_duration
 
@@ -83,7 +83,7 @@ def ask(
     from spillcast.forecast.oracle.parts import NO_LATENCY_S
 
     places_named = any(
-        not isinstance(target, Storage) and is_place(Path(target)) for target in targets
+        not isinstance(target, Storage) and can_probe(Path(target)) for target in targets
     )
     events = read_evidence(files, question, name_statements=places_named)
     # Without latency the size of an operation does not matter, which ASH alone does not tell.
@@ -205,7 +205,7 @@ def _resolved(
         return LIMIT, replace(ZERO_LATENCY_STORAGE, name=LIMIT)
     place, rehearsal = Path(target), None
     try:
-        if isinstance(like, Recording) and is_place(place):
+        if isinstance(like, Recording) and can_probe(place):
             if question.rehearse is None:
                 rehearsal = kept_rehearsal(like, place)
             else:
@@ -282,9 +282,9 @@ def known_target(target: str, option: str = "--to") -> Storage | None:
 
         parse_cache(target, option)
         return None
-    if stated(target, option) is not None:
+    if parse_assumed(target, option) is not None:
         return None
-    if target == "tmpfs" or is_place(Path(target)):
+    if target == "tmpfs" or can_probe(Path(target)):
         raise TargetUnsuited(
             f"{option} {target}: this verb does not probe: that may disturb what it observes",
             f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",

@@ -21,7 +21,7 @@ from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage
 from spillcast.storage.free_space import HEADROOM
 from spillcast.storage.source import ASSUMED
-from spillcast.storage.storage import known_facts
+from spillcast.storage.storage import nonnull_facts
 from spillcast.units import format_bytes, format_duration
 
 #: A CPU quota is reported if it throttles the run in more than this share of the time.
@@ -357,7 +357,7 @@ PREFILLED_MAX = 0.1
 
 def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Warned]:
     """Weaknesses of a probe, and network storage, which others share."""
-    facts = known_facts(facts)
+    facts = nonnull_facts(facts)
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
     if facts.get("steps_from") == "counts":
         text = "the probe's I/O is synthetic"
@@ -436,7 +436,7 @@ def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> I
 
 def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:
     """Free space that is less than the size of the temp files, or hardly more."""
-    facts = known_facts(facts)
+    facts = nonnull_facts(facts)
     quota = f" by the quota of {facts.get('quota_of')}"
     limits = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)
     known = ((size, source) for size, source in limits if size is not None)

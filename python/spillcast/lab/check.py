@@ -33,7 +33,7 @@ from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
 from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
-from spillcast.storage.target import is_place, resolve
+from spillcast.storage.target import can_probe, resolve
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
@@ -196,7 +196,7 @@ def _is_on(place: TempPlace, target: str) -> bool:
     if target == "tmpfs":
         return place.filesystem in IN_MEMORY
     named = Path(target)
-    if not is_place(named) and (named.exists() or not named.is_absolute()):
+    if not can_probe(named) and (named.exists() or not named.is_absolute()):
         return True
     directory, named = Path(place.directory).resolve(), named.resolve()
     if named.is_dir() and directory.is_dir():

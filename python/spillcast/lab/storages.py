@@ -16,7 +16,7 @@ from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import PRELOAD_LIBRARY
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
-from spillcast.storage.target import is_place, resolve_storage, stated
+from spillcast.storage.target import can_probe, parse_assumed, resolve_storage
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes, workspace
 
@@ -218,13 +218,13 @@ def named_places(words: Sequence[str], workdir: Path) -> Iterator[list[Place]]:
 
 def _requested(word: str) -> Path | Emulated | Behaviour:
     """The storage of a word; a path without parts is shared memory."""
-    match stated(word, "--on"):
+    match parse_assumed(word, "--on"):
         case "latency", seconds:
             return Emulated(word, seconds, seconds)
     if word == "tmpfs":
         return Path()
     path = Path(word)
-    if is_place(path):
+    if can_probe(path):
         if not os.access(path, os.W_OK | os.X_OK):
             raise OutputUnwritable(f"--on {word}: nothing can be written there")
         return path.absolute()

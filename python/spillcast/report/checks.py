@@ -11,7 +11,7 @@ from spillcast.lab.case import Case, document
 from spillcast.lab.check import Check, Demo
 from spillcast.lab.doctor import Diagnosis
 from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
-from spillcast.report.page import Drawn, Page, Part, Words
+from spillcast.report.page import Drawing, Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import (
@@ -36,10 +36,10 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
         f"Linux {diagnosis.kernel}"
     )
     rows = [["yes" if f.works else "no", f.name, f.detail, f.fix] for f in diagnosis.findings]
-    parts: list[Part] = [Words([version]), Table(_WORKS, [row[:3] for row in rows])]
+    parts: list[Part] = [Prose([version]), Table(_WORKS, [row[:3] for row in rows])]
     if fixes := [f"{name}: {fix}" for _, name, _, fix in rows if fix is not None]:
         # Commands are to be pasted, so they are not broken.
-        parts.append(Drawn(lambda _: "\n".join(["fixes", *fixes])))
+        parts.append(Drawing(lambda _: "\n".join(["fixes", *fixes])))
     return Page(parts, Table((*_WORKS, _FIX), rows))
 
 
@@ -68,7 +68,7 @@ def machine_page(calibration: Calibration) -> Page:
     lines += [_cost_text(cost) for cost in calibration.costs]
     lines += [f"not measured: {reason}" for reason in calibration.skipped]
     table = Table(_RUNS, list(_calibration_rows(calibration.points)), grouped=2)
-    return Page([Words(lines), table], table)
+    return Page([Prose(lines), table], table)
 
 
 def _cost_text(cost: WaitCost) -> str:
@@ -123,7 +123,7 @@ def demo_page(demo: Demo) -> Page:
         lines.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")
     query = Column(f"{case.engine}, {case.workload}, one thread", None)
     table = Table([query, Column("elapsed", None, "raw")], rows)
-    return Page([Words([forecast.sentence()], indent=""), table, Words(lines)], cases_table([case]))
+    return Page([Prose([forecast.sentence()], indent=""), table, Prose(lines)], cases_table([case]))
 
 
 _KEYS = (
@@ -153,7 +153,7 @@ def check_page(check: Check) -> Page:
     forecast = check.forecast
     rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
     table = Table(_TERMS, rows)
-    return Page([Words([_verdict(check)], indent=""), table], table)
+    return Page([Prose([_verdict(check)], indent=""), table], table)
 
 
 def _verdict(check: Check) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from spillcast.engines.engine import Engine
 from spillcast.engines.move import Move, Step
 from spillcast.engines.registry import engines
-from spillcast.report.page import Page, Words
+from spillcast.report.page import Page, Prose
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count
 
@@ -45,7 +45,7 @@ def engines_page() -> Page:
         texts = {"temp_names": ", ".join(engine["temp_names"]), "median_errors": ", ".join(errors)}
         rows.append([(engine | texts)[column.key] or "-" for column in COLUMNS])
     table = Table(COLUMNS, rows)
-    return Page([table, Words([ERRORS])], table)
+    return Page([table, Prose([ERRORS])], table)
 
 
 def engines_document() -> dict[str, Any]:

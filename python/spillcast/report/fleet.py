@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.fleet.result import Fleet, Ingested
-from spillcast.report.page import Drawn, Notes, Page, Words, listed, with_bars
+from spillcast.report.page import Drawing, Notes, Page, Prose, listed, with_bars
 from spillcast.tabular import Column, Table
 from spillcast.units import (
     format_bytes,
@@ -85,11 +85,11 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
     return Page(
         [
-            Words([" ".join([extent, *savings(fleet)])], ""),
+            Prose([" ".join([extent, *savings(fleet)])], ""),
             Table.of(_STATEMENTS, [_known(row) for row in statements[:top]]),
-            Words(below),
+            Prose(below),
             Table.of(_DATABASES, [_known(vars(row)) for row in fleet.databases[:top]]),
-            Drawn(partial(with_bars, days_table(fleet), [day.temp_s for day in fleet.days], BAR)),
+            Drawing(partial(with_bars, days_table(fleet), [day.temp_s for day in fleet.days], BAR)),
             Notes([f"warning: {text}" for text in fleet.warnings]),
         ],
         Table.of(_STATEMENTS, statements),

@@ -31,7 +31,7 @@ from spillcast.forecast.verdict import (
 )
 from spillcast.recording import Recording
 from spillcast.recording.observed import Statement
-from spillcast.report.page import Page, Part, Titled, Words
+from spillcast.report.page import Page, Part, Prose, TitledTable
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line
@@ -65,13 +65,13 @@ def forecast_page(
     order = ranked(forecasts)
     first = order[0]
     supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
-    parts: list[Part] = [Words([*supposed, verdict(forecasts).text, *notes], indent="")]
+    parts: list[Part] = [Prose([*supposed, verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
-        parts.append(Words([statement_text(first.statement)]))
+        parts.append(Prose([statement_text(first.statement)]))
     parts += [*compared_parts(order), *remaining_parts(first)]
-    parts.append(Words([f"  to do: {step}" for step in advice(order)]))
+    parts.append(Prose([f"  to do: {step}" for step in advice(order)]))
     if warnings := _warning_lines(order, in_full=in_full):
-        parts.append(Words([*warnings, *([] if in_full else [MORE])]))
+        parts.append(Prose([*warnings, *([] if in_full else [MORE])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
         Table.of_records([forecast.figures() for forecast in forecasts]),
@@ -84,10 +84,10 @@ def compared_parts(order: Sequence[Forecast]) -> list[Part]:
     if any(forecast.forecast_s is not None for forecast in order):
         parts.append(targets_table(order))
         if unknown_share(order[0]) is not None:
-            parts.append(Words([f"  {BOUNDS_ORDER}"]))
+            parts.append(Prose([f"  {BOUNDS_ORDER}"]))
     limits = [f"  {f.target}: {f.binding.text}" for f in order if f.binding is not None]
     spilled = [] if order[0].spilled is None else spilled_sentences(order[0].spilled)
-    return [*parts, Words(limits), Words([f"  {text}" for text in spilled])]
+    return [*parts, Prose(limits), Prose([f"  {text}" for text in spilled])]
 
 
 def supposed_text(forecast: Forecast, supposed: Executors) -> str:
@@ -209,11 +209,11 @@ def details(forecasts: Sequence[Forecast]) -> list[Part]:
         parts += terms_parts(forecast, forecasts)
         if forecast.speedup is not None and unknown_share(forecast) is None:
             slower = ": the query gets slower" if forecast.speedup < 1 else ""
-            parts.append(Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]))
-        parts.append(Words(_remarks(forecast, warnings)))
-    parts.append(Words([line for warning in common for line in _warning_in_full(warning)]))
+            parts.append(Prose([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]))
+        parts.append(Prose(_remarks(forecast, warnings)))
+    parts.append(Prose([line for warning in common for line in _warning_in_full(warning)]))
     if forecasts[0].work_memory is not None:
-        parts.append(Words(work_memory_text(forecasts[0])))
+        parts.append(Prose(work_memory_text(forecasts[0])))
     return parts
 
 
@@ -238,11 +238,11 @@ def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
             f"{today}. Its temp I/O, whose time was not measured:"
         )
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
-        return [Titled(title, Table(TERM_COLUMNS[:3], rows), indent="")]
+        return [TitledTable(title, Table(TERM_COLUMNS[:3], rows), indent="")]
     if forecast.forecast_s is None:
-        return [Words([forecast.sentence(beside)], indent="")]
+        return [Prose([forecast.sentence(beside)], indent="")]
     stages = [stages_table(forecast)] if forecast.stages else []
-    return [Titled(forecast.sentence(beside), terms_table(forecast), indent=""), *stages]
+    return [TitledTable(forecast.sentence(beside), terms_table(forecast), indent=""), *stages]
 
 
 def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
@@ -330,7 +330,7 @@ def remaining_parts(forecast: Forecast) -> list[Part]:
         return []
     unused = [f"  not used: {reason}" for reason in remaining.unused]
     text = remaining_text(forecast, remaining)
-    return [remaining_table(remaining), Words([f"  {text}", *unused])]
+    return [remaining_table(remaining), Prose([f"  {text}", *unused])]
 
 
 def remaining_table(remaining: Remaining) -> Table:
@@ -391,7 +391,7 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
     is_cached = any(f.without_cache_s is not None for _, forecasts in order for f in forecasts)
     uncached = Column("uncached" if is_cached else None, "without_cache_s", "s", spare=1)
     table = Table([*_RECORDING_COLUMNS, uncached, Column("", None, "words")], rows)
-    return Page([Words(_sums(forecasted), indent=""), table], table)
+    return Page([Prose(_sums(forecasted), indent=""), table], table)
 
 
 def forecast_each_document(forecasted: Sequence[Forecasted]) -> dict[str, Any]:

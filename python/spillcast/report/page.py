@@ -36,7 +36,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Words:
+class Prose:
     """Sentences, each broken into lines of its own; further lines are indented."""
 
     sentences: Sequence[str]
@@ -54,12 +54,12 @@ class Words:
         return lines[0] if len(lines) == 1 else "\n".join(f"- {sentence}" for sentence in lines)
 
 
-class Notes(Words):
+class Notes(Prose):
     """Sentences on what weakens the numbers; an HTML page collects those of all its inputs."""
 
 
 @dataclass(frozen=True)
-class Titled:
+class TitledTable:
     """A table under its title."""
 
     title: str
@@ -68,7 +68,7 @@ class Titled:
 
     def text(self, width: int) -> str:
         """The title on a line of its own."""
-        return f"{Words([self.title], self.indent).text(width)}\n\n{self.table.text(width)}"
+        return f"{Prose([self.title], self.indent).text(width)}\n\n{self.table.text(width)}"
 
     def markdown(self) -> str:
         """The title as a paragraph."""
@@ -92,7 +92,7 @@ class Commands:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawing:
     """A drawing of letters and blocks, for any width."""
 
     draw: Callable[[int], str]
@@ -224,7 +224,7 @@ def peak_letters(peaks: "Sequence[Peak]") -> str:
 
 def histogram(
     title: str, buckets: tuple[Sequence[int], Sequence[int]], peaks: "Sequence[Peak]"
-) -> Drawn:
+) -> Drawing:
     """Bars of latencies (ns) and their counts below a title; several ``peaks`` have letters."""
     letters = zip(peaks, ascii_uppercase, strict=False)
     marks = {peak.mode_s * 1e9: letter for peak, letter in letters if len(peaks) > 1}
@@ -233,7 +233,7 @@ def histogram(
         bars = histogram_text(*buckets, width=width, marks=marks)
         return f"{paragraph(title, '  ', width)}\n{bars}"
 
-    return Drawn(draw)
+    return Drawing(draw)
 
 
 def latency_bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, int]:

@@ -7,12 +7,12 @@ from typing import Any
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE
 from spillcast.report.page import (
-    Drawn,
+    Drawing,
     Notes,
     Page,
     Part,
-    Titled,
-    Words,
+    Prose,
+    TitledTable,
     histogram,
     listed,
     peak_letters,
@@ -102,17 +102,17 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
     idle = [row for row in profile.rows if row.get("idle") and not by_thread]
     busy = [row for row in profile.rows if not row.get("idle")]
     parts: list[Part] = [
-        Words([profile.elapsed_text()]),
+        Prose([profile.elapsed_text()]),
         _table(profile, busy, for_people=True),
-        Words([f"  {text}" for text in profile.words]),
+        Prose([f"  {text}" for text in profile.words]),
     ]
     if idle:
-        parts.append(Titled("  idle", _table(profile, idle)))
+        parts.append(TitledTable("  idle", _table(profile, idle)))
     if histograms:
         parts += _histograms(profile)
     if profile.executions:
         title = f"  {len(profile.executions):,} executions; a forecast is for one"
-        parts.append(Titled(title, Table.of(_EXECUTIONS, profile.executions)))
+        parts.append(TitledTable(title, Table.of(_EXECUTIONS, profile.executions)))
     lines = [f"  warning: {text}" for text in profile.warnings]
     damaged = [f"damaged: {d['file']}:{d['line']}: {d['what']}" for d in profile.damaged]
     lines += [f"  {line}" for line in listed(damaged, DAMAGED_MAX)]
@@ -125,7 +125,7 @@ def folded_page(recording: str, profile: Profile) -> Page:
     from spillcast.recording import Recording
 
     lines = "\n".join(folded(stacks_of(Recording.open(recording))))
-    return Page([Drawn(lambda _width: lines)], functions_page(profile, None).data)
+    return Page([Drawing(lambda _width: lines)], functions_page(profile, None).data)
 
 
 def functions_page(profile: Profile, top: int | None) -> Page:
@@ -136,7 +136,7 @@ def functions_page(profile: Profile, top: int | None) -> Page:
     if (left_out := len(table.rows) - len(shown.rows)) > 0:
         share = sum(row["share"] for row in profile.rows[len(shown.rows) :])
         more = [f"  and {left_out:,} more with {share:.1%} of the time: --top {len(table.rows)}"]
-    return Page([Words(profile.words), shown, Words(more), Notes(lines)], table)
+    return Page([Prose(profile.words), shown, Prose(more), Notes(lines)], table)
 
 
 def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, for_people: bool = False) -> Table:
@@ -188,7 +188,7 @@ def _histograms(profile: Profile) -> list[Part]:
             is_direct = str(row.get("event", "")).startswith("direct path")
             if cause := plausible_cause(peaks, "direct" if is_direct else "buffered"):
                 lines.append(f"  {cause}")
-            parts.append(Words(lines))
+            parts.append(Prose(lines))
     return parts
 
 

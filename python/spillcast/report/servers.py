@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.engines.ranking import DAY_S, Change, Gain, History, Ranked, ServerRanking
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, negligible
-from spillcast.report.page import Commands, Page, Part, Words, bar
+from spillcast.report.page import Commands, Page, Part, Prose, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
 from spillcast.units import (
@@ -31,7 +31,7 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
     """The verdict, a row for each statement, current spills, missing evidence, and next steps."""
     history = ranking.history
     scale = (ranking.per_day if per_day else None) or 1.0
-    parts: list[Part] = [Words(_verdict(ranking, scale), indent="")]
+    parts: list[Part] = [Prose(_verdict(ranking, scale), indent="")]
     if ranking.is_blind and ranking.databases:
         parts.append(_databases(ranking))
     if history is not None:
@@ -40,12 +40,12 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
         parts.append(_table(ranking, ranking.statements[:top], scale))
     lines = _notes(ranking, top, per_day=per_day)
     lines += [] if history is None else history_notes(history)
-    parts.append(Words(lines))
+    parts.append(Prose(lines))
     if ranking.enable:
-        words = Words(["Enable pg_stat_statements, which counts statements:"])
+        words = Prose(["Enable pg_stat_statements, which counts statements:"])
         parts += [words, Commands(ranking.enable)]
     if ranking.record is not None:
-        parts += [Words(["Next, record the first when it runs:"]), Commands([ranking.record])]
+        parts += [Prose(["Next, record the first when it runs:"]), Commands([ranking.record])]
     return Page(parts, _data(ranking))
 
 
@@ -54,7 +54,7 @@ def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool
     pages = [ranking_page(ranking, top, per_day=per_day) for ranking in rankings]
     parts: list[Part] = []
     for ranking, page in zip(rankings, pages, strict=True):
-        parts += [Words([f"{ranking.source}:"]), *page.parts] if len(pages) > 1 else page.parts
+        parts += [Prose([f"{ranking.source}:"]), *page.parts] if len(pages) > 1 else page.parts
     columns = [Column(None, "server"), *pages[0].data.columns]
     rows = [
         [ranking.source, *row]
@@ -325,7 +325,7 @@ def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
     """Alerts, changes, and the table of sums by time."""
     lines = [f"  {alert.text}" for alert in history.alerts]
     lines += [f"  {change_text(change)}" for change in history.changes[:CHANGES_MAX]]
-    parts: list[Part] = [Words(lines)]
+    parts: list[Part] = [Prose(lines)]
     if history.buckets:
         parts.append(bucket_table(ranking, history, bars=True))
     return parts
@@ -409,4 +409,4 @@ def saved_page(saved: Mapping[str, Any]) -> Page:
         *(f"  not available: {text}" for text in saved["unseen"]),
     ]
     keys = ("server", "path", "bytes", "statements", "asked_s")
-    return Page([Words(lines)], Table.of_records([saved], keys))
+    return Page([Prose(lines)], Table.of_records([saved], keys))

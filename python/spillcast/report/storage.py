@@ -8,11 +8,11 @@ from typing import Any
 from spillcast.recording import OPS
 from spillcast.report.page import (
     Commands,
-    Drawn,
+    Drawing,
     Page,
     Part,
-    Titled,
-    Words,
+    Prose,
+    TitledTable,
     histogram,
     peak_letters,
 )
@@ -23,7 +23,7 @@ from spillcast.storage.emulation import Emulated, Mount
 from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
-from spillcast.storage.storage import known_facts
+from spillcast.storage.storage import nonnull_facts
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -64,32 +64,32 @@ def figures(groups: Sequence[Group]) -> Table:
 
 def storage_page(storage: Storage, next_command: str) -> Page:
     """A storage as it was measured, by replay or by a grid, and the command that comes next."""
-    parts = [*measured_parts(storage), Words(["Next, forecast a run for it:"])]
+    parts = [*measured_parts(storage), Prose(["Next, forecast a run for it:"])]
     return Page([*parts, Commands([next_command])], figures(_groups(storage, OPS)))
 
 
 def measured_parts(storage: Storage) -> list[Part]:
     """The name of a storage and its figures as tables; those of a grid by size and depth."""
-    facts, is_grid = known_facts(storage.facts), storage.source == GRID
+    facts, is_grid = nonnull_facts(storage.facts), storage.source == GRID
     title = f"{storage.name} ({storage.source.name}"
     title += f", {facts['filesystem']}" if "filesystem" in facts else ""
     title += f", {facts['threads']} at once" if "threads" in facts and not is_grid else ""
-    parts: list[Part] = [Words([f"{title})"])]
+    parts: list[Part] = [Prose([f"{title})"])]
     if not is_grid:
         parts.append(figures(_groups(storage, OPS)))
         if skipped := facts.get("steps_skipped"):
             done = facts.get("steps_replayed", 0)
             all_steps = format_count(done + skipped, "operation")
-            parts.append(Words([f"  {done:,} of {all_steps} fitted the budget"]))
+            parts.append(Prose([f"  {done:,} of {all_steps} fitted the budget"]))
         return parts
     depths = sorted({g.depth for g in storage.groups})
     for op, access, pattern in product(OPS, ("direct", "buffered"), ("random", "sequential")):
         groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]
         if groups:
             title = f"{op}, {access}, {pattern}: median latency and rate by depth"
-            parts.append(Titled(title, _grid_table(groups, depths)))
+            parts.append(TitledTable(title, _grid_table(groups, depths)))
     if "cells" in facts:
-        parts.append(Words(list(_grid_facts(facts)), "  "))
+        parts.append(Prose(list(_grid_facts(facts)), "  "))
     return parts
 
 
@@ -149,7 +149,7 @@ def iolog_page(log: Iolog) -> Page:
         f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}",
     ]
     keys = ("path", "reads", "writes", "read_bytes", "write_bytes")
-    return Page([Drawn(lambda _: "\n".join(lines))], Table.of_records([log.to_json()], keys))
+    return Page([Drawing(lambda _: "\n".join(lines))], Table.of_records([log.to_json()], keys))
 
 
 #: Maximum number of further groups with several peaks that are described.
@@ -160,26 +160,26 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
     parts: list[Part] = []
-    if storage.source.stated:
-        facts = known_facts(storage.facts)
+    if storage.source.unloaded:
+        facts = nonnull_facts(storage.facts)
         lines = [f"{storage.name} ({origin_text(storage)})"]
         lines += [str(facts[key]) for key in ("description", "source") if key in facts]
         lines += [f"assumed: {text}" for text in facts.get("assumed", ())]
-        parts += [Words(lines, "  "), _stated(storage, ops), Words(["  one operation at a time"])]
+        parts += [Prose(lines, "  "), _stated(storage, ops), Prose(["  one operation at a time"])]
     else:
         parts += measured_parts(only)
         origins = filter(None, (origin_text(storage), provenance_text(storage)))
-        parts.append(Words([f"  {words}" for words in origins], "  "))
+        parts.append(Prose([f"  {words}" for words in origins], "  "))
         for op in ops:
             parts += _op_parts(storage, op, size_bytes)
     if size_bytes is not None:
         lines = list(filter(None, (_size_text(storage, op, size_bytes) for op in ops)))
-        parts.append(Words(lines))
+        parts.append(Prose(lines))
     if limits := limits_text(storage):
-        parts.append(Words([f"limits: {limits}"], "  "))
-    if not storage.source.stated:
+        parts.append(Prose([f"limits: {limits}"], "  "))
+    if not storage.source.unloaded:
         abilities = (ability_text(op, ability(storage, op)) for op in ops)
-        parts.append(Words(list(filter(None, abilities)), "  "))
+        parts.append(Prose(list(filter(None, abilities)), "  "))
     return Page(parts, figures(_groups(only, OPS)))
 
 
@@ -218,7 +218,7 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
         *_other_groups(storage, op, group),
     ]
     buckets = group.latency_ns, group.latency_count
-    return [histogram(title, buckets, op_shape.peaks), Words(lines)]
+    return [histogram(title, buckets, op_shape.peaks), Prose(lines)]
 
 
 def _group_title(group: Group) -> str:
@@ -244,7 +244,7 @@ def _size_text(storage: Storage, op: str, size_bytes: int) -> str:
     estimate = Model(storage).latency(op, size_bytes)
     if estimate.measured:
         return ""
-    sizes = "stated sizes" if storage.source.stated else "measured sizes"
+    sizes = "stated sizes" if storage.source.unloaded else "measured sizes"
     method = "extrapolated from" if estimate.extrapolated else "interpolated between"
     return (
         f"  {op} {format_bytes(size_bytes)}: about {format_duration(estimate.mean_s)}, "
@@ -284,7 +284,7 @@ _OPERATIONS = (
 
 def origin_text(storage: Storage) -> str:
     """The source of the figures."""
-    facts = known_facts(storage.facts)
+    facts = nonnull_facts(storage.facts)
     where = f" on {facts['directory']}" if "directory" in facts else ""
     return storage.source.description.format(like=facts.get("like", "a recording"), where=where)
 
@@ -419,8 +419,8 @@ def emulation_page(result: Emulated) -> Page:
         )
     lines = [f"  The mount itself takes {', '.join(floors)}; this is subtracted."]
     lines += (f"  warning: {w['message']}" for w in result.warnings())
-    table = Table(_EMULATED, rows) if rows else Words(["  nothing was read or written"])
-    return Page([Words([title]), table, Words(lines, "  ")], data)
+    table = Table(_EMULATED, rows) if rows else Prose(["  nothing was read or written"])
+    return Page([Prose([title]), table, Prose(lines, "  ")], data)
 
 
 def _emulated_row(stats: Mapping[str, Any]) -> list[Any]:

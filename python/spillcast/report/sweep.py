@@ -14,7 +14,7 @@ from spillcast.lab.io_size.trials import Operations
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.recording import OPS
-from spillcast.report.page import Commands, Drawn, Notes, Page, Part, Words, bar, with_bars
+from spillcast.report.page import Commands, Drawing, Notes, Page, Part, Prose, bar, with_bars
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
 from spillcast.tabular import WIDTH, Column, Table
@@ -39,14 +39,14 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
     shown = io_size_rows(sweep)
     legend = ["  +N: N more settings that make the same I/O"]
     parts: list[Part] = [
-        Words([f"I/O size: {sweep.like}, {source} {sweep.storage}"]),
+        Prose([f"I/O size: {sweep.like}, {source} {sweep.storage}"]),
         _io_size_table(sweep, shown),
-        Words(legend if any("+" in name for name, _ in shown) else []),
-        Drawn(partial(_io_size_chart, sweep, shown)),
-        Words([f"  {io_size_verdict(sweep)}"]),
+        Prose(legend if any("+" in name for name, _ in shown) else []),
+        Drawing(partial(_io_size_chart, sweep, shown)),
+        Prose([f"  {io_size_verdict(sweep)}"]),
     ]
     for advice in sweep.advice:
-        parts.append(Words([f"  {advice.engine}: {advice.text}."]))
+        parts.append(Prose([f"  {advice.engine}: {advice.text}."]))
         if advice.statements:
             parts.append(Commands(advice.statements, "sql"))
     parts.append(Notes([f"  note: {warning['message']}" for warning in sweep.warnings]))
@@ -177,14 +177,14 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
     first, last = format_bytes(sweep.sizes[0]), format_bytes(sweep.sizes[-1])
     elapsed_s = [point.elapsed_s for point in _by_memory(sweep)]
     parts: list[Part] = [
-        Words([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
-        Drawn(partial(with_bars, points_table(sweep), elapsed_s, WIDTH)),
+        Prose([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
+        Drawing(partial(with_bars, points_table(sweep), elapsed_s, WIDTH)),
         memory_table([p.cell for p in sweep.points], advice, measured=True),
         spill_table(sweep),
     ]
     if (latencies := _latency_table(sweep)).rows:
         parts.append(latencies)
-    parts.append(Words([f"  {sentence}" for sentence in memory_sentences(sweep, advice)]))
+    parts.append(Prose([f"  {sentence}" for sentence in memory_sentences(sweep, advice)]))
     parts.append(Notes([f"  warning: {warning['message']}" for warning in sweep.warnings]))
     keys = (
         *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),

@@ -17,7 +17,7 @@ from spillcast.forecast.work_memory import (
     memory_sizes,
     with_memory,
 )
-from spillcast.report.page import Part, Words
+from spillcast.report.page import Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.text import plan_line_text
 from spillcast.units import (
@@ -161,7 +161,7 @@ def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[
     if all(cell.memory_bytes is None for cell in cells):
         return []
     title = "Work memory by storage, if the plan stays as it is:"
-    return [Words([title]), memory_table(cells, advice)]
+    return [Prose([title]), memory_table(cells, advice)]
 
 
 def advice_text(advice: Advice) -> str:

@@ -139,7 +139,7 @@ def peaks_text(peaks: Sequence[Peak]) -> str:
         return _peak_text(peaks[0])
     largest = max(peaks, key=lambda peak: peak.share)
     return ", ".join(
-        f"{_percent(peak.share)} {_place(peak, around=peak is largest)}" for peak in peaks
+        f"{_percent(peak.share)} {_peak_range(peak, around=peak is largest)}" for peak in peaks
     )
 
 
@@ -160,21 +160,21 @@ def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
 
 
 def _peak_text(peak: Peak) -> str:
-    place = f"around {_words(peak.mode_s, 2)}"
+    mode = f"around {_rounded_duration(peak.mode_s, 2)}"
     if peak.high_s < NARROW * peak.low_s:
-        return f"all {place}"
-    low, high = (_words(s, 2) for s in (peak.low_s, peak.high_s))
-    return f"{place}, 90 % between {low} and {high}"
+        return f"all {mode}"
+    low, high = (_rounded_duration(s, 2) for s in (peak.low_s, peak.high_s))
+    return f"{mode}, 90 % between {low} and {high}"
 
 
-def _place(peak: Peak, *, around: bool) -> str:
+def _peak_range(peak: Peak, *, around: bool) -> str:
     if around or peak.high_s < NARROW * peak.low_s:
-        return f"around {_words(peak.mode_s, 2)}"
-    low, high = (_words(s, 1) for s in (peak.low_s, peak.high_s))
+        return f"around {_rounded_duration(peak.mode_s, 2)}"
+    low, high = (_rounded_duration(s, 1) for s in (peak.low_s, peak.high_s))
     return f"between {low} and {high}"
 
 
-def _words(seconds: float, digits: int) -> str:
+def _rounded_duration(seconds: float, digits: int) -> str:
     """A duration with ``digits`` digits, or one more if that would be off by more than 5 %."""
     rounded = float(f"{seconds:.{digits - 1}e}")
     if abs(rounded / seconds - 1) > 0.05:
@@ -226,7 +226,7 @@ class Shape:
 def ability(storage: Storage, op: str) -> Ability:
     """The limits of ``op``. Refusal if the storage has no figures for it."""
     model = Model(storage)
-    errors = [] if storage.source.stated else model.cells(op, None)[0].prediction_errors()
+    errors = [] if storage.source.unloaded else model.cells(op, None)[0].prediction_errors()
     return Ability(
         model.servers(op),
         model.operations_per_s(op),
@@ -250,7 +250,6 @@ def described(storage: Storage, groups: Sequence[Group]) -> dict[str, Any]:
     return {**storage.to_json(), "model": model}
 
 
-COMPARISON_SCHEMA = "spillcast.comparison/1"
 #: A letter is the name of each in a comparison.
 STORAGES_MAX = 26
 
@@ -309,7 +308,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         return {
-            "schema": COMPARISON_SCHEMA,
+            "schema": "spillcast.comparison/1",
             "storages": [
                 {"name": name, "source": storage.source.name}
                 for name, storage in zip(self.names, self.storages, strict=True)

@@ -16,7 +16,7 @@ from spillcast.interruptible import PassedOn
 from spillcast.recording import OPS
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
 from spillcast.storage.storage import bytes_limit
-from spillcast.storage.target import KNOWN, resolve_storage, stated
+from spillcast.storage.target import KNOWN, parse_assumed, resolve_storage
 from spillcast.units import format_bytes, format_duration, parse_bytes_per_s, parse_latency_s
 
 EMULATION_SCHEMA = "spillcast.emulation/1"
@@ -160,7 +160,7 @@ def model_of_options(
         message = "emulate needs --storage, or --read and --write"
         raise OptionInvalid(message, "for example --read 9ms --write 4ms")
     if storage is not None:
-        kind, latency_s = stated(storage, "--storage") or ("", 0.0)
+        kind, latency_s = parse_assumed(storage, "--storage") or ("", 0.0)
         if kind == "latency":
             model = fixed_behaviour(latency_s, latency_s)
         else:

@@ -145,11 +145,11 @@ class Model:
             raise ValueError(f"an operation of {size_bytes} bytes")
         cells, fits = self.cells(op, sequential)
         recorded = cells.cells[0].depth == 0
-        stated = self._stated(cells)
-        at = 0.0 if recorded else float(cells.cells[0].depth) if stated else max(depth, 1.0)
+        unloaded = self._is_unloaded(cells)
+        at = 0.0 if recorded else float(cells.cells[0].depth) if unloaded else max(depth, 1.0)
         estimate = cells.interpolate(size_bytes, at)
         mean_s = estimate.mean_s
-        if stated:
+        if unloaded:
             mean_s = queued_s(
                 self.storage,
                 op,
@@ -186,7 +186,7 @@ class Model:
         """Bytes per second that larger sizes and depths do not raise; None if unknown."""
         cells = self.cells(op, True)[0]
         shown = _bandwidth(cells)
-        if shown is not None or not self._stated(cells):
+        if shown is not None or not self._is_unloaded(cells):
             return shown
         slowest_ns = max((_ns_per_byte(limit, op) for limit in self.storage.limits), default=0.0)
         return 1e9 / slowest_ns if slowest_ns else None
@@ -197,7 +197,7 @@ class Model:
         size = cells.sizes[0]
         depths, mean_s = cells.row(size)
         shown = _plateau(depths, mean_s)
-        if shown is not None or not self._stated(cells):
+        if shown is not None or not self._is_unloaded(cells):
             return shown
         costs_s = [limit.cost_ns(op, size, sequential=False) / 1e9 for limit in storage.limits]
         if storage.servers:
@@ -220,14 +220,14 @@ class Model:
             pattern = groups[0].pattern
             by_depth = pattern != "recorded"
             fits = sequential is None or pattern in patterns
-            counted = not self.storage.source.stated
+            counted = not self.storage.source.unloaded
             self._cells[key] = Cells(groups, by_depth=by_depth, counted=counted), fits
         return self._cells[key]
 
-    def _stated(self, cells: Cells) -> bool:
+    def _is_unloaded(self, cells: Cells) -> bool:
         """Whether latency at larger depths follows from stated servers and limits."""
         is_limited = self.storage.servers is not None or bool(self.storage.limits)
-        return cells.single_depth and (is_limited or self.storage.source.stated)
+        return cells.single_depth and (is_limited or self.storage.source.unloaded)
 
 
 def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]:

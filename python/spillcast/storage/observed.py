@@ -9,7 +9,7 @@ from spillcast.errors import TargetInvalid
 from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.recording import OPS, Recording
 from spillcast.stats import merged, rounded
-from spillcast.storage.source import ASSUMED, RECORDING, Provenance, of_recording
+from spillcast.storage.source import ASSUMED, RECORDING, Provenance, recorded_provenance
 from spillcast.storage.storage import (
     PATTERNS,
     Changes,
@@ -18,8 +18,8 @@ from spillcast.storage.storage import (
     Storage,
     bytes_limit,
     operations_limit,
-    stated_groups,
     uniform,
+    unloaded_groups,
 )
 from spillcast.units import parse_bytes_per_s, parse_latency_s, parse_rate
 
@@ -62,11 +62,9 @@ def _observed_in(recording: Recording) -> Storage:
     for name in sorted(event.unique()):
         times_ns = elapsed_ns[event.equals(name)].tolist()
         changes.append(Changes(name, len(times_ns), sum(times_ns), *rounded(times_ns)))
-    facts = {"like": recording.path.name}
-    return Storage(
-        recording.path.stem, RECORDING, groups, facts, changes=changes,
-        provenance=of_recording(recording.meta),
-    )  # fmt: skip
+    name, facts = recording.path.stem, {"like": recording.path.name}
+    provenance = recorded_provenance(recording.meta)
+    return Storage(name, RECORDING, groups, facts, changes=changes, provenance=provenance)
 
 
 def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
@@ -120,7 +118,7 @@ def limits_storage(text: str, value: str) -> Storage:
         limits.append(bytes_limit("throughput", bytes_per_s, burst=burst))
     # The time of larger operations follows from the throughput.
     base_ns = {(op, p): latency_s * 1e9 for op in OPS for p in PATTERNS}
-    groups = stated_groups(base_ns, 0.0)
+    groups = unloaded_groups(base_ns, 0.0)
     return Storage(text, ASSUMED, groups, limits=limits)
 
 

@@ -33,7 +33,7 @@ from spillcast.evidence.oracle.trace_recording import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import OPS, Recording
 from spillcast.storage.free_space import Budget, dirty_limit_bytes, quota_facts
-from spillcast.storage.source import GRID, PROBE, measured_now
+from spillcast.storage.source import GRID, PROBE, provenance_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.tables import Table
 from spillcast.workspace import NoMemoryGroup, join_memory_group, memory_group, undone_by
@@ -351,7 +351,7 @@ def probe(
         facts["steps_from"] = "counts"
     groups = [Group(**group) for group in measured["groups"]]
     changes = [Changes(**calls) for calls in measured["changes"]]
-    provenance = measured_now(directory)
+    provenance = provenance_now(directory)
     return Storage(name_of(directory), PROBE, groups, facts, changes=changes, provenance=provenance)
 
 
@@ -379,4 +379,4 @@ def probe_grid(
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
     facts |= {**limits, **quota_facts(directory), "directory": str(directory)}
     groups = [Group(**group) for group in measured["groups"]]
-    return Storage(name_of(directory), GRID, groups, facts, provenance=measured_now(directory))
+    return Storage(name_of(directory), GRID, groups, facts, provenance=provenance_now(directory))

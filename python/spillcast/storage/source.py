@@ -38,15 +38,15 @@ class StorageSource:
     noise: float
     warnings: tuple[tuple[str, str], ...] = ()
     measured: bool = True
-    #: Latencies are those of an idle storage: limits and servers are all that depth does to them.
-    stated: bool = False
-    #: Measured by the threads of the recording, as many at once as there.
+    #: Latencies are those of an idle storage: depth affects them only by limits and servers.
+    unloaded: bool = False
+    #: Measured with as many threads at once as in the recording.
     replayed: bool = False
     #: Figures lie on a formula's line, which holds for any size.
     any_size: bool = False
-    #: Histograms are those of the load that is asked about.
+    #: Histograms are those of the forecast's load.
     of_load: bool = True
-    #: Figures are those of the storage itself: a page cache may lie before it.
+    #: Figures are without a page cache, which may serve some of the I/O.
     uncached: bool = False
     #: Operations take no time, whatever they are.
     instant: bool = False
@@ -70,7 +70,7 @@ ASSUMED = StorageSource(
     ASSUMED_NOISE,
     (("not-measured", "nothing was measured: the latency is assumed"),),
     measured=False,
-    stated=True,
+    unloaded=True,
 )
 #: A storage that none can be faster than; not in documents.
 INSTANT = StorageSource("instant", "operations take no time", 0.0, measured=False, instant=True)
@@ -85,7 +85,7 @@ def catalogue(spread: float, origin: str) -> StorageSource:
         log(spread) / NORMAL_95,
         (("not-measured", text),),
         measured=False,
-        stated=True,
+        unloaded=True,
         any_size=True,
         of_load=False,
         uncached=True,
@@ -107,32 +107,32 @@ def cache(parts: Sequence[StorageSource], error: float = 0.0) -> StorageSource:
     )
 
 
-def source_of(word: str, facts: Mapping[str, Any]) -> StorageSource:
+def source_of(name: str, facts: Mapping[str, Any]) -> StorageSource:
     """The source that a document names, with the details in its ``facts``.
 
     ValueError, KeyError or TypeError for an unknown name or missing facts.
     """
-    if word == "catalogue":
+    if name == "catalogue":
         spread = float(facts["spread"])
         if not (isfinite(spread) and spread >= 1):
             raise ValueError(f"facts.spread is {spread}, not a factor of 1 or more")
         return catalogue(spread, str(facts["source"]))
-    if word == "cache":
+    if name == "cache":
         parts = facts.get("parts", ())
         error = max((float(part.get("error", 0.0)) for part in parts), default=0.0)
         if not (isfinite(error) and error >= 0):
             raise ValueError(f"facts.parts has an error of {error}")
         return cache([source_of(part["source"], part["facts"]) for part in parts], error)
     known = {source.name: source for source in (PROBE, GRID, RECORDING, ASSUMED)}
-    if word not in known:
+    if name not in known:
         names = ", ".join((*known, "catalogue", "cache"))
-        raise ValueError(f"source is {word!r}, not one of {names}")
-    return known[word]
+        raise ValueError(f"source is {name!r}, not one of {names}")
+    return known[name]
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Holds the provenance; None for unknown parts."""
+    """When, where and on which mount a storage was measured; None for unknown parts."""
 
     measured_at: str | None = key(
         "time of measurement or recording",
@@ -169,14 +169,14 @@ class Provenance:
         then = datetime.fromisoformat(self.measured_at)
         return (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).days
 
-    def on(self, mount: Mounted | TempPlace) -> "Provenance":
+    def on_mount(self, mount: Mounted | TempPlace) -> "Provenance":
         """The same on a mount."""
         names = ("device", "device_name", "filesystem", "mount_point", "mount_options")
         return replace(self, **{name: getattr(mount, name) for name in names})
 
     @property
-    def where(self) -> tuple[str | None, ...]:
-        """What has to be the same for the same storage to be meant; numbers of devices change."""
+    def identity(self) -> tuple[str | None, ...]:
+        """What identifies the storage; device numbers change when it is mounted again."""
         named = self.device_name or self.filesystem
         return named, self.filesystem, self.mount_point, self.mount_options
 
@@ -186,8 +186,8 @@ class Provenance:
         if self.directory is None or self.mount_point is None or self.host != platform.node():
             return None
         mount = mounted(self.directory)
-        now = None if mount is None else self.on(mount)
-        return None if now is None or now.where == self.where else now
+        now = None if mount is None else self.on_mount(mount)
+        return None if now is None or now.identity == self.identity else now
 
     @property
     def mount_text(self) -> str:
@@ -196,7 +196,7 @@ class Provenance:
         return f"{self.filesystem}{device} at {self.mount_point} ({self.mount_options})"
 
 
-def measured_now(directory: Path) -> Provenance:
+def provenance_now(directory: Path) -> Provenance:
     """The present provenance of a directory."""
     from spillcast._core import __version__
 
@@ -209,13 +209,13 @@ def measured_now(directory: Path) -> Provenance:
         directory=path,
     )
     mount = mounted(path)
-    return provenance if mount is None else provenance.on(mount)
+    return provenance if mount is None else provenance.on_mount(mount)
 
 
-def of_recording(meta: Meta) -> Provenance:
+def recorded_provenance(meta: Meta) -> Provenance:
     """The provenance of the storage that held most of a recording's temp I/O."""
     provenance = Provenance(
-        measured_at=meta.started_at if _is_instant(meta.started_at) else None,
+        measured_at=meta.started_at if _is_timestamp(meta.started_at) else None,
         spillcast=meta.spillcast or None,
         host=meta.machine.host,
         kernel=meta.machine.kernel,
@@ -223,10 +223,10 @@ def of_recording(meta: Meta) -> Provenance:
     if not meta.temp_places:
         return provenance
     place = meta.temp_places[0]
-    return replace(provenance, directory=place.directory).on(place)
+    return replace(provenance, directory=place.directory).on_mount(place)
 
 
-def _is_instant(text: str | None) -> bool:
+def _is_timestamp(text: str | None) -> bool:
     try:
         datetime.fromisoformat(text or "")
     except ValueError:

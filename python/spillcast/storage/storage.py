@@ -147,8 +147,8 @@ class Facts:
     parts: Sequence[CachePart] = ()
 
 
-def known_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that are known: documents may contain null for others."""
+def nonnull_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts without those that a document holds as null."""
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
@@ -233,7 +233,7 @@ PATTERNS = ("sequential", "random")
 SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 
 
-def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
+def unloaded_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
     """Groups of one operation of each op, pattern and size: ``base_ns`` plus ``ns_per_byte``."""
 
     def group(op: str, pattern: str, size: int) -> Group:

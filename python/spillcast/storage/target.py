@@ -38,12 +38,12 @@ FORMS = (
 RELATIVE = ("latency:", "factor:", "cache:")
 
 
-def stated(text: str, option: str = "--to") -> tuple[str, float] | None:
+def parse_assumed(text: str, option: str = "--to") -> tuple[str, float] | None:
     """The prefix and value of ``latency:150us`` (in seconds) or ``factor:60``; None for others.
 
     InputError for an invalid value, and for an empty word.
     """
-    check_word(text, option)
+    refuse_blank(text, option)
     kind, colon, value = text.partition(":")
     parse = {"latency": parse_latency_s, "factor": parse_factor}.get(kind)
     return None if parse is None or not colon else (kind, parse(value, f"{option} {text}"))
@@ -61,7 +61,7 @@ def resolve(
 
     Refusal if the temp files do not fit into memory.
     """
-    match stated(text, option):
+    match parse_assumed(text, option):
         case "latency", latency_s:
             return assumed_latency(observed(baseline), latency_s, text)
         case "factor", factor:
@@ -76,18 +76,17 @@ def resolve(
         flash, disk, options = parse_cache(text, option)
         part = {name: resolve_storage(name, f"{option} {text}: {name}") for name in (flash, disk)}
         return cached(text, part[flash], part[disk], options, complete)
-    exists = is_place(Path(text))
-    if not exists and text != "tmpfs":
+    directory = Path(text) if can_probe(Path(text)) else None
+    if directory is None and text != "tmpfs":
         return resolve_storage(text, f"{option} {text}", FORMS)
     from spillcast.storage.probe import probe
 
-    place = Path(text) if exists else None
-    directory, advice = place or SHARED_MEMORY, list[str]()
-    if place is None or is_tmpfs(place):
-        advice = tmpfs_advice(baseline, place)
+    advice = list[str]()
+    if directory is None or is_tmpfs(directory):
+        advice = tmpfs_advice(baseline, directory)
         budget = replace(budget or Budget(), free_share=1.0)
-    storage = probe(directory, complete, budget=budget, on_progress=on_progress)
-    name = text if place is None else storage.name
+    storage = probe(directory or SHARED_MEMORY, complete, budget=budget, on_progress=on_progress)
+    name = text if directory is None else storage.name
     return replace(storage, name=name, facts={**storage.facts, "advice": advice})
 
 
@@ -105,7 +104,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         from spillcast.storage.observed import limits_storage
 
         return limits_storage(text, value)
-    check_word(text, role or "storage")
+    refuse_blank(text, role or "storage")
     if text.startswith(RELATIVE):
         message = f"{role or text}: a target relative to the storage of a recording"
         raise TargetUnknown(message, f"name {forms}")
@@ -200,10 +199,10 @@ def is_fio(text: str) -> bool:
 
 def depends_on_recording(text: str) -> bool:
     """Whether a TARGET differs by recording: it is relative, or probed with the recorded I/O."""
-    return text.startswith(RELATIVE) or text == "tmpfs" or is_place(Path(text))
+    return text.startswith(RELATIVE) or text == "tmpfs" or can_probe(Path(text))
 
 
-def is_place(path: Path) -> bool:
+def can_probe(path: Path) -> bool:
     """Whether a path is a directory that can be probed, and not a recording."""
     return path.is_dir() and not is_recording(path)
 
@@ -217,7 +216,7 @@ _TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s
 _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
 
-def check_word(text: str, option: str) -> None:
+def refuse_blank(text: str, option: str) -> None:
     """InputError for an empty word, often from an unset variable; Path would take it as ``.``."""
     if not text.strip():
         raise TargetUnknown(f"{option} '{text}': names nothing", "is a shell variable unset?")

@@ -51,8 +51,8 @@ from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED
-from spillcast.storage.storage import known_facts
-from spillcast.storage.target import check_word, is_place, resolve_storage, stated
+from spillcast.storage.storage import nonnull_facts
+from spillcast.storage.target import can_probe, parse_assumed, refuse_blank, resolve_storage
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -260,7 +260,7 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
 
 def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
     """Warnings about figures that no replay of this trace measured, and about the block size."""
-    size, facts = format_bytes(block.bytes), known_facts(storage.facts)
+    size, facts = format_bytes(block.bytes), nonnull_facts(storage.facts)
     if "like" not in facts:
         known = "" if block.known_from is None else f": blocks are {size}, by {block.known_from}"
         yield Warned("not-replayed", f"{storage.name} was not probed with this trace{known}")
@@ -327,8 +327,8 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
     if isinstance(target, Storage):
         return Target(target.name, storage=target)
     text = str(target)
-    check_word(text, "--to")
-    place = is_place(Path(target))
+    refuse_blank(text, "--to")
+    place = can_probe(Path(target))
     if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
         return Target(text, storage=_probed(text, evidence, question))
     if not place:
@@ -343,7 +343,7 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
 
     InputError if it names none.
     """
-    match stated(text):
+    match parse_assumed(text):
         case "latency", latency_s:
             if latency_s == 0:
                 raise TargetInvalid(

@@ -43,7 +43,7 @@ from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.free_space import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
-from spillcast.storage.storage import PATTERNS, Storage, stated_groups
+from spillcast.storage.storage import PATTERNS, Storage, unloaded_groups
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_duration, format_setting, parse_duration_s
 
@@ -214,7 +214,7 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
     if free_memory_bytes is not None and free_memory_bytes > search.needed_bytes:
         known = calibrated()
         base_ns = {(op, pattern): known.memory_s * 1e9 for op in OPS for pattern in PATTERNS}
-        groups = stated_groups(base_ns, 1e9 / known.memory_bytes_per_s)
+        groups = unloaded_groups(base_ns, 1e9 / known.memory_bytes_per_s)
         if (times := search.times(Storage("tmpfs", ASSUMED, groups))) is not None:
             settings = {"memory": format_bytes(search.needed_bytes)}
             yield search.row("tmpfs", times, settings, 0.0, remark="while memory is free")

@@ -23,7 +23,7 @@ from spillcast.lab.io_size.trials import Operations, Progress, Trials, measured,
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget, parse_budget
-from spillcast.storage.target import is_place, resolve_storage
+from spillcast.storage.target import can_probe, resolve_storage
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import parse_bytes
 
@@ -264,7 +264,7 @@ def sweep(
     parsed = parse_budget(budget)
     if not isinstance(storage, Storage):
         path = Path(storage)
-        storage = path if is_place(path) else resolve_storage(str(storage))
+        storage = path if can_probe(path) else resolve_storage(str(storage))
     spill: Spill
     if like is None:
         sort = Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory"))

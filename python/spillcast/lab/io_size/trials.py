@@ -96,7 +96,7 @@ def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
                 int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum())
             )
             error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
-            if not storage.source.stated:
+            if not storage.source.unloaded:
                 sizes = map(int, np.unique(size[mine]))
                 beyond |= {op for at in sizes if known.latency(op, at).extrapolated}
         reads, writes = times["read"], times["write"]
@@ -148,7 +148,7 @@ def _error_s(
     error_s = 0.0
     for at in np.unique(size):
         estimate = known.latency(op, int(at))
-        if not known.storage.source.stated:
+        if not known.storage.source.unloaded:
             counts, means = estimate.blocks[:, 0], estimate.blocks[:, 1]
             noise = 0.0
             if len(means) > 1 and estimate.mean_s > 0:

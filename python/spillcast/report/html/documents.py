@@ -24,6 +24,7 @@ from spillcast.report import servers as terminal
 from spillcast.report import size as sizes
 from spillcast.report import storage as storages
 from spillcast.report import sweep as sweeps
+from spillcast.report.cache import cache_parts, curve_text
 from spillcast.report.html import charts
 from spillcast.report.html.axes import fitting_sizes, money_ticks
 from spillcast.report.html.inputs import Latencies
@@ -42,9 +43,8 @@ from spillcast.report.html.page import (
     texts,
 )
 from spillcast.report.html.runs import histogram
-from spillcast.report.page import Words
+from spillcast.report.page import Prose
 from spillcast.report.profile import functions_page, profile_page
-from spillcast.report.storages import cache_parts, curve_text
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line, sentence
@@ -104,7 +104,7 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
     origins = list(filter(None, (storages.origin_text(storage), storages.provenance_text(storage))))
     _, *measured = storages.measured_parts(storage)
     return Section.of(
-        f"Storage: {storage.name}", [Words(origins), *measured], figures, [_mean_latencies(storage)]
+        f"Storage: {storage.name}", [Prose(origins), *measured], figures, [_mean_latencies(storage)]
     )
 
 
@@ -198,7 +198,7 @@ def cache(result: CacheResult) -> Section:
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
         answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads hit.")
-    parts = [*cache_parts(result), Words(curve_text(result))]
+    parts = [*cache_parts(result), Prose(curve_text(result))]
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 
@@ -295,7 +295,7 @@ _DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
 def server(server: ServerRanking) -> list[Section]:
     """What to do, what changed, all statements with the nodes of their plans, what to buy."""
     verdict, *parts = terminal.ranking_page(replace(server, history=None), ROWS_MAX).parts
-    assert isinstance(verdict, Words)
+    assert isinstance(verdict, Prose)
     sections = [Section("What to do first", _first_steps(server), answer=verdict.sentences)]
     if server.history is not None:
         sections.append(_changes(server, server.history))

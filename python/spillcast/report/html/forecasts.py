@@ -11,7 +11,7 @@ from spillcast.profile.timeline import CPU, READ, WRITE
 from spillcast.report import forecast as terminal
 from spillcast.report.html import charts
 from spillcast.report.html.page import Figure, Section, Weakness, between, seconds
-from spillcast.report.page import Words
+from spillcast.report.page import Prose
 from spillcast.report.work_memory import work_memory_text
 from spillcast.tabular import Table
 from spillcast.text import capitalized, sentence
@@ -47,13 +47,13 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
         answered = [forecast for forecast in order if forecast.forecast_s is not None]
         refused = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
         bars = [_bars(answered, terminal.targets_table(order))] if answered else []
-        parts = [*terminal.compared_parts(order), Words([*_remarks(order), *refused])]
+        parts = [*terminal.compared_parts(order), Prose([*_remarks(order), *refused])]
         comparisons.append(Section.of(f"Storage compared{suffix}", parts, bars, answer))
         if answered:
             listed = answered[:_LISTED_MAX]
             parts = [part for f in listed for part in terminal.terms_parts(f, listed)]
             if answered[0].work_memory is not None:
-                parts.append(Words(work_memory_text(answered[0])))
+                parts.append(Prose(work_memory_text(answered[0])))
             title = f"What the forecast{suffix} is made of"
             breakdowns.append(Section.of(title, parts, _stages(answered)))
         steps += terminal.advice(order)

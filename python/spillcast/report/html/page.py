@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.report.html.charts import Chart
-from spillcast.report.page import Commands, Notes, Part, Titled, Words
-from spillcast.report.page import Page as TerminalPage
+from spillcast.report.page import Commands, Notes, Page, Part, Prose, TitledTable
 from spillcast.tabular import NONE, UNITS, Column, Table
 from spillcast.text import capitalized, sentence
 
@@ -70,24 +69,24 @@ class Section:
         for part in parts:
             if isinstance(part, Notes):
                 continue
-            if isinstance(part, Words):
+            if isinstance(part, Prose):
                 sentences += [sentence(line.strip()) for line in part.sentences]
             elif isinstance(part, Commands):
                 commands.append((sentences.pop().rstrip(":."), "\n".join(part.lines)))
             elif isinstance(part, Table):
                 tables.append(("", part))
-            elif isinstance(part, Titled):
+            elif isinstance(part, TitledTable):
                 tables.append((capitalized(part.title.strip()), part.table))
         return cls(title, sentences, figures, tables, commands, answer=answer)
 
 
-def table_in(page: TerminalPage) -> Table:
+def table_in(page: Page) -> Table:
     """The first table of a terminal's page."""
     return next(part for part in page.parts if isinstance(part, Table))
 
 
 @dataclass(frozen=True)
-class Page:
+class HtmlPage:
     """The entire page: the answer, sections and documents to copy."""
 
     title: str

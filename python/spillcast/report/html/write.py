@@ -29,9 +29,9 @@ from spillcast.profile import Profile
 from spillcast.report.html import documents, forecasts, runs
 from spillcast.report.html.evidence import target_latencies
 from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, Latencies
-from spillcast.report.html.page import Cells, Page, Section, Weakness
+from spillcast.report.html.page import Cells, HtmlPage, Section, Weakness
 from spillcast.report.html.redact import redacted
-from spillcast.report.size import answer_text
+from spillcast.report.sizing import answer_text
 from spillcast.storage import Storage
 from spillcast.tabular import glued
 from spillcast.text import sentence
@@ -79,7 +79,7 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[st
     }
 
 
-def _rendered(page: Page, *, redact: bool) -> str:
+def _rendered(page: HtmlPage, *, redact: bool) -> str:
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("spillcast.report.html", "."),
         autoescape=True,
@@ -108,7 +108,7 @@ def _glued(text: str) -> markupsafe.Markup:
     return markupsafe.Markup(re.sub(r"\B--[\w-]+", r'<span class="option">\g<0></span>', escaped))
 
 
-def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
+def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> HtmlPage:
     """The page: its answer, a section for each subject, warnings, and how it was measured.
 
     The answer is that of the first kind of input that the page has. ``left_out`` are sentences
@@ -142,7 +142,7 @@ def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
     sections += [section for kind in kinds for section in kind]
     if weaknesses := _weaknesses(inputs, answered):
         sections.append(Section("Warnings", weaknesses=weaknesses))
-    return Page(
+    return HtmlPage(
         _title(inputs),
         next(filter(None, answers), ["There is nothing to show."]),
         [*sections, *runs.measured(inputs.runs)],

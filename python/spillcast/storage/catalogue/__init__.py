@@ -28,7 +28,7 @@ from spillcast.storage.catalogue.formulas import (
 )
 from spillcast.storage.model import Model
 from spillcast.storage.source import catalogue
-from spillcast.storage.storage import Storage, stated_groups
+from spillcast.storage.storage import Storage, unloaded_groups
 from spillcast.units import format_duration
 
 #: Functions that make limits, by the column ``kind``.
@@ -126,7 +126,7 @@ class Row:
         return Storage(
             f"catalogue:{self.name}" + (f"?{tail}" if tail else ""),
             catalogue(spread, self.source),
-            stated_groups(latencies.base_ns, latencies.ns_per_byte),
+            unloaded_groups(latencies.base_ns, latencies.ns_per_byte),
             {
                 "description": self.description,
                 "source": self.source,

@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
-from spillcast.report.page import Page, Part, Words
+from spillcast.report.page import Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name
@@ -25,10 +25,10 @@ def size_page(sizing: Sizing) -> Page:
     """The answer, the frontier, what more of each setting brings, and the dates of prices."""
     bound = [] if sizing.binding is None else [f"  {sizing.binding.text}"]
     parts: list[Part] = [
-        Words(answer(sizing), indent=""),
+        Prose(answer(sizing), indent=""),
         *([frontier_table(sizing)] if sizing.frontier else []),
-        Words([*bound, *(f"  {_setting_value(knob, sizing)}" for knob in sizing.knobs)]),
-        Words([f"  {text}" for text in remarks(sizing)]),
+        Prose([*bound, *(f"  {_setting_value(knob, sizing)}" for knob in sizing.knobs)]),
+        Prose([f"  {text}" for text in remarks(sizing)]),
     ]
     keys = [field.name for field in fields(SizeRow)]
     return Page(parts, Table.of_records([asdict(row) for row in sizing.frontier], keys))
