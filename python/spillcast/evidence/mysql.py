@@ -27,6 +27,8 @@ RUNS_MAX = 1 << 16
 WRITTEN_MIN = 0.5
 #: For a row of a temporary table on disk, at most a page of it and one of its index are moved.
 PAGES_MAX, PAGE_BYTES = 2, 8192
+#: No memory writes a page and reads it again in less time.
+PAGE_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def read(path: Path, selection: Selection) -> Counts:
         writers = "sorts and temporary tables"
         tables_s, pages = _temporary(path, block, elapsed_s)
         within_s += tables_s
+        pages = min(pages, tables_s / PAGE_S)
         upper = [upper[0] + pages, upper[1] + pages * PAGE_BYTES]
     times = times_up_to(
         min(within_s, elapsed_s), 1, 1, "a plan times a sort with its temp I/O", _RECORD

@@ -56,6 +56,24 @@ def test_counts_are_those_of_the_session(rig):
     assert json.loads(result.stdout)["statements"]
 
 
+def test_bytes_written_to_temporary_tables_are_those_that_the_kernel_counts(rig):
+    if rig.lab.engine == "mysql":
+        pytest.skip("pages of its temporary tables are InnoDB's")
+    with rig.session() as cursor:
+        cursor.execute("select @@pid_file")
+        process = Path(cursor.fetchone()[0]).read_text().strip()
+        looks = []
+        for statement in ("do 0", GROUP_BY):
+            cursor.execute(statement)
+            text = Path(f"/proc/{process}/io").read_text()
+            looks.append(
+                (rank_mysql(rig.dsn, RankRequest([])).database_temp_bytes,
+                 int(re.search(r"wchar: (\d+)", text)[1]))
+            )  # fmt: skip
+    counted, written = (after - before for before, after in zip(*looks, strict=True))
+    assert counted == pytest.approx(written, rel=0.1)
+
+
 def test_storage_matters_if_memory_holds_temp_files_at_one_bound_alone():
     """From no temp I/O to 31 s of it, with writes of 26 us that did not stay in memory."""
     reads, writes = OpCounts.timed(900_000, 10**9, 4.4), OpCounts.timed(7_000, 34 * 10**6, 0.18)

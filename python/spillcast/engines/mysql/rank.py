@@ -53,7 +53,9 @@ _OTHER_FILES = (
 )
 #: The most words of a statement in the command that records it.
 PATTERN_WORDS = 6
-_STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
+#: Pages of MariaDB's temporary tables: performance_schema has their reads, and not their writes.
+_PAGES, _PAGE_BYTES = "aria_pagecache_writes", 8192
+_STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime", _PAGES)
 
 
 def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
@@ -78,7 +80,7 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
         counted = mysql.rows(connection, _STATEMENTS)
         try:
             with mysql.checked(connection):
-                temp = _temp_files(connection)
+                temp = _temp_files(connection, status.get(_PAGES, 0))
         except PermissionDenied as error:
             temp = None
             unseen.append(f"bytes and times of temp files: {error.message} ({error.hint})")
@@ -91,7 +93,7 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     ]
     files = status["created_tmp_files"] + status["created_tmp_disk_tables"]
     if server.flavor == "mariadb":
-        unseen.append("temp files of sorts: MariaDB times only temporary tables on disk")
+        unseen.append("temp files of sorts: MariaDB times only reads of temporary tables on disk")
     record = None
     if statements and (pattern := _pattern(statements[0].query or "")):
         address, quoted = shell_word(mysql.shown_dsn(dsn)), shell_word(pattern)
@@ -122,13 +124,22 @@ def _pattern(digest: str) -> str:
     return r"\W+".join(words[:PATTERN_WORDS])
 
 
-def _temp_files(connection: mysql.Connection) -> TempCounts:
-    """The I/O on temp files since the server's start, by its own counts and times."""
+def _temp_files(connection: mysql.Connection, pages: int) -> TempCounts:
+    """The I/O on temp files since the server's start, by its own counts and times.
+
+    ``pages`` of Aria were written without being timed; each is taken to be as long as a read.
+    """
     [total], [other] = mysql.rows(connection, _FILES), mysql.rows(connection, _OTHER_FILES)
     sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}
+    reads = OpCounts.timed(sums["read_count"], sums["read_bytes"], sums["read_ps"] * PS)
+    pages_s = pages * reads.total_ns / 1e9 / max(reads.count, 1)
     return TempCounts(
-        OpCounts.timed(sums["read_count"], sums["read_bytes"], sums["read_ps"] * PS),
-        OpCounts.timed(sums["write_count"], sums["written_bytes"], sums["written_ps"] * PS),
+        reads,
+        OpCounts.timed(
+            sums["write_count"] + pages,
+            sums["written_bytes"] + pages * _PAGE_BYTES,
+            sums["written_ps"] * PS + pages_s,
+        ),
     )
 
 
