@@ -21,7 +21,7 @@ from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording import OPS
 from spillcast.report import fleet as fleets
 from spillcast.report import servers as terminal
-from spillcast.report import size as sizes
+from spillcast.report import sizing as sizes
 from spillcast.report import storage as storages
 from spillcast.report import sweep as sweeps
 from spillcast.report.cache import cache_parts, curve_text
