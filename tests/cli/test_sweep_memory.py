@@ -15,6 +15,10 @@ BAD_INPUT = {
         ("--engine", "postgres", "--memory", "16K..1M"), "work_mem goes from 64K",
     ),
     "no such query": (("--workload", "merge"), "--workload merge: no such query"),
+    "an engine whose queries have other names": (
+        ("--engine", "sort", "--on", "nowhere"), "--on nowhere: there is no such file",
+    ),
+    "two queries": (("--sql", "q.sql", "--workload", "sort"), "name two queries"),
     "no such storage": (("--on", "nowhere"), "--on nowhere: there is no such file or directory"),
     "a latency in words": (("--on", "latency:slow"), "'slow' is not a duration"),
     "a storage twice": (("--on", ".", "--on", "."), "a storage is named twice"),

@@ -169,8 +169,9 @@ def io_size(
 def memory(
     engine: Engine = DEFAULT_ENGINE,
     workload: Annotated[
-        str, option("--workload NAME", "A built-in query: 'hash join', sort, 'group by', window.")
-    ] = "sort",
+        str | None,
+        option("--workload NAME", "A built-in query: 'hash join', 'group by' (default: sort)."),
+    ] = None,
     sql: Annotated[
         Path | None, option("--sql FILE", "A file with your own query instead; DuckDB only.")
     ] = None,
@@ -236,6 +237,8 @@ def memory(
     of_user = lab if issubclass(lab, OpensOwn) else None
     if sql is None:
         refuse({"--database": database}, "is for --sql")
+    elif workload is not None:
+        raise OptionConflict("--workload and --sql name two queries", "give one")
     elif of_user is None:
         names_with_sql = [e.name for e in engines("lab") if issubclass(lab_of(e.name), OpensOwn)]
         hint = f"record it with spillcast record --{engine} DSN --explain, and forecast that"
@@ -264,11 +267,12 @@ def memory(
     return Answer(sweep.with_advice(advice).to_json, lambda: memory_page(sweep, advice))
 
 
-def _workload(engine: str, name: str, threads: int) -> Workload:
-    """A query of the lab by its name."""
+def _workload(engine: str, name: str | None, threads: int) -> Workload:
+    """A query of the lab by its name; without one its sort, or its first."""
     if threads > THREADS_MAX:
         raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     workloads = {workload.name: workload for workload in lab_of(engine).verified(threads)}
+    name = name or ("sort" if "sort" in workloads else next(iter(workloads)))
     if name not in workloads:
         hint = f"there are: {', '.join(workloads)}"
         raise ChoiceUnknown(f"--workload {name}: no such query", hint)
