@@ -312,8 +312,13 @@ def emulate(
             mount = stack.enter_context(emulated(model, mountpoint, files, page_cache=page_cache))
         end = f"{command[0]} ends it" if command else "Ctrl-C ends it"
         text = mounted_text(mount, temporary=backing is None, end=end)
-        print(text, file=sys.stderr, flush=True)
-        status = _serve(mount, command)
+        status = None
+        try:
+            print(text, file=sys.stderr, flush=True)
+            status = _serve(mount, command)
+        except KeyboardInterrupt:
+            if command:
+                raise
         # A Ctrl-C from here on would interrupt the unmount and lose the result.
         interrupted_once()
         result = mount.result()
@@ -325,7 +330,7 @@ def emulate(
 
 
 def _serve(mount: "Mount", command: list[str] | None) -> int | None:
-    """Serve until the command ends, whose exit status is returned, or until Ctrl-C."""
+    """Serve until the command ends, whose exit status is returned, or until it is unmounted."""
     from spillcast.cli.progress import live_line
     from spillcast.report.storage import mount_status
     from spillcast.storage.emulation import run_command, stay

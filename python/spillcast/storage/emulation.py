@@ -207,10 +207,7 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
 
 
 def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
-    """Stay until Ctrl-C or SIGTERM, or until somebody unmounts it."""
-    try:
-        while mount.is_mounted():
-            on_tick()
-            time.sleep(TICK_S)
-    except KeyboardInterrupt:
-        return
+    """Stay until somebody unmounts it; KeyboardInterrupt by Ctrl-C or SIGTERM."""
+    while mount.is_mounted():
+        on_tick()
+        time.sleep(TICK_S)
