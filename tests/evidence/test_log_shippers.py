@@ -26,8 +26,8 @@ CALL = (
     'LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200',
     "STATEMENT:  select *\n\tfrom big",
 )
-AT = "2026-11-23T10:00:04.120Z"
-MESSAGES = [f"2026-11-23 10:00:04.120 UTC [42] {message}" for message in CALL]
+AT, TIME = "2026-11-23T10:00:04.120Z", "2026-11-23 10:00:04.120 UTC"
+MESSAGES = [f"{TIME} [42] {message}" for message in CALL]
 #: Records of the server that name its fields as Azure, Supabase and a table of csvlog do.
 LOGGED = [message.removeprefix("LOG:  ") for message in CALL[:2]]
 STATEMENTS = ["", "select *\nfrom big"]
@@ -83,6 +83,18 @@ SHIPPED = {
         json.dumps({"preview": False, "result": {"_raw": message}}) + "\n" for message in MESSAGES
     ),
     "content": rows(["Date", "Host", "Content"], [[AT, "db1", message] for message in MESSAGES]),
+    "records in lines": "".join(
+        json.dumps({"log": json.dumps({
+            "timestamp": AT, "pid": 42, "error_severity": "LOG", "message": text, "statement": query
+        }) + "\n"}) + "\n"
+        for text, query in zip(LOGGED, STATEMENTS, strict=True)
+    ),
+    "csv in lines": "".join(
+        json.dumps({"log": line}) + "\n"
+        for text, query in zip(LOGGED, STATEMENTS, strict=True)
+        for line in rows([TIME, "u", "d", 42, *[""] * 7, "LOG", 0, text, *[""] * 5, query,
+                          *[""] * 6], []).splitlines()
+    ),
     "unnamed": rows(["Level", "Source"], [["Information", "PostgreSQL", text] for text in CALL]),
     "azure": rows(
         ["TimeGenerated [UTC]", "processId_d", "errorLevel_s", "Message", "statement_s"],

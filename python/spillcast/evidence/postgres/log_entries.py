@@ -224,11 +224,13 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
     # Below a blank line of a statement: more of it if a message follows, else words below the log.
     below: list[str] = []
     is_below, head = False, ""
-    for line, at in _without_json(lines):
+    texts = _without_json(lines)
+    more = (text for text, _ in texts if isinstance(text, str))
+    for line, at in texts:
         if isinstance(line, Entry):
             new: Entry | None = line
         else:
-            new = _of_csv(line, lines) if _CSV.match(line) else _of_text(line)
+            new = _of_csv(line, more) if _CSV.match(line) else _of_text(line)
         if new is not None:
             if entry is not None:
                 entry.lines += below
@@ -336,7 +338,9 @@ def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
         # Lines of a plan are no messages, even if they look like one.
         yield _of_record(text, values, at), at
     else:
-        yield from ((part, at) for part in text.rstrip("\n").split("\n"))
+        # A line of a container may be a record of the server, or of another shipper.
+        parts = _without_json(text.rstrip("\n").split("\n"))
+        yield from ((part, inner_at or at) for part, inner_at in parts)
 
 
 def _is_message(text: str) -> bool:
