@@ -327,7 +327,7 @@ def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
     text = next((texts[name] for name in _TEXTS if name in texts), None)
     if text is None:
         rows = [message for inner in value.values() for message in _messages_in(inner)]
-        text = next((text for text in texts.values() if _is_message(text)), None)
+        text = next((t for t in texts.values() if _BARE.match(t) or _LEVEL.match(t)), None)
         if rows or text is None:
             yield from rows
             return
@@ -341,10 +341,6 @@ def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
         # A line of a container may be a record of the server, or of another shipper.
         parts = _without_json(text.rstrip("\n").split("\n"))
         yield from ((part, inner_at or at) for part, inner_at in parts)
-
-
-def _is_message(text: str) -> bool:
-    return (_BARE.match(text) or _LEVEL.match(text[:_PREFIX_MAX])) is not None
 
 
 def _plain(name: Any) -> str:
