@@ -123,7 +123,7 @@ def savings(fleet: Fleet) -> list[str]:
     lines = [f"{on} {format_duration(fleet.saved_s)} ({interval})."]
     if 0 < (count := fleet.statements_for_most) < len(fleet.statements):
         first = f"{count:,} statements bring" if count > 1 else "statement brings"
-        lines.append(f"The first {first} {100 * fleet.most:.0f} % of that.")
+        lines.append(f"The first {first} {100 * fleet.most:.0f} % or more of that.")
     if (cost := fleet.cost_per_saved_hour) is not None:
         lines.append(f"An hour saved costs {float(f'{cost:.3g}'):,.10g}.")
     return [*lines, *aside]
