@@ -1,4 +1,4 @@
-"""The states of a server's sessions at one look, and the life of a query over many looks."""
+"""The states of a server's sessions in a sample, and the life of a query over many samples."""
 
 import math
 import time
@@ -44,7 +44,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class ProcessTempFiles:
-    """The temp files of a process in a tablespace at one look."""
+    """The temp files of a process in a tablespace in one sample."""
 
     pid: int
     tablespace: str

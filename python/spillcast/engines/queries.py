@@ -139,7 +139,7 @@ class Scheduled(NamedTuple):
 
 
 class Session(Protocol):
-    """A query made ready in an engine."""
+    """A query that an engine is ready to run."""
 
     #: The process that does its work.
     pid: int

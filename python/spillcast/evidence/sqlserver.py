@@ -1,4 +1,4 @@
-"""SQL Server from afar: actual execution plans, and rows of views of queries and of tempdb's files.
+"""Reads SQL Server's actual execution plans, and rows of its views of queries and tempdb's files.
 
 A plan counts pages of 8 KiB that sorts and hashes wrote to tempdb and read back, and the longest
 waits of the query. It does not count operations, which move from one page to 1 MiB.
@@ -247,7 +247,7 @@ def _counts_of_plan(
 
 
 def _wait_bounds(run: Spilled, elapsed_s: float) -> Bounds[float]:
-    """Of the time (s) that a run of ``elapsed_s`` waited for its spills."""
+    """Bounds of the time (s) that a run of ``elapsed_s`` waited for its spills."""
     listed = run.waits or {}
     lower_s, waits = run.spill_waits
     upper_s = lower_s + sum(listed.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)

@@ -34,7 +34,7 @@ CONTAINER = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that works here or does not."""
+    """A feature of this machine, and whether it works."""
 
     name: str = key("what was looked at", example="perf")
     works: bool = key("whether it works for this user", example=False)
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that was looked at."""
+    """The findings of all checks."""
 
     schema: str = key("the format", example=DOCTOR_SCHEMA)
     spillcast: str = key("version", example="0.1.0")
@@ -63,7 +63,7 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Look at everything; nothing is changed, and no process is observed."""
+    """Run all checks, which change nothing and observe no process."""
     parts = (_proc, _sources, _fuse, _dead_mounts, _kept, _extras)
     findings = [finding for part in parts for finding in part()]
     return Diagnosis(
@@ -77,14 +77,14 @@ def diagnose() -> Diagnosis:
     )
 
 
-def _either(name: str, works: bool, detail: str, problem: str, fix: str) -> Finding:
+def _finding(name: str, works: bool, detail: str, problem: str, fix: str) -> Finding:
     return Finding(name, True, detail) if works else Finding(name, False, problem, fix)
 
 
 def _proc() -> Iterator[Finding]:
     problem, fix = "is not mounted: nothing can be recorded", "mount -t proc proc /proc"
     works = Path("/proc/self/fd").exists()
-    yield _either("/proc", works, "shows processes and their files", problem, fix)
+    yield _finding("/proc", works, "shows processes and their files", problem, fix)
 
 
 def _sources() -> Iterator[Finding]:
@@ -180,8 +180,8 @@ def _kept() -> Iterator[Finding]:
     limits = "memory and CPU limits"
     works = any(folder.is_dir() for folder in _core.group_folders("memory"))
     fix = "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup"
-    yield _either("cgroups", works, f"recordings hold {limits}", f"recordings lack {limits}", fix)
-    yield _either(
+    yield _finding("cgroups", works, f"recordings hold {limits}", f"recordings lack {limits}", fix)
+    yield _finding(
         "calibration",
         kept_calibration() is not None,
         "calibrated; recordings hold it",
@@ -194,4 +194,4 @@ def _extras() -> Iterator[Finding]:
     for extra in extras():
         missing = lacking(extra)
         problem = f"not installed: {', '.join(missing)}"
-        yield _either(f"extra {extra}", not missing, "installed", problem, install(extra))
+        yield _finding(f"extra {extra}", not missing, "installed", problem, install(extra))

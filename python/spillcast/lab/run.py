@@ -38,7 +38,7 @@ class Stage(Protocol):
         """The state of a probe under way."""
 
     def tick(self) -> None:
-        """Time goes by."""
+        """Called repeatedly while a step runs."""
 
 
 class ResidentMemory:

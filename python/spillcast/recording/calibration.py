@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 #: nothing, and each doubling of longer ones adds the same.
 SHORT_S = 20e-6
 #: Beyond so many times the longest measured wait the cost is constant.
-BEYOND = 8.0
+CONSTANT_BEYOND = 8.0
 #: The engine of a cost that rests on all engines.
 ANY = "any"
 #: Classes of wait lengths per power of ten.
-LEVELS = 8
+CLASSES_PER_DECADE = 8
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class WaitCost:
         """Mean change (s) of the bursts if all followed a wait of ``wait_s``, not ``waited_s``."""
         import numpy as np
 
-        levels = np.round(LEVELS * np.log10(np.maximum(waited_s, 1e-7)))
+        levels = np.round(CLASSES_PER_DECADE * np.log10(np.maximum(waited_s, 1e-7)))
         total_s = 0.0
         for level in np.unique(levels):
             bursts_s = burst_s[levels == level]
@@ -97,7 +97,7 @@ class WaitCost:
 
         known_s = [0.0, *self.waits_s]
         shares = np.vstack([np.zeros(len(self.fill_s)), np.array(self.shares)])
-        wait_s = min(wait_s, BEYOND * known_s[-1])
+        wait_s = min(wait_s, CONSTANT_BEYOND * known_s[-1])
         weight, *points = weights_of(np.array([wait_s, *known_s]))
         right = min(int(np.searchsorted(points, weight, side="left")) or 1, len(points) - 1)
         part = (weight - points[right - 1]) / (points[right] - points[right - 1])

@@ -65,7 +65,7 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     return Recording.of_tables(path, relabelled, waits, seconds_of(waits), samples)
 
 
-def decided(waits: Table, temp: Mapping[str, bool]) -> Table:
+def with_temp_column(waits: Table, temp: Mapping[str, bool]) -> Table:
     """``waits`` with column ``temp`` from the mapping ``temp``, for the files that it has."""
     file, before = waits["file"], waits["temp"].values
     is_temp = file.isin(name for name, label in temp.items() if label)
@@ -161,11 +161,11 @@ WINDOWS = 64
 #: Parts of a sample, each spread evenly over the run: their differences show its uncertainty.
 PARTS = 4
 #: Slices are chosen by the start of every 64th wait.
-STEP = 64
+START_STRIDE = 64
 #: A column of a sample's waits: the bytes of a read that a page cache would not have held.
 MISSING_BYTES = "missing_bytes"
 #: Its value for rows that are not reads of temp files.
-NONE = -1
+NOT_A_READ = -1
 #: About as many operations are on the regions that are chosen to estimate a page cache.
 OPERATIONS = 1_000_000
 
@@ -179,27 +179,27 @@ class PageCacheSize:
     memory_ns_per_byte: float
 
 
-def sampled(recording: Recording, rows: int, room: PageCacheSize | None = None) -> Recording:
+def sampled(recording: Recording, rows: int, page_cache: PageCacheSize | None = None) -> Recording:
     """The same run with a sample of about ``rows`` of its waits, and all per-second rows.
 
-    With ``room``, the column MISSING_BYTES holds the bytes of each read that the page cache lacked.
+    With ``page_cache``, the column MISSING_BYTES has the bytes of each read that this cache lacked.
     InputError if the file of waits is damaged.
     """
     slices, windows = _slices_ns(recording, rows)
     cache = None
-    if room is not None:
+    if page_cache is not None:
         operations = recording.meta.temp.reads + recording.meta.temp.writes
         regions = min(1.0, OPERATIONS / max(operations, 1))
-        cache = (regions, PARTS, (room.memory_ns, room.memory_ns_per_byte))
+        cache = (regions, PARTS, (page_cache.memory_ns, page_cache.memory_ns_per_byte))
     pieces = zip(slices.tolist(), windows, strict=True)
     scan = _core.Scan([(begin, end, window % PARTS) for (begin, end), window in pieces], cache)
     recording.scan(scan)
     held_bytes = scan.held_bytes()
-    kept, missing = scan.rows(0 if room is None else room.bytes)
+    kept, missing = scan.rows(0 if page_cache is None else page_cache.bytes)
     waits = Table.from_arrow(kept).cast(WAITS)
     if missing is not None:
         waits = waits.with_column(
-            MISSING_BYTES, Table.from_arrow(missing)[MISSING_BYTES].filled(NONE)
+            MISSING_BYTES, Table.from_arrow(missing)[MISSING_BYTES].filled(NOT_A_READ)
         )
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
     sample = Sample(recording, len(waits), slices_s, windows, held_bytes)
@@ -245,7 +245,7 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
     """
     starts = [
         # A copy: a view would keep the whole batch in memory.
-        batch["start_ns"].values[::STEP].copy()
+        batch["start_ns"].values[::START_STRIDE].copy()
         for batch in recording.waits_unchecked("start_ns")
     ]
     start_ns = np.sort(np.concatenate(starts))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.columns import Column
-from spillcast.recording.derived import decided
+from spillcast.recording.derived import with_temp_column
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import SizedFile
 from spillcast.recording.recording import Recording
@@ -223,7 +223,7 @@ class Running:
         waits = Table.concat(batches or [Table.empty(WAITS)])
         seconds = Table.concat(self._seconds or [Table.empty(SECONDS)])
         if self._decided:
-            waits = decided(waits, self._decided)
+            waits = with_temp_column(waits, self._decided)
             # Per-second rows name no files, so they are made again, unless waits were dropped.
             seconds = seconds_of(waits) if self._stride == 1 else seconds
         kept = waits.num_rows

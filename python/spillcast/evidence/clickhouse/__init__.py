@@ -202,7 +202,7 @@ def _events(row: Row, item: int, where: Path) -> dict[str, int]:
 
 
 def _event_of(column: str) -> str | None:
-    """The event that a column is of."""
+    """The event that a column counts; None for other columns."""
     if column in ("ProfileEvents.Names", "ProfileEvents.Values"):
         return None
     if match := _EVENT_COLUMN.fullmatch(column):

@@ -306,7 +306,7 @@ def check_sums(path: Path, top: Node) -> None:
 
 
 def _is_on_disk(values: Mapping[str, Any]) -> bool:
-    """Whether a node tells by a size, or by batches of its rows, that it wrote temp files."""
+    """Whether the size of a node or the batches of its rows show that it wrote temp files."""
     batches = values.get("Hash Batches", 1)
     rows_bytes = values.get("Actual Rows", 0) * values.get("Plan Width", 0)
     is_batched = batches > 1 and rows_bytes > batches * _BATCH_BUFFER_BYTES

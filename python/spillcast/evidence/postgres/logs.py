@@ -148,7 +148,7 @@ def read_logs(path: Path) -> Logs:
 
 
 def logs_of(path: Path, text: str) -> Logs:
-    """Of the text of a server's own log; nothing where there is nothing of spills."""
+    """The logs in the text of a server's own log; empty if it has no message about a spill."""
     logs = Logs()
     logs.add(path, iter([text.encode()]))
     return logs

@@ -131,7 +131,7 @@ def _timings(match: re.Match[str]) -> dict[str, Any]:
 
 
 def milliseconds(text: str) -> float:
-    """A time of three decimals, the point of which may be a comma, or of none."""
+    """A time with three decimals behind a point or a comma, or without decimals."""
     digits, point, decimals = text.strip(".,").replace(",", ".").rpartition(".")
     return float(f"{digits.replace('.', '')}{point}{decimals}")
 
@@ -142,7 +142,7 @@ def _ran(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _batches(match: re.Match[str]) -> dict[str, Any]:
-    """Of a hash, which tells of its buckets, or of a hash aggregate."""
+    """The batches of a hash, whose line has its buckets, or of a hash aggregate."""
     text = match.string
     hashed = "Buckets:" in text
     values: dict[str, Any] = {}
@@ -197,7 +197,7 @@ SKIPPED = (
 
 
 def detail_of(text: str) -> dict[str, Any] | None:
-    """What a line below a node says of it; None of one that is not read.
+    """The values in a line below a node; None for a line that is not read.
 
     ValueError where more figures of a spill follow than are read, such as of a second sort.
     """

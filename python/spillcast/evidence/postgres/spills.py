@@ -160,7 +160,7 @@ def _input(node: Node) -> Node:
 
 
 def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
-    """Each node; a hash join with its hash, which is then not told again."""
+    """Each node; a hash join is paired with its hash, which then has no pair of its own."""
     joined: set[int] = set()
     for node in top.walk():
         hashed = next((child for child in node.children if child.kind == "Hash"), None)

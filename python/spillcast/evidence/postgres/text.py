@@ -125,7 +125,7 @@ def begins_plan(line: str) -> bool:
 
 
 class _Plan:
-    """One plan as its lines come in."""
+    """A plan under construction, line by line."""
 
     def __init__(self, *, excerpt: bool, words: set[str]) -> None:
         self.plan: dict[str, Any] = {}

@@ -169,7 +169,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class _Log:
-    """What the core read."""
+    """The content of an event log, as the core read it."""
 
     id: str
     started_ms: int | None
@@ -188,7 +188,7 @@ class _Log:
 
 @dataclass(frozen=True)
 class ObservedTasks:
-    """What recordings of executors tell of the tasks of an application."""
+    """What recordings of executors show of the tasks of an application."""
 
     #: By task, the time in which it had left the CPU for its temp files.
     waits_s: Sequence[float]

@@ -234,7 +234,7 @@ def estimate(
 
 
 def _sizes_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The node and those below it, with ``_SIZE_KEYS`` alone."""
+    """A node and those below it, each reduced to ``_SIZE_KEYS``."""
     sizes = {name: node[name] for name in _SIZE_KEYS if name in node}
     if children := node.get("Plans"):
         sizes["Plans"] = [_sizes_of(child) for child in children]
