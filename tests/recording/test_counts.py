@@ -160,6 +160,11 @@ elif shape == "no offset":
     for at in range(1, 4):
         os.pwritev(fd, [bytes(SIZE)], -1, os.RWF_DSYNC)
         os.write(1, f"moved write {at * SIZE}\\n".encode())
+elif shape == "appended by a flag":
+    # Nothing shows where the end is: the kernel moved no position.
+    os.pwritev(fd, [bytes(SIZE)], 0, os.RWF_APPEND)
+    os.write(1, b"moved write None\\n")
+    moved("read", fd)
 elif shape == "main thread ended":
     threading.Thread(target=rest).start()
     ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)
@@ -171,6 +176,7 @@ POSITION_SHAPES = [
     "sent",
     "range closed",
     "no offset",
+    "appended by a flag",
     "main thread ended",
 ]
 

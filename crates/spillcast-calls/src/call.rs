@@ -183,6 +183,10 @@ impl CallKind {
     }
 }
 
+/// The offset of a call that was given one and wrote at the end of its file all the same
+/// (`RWF_APPEND`).
+pub const TO_END: i64 = i64::MAX;
+
 /// One finished system call of an observed thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call {

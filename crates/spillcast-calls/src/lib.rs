@@ -6,5 +6,5 @@ mod mapping;
 pub mod record;
 pub mod ring;
 
-pub use call::{Call, CallKind};
+pub use call::{Call, CallKind, TO_END};
 pub use mapping::Mapping;

@@ -75,9 +75,9 @@ interpose! {
     fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
         => observe::io(CallKind::Preadv2, fd, Some(offset));
     fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t
-        => observe::io(CallKind::Pwritev2, fd, Some(offset));
+        => observe::io(CallKind::Pwritev2, fd, Some(observe::written_at(offset, flags)));
     fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t
-        => observe::io(CallKind::Pwritev2, fd, Some(offset));
+        => observe::io(CallKind::Pwritev2, fd, Some(observe::written_at(offset, flags)));
     fn __read_chk(fd: c_int, data: *mut c_void, bytes: size_t, room: size_t) -> ssize_t
         => observe::io(CallKind::Read, fd, None);
     fn __pread_chk(fd: c_int, data: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t

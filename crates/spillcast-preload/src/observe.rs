@@ -1,7 +1,7 @@
 //! What happens around a call: time it, delay it, report it.
 
 use libc::{c_char, c_int, c_uint, ssize_t};
-use spillcast_calls::{Call, CallKind};
+use spillcast_calls::{Call, CallKind, TO_END};
 
 use crate::descriptors;
 use crate::next::{errno, set_errno};
@@ -86,6 +86,11 @@ pub fn io(
     report(Call { offset, ..timed.call(kind, fd, returned(ret as i64, errno())) });
     timed.end();
     ret
+}
+
+/// Where pwritev2 writes.
+pub fn written_at(offset: i64, flags: c_int) -> i64 {
+    if flags & libc::RWF_APPEND == 0 { offset } else { TO_END }
 }
 
 /// A call that moves bytes between two descriptors inside the kernel, the first of them `fd`.

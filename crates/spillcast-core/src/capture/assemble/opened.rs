@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use spillcast_calls::{Call, CallKind};
+use spillcast_calls::{Call, CallKind, TO_END};
 
 use super::super::descriptor;
 use super::super::event::FileIdentity;
@@ -88,17 +88,21 @@ impl Assembler {
     pub(super) fn offset_of(&mut self, call: &Call, file: Option<File>) -> Option<i64> {
         // preadv2 and pwritev2 take -1 for "at the file position".
         let given = call.offset.filter(|&offset| offset >= 0);
+        let to_end = given == Some(TO_END);
         let moves = given.is_none() || call.kind.offset_argument().is_none();
         let descriptor = self.descriptors.get(&(call.pid, call.fd))?;
         let mut opened = descriptor.opened();
         if call.end_ns <= opened.looked_ns {
-            return given.filter(|_| !opened.appends);
+            return given.filter(|_| !opened.appends && !to_end);
         }
         let end = file.and_then(|file| self.ends.get_mut(&file.identity));
         let end = end.filter(|_| !call.kind.reads());
         // With O_APPEND an offset that is given does not count.
-        let appends_at = end.as_deref().copied().filter(|_| opened.appends);
-        let start = appends_at.or(given).or(opened.position)?;
+        let appends_at = end.as_deref().copied().filter(|_| opened.appends || to_end);
+        let start = match appends_at {
+            None if to_end => return None,
+            known => known.or(given).or(opened.position)?,
+        };
         if moves {
             opened.position = Some(start + call.ret);
         }

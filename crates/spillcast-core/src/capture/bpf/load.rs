@@ -210,7 +210,8 @@ fn call_flags(kind: CallKind) -> u16 {
     const UNLINKAT: u16 = 64;
     const LOOKUP: u16 = 256;
     const RANGE: u16 = 512;
-    const OFFSET_SHIFT: u32 = 10;
+    const MAY_APPEND: u16 = 1024;
+    const OFFSET_SHIFT: u32 = 11;
     use CallKind::*;
     let of_kind = match kind {
         Open | Creat => OPENS | PATH_FIRST,
@@ -222,6 +223,7 @@ fn call_flags(kind: CallKind) -> u16 {
         Close => AT_ENTRY,
         CloseRange => AT_ENTRY | RANGE,
         Fcntl => FCNTL,
+        Pwritev2 => MAY_APPEND,
         _ => 0,
     };
     let timed = if kind.is_timed() { TIMED } else { 0 };

@@ -2,7 +2,7 @@
 
 use perf_event_open_sys::bindings as sys;
 
-use spillcast_calls::CallKind;
+use spillcast_calls::{CallKind, TO_END};
 
 use super::super::event::StackSample;
 use super::given::GivenPath;
@@ -157,8 +157,12 @@ fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
         Some(number) => Some(argument(number)? as i64),
         None => None,
     };
-    // preadv2 and pwritev2 take -1 for "at the file position".
-    let offset = offset.filter(|&offset| offset >= 0);
+    let appends = || argument(5).is_some_and(|flags| flags as i32 & libc::RWF_APPEND != 0);
+    let offset = match kind {
+        CallKind::Pwritev2 if appends() => Some(TO_END),
+        // preadv2 and pwritev2 take -1 for "at the file position".
+        _ => offset.filter(|&offset| offset >= 0),
+    };
     let given = |folder, address| GivenPath::new(folder, address, on_stack(stack, address));
     let path = match kind {
         CallKind::Open | CallKind::Creat => Some(given(libc::AT_FDCWD, argument(0)?)),

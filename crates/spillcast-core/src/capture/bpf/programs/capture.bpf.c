@@ -206,7 +206,8 @@ INLINE void report_call(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
     }
 }
 
-/* Flags of unlinkat and of close_range. */
+/* Flags of pwritev2, unlinkat and close_range. */
+#define WRITES_AT_END 0x10
 #define REMOVES_FOLDER 0x200
 #define CLOSES_LATER 0x4
 
@@ -263,6 +264,8 @@ SECTION("tp_btf/sys_enter") int call_begins(u64 *context)
     thread->offset = flags >> OFFSET_SHIFT == 3   ? ARGUMENT_3(registers)
                      : flags >> OFFSET_SHIFT == 2 ? ARGUMENT_2(registers)
                                                   : ARGUMENT_1(registers);
+    if (flags & MAY_APPEND && ARGUMENT_5(registers) & WRITES_AT_END)
+        thread->offset = ~0ULL >> 1;
     thread->flags = flags;
     thread->kind = kind_of_call[number];
     if (flags & AT_ENTRY) {

@@ -140,6 +140,7 @@ enum { CS_OF_32_BITS = 0x23 };
 #define ARGUMENT_1(registers) ((registers)->si)
 #define ARGUMENT_2(registers) ((registers)->dx)
 #define ARGUMENT_3(registers) ((registers)->r10)
+#define ARGUMENT_5(registers) ((registers)->r9)
 #define OF_32_BITS(registers) ((registers)->cs == CS_OF_32_BITS)
 #elif defined(__TARGET_ARCH_arm64)
 struct registers {
@@ -154,6 +155,7 @@ enum { PSTATE_OF_32_BITS = 0x10 };
 #define ARGUMENT_1(registers) ((registers)->x[1])
 #define ARGUMENT_2(registers) ((registers)->x[2])
 #define ARGUMENT_3(registers) ((registers)->x[3])
+#define ARGUMENT_5(registers) ((registers)->x[5])
 #define OF_32_BITS(registers) ((registers)->pstate & PSTATE_OF_32_BITS)
 #else
 #error "where this processor keeps the arguments of a system call is not known"

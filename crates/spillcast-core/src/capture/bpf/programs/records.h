@@ -91,9 +91,11 @@ enum call_flags {
     LOOKUP = 256,
     /* close_range: matters only where it closes at once. */
     RANGE = 512,
+    /* pwritev2, which may write at the end whatever its offset. */
+    MAY_APPEND = 1024,
     /* From here on, which argument is a file offset or a length: 1 to 3 for the second to the
      * fourth, 0 for none. */
-    OFFSET_SHIFT = 10,
+    OFFSET_SHIFT = 11,
 };
 
 struct header {
