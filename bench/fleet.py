@@ -29,11 +29,13 @@ def run() -> Iterator[Result]:
         traces = sorted(map(str, (folder / "in").glob("*/*.trc")))
         peer_s = wall_s(["sha256sum", *traces])
         fleet_s = wall_s([*SPILLCAST, "fleet", str(folder / "40"), "--to", "latency:150us"])
+        kept = sum(path.stat().st_size for path in (folder / "40").rglob("*") if path.is_file())
     size, wall, peak_mb = measured[-1]
     rate = size / 1e6 / wall
     yield Result(
         f"fleet: ingest of {FILES:,} traces, {GIGABYTES} GB",
-        f"{wall:.0f} s, {rate:.0f} MB/s, peak {peak_mb:.0f} MB; ranked in {fleet_s:.1f} s",
+        f"{wall:.0f} s, {rate:.0f} MB/s, peak {peak_mb:.0f} MB; ranked in {fleet_s:.1f} s, "
+        f"from {kept / 1e6:.0f} MB",
         f"{peer_s:.0f} s (sha256sum, which reads and does no more)",
         wall / peer_s,
         f"{AIM_MB_PER_S} MB/s in {AIM_PEAK_MB} MB",
