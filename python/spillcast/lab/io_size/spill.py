@@ -434,7 +434,7 @@ class RecordedSpill:
         raise EvidenceUnsuited(
             f"--memory {format_bytes(memory_bytes)}: {self.name} has written "
             f"{format_bytes(written)}, which such a work memory does not explain",
-            "give the memory that the query's sort or join had",
+            "give what its sort or join had; none if the engine compressed or kept part of it",
         )
 
 
