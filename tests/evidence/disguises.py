@@ -179,6 +179,12 @@ def page(names, rows):
     return ['<table border="1">', *"\n".join(drawn).split("\n"), "</table>", "<p>(1 row)</p>"]
 
 
+def notebook_page(lines):
+    """A data frame as a notebook shows it: numbers of rows are headings, too."""
+    rows = [f"<tr><th>{at}</th><td>{html.escape(line)}</td></tr>" for at, line in enumerate(lines)]
+    return ["<table>", "<tr><th></th><th>QUERY PLAN</th></tr>", *rows, "</table>"]
+
+
 def wrapped(lines, width=72):
     """psql's format "wrapped" with Unicode lines."""
     body = []
@@ -264,6 +270,7 @@ FRAMES = {
     "string": lambda lines: [repr("\n".join(lines))],
     "inspect": lambda lines: ["[", *(f"  {{ 'QUERY PLAN': {line!r} }}," for line in lines), "]"],
     "page": lambda lines: page(["QUERY PLAN"], [[line] for line in lines]),
+    "notebook page": notebook_page,
     "wrapped": wrapped,
     "row numbers": row_numbers,
     "joined": joined,

@@ -47,7 +47,7 @@ def with_tables_as_csv(text: str) -> str:
 
 
 def html_page(lines: list[str]) -> list[str] | None:
-    """Tables in HTML whose column is a plan, or rows of pg_stat_statements."""
+    """Tables in HTML with a plan or rows of pg_stat_statements, without headings of rows."""
     text = "\n".join(lines)
     if not re.search(r"<td\b", text, re.IGNORECASE):
         return None
@@ -62,8 +62,8 @@ def html_page(lines: list[str]) -> list[str] | None:
             heading = list(dict.fromkeys(name for name, _ in pairs))
             values = [value for _, value in pairs]
             cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
-        if KNOWN_COLUMNS.search(" ".join(heading)):
-            plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
+        if KNOWN_COLUMNS.search(" ".join(named := heading[-max(map(len, cells), default=0) :])):
+            plain += as_lines(named, [row for row in cells if len(row) == len(named)])
     return plain or None
 
 
