@@ -1,7 +1,7 @@
 """No secret is left of the forms in which programs are given one."""
 
 from cases import cases
-from spillcast.redaction import struck_arguments, struck_text
+from spillcast.redaction import masked_arguments, masked_text
 
 SECRET = "Zq7x_Hunter2"
 ARGUMENTS = [
@@ -68,16 +68,16 @@ STATEMENTS = [
 
 @cases("arguments", ARGUMENTS)
 def test_no_secret_is_left_in_arguments(arguments):
-    struck = struck_arguments(arguments)
+    struck = masked_arguments(arguments)
     assert SECRET not in " ".join(struck)
     assert len(struck) == len(arguments)
     # Done again it changes nothing: what was kept may pass twice.
-    assert SECRET not in " ".join(struck_arguments(struck))
+    assert SECRET not in " ".join(masked_arguments(struck))
 
 
 @cases("statement", STATEMENTS)
 def test_no_secret_is_left_in_a_statement(statement):
-    struck = struck_text(statement)
+    struck = masked_text(statement)
     assert SECRET not in struck
     assert "AKIAA1B2C3D4E5F6G7H8" not in struck
     assert "***" in struck
@@ -96,25 +96,25 @@ def test_what_is_none_stays():
         ["cp", "./x/y@z", "/a/b@c"],
         ["it's", "that's"],
     ):
-        assert struck_arguments(arguments) == arguments
+        assert masked_arguments(arguments) == arguments
     for text in (
         "select count(*) from passwords p join tokens t on t.id = p.id",
         "select max(tokenizer) from t group by authority",
         "insert into t values ('it''s', 3), ('compass', 4)",
         "direct path read temp",
     ):
-        assert struck_text(text) == text
+        assert masked_text(text) == text
 
 
 def test_values_of_secret_variables_are_struck_wherever_they_are(monkeypatch):
     monkeypatch.setenv("PGPASSWORD", SECRET)
     monkeypatch.setenv("MY_TOKEN", "postgres")
-    assert struck_arguments(["x", f"a{SECRET}b", "postgres"]) == ["x", "a***b", "postgres"]
-    assert struck_text(f"say {SECRET}") == "say ***"
+    assert masked_arguments(["x", f"a{SECRET}b", "postgres"]) == ["x", "a***b", "postgres"]
+    assert masked_text(f"say {SECRET}") == "say ***"
 
 
 @cases("part", ["://a:", ":thin:", "a/", "--a-", "password '", "pgp_x(", "mysql -p ", "-", "eyJ."])
 def test_a_long_text_takes_no_square_of_its_length(part):
     """Of so many characters, work in proportion to their square would not end within the suite."""
     text = part * (200_000 // len(part))
-    assert struck_text(f"{text} password={SECRET}").endswith("***")
+    assert masked_text(f"{text} password={SECRET}").endswith("***")

@@ -1,6 +1,6 @@
-"""Secrets struck out of arguments, values of the environment, connection strings and SQL.
+"""Secrets masked in arguments, values of the environment, connection strings and SQL.
 
-What is kept or shown of others' command lines and statements passes here. It strikes out too much
+What is kept or shown of others' command lines and statements passes here. It masks too much
 rather than too little: what is named like a secret counts as one, and so does what looks like one.
 """
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-STRUCK = "***"
+MASK = "***"
 #: Between arguments: a blank to all patterns, and no letter of a quoted value.
 _BETWEEN = "\x1f"
 #: How names of secrets end: of options, keys, variables of the environment and columns.
@@ -74,46 +74,46 @@ _VALUE = re.compile(r"(?![a-z]+$|[/~.])\S{6,}")
 _VARIABLE = re.compile(rf"\w*{_NAME}", re.IGNORECASE)
 
 
-def struck_arguments(arguments: Sequence[str]) -> list[str]:
+def masked_arguments(arguments: Sequence[str]) -> list[str]:
     """The arguments of a program without the secrets that they carry."""
     hidden = []
     for place, argument in enumerate(arguments):
         if place and _NAME_ALONE.fullmatch(arguments[place - 1]):
-            hidden.append(STRUCK)
+            hidden.append(MASK)
             continue
         for pattern in (_ASSIGNED, _SHORT):
             if (match := pattern.fullmatch(argument)) is not None:
-                argument = match[1] + STRUCK
+                argument = match[1] + MASK
         hidden.append(argument.replace(_BETWEEN, " "))
-    return struck_text(_BETWEEN.join(hidden)).split(_BETWEEN) if hidden else []
+    return masked_text(_BETWEEN.join(hidden)).split(_BETWEEN) if hidden else []
 
 
-def struck_text(text: str) -> str:
+def masked_text(text: str) -> str:
     """A statement, or any other text, without the secrets that it carries."""
-    text = re.sub(_ADDRESS, rf"\1\2{STRUCK}@", text)
+    text = re.sub(_ADDRESS, rf"\1\2{MASK}@", text)
     for pattern in _EVERYWHERE:
-        text = pattern.sub(_struck, text)
+        text = pattern.sub(_masked, text)
     if _CLIENTS.search(text):
-        text = _SHORT_OF_CLIENTS.sub(_struck, text)
+        text = _SHORT_OF_CLIENTS.sub(_masked, text)
     if _ORACLE_CLIENTS.search(text):
-        text = _LOGON.sub(_struck, text)
+        text = _LOGON.sub(_masked, text)
     for name, value in os.environ.items():
         if _VARIABLE.fullmatch(name) and _VALUE.fullmatch(value):
-            text = text.replace(value, STRUCK)
+            text = text.replace(value, MASK)
     return text
 
 
-def struck_document(tree: Any) -> Any:
+def masked_document(tree: Any) -> Any:
     """A document, such as a plan, whose texts have lost their secrets."""
     if isinstance(tree, dict):
-        return {key: struck_document(value) for key, value in tree.items()}
+        return {key: masked_document(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [struck_document(value) for value in tree]
-    return struck_text(tree) if isinstance(tree, str) else tree
+        return [masked_document(value) for value in tree]
+    return masked_text(tree) if isinstance(tree, str) else tree
 
 
-def _struck(match: re.Match[str]) -> str:
+def _masked(match: re.Match[str]) -> str:
     """What goes before a secret stays, and so do the quotes around it."""
     secret = match[0][len(match[1]) :]
-    quote = secret[-1:] if secret[-1:] in ("'", '"') and STRUCK not in secret else ""
-    return f"{match[1]}{quote}{STRUCK}{quote}"
+    quote = secret[-1:] if secret[-1:] in ("'", '"') and MASK not in secret else ""
+    return f"{match[1]}{quote}{MASK}{quote}"

@@ -23,7 +23,7 @@ from spillcast.errors import (
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.record import Recorder
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 SQL = "select * from orders where password = 'secret-word' order by 1"
 RATE_HZ = 200
@@ -38,7 +38,7 @@ class PaperSession(SessionRecorder):
         raise AssertionError("there is nothing to attach to")
 
     def describe_engine(self):
-        return ObservedEngine("paper", "1.0", query=struck_text(self.query.text))
+        return ObservedEngine("paper", "1.0", query=masked_text(self.query.text))
 
 
 def script(*looks):

@@ -47,10 +47,10 @@ VERBS = {
 #: Settings of verbs for click. Options after the command of ``record`` are the command's.
 _SETTINGS = {"record": {"allow_interspersed_args": False}}
 #: Options of the last version, and their present names.
-_FORMER_OPTIONS = {"--boost": "--temp-events"}
+_RENAMED_OPTIONS = {"--boost": "--temp-events"}
 #: The exit status if the reader of stdout ends first: that of git and cat, which SIGPIPE ends. 1 is
 #: an answer of check, and 0, as ripgrep has it, would call a cut answer a whole one.
-_UNREAD = 128 + signal.SIGPIPE
+_SIGPIPE_STATUS = 128 + signal.SIGPIPE
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
     except KeyboardInterrupt:
         status = _interrupted()
     except OSError as error:
-        status = _unwritten(error)
+        status = _write_error_status(error)
     sys.exit(status)
 
 
@@ -107,14 +107,14 @@ def _status(arguments: list[str]) -> int:
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
             return _interrupted()
         if isinstance(exited.__context__, BrokenPipeError):
-            return _unwritten(exited.__context__)
+            return _write_error_status(exited.__context__)
         raise
     except RuntimeError as error:
         if is_interruption(error):
             return _interrupted()
         raise
     except BrokenPipeError as error:
-        return _unwritten(error)
+        return _write_error_status(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _failed(SystemFailed(f"{where}{error.strerror or error}"), arguments)
@@ -122,7 +122,7 @@ def _status(arguments: list[str]) -> int:
 
 def _failed(error: "SpillcastError", arguments: list[str]) -> int:
     """Print an error, with ``--json`` also its document on stdout; return the exit status."""
-    _strike_passwords(error, arguments)
+    _mask_passwords(error, arguments)
     print(f"spillcast: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)
@@ -134,23 +134,23 @@ def _failed(error: "SpillcastError", arguments: list[str]) -> int:
     return error.exit_status
 
 
-def _strike_passwords(error: "SpillcastError", arguments: list[str]) -> None:
+def _mask_passwords(error: "SpillcastError", arguments: list[str]) -> None:
     """Hide the passwords of arguments that the error quotes."""
     for argument in filter(_may_hold_password, arguments):
-        from spillcast.redaction import struck_arguments
+        from spillcast.redaction import masked_arguments
 
-        (shown,) = struck_arguments([argument])
+        (shown,) = masked_arguments([argument])
         error.message = error.message.replace(argument, shown)
         if error.hint:
             error.hint = error.hint.replace(argument, shown)
 
 
-def _unwritten(error: OSError) -> int:
+def _write_error_status(error: OSError) -> int:
     """Redirect a stdout that takes no more to /dev/null; return the exit status."""
     with open(os.devnull, "wb") as null:
         os.dup2(null.fileno(), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
-        return _UNREAD
+        return _SIGPIPE_STATUS
     print(f"spillcast: stdout: {error.strerror}", file=sys.stderr)
     return 1
 
@@ -296,7 +296,7 @@ def with_present_names(arguments: list[str]) -> list[str]:
         words = _with_page(words)
     for index, word in enumerate(words):
         option, equals, value = word.partition("=")
-        if (present := _FORMER_OPTIONS.get(option)) is not None:
+        if (present := _RENAMED_OPTIONS.get(option)) is not None:
             _deprecated(option, present)
             words[index] = f"{present}{equals}{value}"
     return words + command
@@ -346,11 +346,11 @@ def hide_passwords(arguments: Sequence[str]) -> None:
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     suspects = [index for index, word in enumerate(arguments) if _may_hold_password(word)]
     if suspects:
-        from spillcast.redaction import struck_arguments
+        from spillcast.redaction import masked_arguments
 
         shown = [*arguments]
         for index in suspects:
-            (shown[index],) = struck_arguments([arguments[index]])
+            (shown[index],) = masked_arguments([arguments[index]])
         _overwrite(arguments, shown)
         if shown[:end] != list(arguments[:end]):
             print(

@@ -26,7 +26,7 @@ from spillcast.errors import (
     TerminalMissing,
 )
 from spillcast.interruptible import PassedOn, interrupted_once
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Target:
     def title(self) -> str:
         """Its name in a live view."""
         if self.dsn is not None:
-            return struck_text(self.dsn)
+            return masked_text(self.dsn)
         return shlex.join(self.command) if self.command else f"process {self.pid}"
 
 

@@ -22,7 +22,7 @@ from spillcast.recording.capture import AUTO
 from spillcast.recording.meta import EndedBy, ObservedEngine
 from spillcast.recording.observed import RecordedQuery, Sampling, TempFiles, Worker
 from spillcast.recording.record import LiveSnapshot, Recorder
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
 #: The interval of writes and of the status; sampling has a rate of its own.
@@ -39,7 +39,7 @@ Listed = TypeVar("Listed")
 
 def session_line(number: int, user: str, running_s: float, query: str) -> str:
     """A session as one line of a list."""
-    text = " ".join(struck_text(query).split())
+    text = " ".join(masked_text(query).split())
     return f"{number}  {user}  {format_duration(running_s)}  {text}"[:LINE_MAX]
 
 

@@ -16,7 +16,7 @@ from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_bytes, parse_duration_s
 
 #: Blocks of temp files: compressed ones are smaller, by steps as large as the smallest.
@@ -88,7 +88,7 @@ def read(path: Path, selection: Selection) -> Counts:
         lower = upper = profile.total_bytes_spilled
     if not upper:
         raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
-    query = None if profile.query_name is None else struck_text(profile.query_name)
+    query = None if profile.query_name is None else masked_text(profile.query_name)
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
     written = format_bytes(lower)
     if upper > lower:

@@ -40,7 +40,7 @@ from spillcast.gate import COUNT_MAX, damaged, xml_of
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_bytes
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
     for statement in root.iter():
         if not _tag(statement).startswith("Stmt"):
             continue
-        text = struck_text(" ".join((statement.get("StatementText") or "").split()))
+        text = masked_text(" ".join((statement.get("StatementText") or "").split()))
         plans = (
             plan
             for inner in ("", "{*}Condition/", "{*}CursorPlan/{*}Operation/")
@@ -328,7 +328,7 @@ def read_query_stats(path: Path, selection: Selection) -> Counts:
         elapsed_unknown="total_elapsed_time is 0",
         cpu_s=cpu_s if threads == 1 and cpu_s else None,
         engine=ObservedEngine("sqlserver"),
-        statement=Statement(row.get("query_hash"), text and struck_text(text), calls, 1),
+        statement=Statement(row.get("query_hash"), text and masked_text(text), calls, 1),
         notes=["total_spills counts pages that were spilled: each is assumed to be read once"],
     )
 

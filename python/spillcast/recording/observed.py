@@ -307,13 +307,13 @@ def preload_value() -> str | None:
 def command_of(pid: int) -> list[str] | None:
     """The arguments of a process without secrets; None if it has ended."""
     # An import at the top would cost each start 9 ms: its many patterns are compiled.
-    from spillcast.redaction import struck_arguments
+    from spillcast.redaction import masked_arguments
 
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return None
-    return struck_arguments([os.fsdecode(part) for part in raw.split(b"\0") if part])
+    return masked_arguments([os.fsdecode(part) for part in raw.split(b"\0") if part])
 
 
 def describe_exit(status: int) -> str:

@@ -1,6 +1,6 @@
 """Records a command or a running process with the core's recorder.
 
-Python strikes secrets out of a command's arguments, adds samples and documents of an engine and the
+Python masks secrets in a command's arguments, adds samples and documents of an engine and the
 machine's calibration, and passes rows on to a live view.
 """
 
@@ -31,7 +31,7 @@ from spillcast.recording.observed import (
 )
 from spillcast.recording.recording import Recording
 from spillcast.recording.writer import Clock, RecordingOutput
-from spillcast.redaction import struck_arguments
+from spillcast.redaction import masked_arguments
 from spillcast.units import format_bytes, format_count
 from spillcast.workspace import is_new
 
@@ -176,7 +176,7 @@ class Recorder:
             return next_environment
         try:
             self.cost = kept_cost(self.method, self._calls)
-            shown = command_of(target.pid) if command is None else struck_arguments(command)
+            shown = command_of(target.pid) if command is None else masked_arguments(command)
             self._command = shown
             self._begin(target)
         except BaseException:

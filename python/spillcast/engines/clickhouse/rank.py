@@ -42,7 +42,7 @@ from spillcast.evidence.clickhouse import (
 )
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import with_origin
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
 _PLACE = Path("system.query_log")
@@ -124,9 +124,9 @@ class _Client:
             parts = urlsplit(dsn)
             port = parts.port
         except ValueError:
-            raise OptionInvalid(f"{struck_text(dsn)}: the host or port is invalid", _DSN) from None
+            raise OptionInvalid(f"{masked_text(dsn)}: the host or port is invalid", _DSN) from None
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise OptionInvalid(f"{struck_text(dsn)} is not the address of a server", _DSN)
+            raise OptionInvalid(f"{masked_text(dsn)} is not the address of a server", _DSN)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         self._url = f"{parts.scheme}://{host}:{port or _PORTS[parts.scheme]}/"
         user = unquote(parts.username or "default")
@@ -153,7 +153,7 @@ class _Client:
     def error(self, text: str) -> InputError:
         """The error for a message of the server, with a remedy if its code is known."""
         code = re.search(r"Code: (\d+)", text)
-        problem, hint = _CODES.get(code[1] if code else "", (struck_text(text.strip()[:200]), None))
+        problem, hint = _CODES.get(code[1] if code else "", (masked_text(text.strip()[:200]), None))
         return ServerUnsuited(f"{self.shown}: {problem}", hint)
 
 
@@ -204,7 +204,7 @@ def _exported(path: Path) -> _LoggedWindow:
     starts = [query.started_s for query in queries if query.started_s is not None]
     ends = [query.started_s + query.elapsed_s for query in queries if query.started_s is not None]
     return _LoggedWindow(
-        struck_text(str(path)),
+        masked_text(str(path)),
         [query for query in queries if spilled_bytes(query)],
         len(set(map(_statement, queries))),
         sum(query.elapsed_s for query in queries),

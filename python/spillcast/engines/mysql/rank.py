@@ -18,7 +18,7 @@ from spillcast.errors import InputError, PermissionDenied, Refusal, ServerUnsuit
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, TempCounts
 from spillcast.fleet.snapshots import DatabaseSpill
 from spillcast.recording.meta import ObservedEngine
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.text import shell_word
 
 #: Timers of performance_schema are in picoseconds.
@@ -156,7 +156,7 @@ def _ranked(
     calls, elapsed_s = int(row["calls"]), float(row["elapsed"]) * PS
     ranked = Ranked(
         queryid=row["digest"],
-        query=struck_text(row["digest_text"]),
+        query=masked_text(row["digest_text"]),
         calls=calls,
         elapsed_s=elapsed_s,
         temp_bytes=None,

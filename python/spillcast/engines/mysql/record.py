@@ -33,7 +33,7 @@ from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy, ObservedEngine
 from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 #: Samples a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the
 #: start and the end of a statement to the millisecond.
@@ -268,7 +268,7 @@ class _MySqlSession(SessionRecorder):
         self.recorder.observe(self, temp_dirs=places, only_calls=True, watch_memory=False)
 
     def describe_engine(self) -> ObservedEngine:
-        return replace(self._engine, query=struck_text(self.query.text))
+        return replace(self._engine, query=masked_text(self.query.text))
 
     def finish(self, ended_by: EndedBy) -> Recording:
         self.sampler.stop()

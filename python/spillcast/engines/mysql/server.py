@@ -19,7 +19,7 @@ from spillcast.errors import (
     ServerUnsuited,
     StatementFailed,
 )
-from spillcast.redaction import STRUCK
+from spillcast.redaction import MASK
 from spillcast.text import shell_word
 
 #: A connection of PyMySQL, which has no types.
@@ -59,7 +59,7 @@ def connected(dsn: str) -> Iterator[Connection]:
     except (pymysql.Error, OSError, UnicodeError, RuntimeError) as error:
         reason = message_of(error)
         if secret := parts.get("password"):
-            reason = reason.replace(secret, STRUCK)
+            reason = reason.replace(secret, MASK)
         hint = "are host, port and socket right, and does the server run?"
         if isinstance(error, RuntimeError):
             # MySQL 8 encrypts a password that is sent without TLS.

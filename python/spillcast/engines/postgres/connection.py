@@ -25,7 +25,7 @@ from spillcast.errors import (
     StatementFailed,
 )
 from spillcast.evidence.postgres import MARK
-from spillcast.redaction import STRUCK
+from spillcast.redaction import MASK
 from spillcast.text import has_control, is_utf8
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def open_session(dsn: str, name: str, *, version_min: int = VERSION_MIN) -> Conn
         reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
-            reason = reason.replace(secret, STRUCK) if secret else reason
+            reason = reason.replace(secret, MASK) if secret else reason
         remedy = None
         if re.search(r"password|fe_sendauth", reason):
             remedy = "give the password in PGPASSWORD or ~/.pgpass"

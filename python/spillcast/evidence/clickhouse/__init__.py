@@ -32,7 +32,7 @@ from spillcast.gate import damaged, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.tabular import plain_rows
 from spillcast.units import format_bytes
 
@@ -148,7 +148,7 @@ def logged_query(row: Row, item: int, where: Path) -> LoggedQuery:
     return LoggedQuery(
         query_id=_text(row.get("query_id")),
         normalized_hash=_text(row.get("normalized_query_hash")),
-        query=None if query is None else struck_text(str(query)),
+        query=None if query is None else masked_text(str(query)),
         elapsed_s=_whole(row["query_duration_ms"], "query_duration_ms", item, where) / 1e3,
         started_s=_start_s(row),
         peak_memory_bytes=_whole(row.get("memory_usage") or 0, "memory_usage", item, where) or None,

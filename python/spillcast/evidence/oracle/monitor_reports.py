@@ -33,7 +33,7 @@ from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
 from spillcast.recording import OPS
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -109,7 +109,7 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
         sql_id=facts.get("sql id"),
         exec_id=facts.get("sql execution id"),
         plan=next(reversed(_PLAN_HASH.findall(text)), None),
-        sql_text=struck_text("\n".join(sql)) if sql else None,
+        sql_text=masked_text("\n".join(sql)) if sql else None,
         elapsed_s=_seconds(facts.get("duration", "")),
         database_s=seconds.get("elapsedtime(s)", 0.0),
         parts_s=sum(parts),
@@ -215,7 +215,7 @@ def _of_xml(path: Path, report: "Element") -> Execution:
         sql_id=target.get("sql_id"),
         exec_id=target.get("sql_exec_id"),
         plan=target.get("sql_plan_hash") or target.findtext("plan_hash"),
-        sql_text=None if text is None else struck_text(text),
+        sql_text=None if text is None else masked_text(text),
         elapsed_s=max(float(target.findtext("duration") or "0"), 0.0),
         database_s=totals.get("elapsed_time", 0) / 1e6,
         cpu_s=totals.get("cpu_time", 0) / 1e6,

@@ -25,7 +25,7 @@ from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, is_flat,
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
 HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
@@ -241,7 +241,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
         elapsed_unknown=unknown,
         cpu_s=section.all_calls.cpu.value if section.all_calls else None,
         busy_s=busy_s,
-        statement=Statement(section.sql_id, struck_text(_statement(section.head)), 1, 1),
+        statement=Statement(section.sql_id, masked_text(_statement(section.head)), 1, 1),
         notes=notes,
     )
 

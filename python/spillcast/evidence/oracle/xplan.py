@@ -21,7 +21,7 @@ from spillcast.evidence.oracle.row_sources import PlanLine, temp_blocks_of
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording import OPS
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 HOW = (
     "run the statement with the hint gather_plan_statistics, then: select * from "
@@ -113,7 +113,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
         elapsed_s=elapsed_s,
         elapsed_unknown="the plan has no A-Time",
         busy_s=busy_s,
-        statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
+        statement=Statement(plan.sql_id, masked_text("\n".join(plan.text)) or None, 1, 1),
         notes=notes,
     )
 

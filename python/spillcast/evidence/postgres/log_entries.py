@@ -13,7 +13,7 @@ from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import unwrapped, without_shipper
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 #: A message with more lines is cut, and its plan is not read.
 LINES_MAX = 20_000
@@ -370,6 +370,6 @@ def _of_record(text: str, values: dict[str, Any], at: str | None) -> Entry:
         (_in_english(text) if line is None else line.message).split("\n"),
         f"[{pid}]" if pid else ("" if line is None else line.before),
         str(values.get("context") or ""),
-        struck_text(str(query or "")) if query or line is None else None,
+        masked_text(str(query or "")) if query or line is None else None,
         queryid if queryid not in ("", "0") else None,
     )

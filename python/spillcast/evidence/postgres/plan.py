@@ -34,7 +34,7 @@ from spillcast.evidence.selection import ONLY_RUN, Item, Selection, select
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
         return None
     return Statement(
         None if queryid is None else str(queryid),
-        None if query is None else struck_text(str(query)),
+        None if query is None else masked_text(str(query)),
         1,
         spilling,
     )

@@ -30,7 +30,7 @@ from spillcast.gate import COUNT_MAX, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -104,7 +104,7 @@ class Row:
         calls = _whole(values["calls"])
         return cls(
             queryid=None if queryid is None else str(queryid),
-            query=None if query is None else struck_text(str(query)),
+            query=None if query is None else masked_text(str(query)),
             calls=calls,
             elapsed_s=_number(values["total_exec_time"]) / 1e3,
             read_blocks=_whole(values["temp_blks_read"]),

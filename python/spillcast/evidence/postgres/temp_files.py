@@ -21,7 +21,7 @@ from spillcast.evidence.postgres.work_memory import rounded_up
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import format_count
 
 #: A server logs bytes; tools that shorten its messages use units.
@@ -152,7 +152,7 @@ class TempFiles:
         """
         if entry.level == "STATEMENT":
             if (subject := self._unnamed.pop(writer, None)) is not None:
-                subject.query = struck_text(entry.message)
+                subject.query = masked_text(entry.message)
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
         # The statement of a logged plan may quote any message.
@@ -238,7 +238,7 @@ def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
         file = removal.file
         file.call, file.elapsed_s = removals[0].position, call.elapsed_s
         if not file.query and call.query:
-            file.query = struck_text(call.query)
+            file.query = masked_text(call.query)
 
 
 def _assign_untimed(removals: Sequence[_Removal]) -> None:

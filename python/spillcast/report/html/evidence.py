@@ -25,7 +25,7 @@ from spillcast.recording.capture import SOURCES
 from spillcast.recording.derived import with_temp
 from spillcast.recording.meta import NO_ENGINE, CaptureAccount, KeptWaits
 from spillcast.recording.observed import CpuLimits
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.report.html.inputs import (
     Fact,
     Functions,
@@ -97,7 +97,7 @@ def _of_recording(recording: Recording) -> Run:
 
 
 def _statement(sql_id: str | None, text: str, share: float | None) -> StatementText:
-    return StatementText(sql_id, struck_text(text[:_TEXT_MAX]), share)
+    return StatementText(sql_id, masked_text(text[:_TEXT_MAX]), share)
 
 
 def _functions(recording: Recording) -> Functions | None:
@@ -162,7 +162,7 @@ def _of_ash(paths: Sequence[Path], chosen: Filter) -> Run:
 
 def _labelled(values: Mapping[str, str | None]) -> list[Fact]:
     """A fact for each value that is known, without secrets."""
-    return [Fact(label, struck_text(value)) for label, value in values.items() if value]
+    return [Fact(label, masked_text(value)) for label, value in values.items() if value]
 
 
 def _about_recording(recording: Recording) -> list[Fact]:

@@ -20,7 +20,7 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command
 from spillcast.recording.record import Recorder, held_and_observed
-from spillcast.redaction import STRUCK
+from spillcast.redaction import MASK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
 from spillcast.workspace import undone_by, workspace
@@ -187,7 +187,7 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
     engine = recording.meta.engine
     if not engine.command:
         raise RehearsalRefused("the recording is not of a command that can be run again", GIVE)
-    if any(STRUCK in text for text in engine.command):
+    if any(MASK in text for text in engine.command):
         raise RehearsalRefused("its command contained secrets, which are not stored", GIVE)
     if any("\ufffd" in text for text in engine.command):
         raise RehearsalRefused(

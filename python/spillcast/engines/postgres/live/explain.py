@@ -20,7 +20,7 @@ from spillcast.engines.postgres.connection import (
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
-from spillcast.redaction import struck_document
+from spillcast.redaction import masked_document
 
 #: The file of the plan in a recording's folder.
 PLAN_FILE = "plan.json"
@@ -97,7 +97,7 @@ class Explained:
             with self.connection.transaction(force_rollback=True):
                 text = (self._explain + self.statement).encode()
                 cursor = self.connection.execute(text, binary=True)
-                self.plan = struck_document(cursor.fetchall()[0][0])
+                self.plan = masked_document(cursor.fetchall()[0][0])
             self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
         except psycopg.errors.QueryCanceled as error:
             if not self._cancelled:

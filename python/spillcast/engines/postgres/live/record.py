@@ -48,7 +48,7 @@ from spillcast.recording.live import Running
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, EndedBy, ObservedEngine
 from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
-from spillcast.redaction import STRUCK, struck_text
+from spillcast.redaction import MASK, masked_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def engine_meta(
         version=info.parameter_status("server_version"),
         server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
         pid=pid,
-        query=struck_text(query),
+        query=masked_text(query),
         queryid=queryid,
         settings={**_OTHER_CLIENT, **settings},
     )
@@ -400,7 +400,7 @@ def _whole_text(connection: Connection, recording: Recording, statement: str | N
     text = statement or recording.meta.engine.query or recording.meta.engine.sql
     if not text:
         raise RehearsalRefused("the recording does not contain the text of its query", hint)
-    if statement is None and STRUCK in text:
+    if statement is None and MASK in text:
         raise RehearsalRefused("its query contains secrets, which are not stored", hint)
     if statement is None and may_be_cut(connection, text):
         raise RehearsalRefused("the recording contains only the beginning of its query", hint)

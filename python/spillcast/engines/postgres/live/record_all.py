@@ -36,7 +36,7 @@ from spillcast.recording.server import (
     UnkeptQuery,
 )
 from spillcast.recording.writer import RecordingWriter
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 RATE_HZ = 20
 #: All rows of a query have arrived by this time after its end.
@@ -214,7 +214,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         window = Window.of(query, recorder.origin_ns, self.sampler.last_ns)
         if not rows.spilled(query.pids, window.begin_ns, window.end_ns):
             return
-        text = struck_text(query.text)
+        text = masked_text(query.text)
         if window.begin_ns < rows.whole_from_ns:
             because = (
                 "the server did more I/O than could be kept while it ran: record it alone with "
@@ -252,7 +252,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             engine=replace(
                 self._engine,
                 pid=query.pid,
-                query=struck_text(query.text),
+                query=masked_text(query.text),
                 queryid=query.queryid,
                 settings={**self._engine.settings, **self._settings.for_session(*session)},
             ),

@@ -37,7 +37,7 @@ from spillcast.fleet.snapshots import (
     unix_time_s,
 )
 from spillcast.gate import reading
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 
 #: Lengths of buckets (s), and the most that fit on a page.
 _BUCKETS_S, _BUCKETS_MAX = (60.0, 300.0, 3600.0, 86_400.0), 31
@@ -122,7 +122,7 @@ class _Window:
             if is_shown:
                 if queryid not in self.statements:
                     query = grown.row["query"]
-                    text = None if query is None else struck_text(query)
+                    text = None if query is None else masked_text(query)
                     self.statements[queryid] = _Statement(text)
                 add_to(self.statements[queryid].sums, grown.row)
                 if grown.is_lower_bound:

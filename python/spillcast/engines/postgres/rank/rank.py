@@ -61,7 +61,7 @@ from spillcast.forecast.sizing.products import Sized
 from spillcast.forecast.workload.counted import timed_on
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.target import depends_on_recording
 from spillcast.text import shell_word
@@ -94,7 +94,7 @@ def rank_postgres(
         if path.is_file() and kind_of(path) == "statements":
             rows = read_rows(path)
             statements = of_rows(rows, None, request)
-            source, record = struck_text(server), _record("DSN", statements)
+            source, record = masked_text(server), _record("DSN", statements)
             return ServerRanking(
                 *(source, None, statements, request.targets, request.confidence),
                 record=record,
@@ -199,7 +199,7 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     if any(statement.query is None for statement in statements):
         unseen.append("statements: the log has some temp files without their statement")
     return ServerRanking(
-        struck_text(str(path)),
+        masked_text(str(path)),
         logs.window_s,
         statements,
         request.targets,
@@ -304,7 +304,7 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     all_plans = _all_plans(logs)
     for key, plans in all_plans.items():
         text = str(max(plans, key=_blocks).get("Query Text", ""))
-        texts.setdefault(key, (None, struck_text(text)))
+        texts.setdefault(key, (None, masked_text(text)))
     ranked = []
     for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
         memory = other_memory(texts[key][1])

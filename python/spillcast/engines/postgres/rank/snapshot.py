@@ -62,7 +62,7 @@ from spillcast.evidence.postgres.statements import (
 from spillcast.evidence.text import text_of
 from spillcast.fleet.snapshots import SNAPSHOT_SCHEMA, DatabaseSpill, LiveSession, Snapshot, between
 from spillcast.gate import json_of, reading
-from spillcast.redaction import struck_text
+from spillcast.redaction import masked_text
 from spillcast.units import parse_duration_s
 from spillcast.workspace import whole_file
 
@@ -222,7 +222,7 @@ def _live(queries: _Queries) -> list[LiveSession]:
     for pid, _, _, size in queries.all(TEMP_FILES):
         sizes[pid] += size
     sessions = [
-        LiveSession(pid, struck_text(query), float(seconds or 0.0), sizes[pid], wait)
+        LiveSession(pid, masked_text(query), float(seconds or 0.0), sizes[pid], wait)
         for pid, query, seconds, wait in queries.all(_LIVE)
         if query is not None and (pid in sizes or str(wait or "").lower().startswith("buffile"))
     ]
@@ -252,7 +252,7 @@ def _not_shown(
 
 def document_of(snapshot: Snapshot) -> dict[str, Any]:
     """The document of a snapshot, without secrets in texts."""
-    rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in snapshot.rows]
+    rows = [{**row, "query": masked_text(str(row.get("query") or ""))} for row in snapshot.rows]
     return {"schema": SNAPSHOT_SCHEMA, **asdict(snapshot), "rows": rows}
 
 
