@@ -357,3 +357,16 @@ def test_statements_without_tabs_differ_below_a_blank_line(tmp_path):
     assert {file.query for file in read_logs(path).temp} == {
         "-- report\nselect 1", "-- report\nselect 2",
     }  # fmt: skip
+
+
+def test_numbers_of_rows_in_a_page_are_no_column(tmp_path):
+    """As notebooks show a data frame."""
+    lines = [
+        "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
+        "  Buffers: temp read=100 written=101",
+        "Execution Time: 990.5 ms",
+    ]
+    rows = [f"<tr><th>{at}</th><td>{line}</td></tr>" for at, line in enumerate(lines)]
+    page = ["<table>", "<tr><th></th><th>QUERY PLAN</th></tr>", *rows, "</table>"]
+    (path := tmp_path / "frame.html").write_text("\n".join(page))
+    assert read_plan(path).writes.count == 101
