@@ -83,7 +83,7 @@ def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Mov
 
 def _likely_s(baseline: Recording, target: Recording) -> float:
     """What caches and compression move."""
-    return projection(baseline_of(workload_of_recording(baseline)), observed(target)).drift_s
+    return projection(baseline_of(workload_of_recording(baseline)), observed(target)).cpu_change_s
 
 
 def _result(moves: Moves) -> Result:

@@ -286,7 +286,7 @@ def test_no_cases_make_a_page_too(tmp_path):
     write_truth(tmp_path / "none.parquet", Truth([], ABOUT))
     done = spillcast("verify", "--from", tmp_path / "none.parquet",
                      "--page", tmp_path / "page.md")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
     assert "## Which cases" in (tmp_path / "page.md").read_text()
 
 
