@@ -429,6 +429,8 @@ def _countable_in_server(
 def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
     if capture.mapped_temp_files:
         return "no capture source observes memory-mapped temp files"
+    if capture.unobserved_processes and capture.method != "preload":
+        return "no capture source observes programs of 32 bits"
     if query is not None and query.table_calls:
         return "record --pid of the server records all of its threads"
     if capture.method != "bpf":

@@ -47,6 +47,14 @@ def test_what_a_recording_cannot_carry(tmp_path, capture, words):
     assert answer.ceiling_s == pytest.approx(0.8)
 
 
+@cases("method, helps", [("bpf", False), ("perf", False), ("preload", True)])
+def test_another_source_is_advised_only_where_it_observes_more(tmp_path, method, helps):
+    capture = {"method": method, "unobserved_processes": 1}
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
+    assert run.meta.unseen.excessive
+    assert ("--capture" in run.meta.unseen.remedy) == helps
+
+
 @cases("unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}])
 def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
     whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(TARGET))
