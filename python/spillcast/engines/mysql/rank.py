@@ -54,7 +54,7 @@ _OTHER_FILES = (
 #: The most words of a statement in the command that records it.
 PATTERN_WORDS = 6
 #: Pages of MariaDB's temporary tables: performance_schema has their reads, and not their writes.
-_PAGES, _PAGE_BYTES = "aria_pagecache_writes", 8192
+_PAGES = "aria_pagecache_writes"
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime", _PAGES)
 
 
@@ -132,12 +132,13 @@ def _temp_files(connection: mysql.Connection, pages: int) -> TempCounts:
     [total], [other] = mysql.rows(connection, _FILES), mysql.rows(connection, _OTHER_FILES)
     sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}
     reads = OpCounts.timed(sums["read_count"], sums["read_bytes"], sums["read_ps"] * PS)
+    page_bytes = int(mysql.variables(connection, "aria_block_size").get("aria_block_size", 0))
     pages_s = pages * reads.total_ns / 1e9 / max(reads.count, 1)
     return TempCounts(
         reads,
         OpCounts.timed(
             sums["write_count"] + pages,
-            sums["written_bytes"] + pages * _PAGE_BYTES,
+            sums["written_bytes"] + pages * page_bytes,
             sums["written_ps"] * PS + pages_s,
         ),
     )
