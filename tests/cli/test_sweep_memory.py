@@ -15,6 +15,7 @@ BAD_INPUT = {
         ("--engine", "postgres", "--memory", "16K..1M"), "work_mem goes from 64K",
     ),
     "no such query": (("--workload", "merge"), "--workload merge: no such query"),
+    "a query without a name": (("--workload", ""), "no such query"),
     "an engine whose queries have other names": (
         ("--engine", "sort", "--on", "nowhere"), "--on nowhere: there is no such file",
     ),

@@ -170,7 +170,7 @@ def memory(
     engine: Engine = DEFAULT_ENGINE,
     workload: Annotated[
         str | None,
-        option("--workload NAME", "A built-in query: 'hash join', 'group by' (default: sort)."),
+        option("--workload NAME", "A built-in query, as 'hash join' (default: sort or the first)."),
     ] = None,
     sql: Annotated[
         Path | None, option("--sql FILE", "A file with your own query instead; DuckDB only.")
@@ -272,7 +272,8 @@ def _workload(engine: str, name: str | None, threads: int) -> Workload:
     if threads > THREADS_MAX:
         raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     workloads = {workload.name: workload for workload in lab_of(engine).verified(threads)}
-    name = name or ("sort" if "sort" in workloads else next(iter(workloads)))
+    if name is None:
+        name = "sort" if "sort" in workloads else next(iter(workloads))
     if name not in workloads:
         hint = f"there are: {', '.join(workloads)}"
         raise ChoiceUnknown(f"--workload {name}: no such query", hint)
