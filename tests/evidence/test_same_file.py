@@ -14,6 +14,7 @@ from spillcast.errors import EvidenceMixed, EvidenceUnsuited, PathMissing
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
+from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.text import distinct
 from spillcast.fleet.ingest import ingest
 from spillcast.forecast.ask import ask
@@ -158,3 +159,19 @@ def test_a_name_with_signs_of_a_pattern_is_a_file_first(tmp_path, name):
 def test_a_connection_string_is_no_evidence(text):
     with pytest.raises(EvidenceUnsuited):
         find_evidence([text])
+
+
+SNAPSHOTS = """\
+at,queryid,calls,total_exec_time,temp_blks_read,temp_blks_written
+2026-11-28 10:00:00,77,4,1002,600,800
+2026-11-28 {time},77,8,2004,1200,1600
+"""
+
+
+def test_counts_of_two_moments_are_not_added(tmp_path):
+    """The later counts contain the earlier; of one moment the rows are those of two users."""
+    (path := tmp_path / "rows.csv").write_text(SNAPSHOTS.format(time="10:05:00"))
+    with pytest.raises(EvidenceMixed):
+        read_rows(path)
+    path.write_text(SNAPSHOTS.format(time="10:00:00"))
+    assert [row.calls for row in read_rows(path)] == [12]

@@ -67,10 +67,10 @@ class Sample:
 
     @cached_property
     def columns(self) -> set[str]:
-        """Names in lower case in the first row of a table in CSV, or of an object in JSON."""
+        """Names in lower case in the first row of a table in CSV, or in any row of JSON."""
         start = table_of(self.text)[:_HEADING_LENGTH]
         if start[:1] in ("[", "{"):
-            return {name.lower() for name in re.findall(r'"(\w+)"\s*:', start)}
+            return {name.lower() for name in re.findall(r'"(\w+)"\s*[]:,}]', start)}
         heading = start.split("\n", 1)[0]
         separator = max(",;|\t", key=heading.count)
         names = next(csv.reader([heading], delimiter=separator), [])

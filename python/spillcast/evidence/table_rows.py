@@ -110,11 +110,7 @@ def unescaped(cell: str) -> str:
 
 
 def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
-    """The rows of JSON documents that follow each other.
-
-    A document is a row, a list of rows, or has rows below ``data`` (lists beside ``meta`` with
-    their names), below ``results`` and ``items`` (SQLcl), or in any list.
-    """
+    """The rows of JSON documents that follow each other: those of known columns, else of a list."""
     decoder, at = json.JSONDecoder(), 0
     while (begin := _JSON_NEXT.match(text, at)) is not None:
         at = begin.end()
@@ -122,27 +118,78 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
             end = decoder.raw_decode(text, at)[1]
         except (ValueError, RecursionError):
             end = len(text)
-        value, names = json_of(text[at:end], path, hint), []
-        if isinstance(value, dict) and isinstance(results := value.get("results"), list):
-            items = [
-                part["items"] for part in results if isinstance(part, dict) and "items" in part
-            ]
-            value = [row for rows in items if isinstance(rows, list) for row in rows] or value
-        if isinstance(value, dict) and isinstance(value.get("data"), list):
-            meta = value.get("meta")
-            described = meta if isinstance(meta, list) else []
-            names = [str(column.get("name")) for column in described if isinstance(column, dict)]
-            value = value["data"]
-        if isinstance(value, dict):
-            # A cell of a known row may be a list, which contains no rows.
-            value = [value] if KNOWN_COLUMNS.search(" ".join(value)) else records_of(value)
-        for row in value:
-            if isinstance(row, list) and len(row) == len(names):
-                row = dict(zip(names, row, strict=True))
+        value = json_of(text[at:end], path, hint)
+        is_known = any(name in text for name in ("temp_blks_", "query_duration_ms"))
+        rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
+        if not rows and isinstance(value, dict) and isinstance(value.get("results"), list):
+            # SQLcl has rows below "results" and "items".
+            items = (part.get("items") for part in value["results"] if isinstance(part, dict))
+            rows = [row for part in items if isinstance(part, list) for row in part]
+        for row in rows or (value if isinstance(value, list) else records_of(value)):
             if not isinstance(row, dict):
                 raise damaged(path, "a row is not an object", hint)
             yield row
         at = end
+
+
+def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
+    """The rows with known columns in a document of any shape.
+
+    A row is an object, or a list of cells in a table with a list of names beside it.
+    """
+    if isinstance(value, list):
+        parts = value
+    elif KNOWN_COLUMNS.search(" ".join(value)):
+        # In a data frame each column has all of its cells, in a list or by the name of the row.
+        cells = [list(part.values()) if isinstance(part, dict) else part for part in value.values()]
+        is_frame = all(isinstance(column, list) for column in cells)
+        rows = _table(cells, len(cells), by_column=True) if is_frame else [list(value.values())]
+        yield from (dict(zip(value, row, strict=True)) for row in rows)
+        return
+    else:
+        parts, lists = list(value.values()), list(_lists_in(value))
+        names = next(filter(None, map(_column_names, lists)), [])
+        rows = next(filter(None, (_table(part, len(names)) for part in lists)), [])
+        yield from (dict(zip(names, row, strict=True)) for row in rows)
+        parts = [] if rows else parts
+    for part in parts:
+        if isinstance(part, dict | list):
+            yield from _known_rows(part)
+
+
+def _lists_in(value: dict[str, Any]) -> Iterator[list[Any]]:
+    """The lists of an object and of those within it."""
+    for part in value.values():
+        if isinstance(part, list):
+            yield part
+        elif isinstance(part, dict):
+            yield from _lists_in(part)
+
+
+def _column_names(cells: Sequence[Any]) -> list[str]:
+    """The names of known columns, which are texts or objects with a name; else empty."""
+    named = (
+        cell.get("name", cell.get("text")) if isinstance(cell, dict) else cell for cell in cells
+    )
+    names = [name for name in named if isinstance(name, str)]
+    is_known = len(names) == len(cells) and KNOWN_COLUMNS.search(" ".join(names))
+    return names if is_known else []
+
+
+def _table(lists: Sequence[Any], width: int, *, by_column: bool = False) -> Sequence[Sequence[Any]]:
+    """Rows of ``width`` cells, from lists of rows or else of columns; empty for other lists."""
+    if not lists or not width or not all(isinstance(cells, list) for cells in lists):
+        return []
+    shapes = [lists] if all(len(cells) == width for cells in lists) and not by_column else []
+    if len(lists) == width and len(set(map(len, lists))) == 1:
+        shapes.append(list(zip(*lists, strict=True)))
+    # Where both fit, a column has either texts or numbers.
+    return max(shapes, key=_is_table, default=[])
+
+
+def _is_table(rows: Sequence[Sequence[Any]]) -> bool:
+    columns = zip(*rows, strict=True)
+    return all(len({isinstance(c, str) for c in column if c is not None}) < 2 for column in columns)
 
 
 def records_of(document: Any) -> list[dict[str, Any]]:

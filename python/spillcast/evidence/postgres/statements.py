@@ -8,6 +8,7 @@ from typing import Any
 
 from spillcast.errors import (
     EvidenceIncomplete,
+    EvidenceMixed,
     EvidenceUnknown,
     FileTooLarge,
     InputError,
@@ -44,6 +45,9 @@ _TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
 _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
+#: What a statement has one row for, and the begin of a time.
+_IDENTITY = ("userid", "dbid", "queryid", "toplevel")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
@@ -141,6 +145,7 @@ def read_rows(path: Path) -> list[Row]:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
         check_all(path, (held for row in rows for held in _total_checks(row)), HOW)
+        _check_one_export(path, rows)
         return merged([Row.of(row) for row in rows])
 
 
@@ -181,6 +186,23 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
     calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
     product = mean_ms * _number(calls)
     yield Check("count-mean-total", product, calls_words, total_ms, total_words)
+
+
+def _check_one_export(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """InputError where a statement has counts of several moments: the later contain the earlier.
+
+    Buckets of pg_stat_monitor do not.
+    """
+    if any(name.startswith("bucket") for name in rows[0]):
+        return
+    moments: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        cells = (str(cell) for name, cell in row.items() if "since" not in name)
+        moment = " ".join(filter(_MOMENT.match, cells))
+        known = moments.setdefault(tuple(str(row.get(name)) for name in _IDENTITY), moment)
+        if known != moment and row.get("queryid") is not None:
+            problem = f"{path}: queryid {row['queryid']} has the counts of several moments"
+            raise EvidenceMixed(problem, "give the rows of the last moment alone")
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:

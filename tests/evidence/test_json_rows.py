@@ -1,0 +1,57 @@
+"""Rows of pg_stat_statements in the JSON of clients, data frames and monitors."""
+
+import json
+
+from cases import cases
+from spillcast.evidence.postgres.statements import read_rows
+from spillcast.evidence.recognise import recognise
+
+ROWS = [
+    {"queryid": "77", "query": "select a", "calls": 4, "total_exec_time": 1002.0,
+     "temp_blks_read": 600, "temp_blks_written": 800},
+    {"queryid": "78", "query": "select b", "calls": 2, "total_exec_time": 3.5,
+     "temp_blks_read": 0, "temp_blks_written": 0},
+]  # fmt: skip
+NAMES = list(ROWS[0])
+CELLS = [list(row.values()) for row in ROWS]
+COLUMNS = {name: [row[name] for row in ROWS] for name in NAMES}
+#: As many rows as columns, so that cells by row and by column have one shape.
+SQUARE = [{**ROWS[0], "queryid": str(number)} for number in range(len(NAMES))]
+FIELDS = [{"name": name, "type": "number"} for name in NAMES]
+
+SHAPES = {
+    "rows": ROWS,
+    "rows and names": {"columns": FIELDS, "rows": ROWS},
+    "split": {"columns": NAMES, "index": [0, 1], "data": CELLS},
+    "cells and fields": {"command": "SELECT", "fields": FIELDS, "rows": CELLS},
+    "compact": {"meta": FIELDS, "data": CELLS, "rows": 2},
+    "by column": COLUMNS,
+    "frame by column": {n: dict(zip("01", cells, strict=True)) for n, cells in COLUMNS.items()},
+    "frame by row": dict(zip("01", ROWS, strict=True)),
+    "redash": {"query_result": {"id": 5, "data": {"columns": FIELDS, "rows": ROWS}}},
+    "grafana": {"results": {"A": {"status": 200, "frames": [
+        {"schema": {"refId": "A", "fields": FIELDS}, "data": {"values": list(COLUMNS.values())}},
+    ]}}},
+    "datadog": {"data": [{"id": "1", "type": "row", "attributes": row} for row in ROWS]},
+    "hits": {"took": 3, "hits": {"total": 2, "hits": [{"_source": row} for row in ROWS]}},
+    "results": {"results": [{"columns": FIELDS, "items": ROWS}]},
+}  # fmt: skip
+
+
+@cases("shape", SHAPES)
+def test_every_shape_has_the_same_rows(tmp_path, shape):
+    (plain := tmp_path / "plain.json").write_text(json.dumps(ROWS))
+    (path := tmp_path / "rows.json").write_text(json.dumps(SHAPES[shape], indent=1))
+    assert recognise(path).name == "statements"
+    rows = read_rows(path)
+    assert [row.blocks for row in rows] == [1400, 0]
+    assert rows == read_rows(plain)
+
+
+@cases("by_column", [False, True])
+def test_cells_are_numbers_or_texts_where_a_table_is_square(tmp_path, by_column):
+    cells = [list(row.values()) for row in SQUARE]
+    values = [list(column) for column in zip(*cells, strict=True)] if by_column else cells
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps({"fields": FIELDS, "values": values}))
+    assert [row.written_blocks for row in read_rows(path)] == [800] * len(NAMES)
