@@ -258,6 +258,8 @@ def test_words_by_which_a_command_writes(arguments, word):
         ("duckdb dw.db", False),
         ("duckdb dw.db \"select '--' as x; attach 'new.db'\"", False),
         ("duckdb dw.db 'select 1 as \"--\"; attach new'", False),
+        ("duckdb dw.db \"select e'\\\\'--' as x; attach 'new.db'\"", False),
+        ("duckdb dw.db 'select $$--$$ as x; attach new'", False),
         ("duckdb dw.db \"select nextval('ids')\"", False),
         ("duckdb dw.db \"pragma create_fts_index('t', 'id', 'text')\"", False),
         ("sqlite3 dw.db 'select * from t order by x'", True),

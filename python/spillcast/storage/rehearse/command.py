@@ -130,8 +130,11 @@ WRITES = re.compile(
 CLIENT = re.compile("duckdb|sqlite3")
 READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|show|describe)\b")
 INTO = re.compile(r"(?i)\binto\b")
-#: A comment, or a quotation, in which there is none.
-COMMENT = re.compile(r"""(?s)('[^']*'|"[^"]*")|--[^\n]*|/\*.*?\*/""")
+#: A comment, or a quotation, in which there is none. What is not ended goes to the end.
+COMMENT = re.compile(
+    r"""(?si)(\be'(?:[^'\\]|\\.)*+'|'[^']*'|"[^"]*"|(\$\w*\$).*?(?:\2|\Z))"""
+    r"""|--[^\n]*|/\*.*?(?:\*/|\Z)"""
+)
 #: Options of clients with SQL, or with a file of SQL, as the next argument.
 STATEMENTS = frozenset(("-c", "-s", "-cmd"))
 SCRIPTS = frozenset(("-f", "-init"))
