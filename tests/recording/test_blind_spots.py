@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import struct
+import subprocess
 import sys
 
 import pyarrow.parquet as pq
@@ -113,6 +115,42 @@ def test_a_process_without_the_preload_library(tmp_path):
     command = ["sh", "-c", DROPS_LIBRARY, sys.executable, "-c", WRITES, tmp_path / "out"]
     output, _, capture = record(tmp_path, command, "--capture", "preload")
     assert capture["unobserved_processes"] == 1
+    assert Recording.open(output).meta.unseen.excessive
+
+
+#: Opens the file that it is given, writes 2 MiB to it, and sleeps for a second.
+CODE_OF_32_BITS = bytes.fromhex("""
+8b5c2408 b805000000 b942000000 ba80010000 cd80 89c3
+b804000000 b900800408 ba00002000 cd80
+b8a2000000 bb93800408 31c9 cd80 b801000000 31db cd80
+0100000000000000
+""")
+
+
+def write_program_of_32_bits(path):
+    start, head_bytes = 0x08048000, 0x54
+    name = struct.pack("<4s5B7x", b"\x7fELF", 1, 1, 1, 0, 0)
+    head = struct.pack("<2H5I6H", 2, 3, 1, start + head_bytes, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    file_bytes = head_bytes + len(CODE_OF_32_BITS)
+    segment = struct.pack("<8I", 1, 0, start, start, file_bytes, 3 << 20, 7, 4096)
+    path.write_bytes(name + head + segment + CODE_OF_32_BITS)
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+def test_a_process_of_32_bits(tmp_path, capture):
+    program, written = tmp_path / "program", tmp_path / "out"
+    write_program_of_32_bits(program)
+    try:
+        with subprocess.Popen([program]) as started:
+            started.kill()
+    except OSError as error:
+        pytest.skip(f"no programs of 32 bits run here: {error.strerror}")
+    command = ["sh", "-c", '"$0" "$@"; exit 0', program, written]
+    output, _, account = record(tmp_path, command, "--capture", capture)
+    assert written.stat().st_size == 2 << 20
+    assert account["unobserved_processes"] == 1
+    assert (account["lost"] > 0) == (capture == "bpf")
     assert Recording.open(output).meta.unseen.excessive
 
 
