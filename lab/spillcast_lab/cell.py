@@ -15,7 +15,7 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import FALLING, Case, Runs, Variant, evidence_of, seed_formula_s
 from spillcast.lab.run import Series, Stage, run, run_recorded, take_turns
-from spillcast.lab.storages import Place, direction
+from spillcast.lab.storages import Place, direction, file_name
 from spillcast.recording import Recording
 from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
@@ -131,7 +131,7 @@ class CellRun:
 
         def attempt(number: int) -> tuple[RunResult, Recording]:
             self._step(f"{name}, recorded {number + 1}")
-            output = folder / f"{place.directory.name}-{number}.spill"
+            output = folder / f"{file_name(name)}-{number}.spill"
             ahead_s = Random(f"{self._title} {name} {number}").uniform(0, AHEAD_S)
             return run_recorded(
                 self._engine, self._workload, place, output, self._stage.status, ahead_s=ahead_s

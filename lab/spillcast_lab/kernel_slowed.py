@@ -8,7 +8,6 @@ kernel do it.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import threading
@@ -19,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from spillcast.errors import ExperimentFailed, SpillcastError
-from spillcast.lab.storages import Place
+from spillcast.lab.storages import Place, file_name
 from spillcast.recording import OPS
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import format_bytes, format_duration
@@ -151,7 +150,7 @@ def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator
     reason = missing(PROGRAMS)
     if reason is not None:
         raise ExperimentFailed(reason)
-    folder = re.sub(r"\W+", "-", storage.name)
+    folder = file_name(storage.name)
     mountpoint, image = (workdir / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
     mountpoint.mkdir()
     with ExitStack() as stack:

@@ -12,7 +12,7 @@ from spillcast.engines.registry import known_as
 from spillcast.errors import RehearsalFailed
 from spillcast.evidence.counts import Counts
 from spillcast.lab.run import observed, recorder_for
-from spillcast.lab.storages import Place
+from spillcast.lab.storages import Place, file_name
 from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import share_of
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
@@ -165,7 +165,7 @@ def rehearse(
 
     Its recording is kept in ``folder``. Refusal if it does no temp I/O in that time.
     """
-    output = folder / f"{like.path.stem}-on-{place.directory.name}.spill"
+    output = folder / f"{like.path.stem}-on-{file_name(place.name)}.spill"
     recorder = recorder_for(place, output, duration_s)
     with observed(engine, workload, place, recorder) as held:
         started_ns = time.monotonic_ns()

@@ -52,6 +52,13 @@ def test_a_whole_one_is_read(run):
     assert result.returncode == 0, result.stderr
 
 
+def test_another_recording_in_its_place_is_not_read_as_its_own(tmp_path):
+    first = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
+    recording(tmp_path / "run.spill", [(*load[:3], 2 * load[3]) for load in LOADS], elapsed_s=1.0)
+    with pytest.raises(EvidenceDamaged):
+        _ = first.waits
+
+
 @pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile",), ("export", "--format",
                                   "perfetto"), ("cache",)])  # fmt: skip
 @pytest.mark.parametrize("kept", [0, 50])

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from warnings import warn
 
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
@@ -32,6 +33,9 @@ class _Callable(ModuleType):
         """
         evidence = baseline if isinstance(baseline, Recording | Counts) else [*several(baseline)]
         single = isinstance(to, Storage | str | Path)
+        if "boost" in options:
+            warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)
+            options["temp_events"] = options.pop("boost")
         answers = ask(evidence, [to] if single else [*to], Question(**options))
         forecasts = Forecasts(forecast for forecast, _ in answers)
         return forecasts[0] if single else forecasts

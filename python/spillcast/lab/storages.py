@@ -141,6 +141,11 @@ class Place:
         return nullcontext() if self.groups is None else self.groups.inside()
 
 
+def file_name(name: str) -> str:
+    """The name of a storage in characters that names of files may have."""
+    return re.sub(r"\W+", "-", name)
+
+
 def direction(source: Place, target: Place) -> str:
     """The direction of a forecast, such as ``slow to fast``."""
     return " to ".join("fast" if place.fast else "slow" for place in (source, target))
@@ -153,7 +158,7 @@ def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Itera
     Without FUSE the preload library delays the engine's calls by a fixed latency. SpillcastError if
     the storage has more than that.
     """
-    folder = re.sub(r"\W+", "-", storage.name)
+    folder = file_name(storage.name)
     mountpoint, backing = workdir / f"mnt-{folder}", below / f"backing-{folder}"
     mountpoint.mkdir()
     backing.mkdir()

@@ -95,11 +95,11 @@ class Sample:
 class Recording(Displayed):
     """The recording of one run. Tables are read when they are first used."""
 
-    def __init__(self, path: Path, meta: Meta) -> None:
+    def __init__(self, path: Path, meta: Meta, *, is_stored: bool = False) -> None:
         self.path = path
         self.meta = meta
-        #: meta.json as it was read; None for a recording in memory.
-        self._stored_meta: Meta | None = None
+        #: What meta.json holds, which the files must agree with; None for a recording in memory.
+        self._stored_meta = meta if is_stored else None
         #: Tables whose files were read to their end and are complete.
         self._whole_tables = set[str]()
         #: JSON documents of a recording in memory, by name.
@@ -127,9 +127,8 @@ class Recording(Displayed):
                 f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
-        recording = cls(path, Meta.from_json(text_of(meta_path, AGAIN), str(meta_path)))
-        recording._stored_meta = recording.meta
-        return recording
+        meta = Meta.from_json(text_of(meta_path, AGAIN), str(meta_path))
+        return cls(path, meta, is_stored=True)
 
     @classmethod
     def of_tables(
