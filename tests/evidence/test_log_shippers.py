@@ -67,6 +67,9 @@ SHIPPED = {
         "[0] kube.pg: [[1795428004.12, {}], " + arrows(line)
         for message in MESSAGES for line in message.split("\n")
     ),
+    "blanks": "".join(
+        json.dumps({"log": line}) + " \n" for message in MESSAGES for line in message.split("\n")
+    ),
     "portion": json.dumps({"LogFileData": "\n".join(MESSAGES), "Marker": "21:9"}, indent=4),
     "fields": json.dumps({"results": [
         [{"field": "@timestamp", "value": AT}, {"field": "@message", "value": message}]
@@ -125,8 +128,15 @@ def test_what_a_shipper_adds_is_in_no_message(tmp_path, shipped):
 ])  # fmt: skip
 def test_a_log_with_fields_behind_its_messages_is_refused(tmp_path, text):
     (path := tmp_path / "text.log").write_text(text)
-    with pytest.raises(EvidenceUnsuited):
+    with pytest.raises(EvidenceUnsuited, match=r"text\.log"):
         read_logs(path)
+
+
+@cases("depth", [300, 500, 900, 20_000])
+def test_a_line_of_deep_json_is_passed_over(tmp_path, depth):
+    (path := tmp_path / "deep.log").write_text(TEXT + '{"a": ' * depth + "1" + "}" * depth + "\n")
+    [file] = read_logs(path).temp
+    assert (file.bytes, file.elapsed_s) == (819200, 0.9005)
 
 
 @cases("month", ["Nov", "мар", "Sept."])
@@ -174,6 +184,33 @@ def test_a_server_writes_its_messages_in_any_language(
     removed = file.format("base/pgsql_tmp/pgsql_tmp42.0", 819200)
     for duration in (simple, extended):
         ended = duration.format("900.500", "select 1")
+        messages = ((removed, "select 1"), (ended, ""))
+        (tmp_path / "own.json").write_text(
+            "".join(
+                json.dumps(
+                    {
+                        "timestamp": at,
+                        "pid": 42,
+                        "error_severity": log,
+                        "message": message,
+                        "statement": query,
+                    }
+                )
+                + "\n"
+                for message, query in messages
+            )
+        )
+        (tmp_path / "own.csv").write_text(
+            rows(
+                [],
+                [
+                    [TIME, "u", "d", 42, *[""] * 7, log, 0, message, *[""] * 5, query, *[""] * 6]
+                    for message, query in messages
+                ],
+            ).lstrip()
+        )
+        for name in ("own.json", "own.csv"):
+            assert read_logs(tmp_path / name).temp == read_logs(plain).temp
         lines = [f"{log}:  {removed}", f"{statement}  select 1", f"{log}:  {ended}"]
         (path := tmp_path / "own.log").write_text("".join(f"{at}{line}\n" for line in lines))
         assert read_logs(path).temp == read_logs(plain).temp

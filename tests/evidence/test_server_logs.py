@@ -166,12 +166,18 @@ def test_csvlog_with_a_heading(tmp_path):
     assert (result.bytes, result.query, result.elapsed_s) == (819200, "select 1", 0.8005)
 
 
+@cases(
+    "statement", ["", "  statement: select 1 -- INFO: by day", "  execute p: /* HINT: */ select"]
+)
 @cases("zone", ["UTC", "+08", "Europe/Berlin"])
-def test_csvlog_of_one_line_a_message(tmp_path, zone):
+def test_csvlog_of_one_line_a_message(tmp_path, zone, statement):
     """Each line begins with a time, as where a pager put one before it."""
     row = [""] * 26
     row[:4] = [f"2026-11-23 10:00:05.100 {zone}", '"u"', '"d"', "42"]
-    messages = ('"temporary file: path ""b/pgsql_tmp42.0"", size 81920000"', "duration: 4500.0 ms")
+    messages = (
+        '"temporary file: path ""b/pgsql_tmp42.0"", size 81920000"',
+        f"duration: 4500.0 ms{statement}",
+    )
     lines = [",".join([*row[:13], message, *row[14:]]) for message in messages]
     (path := tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
     [file] = read_logs(path).temp

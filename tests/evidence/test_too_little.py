@@ -5,8 +5,9 @@ import re
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, InputError
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
+from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.selection import ONLY_RUN, Selection
 
 QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
@@ -165,3 +166,20 @@ def test_a_plan_whose_figures_were_left_out_is_no_estimate(tmp_path):
             open_evidence(find_evidence([path]), ONLY_RUN, None)
         reasons.append(str(error.value))
     assert len(set(reasons)) == 2
+
+
+def test_values_of_a_page_that_is_cut_are_of_no_other_column(tmp_path):
+    names = ["query", "queryid", "calls", "total_exec_time", "temp_blks_read", "temp_blks_written"]
+    values = ["select 1", "7", "400", "50000", "60000", "70000"]
+    heading, cells = (
+        [f"<{tag}>{text}</{tag}>" for text in texts]
+        for tag, texts in (("th", names), ("td", values))
+    )
+    (path := tmp_path / "page.html").write_text(
+        f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells)}"
+    )
+    [row] = read_rows(path)
+    assert (row.calls, row.written_blocks) == (400, 70000)
+    path.write_text(f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells[:-1])}")
+    with pytest.raises(InputError):
+        read_rows(path)

@@ -56,14 +56,17 @@ def html_page(lines: list[str]) -> list[str] | None:
         heads = [[cell for tag, cell in row if tag == "th"] for row in rows]
         cells = [[cell for tag, cell in row if tag == "td"] for row in rows]
         heading = next((head for head in heads if head), [])
-        if len(heading) == 1 and sum(map(bool, heads)) > 1:
+        headed = [(head, row) for head, row in zip(heads, cells, strict=True) if head and row]
+        if len(heading) == 1 and headed:
             # psql's expanded output has a name and a value in each row.
-            pairs = [(head[0], row[0]) for head, row in zip(heads, cells, strict=True) if head]
+            pairs = [(head[0], row[0]) for head, row in headed]
             heading = list(dict.fromkeys(name for name, _ in pairs))
             values = [value for _, value in pairs]
             cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
-        if KNOWN_COLUMNS.search(" ".join(named := heading[-max(map(len, cells), default=0) :])):
-            plain += as_lines(named, [row for row in cells if len(row) == len(named)])
+        else:
+            heading = heading[max((len(head) for head, _ in headed), default=0) :]
+        if KNOWN_COLUMNS.search(" ".join(heading)):
+            plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
 
 

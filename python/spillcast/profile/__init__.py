@@ -42,8 +42,8 @@ def profile(
     ``by`` are names of dimensions, or SQL expressions over the columns of a wait or a sample.
     ``event`` is a pattern in which ``*`` stands for any text. ``where`` is an SQL condition on the
     same columns as ``by``. ``temp_dirs`` are the directories of a recording's temp files.
-    With ``block_bytes`` sizes in traces are bytes in place of blocks. InputError for evidence that
-    is empty or cannot be read.
+    ``chosen`` selects samples of ASH, or a time of traces. With ``block_bytes`` sizes in traces are
+    bytes in place of blocks. InputError for evidence that is empty or cannot be read.
     """
     by = several(by)
     if where is not None and not where.strip():

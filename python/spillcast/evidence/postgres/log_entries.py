@@ -4,9 +4,11 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
+from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceUnsuited
@@ -87,8 +89,8 @@ _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Columns of a line of csvlog.
 _CSV_COLUMNS = {
-    "timestamp": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "leaderpid": 24,
-    "queryid": 25,
+    "timestamp": 0, "pid": 3, "errorseverity": 11, "message": 13, "context": 18, "statement": 19,
+    "leaderpid": 24, "queryid": 25,
 }  # fmt: skip
 _CSV_COLUMNS_MIN = 23
 #: Keys below which shippers put a server's record in JSON, and keys of the text of a line.
@@ -123,15 +125,18 @@ class Entry:
         return "\n".join(self.lines)
 
 
-def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
-    """The messages that may be about spills; adds the first and the last time to ``times``."""
+def entries_of(path: Path, blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
+    """The messages that may be about spills; adds the first and the last time to ``times``.
+
+    EvidenceUnsuited for an export in which other text follows each message.
+    """
     first, second = next(blocks, b""), next(blocks, None)
+    if _FOLLOWED.search(first[:_EDGE_BYTES]):
+        raise EvidenceUnsuited(f"{path}: a log in which fields follow each message", _AS_JSON)
     if second is not None:
         return _entries(_lines(chain((first, second), blocks), times))
     # A pasted or exported log may have wrappings, and the newest message first.
     text = decoded(first)
-    if _FOLLOWED.search(first):
-        raise EvidenceUnsuited("a log in which fields follow each message", _AS_JSON)
     if (messages := _messages(text)) is not None:
         first = "\n".join(messages).encode()
     elif len(first) <= _PASTED_BYTES:
@@ -172,9 +177,9 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
         edge = block[-_EDGE_BYTES:]
         at = 0
         if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
-            record = json_or_none(text := decoded(block))
+            is_json = json_or_none(text := decoded(block)) is not None
             # A block that is not JSON may contain lines of other formats.
-            yield from text.split("\n") if record is None else [json.dumps(record)]
+            yield from [text.replace("\n", " ")] if is_json else text.split("\n")
             continue
         places = dict.fromkeys(_MARKS, -1)
         while at < len(block):
@@ -255,11 +260,10 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
 def _without_prefix(line: str, head: str) -> str:
     """A further line of a message without what a shipper put before it and before the first."""
     line = line.replace("#011", "\t")
-    masked = re.sub(r"\d+", "0", head[:_PREFIX_MAX])
-    tabs = (at for at in reversed(range(min(len(line), _PREFIX_MAX))) if line[at] == "\t")
-    ends = (at for at in tabs if masked.startswith(re.sub(r"\d+", "0", line[:at])))
-    at = next(ends, 0)
-    return line[at:] if at else without_shipper(line)
+    masked = [re.sub(r"\d+", "0", text[:_PREFIX_MAX]) for text in (head, line)]
+    same = list(takewhile(lambda pair: pair[0] == pair[1], zip(*masked, strict=False)))
+    tabs = masked[1].count("\t", 0, len(same) + 1)
+    return "\t" + line.split("\t", tabs)[tabs] if tabs else without_shipper(line)
 
 
 def _of_text(line: str) -> Entry | None:
@@ -300,10 +304,11 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
     """Messages in JSON, and lines of text, each with the time of its record."""
     for line in lines:
         messages: list[tuple[str | Entry, str | None]] = []
-        if line.rstrip("]").endswith("}") and not line.startswith("\t"):
+        if (end := line.rstrip("] \t")).endswith("}") and not line.startswith("\t"):
             # JSON may stand behind a prefix; Fluent Bit prints arrows in place of colons.
-            for text in (line, line[line.find('{"') :].replace('"=>', '":').rstrip("]")):
-                messages = messages or list(_messages_in(json_or_none(text)))
+            for text in (line, end[end.find('{"') :].replace('"=>', '":')):
+                with suppress(RecursionError):
+                    messages = messages or list(_messages_in(json_or_none(text)))
         yield from messages or [(line, None)]
 
 
@@ -327,7 +332,8 @@ def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
     text = next((texts[name] for name in _TEXTS if name in texts), None)
     if text is None:
         rows = [message for inner in value.values() for message in _messages_in(inner)]
-        text = next((t for t in texts.values() if _BARE.match(t) or _LEVEL.match(t)), None)
+        unnamed = (t for t in texts.values() if _BARE.match(t) or _LEVEL.match(t[:_PREFIX_MAX]))
+        text = next(unnamed, None)
         if rows or text is None:
             yield from rows
             return
@@ -359,7 +365,9 @@ def _values(record: dict[str, Any]) -> dict[str, Any]:
 
 def _of_record(text: str, values: dict[str, Any], at: str | None) -> Entry:
     """The entry of a record, whose text may have the prefix of a line, too."""
-    line = None if _BARE.match(text) else _of_text(text)
+    # No prefix is in a record of the server itself, or before a statement.
+    is_bare = "errorseverity" in values or text.startswith("duration: ") or _BARE.match(text)
+    line = None if is_bare else _of_text(text)
     query = values.get("statement", values.get("query"))
     queryid = str(values.get("queryid") or "")
     # A parallel worker belongs to the session of its leader.

@@ -45,7 +45,9 @@ _TEMP_FILE = re.compile(r"temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"
 _LINE_BYTES = 2048
 _LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
 #: A plan of EXPLAIN, which the server does not log.
-_EXPLAINED = re.compile(r'^ *"?(?:Execution Time|Total runtime)"?: ([\d.]+)', re.MULTILINE | re.I)
+_EXPLAINED = re.compile(
+    r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
+)
 HOW = (
     "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
     "log folder"
@@ -87,7 +89,7 @@ class Logs:
         temp, times, session = TempFiles(), list[str](), ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
-            for entry in entries_of(self._checked(blocks), times):
+            for entry in entries_of(file, self._checked(blocks), times):
                 # A message without a session belongs to the session of the message above.
                 named = _session(entry)
                 session = named or session
