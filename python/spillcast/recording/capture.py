@@ -120,7 +120,7 @@ class CaptureAccount:
         later=True,
     )
     temp_copied_bytes: int = key(
-        "bytes that they moved, of streams at least", unit="bytes", example=0, default=0, later=True
+        "bytes moved; of streams the last position", unit="bytes", example=0, default=0, later=True
     )
     calls: int | None = key(
         "calls of the observed threads that the source reported, on any file",
