@@ -24,8 +24,8 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
 
     The data are the accounts of the simulation's runs; without one, the points of the curve.
     """
-    drawn = Drawing(partial(_curve_text, curve))
-    parts = [*cache_parts(result, cells), drawn, Prose(curve_text(result))]
+    drawn = Drawing(partial(_curve_chart, curve))
+    parts = [*cache_parts(result, cells), drawn, Prose(curve_sentences(result))]
     parts.append(Notes([f"  note: {note}" for note in result.warnings]))
     if result.cache is not None:
         records = [
@@ -104,7 +104,7 @@ def _accounts_table(cache: Cache) -> Table:
     return Table(columns, rows)
 
 
-def _curve_text(curve: Curve, width: int) -> str:
+def _curve_chart(curve: Curve, width: int) -> str:
     sizes = curve.sizes(_CURVE_ROWS)
     title = "How much flash is worth buying: reads that miss, by size of an LRU cache"
     lines = [paragraph(title, "  ", width)]
@@ -114,7 +114,7 @@ def _curve_text(curve: Curve, width: int) -> str:
     return "\n".join(lines)
 
 
-def curve_text(result: CacheResult) -> list[str]:
+def curve_sentences(result: CacheResult) -> list[str]:
     """The smallest size that brings most hits, and the error of the curve."""
     curve = result.curve
     enough, data = curve.enough_bytes, format_bytes(curve.data_bytes)

@@ -10,4 +10,4 @@ BLOCK_BYTES = 8192
 
 #: Constants of a statement, which pg_stat_statements has as $1, $2 and so on.
 CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
-COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+COMMENTS = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)

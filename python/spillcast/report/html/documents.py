@@ -24,7 +24,7 @@ from spillcast.report import servers as terminal
 from spillcast.report import sizing as sizes
 from spillcast.report import storage as storages
 from spillcast.report import sweep as sweeps
-from spillcast.report.cache import cache_parts, curve_text
+from spillcast.report.cache import cache_parts, curve_sentences
 from spillcast.report.html import charts
 from spillcast.report.html.axes import fitting_sizes, money_ticks
 from spillcast.report.html.inputs import Latencies
@@ -194,11 +194,11 @@ def cache(result: CacheResult) -> Section:
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
         figures.append(Figure(title, "", charts.miss_ratio(points, marked), Table(columns, pairs)))
-    answer = [words.strip() for words in curve_text(result)[:1]]
+    answer = [text.strip() for text in curve_sentences(result)[:1]]
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
         answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads hit.")
-    parts = [*cache_parts(result), Prose(curve_text(result))]
+    parts = [*cache_parts(result), Prose(curve_sentences(result))]
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 

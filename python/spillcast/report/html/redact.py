@@ -176,7 +176,7 @@ class Redactor:
                 return value
             return Fact(value.label, self._text(value.value, f"about.{value.label}"))
         if isinstance(value, StorageSource):
-            # Its word is one of ours; ``_instance`` derives its sentence from the redacted facts.
+            # Its name is one of ours; ``_instance`` derives the description from redacted facts.
             return value
         if is_dataclass(value):
             return self._instance(value, key)
