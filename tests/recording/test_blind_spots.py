@@ -271,11 +271,12 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
     check_refused(output, "sendfile")
 
 
-#: Writes and reads 1 MiB by streams, and another stream's file by a call on its descriptor.
+#: Writes and reads 1 MiB by streams, and files of other streams by calls on their descriptors, of
+#: which one is duplicated and inherited.
 STREAMS = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
-libc.fopen.restype = ctypes.c_void_p
+libc.fopen.restype = libc.fdopen.restype = ctypes.c_void_p
 block = ctypes.create_string_buffer(1 << 16)
 def stream_of(path, mode):
     return ctypes.c_void_p(libc.fopen(path.encode(), mode))
@@ -283,9 +284,17 @@ for mode, move in (b"w", libc.fwrite), (b"r", libc.fread):
     stream = stream_of(sys.argv[1], mode)
     assert sum(move(block, 1, 1 << 16, stream) for _ in range(16)) == 1 << 20
     libc.fclose(stream)
-stream = stream_of(sys.argv[1] + ".other", b"w")
-os.write(libc.fileno(stream), bytes(8192))
-libc.fclose(stream)
+other, copy = (stream_of(sys.argv[1] + name, b"w+") for name in (".other", ".copy"))
+fd = libc.fileno(other)
+os.write(fd, bytes(1 << 17))
+assert os.sendfile(libc.fileno(copy), fd, 0, 1 << 17) == 1 << 17
+duplicate = ctypes.c_void_p(libc.fdopen(libc.dup(fd), b"r+"))
+if not os.fork():
+    libc.fclose(other)
+    os._exit(0)
+os.wait()
+for stream in duplicate, other, copy:
+    libc.fclose(stream)
 """
 
 
@@ -294,6 +303,6 @@ def test_streams_under_the_preload_library_are_counted(tmp_path):
     output, answer, account = record(tmp_path, command, "--capture", "preload", "--temp", tmp_path)
     assert (account["temp_copies"], account["temp_copied_bytes"]) == (2, 2 << 20)
     temp = Recording.open(output).meta.temp
-    assert (temp.reads, temp.writes, temp.bytes) == (0, 1, 8192)
+    assert (temp.reads, temp.writes, temp.bytes) == (1, 2, 3 << 17)
     assert "stdio" in answer
     check_refused(output, "stdio")

@@ -300,6 +300,21 @@ print(ctypes.get_errno())
     assert_eq!(of_pipe.0.offset, None);
 }
 
+#[test]
+fn errno_is_kept_where_a_stream_has_no_descriptor() {
+    let Some(_scratch) = Scratch::new() else { return };
+    let program = "
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.fmemopen.restype = ctypes.c_void_p
+stream = ctypes.c_void_p(libc.fmemopen(None, 8, b'w'))
+ctypes.set_errno(0)
+assert libc.fclose(stream) == 0
+print(ctypes.get_errno())
+";
+    assert_eq!(reported(&mut python(program, &[])).0, "0\n");
+}
+
 /// Twice 1,000 writes and then reads of all so far, with a line on stdin between; prints digests.
 const WORK: &str = "
 import hashlib, os, sys

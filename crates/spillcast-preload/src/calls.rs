@@ -8,7 +8,7 @@ use libc::{
 use spillcast_calls::CallKind;
 
 use crate::next::Next;
-use crate::observe;
+use crate::{descriptors, observe};
 
 /// Defines functions, each of which hands what is given, and a call of the next function of its
 /// name with its own arguments, to one of `observe`.
@@ -155,7 +155,7 @@ interpose! {
         => observe::close(fd);
     fn fclose(stream: *mut libc::FILE) -> c_int
         // SAFETY: the caller's stream, which is open until the call.
-        => observe::close_stream(unsafe { libc::fileno(stream) });
+        => observe::close_stream(unsafe { descriptors::of_stream(stream) });
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int
         => observe::close_range(first, last);
 

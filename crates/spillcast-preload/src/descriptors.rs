@@ -69,6 +69,18 @@ pub fn note_moved(fd: c_int) {
     }
 }
 
+/// The descriptor of a stream; negative for one in memory. Keeps errno.
+///
+/// # Safety
+/// The stream is open.
+pub unsafe fn of_stream(stream: *mut libc::FILE) -> c_int {
+    let saved_errno = errno();
+    // SAFETY: by the contract.
+    let fd = unsafe { libc::fileno(stream) };
+    set_errno(saved_errno);
+    fd
+}
+
 /// The access mode of a regular file that no seen call has moved bytes of though many were moved,
 /// and how many at least. Keeps errno.
 pub fn streamed(fd: c_int) -> Option<(c_int, i64)> {
@@ -126,9 +138,13 @@ pub fn position(fd: c_int) -> Option<i64> {
     (position >= 0).then_some(position)
 }
 
-/// A forked child has descriptors of its own, which it reports itself.
+/// A forked child has descriptors of its own, which it reports itself. What they moved before is
+/// not moved again.
 pub fn forget_all() {
-    forget_range(0, c_int::MAX);
+    let known = KNOWN_END.load(Ordering::Relaxed).max(0) as usize;
+    STATES.iter().take(known).for_each(|state| {
+        state.fetch_and(MOVED, Ordering::Relaxed);
+    });
 }
 
 /// Finds out what `fd` is, reports it, and returns its new state. Keeps errno.
@@ -140,7 +156,10 @@ fn identify(fd: c_int, more: u8) -> u8 {
     let saved_errno = errno();
     let bits = match stat(fd) {
         None => 0,
-        Some(stat) if is_regular_mode(&stat) => KNOWN | REGULAR | more | report(fd, &stat),
+        Some(stat) if is_regular_mode(&stat) => {
+            let moved = state.load(Ordering::Relaxed) & MOVED;
+            KNOWN | REGULAR | more | moved | report(fd, &stat)
+        }
         Some(_) => KNOWN,
     };
     state.store(bits, Ordering::Relaxed);

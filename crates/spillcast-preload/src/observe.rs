@@ -95,7 +95,10 @@ pub fn written_at(offset: i64, flags: c_int) -> i64 {
 
 /// A call that moves bytes between two descriptors inside the kernel, the first of them `fd`.
 pub fn copy(kind: CallKind, fd: c_int, other: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
-    let regular = |fd| descriptors::regular(fd).is_some();
+    let regular = |fd| {
+        let file = descriptors::regular(fd);
+        file.inspect(|_| descriptors::note_moved(fd)).is_some()
+    };
     // Both are looked at, for a look tells the reader what a descriptor stands for.
     if setup::ring().is_none() || ![regular(fd), regular(other)].contains(&true) {
         return call();
@@ -258,12 +261,15 @@ pub fn close_range(first: c_uint, last: c_uint, call: impl FnOnce() -> c_int) ->
 /// A call that makes a second descriptor for what `fd` stands for.
 #[inline]
 pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let regular = descriptors::regular(fd).is_some();
+    let file = descriptors::regular(fd);
     let start_ns = thread::monotonic_ns();
     let duplicate = call();
     if duplicate >= 0 && duplicate != fd {
         descriptors::forget(duplicate);
-        if regular {
+        if let Some(file) = file {
+            if file.moved {
+                descriptors::note_moved(duplicate);
+            }
             let end_ns = thread::monotonic_ns();
             report(record(kind, fd, (start_ns, end_ns), i64::from(duplicate)));
         }
