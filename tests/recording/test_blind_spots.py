@@ -44,14 +44,18 @@ def test_mapped_temp_files(tmp_path):
     check_refused(output, "mapped")
 
 
-#: Writes a file by calls, and reads it where it is mapped.
+#: Writes files by calls, and reads them where they are mapped; the last one stays.
 READS_MAPPED = """
 import mmap, os, sys, time
-fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-os.write(fd, bytes(1 << 20))
-mapped = mmap.mmap(fd, 1 << 20, access=mmap.ACCESS_READ)
-assert mapped[-1] == 0
+views = []
+for path in sys.argv[1:]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(fd, bytes(1 << 20))
+    views.append(mmap.mmap(fd, 1 << 20, access=mmap.ACCESS_READ))
+    assert views[-1][-1] == 0
 time.sleep(1.5)
+for path in sys.argv[1:-1]:
+    os.unlink(path)
 """
 
 
@@ -60,6 +64,13 @@ def test_temp_files_that_are_read_where_they_are_mapped(tmp_path):
     output, _, capture = record(tmp_path, command)
     assert capture["mapped_temp_files"] == [str(tmp_path / "duckdb_temp_blind")]
     check_refused(output, "mapped")
+
+
+def test_output_that_is_mapped_is_no_temp_file(tmp_path):
+    spill, table = tmp_path / "spill", tmp_path / "table"
+    command = ["env", f"TMPDIR={tmp_path}", sys.executable, "-c", READS_MAPPED, spill, table]
+    _, _, capture = record(tmp_path, command)
+    assert capture["mapped_temp_files"] == [str(spill)]
 
 
 #: What every pool of processes of Python has, and what it shares arrays by.

@@ -151,10 +151,13 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
     let meta = json!(recorder.account(elapsed_s, None, cost, process));
     let connected = meta["server_connection"] == true;
     if meta["capture"]["unobserved_processes"].as_u64().is_some_and(|count| count > 0) {
-        eprintln!(
-            "{PROGRAM}: processes were not observed, of another user, static or of 32 bits: record as \
-             root with --capture bpf or perf"
-        );
+        let which = match recorder.method() {
+            PRELOAD => {
+                "of another user, static or of 32 bits: record as root with --capture bpf or perf"
+            }
+            _ => "of 32 bits, which no source observes",
+        };
+        eprintln!("{PROGRAM}: processes were not observed, {which}");
     }
     let Value::Object(meta) = meta else { unreachable!("a struct is an object") };
     recorder.finish_rows(0)?;

@@ -315,6 +315,11 @@ impl Assembler {
         names.temp = self.files.settle(&names.files, running, &mut self.counts);
     }
 
+    /// Whether a file that may be temp is output, by its use.
+    pub fn is_output(&self, path: &str) -> bool {
+        self.names().files.get(path).is_some_and(|name| self.files.is_output(name))
+    }
+
     /// The common fields of a row of a call, with the CPU time before it.
     fn row(&mut self, call: &Call, op: Op) -> Wait {
         let before_ns =

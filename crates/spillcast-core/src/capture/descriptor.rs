@@ -68,6 +68,10 @@ pub fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
 /// when it is taken.
 pub fn open_files(pid: i32) -> impl Iterator<Item = (i32, FileIdentity)> {
     let descriptors = numbers_in(&format!("/proc/{pid}/fd")).unwrap_or_default();
-    let file = move |fd| Some(FileIdentity { position: position(pid, fd), ..identify(pid, fd)? });
-    descriptors.into_iter().filter_map(move |fd| Some((fd, file(fd)?)))
+    let file = move |fd| {
+        let file = identify(pid, fd)?;
+        // Last, for the taker notes the time.
+        Some((fd, FileIdentity { position: position(pid, fd), ..file }))
+    };
+    descriptors.into_iter().filter_map(file)
 }

@@ -106,6 +106,14 @@ impl Files {
         }
     }
 
+    /// Whether a file was written and does not count as temporary at present.
+    pub fn is_output(&self, name: NameId) -> bool {
+        match self.by_name.get(&name) {
+            Some(State::Made(made)) => made.written_bytes > 0 && !made.temp,
+            _ => false,
+        }
+    }
+
     /// Whether [`Files::is_temp`] may still change.
     pub fn is_undecided(&self, name: NameId) -> bool {
         matches!(self.by_name.get(&name), Some(State::Made(_)))

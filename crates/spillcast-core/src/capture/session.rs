@@ -310,8 +310,11 @@ impl Reader {
     }
 
     fn report(&mut self, status: &mut Status) {
+        let watch = self.shared.watch.lock().expect("no holder panics");
         let (other_changes_ns, spun_ns) = {
             let assembler = self.shared.assembler.lock().expect("no holder panics");
+            let mapped = watch.mapped.iter().filter(|path| !assembler.is_output(path));
+            status.mapped = mapped.cloned().collect();
             (assembler.other_changes_cpu_ns, assembler.spinning.cpu_ns)
         };
         let observed = status.observed;
@@ -319,11 +322,9 @@ impl Reader {
         status.cpu_ns = observed.cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
-        let watch = self.shared.watch.lock().expect("no holder panics");
         status.run_queue_delay_ns = watch.run_queue.delay_ns();
         status.run_queue_others_ns = watch.run_queue.others_ns;
         status.io_uring = watch.io_uring && !observed.sees_io_uring;
-        status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
     }
 }

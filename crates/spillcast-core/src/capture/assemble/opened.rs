@@ -8,6 +8,9 @@ use super::super::descriptor;
 use super::super::event::FileIdentity;
 use super::{Assembler, File};
 
+/// Descriptors of a file with which another is compared: all pairs of 10,000 would take minutes.
+const COMPARED_MAX: usize = 64;
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Descriptor {
     pub(super) file: Option<File>,
@@ -75,11 +78,12 @@ impl Assembler {
         if self.descriptors.contains_key(&key) || !self.by_identity.contains_key(&identity) {
             return;
         }
-        let same = |&(&other, known): &(&(i32, i32), &Descriptor)| {
+        let of_file = |(_, known): &(_, &Descriptor)| {
             known.file.is_some_and(|file| file.identity == identity)
-                && descriptor::is_same_open_file(key, other)
         };
-        if let Some(known) = self.descriptors.iter().find(same).map(|(_, known)| known.clone()) {
+        let mut others = self.descriptors.iter().filter(of_file).take(COMPARED_MAX);
+        let same = others.find(|&(&other, _)| descriptor::is_same_open_file(key, other));
+        if let Some(known) = same.map(|(_, known)| known.clone()) {
             self.descriptors.insert(key, known);
         }
     }
