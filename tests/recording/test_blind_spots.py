@@ -283,7 +283,7 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
 
 
 #: Writes and reads 1 MiB by streams, and files of other streams by calls on their descriptors, of
-#: which one is duplicated and inherited.
+#: which one is duplicated and inherited; one appends a byte to a log.
 STREAMS = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
@@ -295,6 +295,9 @@ for mode, move in (b"w", libc.fwrite), (b"r", libc.fread):
     stream = stream_of(sys.argv[1], mode)
     assert sum(move(block, 1, 1 << 16, stream) for _ in range(16)) == 1 << 20
     libc.fclose(stream)
+log = stream_of(sys.argv[1] + ".log", b"a")
+libc.fwrite(block, 1, 1, log)
+libc.fclose(log)
 other, copy = (stream_of(sys.argv[1] + name, b"w+") for name in (".other", ".copy"))
 fd = libc.fileno(other)
 os.write(fd, bytes(1 << 17))
@@ -310,6 +313,7 @@ for stream in duplicate, other, copy:
 
 
 def test_streams_under_the_preload_library_are_counted(tmp_path):
+    (tmp_path / "spill.log").write_bytes(bytes(1 << 20))
     command = [sys.executable, "-c", STREAMS, tmp_path / "spill"]
     output, answer, account = record(tmp_path, command, "--capture", "preload", "--temp", tmp_path)
     assert (account["temp_copies"], account["temp_copied_bytes"]) == (2, 2 << 20)

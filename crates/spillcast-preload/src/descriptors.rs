@@ -82,12 +82,17 @@ pub unsafe fn of_stream(stream: *mut libc::FILE) -> c_int {
 }
 
 /// The access mode of a regular file that no seen call has moved bytes of though many were moved,
-/// and how many at least. Keeps errno.
+/// and how many at least. None where it is appended to, as logs are, for its position counts what
+/// it had before. Keeps errno.
 pub fn streamed(fd: c_int) -> Option<(c_int, i64)> {
     setup::ring()?;
     let position = position(fd).filter(|&position| position >= STREAMED_MIN_BYTES)?;
     regular(fd).filter(|file| !file.moved)?;
-    let mode = flags(fd) & libc::O_ACCMODE;
+    let flags = flags(fd);
+    if flags & libc::O_APPEND != 0 {
+        return None;
+    }
+    let mode = flags & libc::O_ACCMODE;
     let written = stat(fd).filter(|_| mode != libc::O_RDONLY);
     Some((mode, written.map_or(position, |stat| stat.st_size.max(position))))
 }
