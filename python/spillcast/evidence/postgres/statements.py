@@ -195,14 +195,20 @@ def _check_one_export(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """
     if any(name.startswith("bucket") for name in rows[0]):
         return
-    moments: dict[tuple[str, ...], str] = {}
+    first_rows: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for row in rows:
-        cells = (str(cell) for name, cell in row.items() if "since" not in name)
-        moment = " ".join(filter(_MOMENT.match, cells))
-        known = moments.setdefault(tuple(str(row.get(name)) for name in _IDENTITY), moment)
-        if known != moment and row.get("queryid") is not None:
+        first = first_rows.setdefault(tuple(str(row.get(name)) for name in _IDENTITY), row)
+        if row is first or row.get("queryid") is None:
+            continue
+        if _moments(row) != _moments(first):
             problem = f"{path}: queryid {row['queryid']} has the counts of several moments"
             raise EvidenceMixed(problem, "give the rows of the last moment alone")
+
+
+def _moments(row: Mapping[str, Any]) -> list[str]:
+    """The times in a row, but for those since which its counts were taken."""
+    cells = (str(cell) for name, cell in row.items() if "since" not in name)
+    return list(filter(_MOMENT.match, cells))
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
