@@ -23,6 +23,7 @@ from spillcast.engines.queries import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark import Application, read_application
 from spillcast.lab.case import SUITES
+from spillcast.lab.storages import file_name
 from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import held_command, meminfo_bytes
@@ -107,7 +108,7 @@ def mounted(volume: Volume, workdir: Path, fast: Path, dirty_bytes: int) -> Iter
         return
     if (reason := why_not()) is not None:
         raise ExperimentFailed(reason)
-    folder = volume.name.replace("/", "").replace(" ", "-")
+    folder = file_name(volume.name)
     mountpoint = (workdir / f"mnt-{folder}").resolve()
     image = ((fast if volume.bytes_per_s else workdir) / f"{folder}.img").resolve()
     mountpoint.mkdir()
