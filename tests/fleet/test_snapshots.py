@@ -250,3 +250,16 @@ def test_statements_without_times_take_what_they_take_on_the_named_storage(tmp_p
     [row] = fleet(str(tmp_path), "factor:2", origin="latency:1ms").statements
     assert (row.elapsed_s, row.temp_s) == pytest.approx((3.0, 1.024))
     assert row.saved_s == pytest.approx(0.512)
+
+
+@cases("latency", ["100us", "1us"])
+def test_less_than_a_thousandth_saves_nothing(tmp_path, latency):
+    """All 6,144 blocks take at most 0.62 s, today 0.6 s: each below a thousandth of 1,500 s."""
+    server = Server(version="18.1")
+    server.look(tmp_path)
+    server.call("1", 8, ms=500_000.0, times=3)
+    server.rows["1"] |= {"temp_blk_read_time": 300.0, "temp_blk_write_time": 300.0}
+    server.wait(3600)
+    server.look(tmp_path)
+    [row] = fleet(str(tmp_path), f"latency:{latency}").statements
+    assert (row.saved_s, row.share) == (0.0, 0.0)

@@ -28,6 +28,7 @@ from spillcast.fleet.snapshots import chains, read_snapshots
 from spillcast.forecast.oracle import resolve_target
 from spillcast.forecast.oracle.evidence import Target
 from spillcast.forecast.question import Question
+from spillcast.forecast.verdict import notable_s
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
 from spillcast.storage.target import can_probe, parse_assumed
@@ -146,7 +147,7 @@ class Forecasts:
             forecasts_s = [o.forecast_s for o, _ in answered if o.forecast_s is not None]
             if len(forecasts_s) == len(answered):
                 forecast_s = sum(forecasts_s)
-                saved_s = today_s - forecast_s
+                saved_s = notable_s(today_s - forecast_s, today_s)
         return Row(
             database,
             sql,

@@ -25,7 +25,9 @@ class Row:
         unit="s",
     )
     interval_s: Bounds | None = key("its interval", unit="s")
-    saved_s: float | None = key("`elapsed_s` less `forecast_s`", unit="s", signed=True)
+    saved_s: float | None = key(
+        "`elapsed_s` less `forecast_s`; 0 below a thousandth", unit="s", signed=True
+    )
     saved_interval_s: Bounds | None = key("its interval", unit="s", signed=True)
     p50_us: float | None = key(
         "median latency of what would change; null without single waits", unit="us", example=2007.04

@@ -58,8 +58,7 @@ class Fix:
 
     def gains(self, baseline_s: float) -> bool:
         """Whether even the upper end of its interval is below today's time, by a notable part."""
-        saved_s = baseline_s - self.interval_s[1]
-        return saved_s > 0 and not negligible(saved_s, baseline_s)
+        return notable_s(baseline_s - self.interval_s[1], baseline_s) > 0
 
     @property
     def rank(self) -> Interval:
@@ -157,9 +156,9 @@ def rank(forecast: Forecast) -> Interval:
     return (max(forecast.forecast_s, forecast.without_cache_s or 0.0),) * 2
 
 
-def negligible(saved_s: float, elapsed_s: float) -> bool:
-    """Whether a change is too small a part of an elapsed time to matter."""
-    return abs(saved_s) < NEGLIGIBLE * elapsed_s
+def notable_s(saved_s: float, elapsed_s: float) -> float:
+    """A saving; 0.0 if it is too small a part of an elapsed time to matter."""
+    return 0.0 if abs(saved_s) < NEGLIGIBLE * elapsed_s else saved_s
 
 
 def temp_s(query: Forecast) -> float:
@@ -435,10 +434,8 @@ def _gain(forecast: Forecast) -> tuple[float, float]:
     cost, baseline_s = forecast.cost, forecast.baseline_s
     if cost is None or forecast.forecast_s is None:
         return 0.0, 0.0
-    saved_s = baseline_s - forecast.forecast_s
-    if negligible(saved_s, baseline_s):
-        return 0.0, 0.0
-    return saved_s / cost if cost else saved_s * float("inf"), saved_s
+    saved_s = notable_s(baseline_s - forecast.forecast_s, baseline_s)
+    return saved_s / cost if cost else saved_s and saved_s * float("inf"), saved_s
 
 
 class Forecasts(list[Forecast], Tabular):

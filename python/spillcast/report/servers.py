@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.engines.ranking import DAY_S, Change, Gain, History, Ranked, ServerRanking
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
-from spillcast.forecast.verdict import in_memory_sentences, negligible
+from spillcast.forecast.verdict import in_memory_sentences, notable_s
 from spillcast.report.page import Commands, Page, Part, Prose, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
@@ -230,7 +230,7 @@ def _saving_cells(
     Below 0 the statement gets slower.
     """
     values_s = gain.interval_s if ranked.is_bounded else (gain.saved_s,)
-    if all(negligible(value_s, ranked.elapsed_s or 0.0) for value_s in values_s):
+    if not any(notable_s(value_s, ranked.elapsed_s or 0.0) for value_s in values_s):
         return nothing, None
     bounds = format_interval([bound_s * scale for bound_s in gain.interval_s])
     return (bounds, None) if ranked.is_bounded else (saved_text(gain.saved_s * scale), bounds)

@@ -35,7 +35,7 @@ from spillcast.forecast.sizing.products import (
     Sizing,
     setting_with_unit,
 )
-from spillcast.forecast.verdict import negligible
+from spillcast.forecast.verdict import notable_s
 from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import OPS, Recording
@@ -280,7 +280,7 @@ def _worth(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candid
         (candidate, row)
         for candidate, row in shown
         if (row.interval_s[1] if one_only else row.elapsed_s) < baseline_s
-        and not negligible(baseline_s - row.elapsed_s, baseline_s)
+        and notable_s(baseline_s - row.elapsed_s, baseline_s)
     ]
     fastest_s = min((row.elapsed_s for _, row in sure), default=inf)
     limit_s = baseline_s - WORTH * (baseline_s - fastest_s)
