@@ -20,9 +20,9 @@ from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
 def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
     path = tmp_path / "io.csv"
     path.write_text(text)
-    rows = read_csv([path])
-    assert rows.bytes.tolist() == [4096, 8192]
-    assert rows.offset.tolist() == [0, 4096]
+    io = read_csv([path]).io
+    assert io["bytes"].to_pylist() == [4096, 8192]
+    assert io["offset"].to_pylist() == [0, 4096]
 
 
 def test_a_column_that_is_missing_is_named(tmp_path):

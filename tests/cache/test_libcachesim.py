@@ -48,10 +48,11 @@ def zipf(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recorded(spilled, tmp_path_factory):
     """A real recording's I/O in lines, as a trace of libCacheSim's."""
-    rows = of_recording(Recording.open(spilled.path))
+    io = of_recording(Recording.open(spilled.path)).io
+    columns = (io[name].values for name in ("file", "offset", "bytes"))
     ids = [
         (int(file) << 40 | line) + 1
-        for file, offset, size in zip(rows.file, rows.offset, rows.bytes, strict=True)
+        for file, offset, size in zip(*columns, strict=True)
         for line in range(offset // LINE, -(-(offset + size) // LINE))
     ]
     path = tmp_path_factory.mktemp("recorded") / "run.oracleGeneral"

@@ -35,15 +35,13 @@ TEMP_OBJECT = "temp"
 
 @dataclass(frozen=True)
 class Rows:
-    """Reads and writes of ranges of files, in the order of time; columns of the same length."""
+    """Reads and writes of ranges of files, in the order of time.
 
-    time_s: Integers
-    file: Integers
-    offset: Integers
-    bytes: Integers
-    object: Integers
-    query: Integers
-    cls: Integers
+    Columns of ``io`` are integers: ``time_s``, ``file``, ``offset``, ``bytes``, ``object``,
+    ``query`` and ``class``.
+    """
+
+    io: Table
     #: Names by number in ``object``.
     objects: Sequence[str]
     #: Notes for the user: skipped rows, assumptions.
@@ -52,20 +50,12 @@ class Rows:
     def requests(self, line_bytes: int) -> _core.CacheRequests:
         """The rows as requests for lines. InputError for offsets out of bounds."""
         # The last temp I/O of each query.
-        temp = np.flatnonzero(self.cls >= TEMP_READ)[::-1]
-        _, last = np.unique(self.query[temp], return_index=True)
-        ends_query = np.zeros(len(self.cls), dtype=np.int64)
+        temp = np.flatnonzero(self.io["class"].values >= TEMP_READ)[::-1]
+        _, last = np.unique(self.io["query"].values[temp], return_index=True)
+        ends_query = np.zeros(len(self.io), dtype=np.int64)
         ends_query[temp[last]] = 1
-        columns = {
-            "time_s": self.time_s - min(self.time_s, default=0),
-            "file": self.file,
-            "offset": self.offset,
-            "bytes": self.bytes,
-            "object": self.object,
-            "query": self.query,
-            "class": self.cls,
-            "ends_query": ends_query,
-        }
+        time_s = self.io["time_s"].values - (self.io["time_s"].min() or 0)
+        columns = {**self.io.columns, "time_s": time_s, "ends_query": ends_query}
         types = dict.fromkeys(columns, "int64")
         try:
             return _core.CacheRequests.rows(Table(columns).cast(fields_of(types)), line_bytes)
@@ -73,15 +63,12 @@ class Rows:
             raise EvidenceDamaged(f"the I/O cannot be cut into lines: {error}") from error
 
 
-def coded(names: Column) -> tuple[Integers, Sequence[str]]:
+def coded(names: Column) -> tuple[Integers, list[str]]:
     """By row the number of its name, and the names by number, in the order of occurrence."""
-    used, first, number = np.unique(names.values, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    # The last place is that of null.
-    all_names = [*names.names, "?"]
-    return place[number], [all_names[code] for code in used[order]]
+    groups = Table({"name": names}).group_by("name")
+    return groups.number, [
+        "?" if name is None else name for name in groups.keys["name"].to_pylist()
+    ]
 
 
 def is_sequential(file: Integers, offset: Integers, size: Integers) -> Flags:
@@ -118,17 +105,16 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
     writes = known["op"].equals("write")
     scans = is_sequential(file, offset, size) | (size >= SCAN_BYTES)
     object_, objects = _with_temp(file, [Path(name).name for name in names], temp)
-    return Rows(
-        known["start_ns"].to_numpy() // 1_000_000_000,
-        file,
-        offset,
-        size,
-        object_,
-        np.zeros(len(file), dtype=np.int64),
-        _classes(temp, writes, scans),
-        objects,
-        notes,
-    )
+    io = {
+        "time_s": known["start_ns"].to_numpy() // 1_000_000_000,
+        "file": file,
+        "offset": offset,
+        "bytes": size,
+        "object": object_,
+        "query": np.zeros(len(file), dtype=np.int64),
+        "class": _classes(temp, writes, scans),
+    }
+    return Rows(Table(io), objects, notes)
 
 
 def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
@@ -146,20 +132,18 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         for at, number in zip(file, known["object"].to_pylist(), strict=True)
     ]
     object_, objects = _with_temp(*coded(Column.of(objects_of, TEXT)), temp)
-    # In a trace, a query is a statement of a session.
-    sql = coded(known["sql_id"])[0]
-    _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
-    return Rows(
-        known["start_ns"].to_numpy() // 1_000_000_000,
-        file,
-        known["p2"].to_numpy() * block_bytes,
-        known["blocks"].to_numpy() * block_bytes,
-        object_,
-        query.astype(np.int64).reshape(-1),
-        _classes(temp, known["op"].equals("write"), scans),
-        objects,
-        [*_left_out(waits.num_rows - known.num_rows), *repeated_notes(repeated)],
-    )
+    io = {
+        "time_s": known["start_ns"].to_numpy() // 1_000_000_000,
+        "file": file,
+        "offset": known["p2"].to_numpy() * block_bytes,
+        "bytes": known["blocks"].to_numpy() * block_bytes,
+        "object": object_,
+        # In a trace, a query is a statement of a session.
+        "query": known.group_by("session", "sql_id").number,
+        "class": _classes(temp, known["op"].equals("write"), scans),
+    }
+    notes = [*_left_out(waits.num_rows - known.num_rows), *repeated_notes(repeated)]
+    return Rows(Table(io), objects, notes)
 
 
 def _classes(temp: Flags, writes: Flags, scans: Flags) -> Integers:
@@ -231,16 +215,17 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     if unknown:
         problem = f"{paths[0]}: there is no class {min(unknown)!r}"
         raise OptionInvalid(problem, f"the classes are {', '.join(classes)}")
-    return Rows(
-        np.floor(table["time_s"].values).astype(np.int64),
-        object_,
-        table["offset"].values,
-        table["bytes"].values,
-        object_,
-        query,
-        np.array([classes.index(name) for name in of_row.names], dtype=np.int64)[of_row.values],
-        objects,
-    )
+    class_numbers = np.array([classes.index(name) for name in of_row.names], dtype=np.int64)
+    io = {
+        "time_s": np.floor(table["time_s"].values).astype(np.int64),
+        "file": object_,
+        "offset": table["offset"],
+        "bytes": table["bytes"],
+        "object": object_,
+        "query": query,
+        "class": class_numbers[of_row.values],
+    }
+    return Rows(Table(io), objects)
 
 
 def _read(path: Path) -> Table:
@@ -397,17 +382,16 @@ def _rows(sizes: dict[str, int], notes: Sequence[str]) -> Rows:
     offset = np.concatenate([np.arange(count) * MIB for count in counts])
     left = np.array(list(sizes.values()))[number] - offset
     none = np.zeros(len(number), dtype=np.int64)
-    return Rows(
-        time_s=none,
-        file=number,
-        offset=offset,
-        bytes=np.minimum(left, MIB),
-        object=number,
-        query=none,
-        cls=np.full(len(number), SCAN, dtype=np.int64),
-        objects=list(sizes),
-        notes=notes,
-    )
+    io = {
+        "time_s": none,
+        "file": number,
+        "offset": offset,
+        "bytes": np.minimum(left, MIB),
+        "object": number,
+        "query": none,
+        "class": np.full(len(number), SCAN),
+    }
+    return Rows(Table(io), list(sizes), notes)
 
 
 def _of_session(lines: Sequence[str]) -> Iterator[Scan]:

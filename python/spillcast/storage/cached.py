@@ -96,10 +96,10 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
             f"{format_bytes(options.size_bytes)}"
         )
     rows = of_recording(baseline, only_temp=True)
-    sizes, number = np.unique(rows.bytes, return_inverse=True)
-    classes = [_core.size_class_bytes(int(size)) for size in sizes]
-    by_size = replace(rows, object=number.astype(np.int64), objects=[str(size) for size in classes])
-    requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, by_size.objects)
+    sizes, number = np.unique(rows.io["bytes"].values, return_inverse=True)
+    classes = [str(_core.size_class_bytes(int(size))) for size in sizes]
+    by_size = replace(rows, io=rows.io.with_column("object", number))
+    requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, classes)
     moved: dict[tuple[str, int], list[int]] = {}
     for account in simulate(requests, options).runs[0].accounts:
         write = account.class_ == "temp write"
