@@ -110,11 +110,15 @@ def free_bytes(directory: Path) -> int:
 def user_folder(variable: str, usual: str) -> Path:
     """spillcast's folder below that of an environment variable, else below ``usual`` of the home.
 
-    RuntimeError for a user without a home.
+    InputError for a user without a home.
     """
     folder = os.environ.get(variable, "")
-    root = Path(folder) if os.path.isabs(folder) else Path.home() / usual
-    return root / "spillcast"
+    if os.path.isabs(folder):
+        return Path(folder) / "spillcast"
+    try:
+        return Path.home() / usual / "spillcast"
+    except RuntimeError as error:
+        raise PathMissing(f"no home directory: {error}", f"set {variable}") from error
 
 
 def is_new(notice: str) -> bool:
@@ -130,7 +134,7 @@ def is_new(notice: str) -> bool:
             if notice in file.read().splitlines():
                 return False
             file.write(notice + "\n")
-    except (OSError, RuntimeError, UnicodeDecodeError):
+    except (OSError, PathMissing, UnicodeDecodeError):
         pass
     return True
 

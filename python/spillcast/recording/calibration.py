@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.document import key, read, written
-from spillcast.errors import InputError, PathMissing, PathUnusable
+from spillcast.errors import InputError
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import preload_value
@@ -256,10 +256,7 @@ def is_old(measured_at_s: float) -> bool:
 
 def calibration_path() -> Path:
     """The path of the user's calibration. InputError for a user without a home."""
-    try:
-        return user_folder("XDG_STATE_HOME", ".local/state") / "calibration.json"
-    except RuntimeError as error:
-        raise PathMissing(f"no home directory: {error}", "set XDG_STATE_HOME") from error
+    return user_folder("XDG_STATE_HOME", ".local/state") / "calibration.json"
 
 
 COST_SCHEMA = "spillcast.capture-cost/1"
@@ -323,14 +320,12 @@ def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | No
     """
     if (kept := kept_cost(source, calls, FRESH_S)) is not None:
         return kept
-    cost = measured_cost(source, calls)
-    if cost is None:
+    if (cost := measured_cost(source, calls)) is None:
         return kept_cost(source, calls)
-    if (path := _cost_path(source, calls)) is not None:
-        kept_file = KeptCost(COST_SCHEMA, time.time(), _setting(source, calls), cost)
-        # A folder that cannot be written keeps nothing.
-        with suppress(OSError, PathUnusable):
-            _write(path, kept_file)
+    # A folder that cannot be written keeps nothing.
+    with suppress(OSError, InputError):
+        document = KeptCost(COST_SCHEMA, time.time(), _setting(source, calls), cost)
+        _write(_cost_path(source, calls), document)
     return cost
 
 
@@ -338,10 +333,8 @@ def kept_cost(
     source: str, calls: Sequence[str] | None = None, within_s: float = DAY_S
 ) -> CaptureCost | None:
     """The kept cost; None if there is none, if it is too old, or of another machine or boot."""
-    path = _cost_path(source, calls)
-    if path is None:
-        return None
     try:
+        path = _cost_path(source, calls)
         kept = read(KeptCost, json_of(text_of(path), path), str(path), "")
     except (OSError, InputError):
         return None
@@ -376,16 +369,12 @@ def child_program() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", work, str(Path(_core.__file__).parent)]
 
 
-def _cost_path(source: str, calls: Sequence[str] | None) -> Path | None:
-    """The path of the file for a source and its calls; None for a user without a home."""
-    try:
-        folder = user_folder("XDG_CACHE_HOME", ".cache")
-    except RuntimeError:
-        return None
+def _cost_path(source: str, calls: Sequence[str] | None) -> Path:
+    """The file for a source and its calls. InputError for a user without a home."""
     name = f"capture-cost-{source}"
     if calls is not None:
         name += "-" + hashlib.sha256(" ".join(calls).encode()).hexdigest()[:12]
-    return folder / f"{name}.json"
+    return user_folder("XDG_CACHE_HOME", ".cache") / f"{name}.json"
 
 
 def _setting(source: str, calls: Sequence[str] | None) -> Setting:
