@@ -117,6 +117,8 @@ class Table:
         """The rows sorted by these columns, ascending and stable."""
         columns = [self.columns[name] for name in names]
         keys = [column.filled(_LAST if column.is_text else 0) for column in columns]
+        if len(keys) == 1 and ascending(keys[0]):
+            return self
         order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
         return self.take(order)
 

@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import Column
+from spillcast.columns import Column, Integers
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
 from spillcast.recording.completeness import temp_option
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.recording import Recording, Sample
 from spillcast.recording.schema import WAITS, seconds_of, totals
-from spillcast.tables import Numbers, Table, distinct
+from spillcast.tables import Table
 from spillcast.text import several
 
 
@@ -104,17 +103,6 @@ def _is_under(name: str, folders: Sequence[str]) -> bool:
     return any(Path(name).is_relative_to(folder) for folder in folders)
 
 
-def _codes(names: Column) -> Numbers:
-    """A number for each row's name, in the order of their first rows; nulls have the largest."""
-    distinct_codes, number = distinct(names.codes().astype(np.int64))
-    first_row = np.full(len(distinct_codes), len(number))
-    np.minimum.at(first_row, number, np.arange(len(number)))
-    first_row[distinct_codes < 0] = len(number)
-    rank = np.empty(len(first_row), dtype=np.int32)
-    rank[np.argsort(first_row)] = np.arange(len(first_row))
-    return rank[number]
-
-
 def read_back(recording: Recording) -> Recording:
     """The run extended by reading back what was written, or writing what was read.
 
@@ -127,8 +115,10 @@ def read_back(recording: Recording) -> Recording:
     if raw.rows < raw.rows_seen or len(ops) != 1:
         return recording
     [other_op] = {"read", "write"} - set(ops)
-    offset = temp["offset"].filled(0)
-    added = temp.take(np.lexsort((offset, _codes(temp["file"]))))
+    files = temp.group_by("file")
+    # Files in the order of their first rows; rows without a file come last.
+    file = np.where(temp["file"].is_null(), len(files), files.number)
+    added = temp.take(np.lexsort((temp["offset"].filled(0), file)))
     elapsed_ns = added["elapsed_ns"].values
     ended_ns = round(recording.elapsed_s * 1e9)
     start_ns = ended_ns + np.cumsum(elapsed_ns) - elapsed_ns
@@ -155,7 +145,6 @@ def read_back(recording: Recording) -> Recording:
     return Recording.of_tables(path, meta, waits, seconds, recording.samples)
 
 
-Array = NDArray[np.int64]
 #: Windows of a sample: few and long, because the states of threads are unknown between them.
 WINDOWS = 64
 #: Parts of a sample, each spread evenly over the run: their differences show its uncertainty.
@@ -226,7 +215,7 @@ def parts_of(recording: Recording) -> list[Recording]:
     return recordings
 
 
-def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Array) -> Array:
+def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Integers) -> Integers:
     """The number of the slice in which each ``start_ns`` lies: from 1, or 0 before the first.
 
     ``slices_s`` are the start and end of each slice, in order.
@@ -236,7 +225,7 @@ def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Array) -> A
     return np.searchsorted(begin_ns, start_ns, side="right")
 
 
-def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
+def _slices_ns(recording: Recording, rows: int) -> tuple[Integers, list[int]]:
     """Slices (n x 2) that hold about ``rows`` waits, and the number of the window of each.
 
     The waits are divided into WINDOWS parts of equal size. A window is taken at random from each

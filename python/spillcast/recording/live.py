@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import Column
+from spillcast.columns import Column, Flags, Integers
 from spillcast.recording.derived import with_temp_column
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import SizedFile
@@ -19,7 +18,6 @@ from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
 from spillcast.recording.writer import FROM_ITS_START, Clock
 from spillcast.tables import Table
 
-Array = NDArray[np.int64]
 #: Bins of latency in each power of ten, each 6 % wide, from 1 ns to 10,000 s.
 BINS, POWERS = 40, 13
 #: Single waits kept for a forecast: enough for exact sums, few enough for a quick forecast.
@@ -44,11 +42,11 @@ class Tally:
     count: int = 0
     total_ns: int = 0
     bytes: int = 0
-    bins: Array = field(default_factory=lambda: np.zeros(BINS * POWERS, dtype=np.int64))
+    bins: Integers = field(default_factory=lambda: np.zeros(BINS * POWERS, dtype=np.int64))
     #: Count and sum (ns) by second.
     recent: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def add(self, start_ns: Array, elapsed_ns: Array, size: int) -> None:
+    def add(self, start_ns: Integers, elapsed_ns: Integers, size: int) -> None:
         """Count some operations, which moved ``size`` bytes."""
         self.count += len(elapsed_ns)
         self.total_ns += int(elapsed_ns.sum())
@@ -152,7 +150,7 @@ class Running:
             tally.add(start[which], elapsed[which], int(size[which].sum()))
 
     def _count_waits(
-        self, event: str, session: Array, start: Array, elapsed: Array, which: NDArray[np.bool_]
+        self, event: str, session: Integers, start: Integers, elapsed: Integers, which: Flags
     ) -> None:
         for session_number in np.unique(session[which]).tolist():
             of_session = which & (session == session_number)

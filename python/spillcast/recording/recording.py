@@ -184,21 +184,16 @@ class Recording(Displayed):
     @cached_property
     def waits(self) -> "Table":
         """Single waits of the whole run or of ``slices_s``, sorted by start."""
-        from spillcast.tables import ascending
-
         rows = self._table("waits")
         self.check_waits(Totals.of(rows))
-        return rows if ascending(rows["start_ns"].values) else rows.sort_by("start_ns")
+        return rows.sort_by("start_ns")
 
     def with_waits(self, waits: "Table", sample: Sample) -> "Recording":
         """The same recording with ``waits``, a sample of its waits in any order."""
-        from spillcast.tables import ascending
-
         recording = Recording(self.path, self.meta)
         recording._stored_meta, recording.documents = self._stored_meta, self.documents
         recording.seconds, recording.sample = self.seconds, sample
-        in_order = ascending(waits["start_ns"].values)
-        recording.waits = waits if in_order else waits.sort_by("start_ns")
+        recording.waits = waits.sort_by("start_ns")
         return recording
 
     @property

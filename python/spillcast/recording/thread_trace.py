@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
+from spillcast.columns import Flags, Floats, Integers
 from spillcast.recording.calibration import idle_s
 from spillcast.tables import Numbers, Table, arrays_of
 
-Array = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 #: No row of another thread.
 NONE = -1
 
@@ -32,14 +30,14 @@ class ThreadTrace:
     """
 
     thread: Numbers
-    start_ns: Array
-    cpu_ns: Array
+    start_ns: Integers
+    cpu_ns: Integers
     #: Time runnable without a core, between the end of the thread's last row and this start.
-    ready_ns: Array
-    wait_ns: Array
+    ready_ns: Integers
+    wait_ns: Integers
     on_core: Flags
     after: Numbers
-    after_cpu_ns: Array
+    after_cpu_ns: Integers
     temp: Flags
     change: Flags
     #: Whether the row is a call on a file of any kind.
@@ -47,8 +45,8 @@ class ThreadTrace:
     #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
     source: Numbers
     file: Numbers
-    offset: Array
-    bytes: Array
+    offset: Integers
+    bytes: Integers
     write: Flags
     #: Whether CPU time was measured; if not, it is all time between two rows of a thread.
     cpu_known: bool
@@ -89,11 +87,11 @@ class Bursts:
     #: When the operation ended, s since the run began.
     end_s: Floats
     wait_s: Floats
-    bytes: Array
+    bytes: Integers
     #: READ or WRITE, of the operation and of the next one.
     op: NDArray[np.int8]
     next_op: NDArray[np.int8]
-    session: Array
+    session: Integers
     #: CPU time of the thread between the two operations.
     cpu_s: Floats
 
@@ -175,7 +173,7 @@ def work_of(waits: Table, slices_ns: Sequence[tuple[int, int]], elapsed_s: float
 class TempOperations:
     """The temp operations of all threads in a recording, sorted by start."""
 
-    start_ns: Array
+    start_ns: Integers
     is_read: Flags
     #: From an operation to the next of its thread: CPU time, and all time outside of waits.
     cpu_s: Floats
