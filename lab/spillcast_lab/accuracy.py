@@ -22,6 +22,7 @@ from spillcast_lab.accuracy_figures import (
     readme_table,
 )
 from spillcast_lab.calibrate import calibration
+from spillcast_lab.outcome import delay_share, engine_name
 from spillcast_lab.summary import EVIDENCE, breakdown, of_evidence, query_of, refusals, worst
 from spillcast_lab.variants import REHEARSED_S, REHEARSED_SHARE
 
@@ -152,7 +153,7 @@ def readme_section(truth: Truth) -> str:
 def _worst(cases: Sequence[Case]) -> str:
     rows = [
         [
-            f"{case.engine_name} {query_of(case)}",
+            f"{engine_name(case)} {query_of(case)}",
             f"{case.source} to {case.target}",
             f"{case.forecast.forecast_s or 0.0:.3g} s",
             f"{case.measured_to_s:.3g} s",
@@ -165,8 +166,8 @@ def _worst(cases: Sequence[Case]) -> str:
                 f"{share:.0%}"
                 for share in (
                     case.evidence.run_queue_delay_s / case.evidence.covers_s,
-                    case.on_source.delay_share,
-                    case.on_target.delay_share,
+                    delay_share(case.on_source),
+                    delay_share(case.on_target),
                 )
             ),
         ]
@@ -188,7 +189,7 @@ def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
             reason,
             f"{len(cases)}",
             ", ".join(sorted({EVIDENCE[case.evidence.name] for case in cases})),
-            ", ".join(sorted({f"{case.engine_name} {query_of(case)}" for case in cases})),
+            ", ".join(sorted({f"{engine_name(case)} {query_of(case)}" for case in cases})),
         ]
         for reason, cases in by_reason.items()
     ]

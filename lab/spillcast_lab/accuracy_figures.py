@@ -8,13 +8,14 @@ from statistics import median
 
 import numpy as np
 
-from spillcast.lab.case import FALLING, SUITES, Case
+from spillcast.lab.case import Case
 from spillcast.report.checks import percent, share
 from spillcast.report.html.axes import log_scale, percent_ticks, scatter_ticks
 from spillcast.report.html.charts import DIRECTIONS
 from spillcast.stats import NORMAL_95
 from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_count
+from spillcast_lab.outcome import FALLING, SUITES, engine_name, is_public
 from spillcast_lab.summary import (
     EVIDENCE,
     SUMMARY_HEADER,
@@ -133,7 +134,7 @@ def aims(cases: Sequence[Case]) -> list[Aim]:
     """The aims of all engines and kinds of evidence."""
     whole = of_evidence(cases)
     results = list[Aim]()
-    for engine, of_engine in grouped(whole, lambda case: case.engine_name).items():
+    for engine, of_engine in grouped(whole, engine_name).items():
         results += _of_engine(engine, of_engine)
     results += aims_of("all", whole, {"half_width": (None, 0.12), **_BELOW})
     if len(whole) == len(cases):
@@ -149,7 +150,7 @@ def aims(cases: Sequence[Case]) -> list[Aim]:
 
 def _of_engine(engine: str, cases: Sequence[Case]) -> list[Aim]:
     """The aims of queries of public suites from slow to fast, and of all other directions."""
-    public = [case for case in cases if case.direction == FALLING and case.is_public]
+    public = [case for case in cases if case.direction == FALLING and is_public(case)]
     others = [case for case in cases if case.direction != FALLING]
     rehearsed = forecast_with([case for case in public if case.threads in (1, 2)], REHEARSED)
     of = f"{engine}, {FALLING}, {PUBLIC}"
@@ -217,12 +218,12 @@ def figures_table(of: str, groups: Mapping[str, Sequence[Case]]) -> str:
 def headline(cases: Sequence[Case]) -> str:
     """A sentence or two about the errors of forecasts from slow storage to fast."""
     falling = [case for case in cases if case.direction == FALLING]
-    public = [case for case in falling if case.is_public]
+    public = [case for case in falling if is_public(case)]
     shown = public or falling
     if not shown:
         return "No forecast from slow storage to fast was verified."
     sentences, seeds = list[str](), list[str]()
-    for engine, group in grouped(shown, lambda case: case.engine_name).items():
+    for engine, group in grouped(shown, engine_name).items():
         summary = summarise(group)
         refused = f", {summary.refused} refused" if summary.refused else ""
         forecasts = format_count(summary.cases, "forecast")
@@ -293,7 +294,7 @@ def estimates(cases: Sequence[Case]) -> str:
     falling = [case for case in cases if case.direction == FALLING]
     others = [case for case in cases if case.direction != FALLING]
     for direction, of_direction in ((FALLING, falling), (OTHER_DIRECTIONS, others)):
-        for engine, of_engine in grouped(of_direction, lambda case: case.engine_name).items():
+        for engine, of_engine in grouped(of_direction, engine_name).items():
             of = f"{direction}, {engine}"
             add(of, "today", None, of_engine)
             for name, words in LEFT_OUT.items():
@@ -309,7 +310,7 @@ def estimates(cases: Sequence[Case]) -> str:
 
 def noise(cases: Sequence[Case]) -> str:
     """A table of deviations of repeated runs and the cost of recording, by engine and threads."""
-    groups = grouped(cases, lambda case: f"{case.engine_name}, {threads_of(case)}")
+    groups = grouped(cases, lambda case: f"{engine_name(case)}, {threads_of(case)}")
     rows = []
     for name, group in (*groups.items(), ("all", cases)):
         deviations = repeated(group)

@@ -23,6 +23,7 @@ from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case
 from spillcast.report.checks import share
 from spillcast.tabular import markdown_table, paragraph
+from spillcast_lab.outcome import half_width, is_covered, runs_covered
 from spillcast_lab.summary import of_evidence
 
 #: Levels at which quantiles are stored.
@@ -216,7 +217,7 @@ def calibration(cases: Sequence[Case]) -> str:
         quantiles,
         *judged(cases, cases[0].forecast.confidence),
     ]
-    if runs := [held for case in of_evidence(cases) for held in case.runs_covered]:
+    if runs := [held for case in of_evidence(cases) for held in runs_covered(case)]:
         single = (
             f"The intervals contain {fmean(runs):.0%} of all single runs on the targets, including "
             "the disturbed runs that do not count."
@@ -232,9 +233,9 @@ def judged(cases: Sequence[Case], confidence: float) -> list[str]:
         return []
     made = judge(residuals, confidence)
     given = [
-        Judged(case.forecast.uncertainty, case.covered, case.half_width)
+        Judged(case.forecast.uncertainty, is_covered(case), width)
         for case in cases
-        if case.forecast.uncertainty and case.half_width is not None
+        if case.forecast.uncertainty and (width := half_width(case)) is not None
     ]
     groups = {
         (row.uncertainty.kind, name) for row in made for name in (row.uncertainty.direction, ANY)

@@ -1,6 +1,7 @@
 """A query on several storages: recorded and measured on each, forecast for the others."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +14,8 @@ from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
-from spillcast.lab.case import FALLING, Case, Runs, Variant, evidence_of, seed_formula_s
-from spillcast.lab.run import Series, Stage, run, run_recorded, take_turns
+from spillcast.lab.case import Case, Runs, Variant, evidence_of, seed_formula_s
+from spillcast.lab.run import Stage, run, run_recorded
 from spillcast.lab.storages import Place, direction, file_name
 from spillcast.recording import Recording
 from spillcast.recording.derived import read_back
@@ -23,7 +24,9 @@ from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.observed import TempEvidence
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
+from spillcast_lab.kernel_slowed import SlowedPlace
 from spillcast_lab.matrix import PART_PROBE_S, PROBE_S, Cell, recordings
+from spillcast_lab.outcome import FALLING
 from spillcast_lab.partial_runs import (
     AGAIN,
     MINUTE,
@@ -33,6 +36,7 @@ from spillcast_lab.partial_runs import (
     rehearse,
     ten_slices,
 )
+from spillcast_lab.turns import Series, take_turns
 from spillcast_lab.variants import rehearsed_s, variants
 
 #: Longest time between the starts of recorder and query. Forecasts must not depend on it.
@@ -78,7 +82,7 @@ class CellRun:
         calmest = min(self._places.values(), key=lambda place: not place.fast)
         run(self._engine, self._workload, calmest, self._stage.tick)
         for place in self._places.values():
-            if place.groups is not None:
+            if isinstance(place, SlowedPlace):
                 self._step(f"{place.name}, run that shows the memory it needs")
                 with place.groups.unbounded(self._engine.memory_spread):
                     run(self._engine, self._workload, place, self._stage.tick)
@@ -179,7 +183,7 @@ class CellRun:
         storage, seed_s = None, None
         others: Mapping[str, Variant] = {}
         try:
-            with goal.limited():
+            with goal.groups.limited() if isinstance(goal, SlowedPlace) else nullcontext():
                 progress = self._stage.progress
                 storage = probe(goal.directory, like, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)

@@ -14,9 +14,8 @@ from math import inf
 from random import Random
 
 from spillcast.engines.engine import Lab
-from spillcast.lab.storages import Plain
 from spillcast_lab.kernel_slowed import KernelSlowed
-from spillcast_lab.matrix import Cell, Pair, Storage, cell_s, run_s, unavailable
+from spillcast_lab.matrix import Cell, Pair, Plain, Storage, cell_s, run_s, unavailable
 
 #: Share of the time that is drawn for; the remaining time builds tables and repeats disturbed runs.
 DRAWN = 0.9

@@ -116,6 +116,13 @@ class SlowGroups:
         (self._memory / "memory.limit_in_bytes").write_text(str(limit_bytes))
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlowedPlace(Place):
+    """A place that is slow only for the processes in its groups."""
+
+    groups: SlowGroups
+
+
 def held_in(group: Path) -> int:
     """Memory of a cgroup without pages of files, in bytes."""
     stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
@@ -142,7 +149,7 @@ def watched(group: Path, interval_s: float) -> Iterator[list[int]]:
 
 
 @contextmanager
-def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator[Place]:
+def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator[SlowedPlace]:
     """A file system in ``workdir`` with its image in ``below``; removed afterwards, also if killed.
 
     SpillcastError if this machine does not support it.
@@ -174,7 +181,15 @@ def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator
         directory = mountpoint / "spill"
         directory.mkdir()
         groups = SlowGroups(blkio, memory)
-        yield Place(storage.name, directory, {}, "kernel", fast=False, groups=groups)
+        yield SlowedPlace(
+            storage.name,
+            directory,
+            {},
+            "kernel",
+            fast=False,
+            inside=groups.inside,
+            groups=groups,
+        )
 
 
 @cache
@@ -182,10 +197,12 @@ def why_not() -> str | None:
     """Why this machine does not support such storages, by a trial; None if it does."""
     storage = KernelSlowed("trial", 0.001, 0.001)
     try:
-        with workspace() as workdir, kernel_slowed(storage, workdir, workdir) as place:
-            assert place.groups is not None
-            with place.groups.inside():
-                return None
+        with (
+            workspace() as workdir,
+            kernel_slowed(storage, workdir, workdir) as place,
+            place.inside(),
+        ):
+            return None
     except SpillcastError as error:
         return str(error)
 

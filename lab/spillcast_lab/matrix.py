@@ -8,12 +8,35 @@ from math import exp, log
 from random import Random
 from typing import Any
 
+from spillcast.calibrated import calibrated
 from spillcast.engines.engine import THREADS_MAX, Explains, Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
-from spillcast.lab.storages import Emulated, Plain
+from spillcast.lab.storages import Emulated
 from spillcast_lab.kernel_slowed import KernelSlowed, why_not
 from spillcast_lab.tpc.labs import LABS
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A plain directory: in memory, or on the disk of the workspace."""
+
+    name: str
+    in_memory: bool
+    servers: int | None = None
+
+    @property
+    def expected_s(self) -> float:
+        """Approximate time of an operation."""
+        return calibrated().memory_s
+
+    @property
+    def description(self) -> str:
+        """The description for people."""
+        if self.in_memory:
+            return "a directory of /dev/shm, in memory"
+        return "a directory on the disk, through the page cache"
+
 
 Storage = Emulated | Plain | KernelSlowed
 #: Source and target of a forecast, by name.

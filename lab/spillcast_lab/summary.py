@@ -13,6 +13,14 @@ from spillcast.report.checks import cases_table, percent, share
 from spillcast.report.page import Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.units import format_count
+from spillcast_lab.outcome import (
+    deviations,
+    engine_name,
+    half_width,
+    is_below_ceiling,
+    is_covered,
+    with_variant,
+)
 from spillcast_lab.variants import without
 
 
@@ -53,9 +61,9 @@ def summarise(cases: Sequence[Case]) -> Summary:
     """The figures of some cases."""
     signed = [case.error for case in cases if case.error is not None]
     errors = list(map(abs, signed))
-    covered = [case.covered for case in cases if case.forecast.interval_s is not None]
-    widths = [case.half_width for case in cases if case.half_width is not None]
-    below = [case.below_ceiling for case in cases if case.below_ceiling is not None]
+    covered = [is_covered(case) for case in cases if case.forecast.interval_s is not None]
+    widths = [width for case in cases if (width := half_width(case)) is not None]
+    below = [low for case in cases if (low := is_below_ceiling(case)) is not None]
     both = [
         (abs(case.error), abs(case.seed_error))
         for case in cases
@@ -110,17 +118,17 @@ def repeated(cases: Iterable[Case]) -> list[float]:
     runs = {
         (case.engine, case.workload, case.threads, case.target): case.on_target for case in cases
     }
-    return [apart for run in runs.values() for apart in run.deviations]
+    return [apart for run in runs.values() for apart in deviations(run)]
 
 
 def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
     """The cases with forecasts without an estimate; unchanged if the forecast does not differ."""
-    return [case.with_variant(without(name)) or case for case in cases]
+    return [with_variant(case, without(name)) or case for case in cases]
 
 
 def forecast_with(cases: Iterable[Case], name: str) -> list[Case]:
     """The cases that have a variant of this name, with its forecast."""
-    return [variant for case in cases if (variant := case.with_variant(name)) is not None]
+    return [variant for case in cases if (variant := with_variant(case, name)) is not None]
 
 
 def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:
@@ -191,7 +199,7 @@ def case_row(case: Case) -> list[str | None]:
     """One row a case, times in seconds."""
     forecast = case.forecast
     bounds = map(_seconds, forecast.interval_s or ())
-    missed = None if forecast.interval_s is None or case.covered else "!"
+    missed = None if forecast.interval_s is None or is_covered(case) else "!"
     return [
         query_of(case),
         case.source,
@@ -236,7 +244,7 @@ def by_direction_and_threads(cases: Sequence[Case]) -> dict[tuple[str, ...], lis
     groups: dict[tuple[str, ...], list[Case]] = {}
     for direction, of_direction in by_direction(cases).items():
         groups[direction,] = of_direction
-        for engine, of_engine in grouped(of_direction, lambda case: case.engine_name).items():
+        for engine, of_engine in grouped(of_direction, engine_name).items():
             groups[direction, engine] = of_engine
             for threads, of_threads in grouped(of_engine, threads_of).items():
                 groups[direction, engine, threads] = of_threads

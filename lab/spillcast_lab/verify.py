@@ -23,14 +23,14 @@ from spillcast.errors import (
 )
 from spillcast.lab.case import Case, Truth
 from spillcast.lab.run import Stage
-from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
+from spillcast.lab.storages import Place, emulated, fast_parent, plain
 from spillcast.recording.meta import describe_machine
 from spillcast.units import format_count
 from spillcast.workspace import workspace
 from spillcast_lab.cell import CellRun
 from spillcast_lab.draw import Drawn
 from spillcast_lab.kernel_slowed import KernelSlowed, kernel_slowed
-from spillcast_lab.matrix import Cell, Storage, cell_s, unavailable
+from spillcast_lab.matrix import Cell, Plain, Storage, cell_s, unavailable
 
 NEED_BYTES = 4 << 30
 

@@ -95,7 +95,7 @@ def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_pa
     storage = KernelSlowed("slow", read_s=0.004, write_s=0.002)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
         inside = python(place.inside(), DIRECT_IO, place.directory / "in")
-        probed = python(place.limited(), DIRECT_IO, place.directory / "probe")
+        probed = python(place.groups.limited(), DIRECT_IO, place.directory / "probe")
         outside = python(nullcontext(), DIRECT_IO, place.directory / "out")
     # What was not used in the tenths before is credit; without limits it takes hundredths.
     for answer in (inside, probed):

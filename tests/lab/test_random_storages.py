@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from spillcast.errors import SystemFailed
-from spillcast.lab.storages import Emulated, Plain, emulated
+from spillcast.lab.storages import Emulated, emulated
 from spillcast.recording.capture import PRELOAD
 from spillcast_lab.kernel_slowed import KernelSlowed
-from spillcast_lab.matrix import STORAGES, random_storages
+from spillcast_lab.matrix import STORAGES, Plain, random_storages
 
 SEEDS = range(200)
 

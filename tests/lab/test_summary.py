@@ -6,6 +6,13 @@ import pytest
 
 from made_up import case, otherwise, runs
 from spillcast_lab.accuracy_figures import aims
+from spillcast_lab.outcome import (
+    delay_share,
+    deviations,
+    half_width,
+    is_below_ceiling,
+    runs_covered,
+)
 from spillcast_lab.summary import (
     forecast_with,
     of_evidence,
@@ -31,7 +38,7 @@ def test_intervals_hold_or_miss_and_have_a_width():
     assert result.coverage == 0.5
     assert result.half_width == pytest.approx(0.1)
     lopsided = case(10.0, interval_s=(9.9, 13.9))
-    assert lopsided.half_width == pytest.approx(0.2)
+    assert half_width(lopsided) == pytest.approx(0.2)
 
 
 def test_a_refusal_counts_and_has_no_error():
@@ -71,13 +78,13 @@ def test_nothing_has_no_figures():
 def test_of_more_runs_than_wanted_the_least_delayed_count():
     target = runs(10.0, 30.0, 11.0, 12.0, delays_s=[0.0, 9.0, 0.1, 0.2], wanted=3)
     assert case(on_target=target).measured_to_s == 11.0
-    assert target.delay_share == 0.0
+    assert delay_share(target) == 0.0
 
 
 def test_single_runs_are_held_or_not_each_by_itself():
     target = runs(10.0, 10.5, 12.0, 9.5)
-    assert case(10.0, half_width=0.1, on_target=target).runs_covered == [True, True, False, True]
-    assert case(refused="too little").runs_covered == []
+    assert runs_covered(case(10.0, half_width=0.1, on_target=target)) == [True, True, False, True]
+    assert runs_covered(case(refused="too little")) == []
 
 
 def test_of_more_runs_than_wanted_those_whose_cpu_was_not_slow_count():
@@ -163,11 +170,11 @@ def test_intervals_that_hold_too_often_miss_the_aim():
 def test_a_run_is_below_the_ceiling_where_it_is_below_its_lower_end():
     """Made-up ceilings are 4 s."""
     ends = dict(ceiling_interval_s=(3.0, 5.0))
-    assert [case(4.0, measured_s, **ends).below_ceiling for measured_s in (2.9, 3.1)] == [
+    assert [is_below_ceiling(case(4.0, measured_s, **ends)) for measured_s in (2.9, 3.1)] == [
         True,
         False,
     ]
-    assert case(4.0, 3.9).below_ceiling
+    assert is_below_ceiling(case(4.0, 3.9))
     cases = [case(4.0, 2.9, **ends), *[case(4.0, 3.1, **ends)] * 3, case(refused="no", **ends)]
     assert summarise(cases).below_ceiling == 0.25
     assert met(aims(cases))["all", "measured below the ceiling"] == (0.25, False)
@@ -176,12 +183,12 @@ def test_a_run_is_below_the_ceiling_where_it_is_below_its_lower_end():
 def test_a_repeated_run_differs_from_the_median_of_the_others():
     """10 from 11.5, 11 from 11, 12 from 10.5; the disturbed one does not count."""
     target = runs(10.0, 11.0, 12.0, 50.0, delays_s=[0.0, 0.0, 0.0, 30.0], wanted=3)
-    assert target.deviations == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
+    assert deviations(target) == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
     # Two cases to the same storage share the runs there.
     cases = [case(on_target=target), case(on_target=target, source="5 ms")]
     assert len(repeated(cases)) == 3
     assert summarise(cases).run_apart == pytest.approx(1.5 / 11.5)
-    assert runs(10.0).deviations == []
+    assert deviations(runs(10.0)) == []
 
 
 def test_what_an_estimate_brings_is_told_by_the_cases_without_it():
@@ -205,7 +212,7 @@ def test_rehearsed_are_the_cases_that_were():
     ]
     [item] = forecast_with(cases, "rehearsed")
     assert item.error == pytest.approx(0.04)
-    assert item.half_width == pytest.approx(0.05)
+    assert half_width(item) == pytest.approx(0.05)
 
 
 def test_what_recording_costs_is_told_from_bare_runs():

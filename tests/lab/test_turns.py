@@ -1,10 +1,13 @@
 """Runs take turns, and those that other work on the machine disturbed are made again."""
 
+from itertools import count
+
 import pytest
 
 from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.queries import RunResult
-from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
+from spillcast.lab.run import BUSY, RETRIES, least_disturbed
+from spillcast_lab.turns import Series, take_turns
 
 CPU_S = 0.5
 SLOW_S = CPU_S + 2 * BUSY
@@ -24,6 +27,11 @@ class Machine:
             return RunResult(1.0, "", next(delays_s, 0.0), next(cpu_s, CPU_S)), number
 
         return Series(place, wanted, attempt)
+
+    def attempts(self, **taken):
+        """A run at each call, and its number."""
+        attempt, numbers = self.series("a", 1, **taken).attempt, count()
+        return lambda: attempt(next(numbers))
 
 
 @pytest.fixture
@@ -91,13 +99,12 @@ def test_runs_are_ranked_by_what_was_taken_from_them(machine):
     ],
 )
 def test_the_least_disturbed_of_what_was_run(machine, cpu_s, attempts, chosen):
-    attempt = machine.series("a", 1, cpu_s=cpu_s).attempt
-    ran, number = least_disturbed(query(1), attempt)
+    ran, number = least_disturbed(query(1), machine.attempts(cpu_s=cpu_s))
     assert (len(machine.requested), number, ran.cpu_s) == (attempts, chosen, cpu_s[chosen])
 
 
 def test_waiting_for_a_cpu_shows_in_one_run_alone(machine):
-    attempt = machine.series("a", 1, delays_s=[3 * BUSY, 2 * BUSY, 4 * BUSY]).attempt
+    attempt = machine.attempts(delays_s=[3 * BUSY, 2 * BUSY, 4 * BUSY])
     assert least_disturbed(query(1), attempt)[1] == 1
     assert len(machine.requested) == 1 + RETRIES
 

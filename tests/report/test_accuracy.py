@@ -18,6 +18,7 @@ from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import Truth
 from spillcast.lab.truth_file import COLUMNS, read_truth, write_truth
 from spillcast_lab.accuracy import readme_section
+from spillcast_lab.outcome import engine_name
 
 ROOT = Path(__file__).parents[2]
 SCHEMA_PAGE = ROOT / "docs" / "schema.md"
@@ -243,7 +244,9 @@ def test_the_table_of_the_readme_stands_between_its_markers():
     assert written.endswith(after.partition("<!-- end of accuracy -->")[2])
     [row] = [line for line in written.splitlines() if line.startswith("| slow to fast, DuckDB |")]
     whole = [item for item in made_up_truth().cases if item.evidence.name == "recording"]
-    count = sum(item.direction == "slow to fast" and item.engine_name == "DuckDB" for item in whole)
+    count = sum(
+        item.direction == "slow to fast" and engine_name(item) == "DuckDB" for item in whole
+    )
     assert row.split(" | ")[1].split(" of ")[-1] == str(count)
 
 

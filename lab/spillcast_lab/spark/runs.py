@@ -22,7 +22,6 @@ from spillcast import _core
 from spillcast.engines.queries import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark import Application, read_application
-from spillcast.lab.case import SUITES
 from spillcast.lab.storages import file_name
 from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import RecordOptions
@@ -30,6 +29,7 @@ from spillcast.recording.observed import held_command, meminfo_bytes
 from spillcast.recording.record import Recorder, held_and_observed
 from spillcast.workspace import memory_group, undone_by
 from spillcast_lab.kernel_slowed import BLKIO, PROGRAMS, make_file_system, missing, watched
+from spillcast_lab.outcome import SUITES
 
 BDI = Path("/sys/class/bdi")
 #: Linux's default read-ahead of a disk.

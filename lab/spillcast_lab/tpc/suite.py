@@ -14,9 +14,9 @@ from typing import ClassVar
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.queries import QueryProcess
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient
-from spillcast.lab.case import SUITES
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes
+from spillcast_lab.outcome import SUITES
 
 INSTALL = "pip install 'spillcast[lab]'"
 #: Read at a time.

@@ -1,8 +1,7 @@
 """A verified forecast: its evidence, its prediction and the measured runs."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
@@ -35,21 +34,10 @@ class Variant:
             answer.forecast_s, answer.interval_s, answer.ceiling_s, answer.ceiling_interval_s
         )
 
-    def instead_of(self, answer: Forecast) -> Forecast:
-        """The forecast ``answer`` with these numbers, and without terms."""
-        refused = None if self.forecast_s is not None else answer.refused or "refused"
-        return replace(
-            answer, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None
-        )
-
 
 VERIFY_SCHEMA = "spillcast.verify/1"
 #: Directions of a forecast, the most common first.
 DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
-FALLING = DIRECTIONS[0]
-#: Titles of the public suites by the first word of their queries' names, and of other queries.
-SUITES = {"tpch": "TPC-H", "tpcds": "TPC-DS"}
-OTHERS = "other queries"
 
 
 @dataclass(frozen=True)
@@ -75,25 +63,9 @@ class Runs:
         return [elapsed_s for _, elapsed_s in calmest[: self.wanted]]
 
     @property
-    def deviations(self) -> list[float]:
-        """The relative deviation of each run that counts from the median of the others."""
-        times_s = self.counted_s
-        others_s = [times_s[:at] + times_s[at + 1 :] for at in range(len(times_s))]
-        return [
-            abs(run_s / median(rest_s) - 1)
-            for run_s, rest_s in zip(times_s, others_s, strict=True)
-            if rest_s
-        ]
-
-    @property
     def elapsed_s(self) -> list[float]:
         """The elapsed time of each run."""
         return [ran.elapsed_s for ran in self.made]
-
-    @property
-    def delay_share(self) -> float:
-        """The least share of a run in which it was runnable but not scheduled."""
-        return min(ran.run_queue_delay_s / ran.elapsed_s for ran in self.made)
 
 
 @dataclass(frozen=True)
@@ -164,28 +136,6 @@ class Case:
     variants: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
-    def suite(self) -> str:
-        """The title of its query's suite."""
-        return SUITES.get(self.workload.split()[0], OTHERS)
-
-    @property
-    def is_public(self) -> bool:
-        """Whether its query is one of TPC-H or TPC-DS."""
-        return self.suite != OTHERS
-
-    @property
-    def engine_name(self) -> str:
-        """The engine without its version."""
-        return re.split(r" (?=\d)", self.engine, maxsplit=1)[0]
-
-    def with_variant(self, name: str) -> "Case | None":
-        """The case with the variant of this name as its forecast; None without that variant."""
-        variant = self.variants.get(name)
-        if variant is None:
-            return None
-        return replace(self, forecast=variant.instead_of(self.forecast), variants={})
-
-    @property
     def measured_from_s(self) -> float:
         """Median elapsed time on the source."""
         return self.on_source.median_s
@@ -206,39 +156,6 @@ class Case:
         """The seed's formula over measured, minus 1; None without the former."""
         seed_s = self.seed_formula_s
         return None if seed_s is None else seed_s / self.measured_to_s - 1
-
-    @property
-    def covered(self) -> bool:
-        """Whether the interval contains the measured time."""
-        bounds = self.forecast.interval_s
-        return bounds is not None and bounds[0] <= self.measured_to_s <= bounds[1]
-
-    @property
-    def below_ceiling(self) -> bool | None:
-        """Whether the measured time is below the forecast for zero-latency storage.
-
-        The lower end of its interval counts, if it has one. None if the forecast was refused.
-        """
-        forecast = self.forecast
-        if forecast.forecast_s is None:
-            return None
-        return self.measured_to_s < (forecast.ceiling_interval_s or [forecast.ceiling_s])[0]
-
-    @property
-    def runs_covered(self) -> list[bool]:
-        """Whether the interval contains each run on the target; empty if refused."""
-        if self.forecast.interval_s is None:
-            return []
-        low_s, high_s = self.forecast.interval_s
-        return [low_s <= run_s <= high_s for run_s in self.on_target.elapsed_s]
-
-    @property
-    def half_width(self) -> float | None:
-        """Half of the interval's width over the forecast; None if refused."""
-        bounds, forecast_s = self.forecast.interval_s, self.forecast.forecast_s
-        if bounds is None or not forecast_s:
-            return None
-        return (bounds[1] - bounds[0]) / 2 / forecast_s
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -226,7 +226,7 @@ class _Run:
         """A recorded run, repeated if other work on the machine disturbed it."""
         workload = self._workload(size)
 
-        def recorded(_number: int) -> tuple[RunResult, Recording | None]:
+        def recorded() -> tuple[RunResult, Recording | None]:
             self.outputs += 1
             output = self.workdir / f"{self.outputs}.spill"
             return run_recorded_if_spilled(self.engine, workload, place, output, self.stage.status)

@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.queries import QueryProcess, RunResult, end_with_parent
@@ -217,31 +216,6 @@ BUSY = 0.05
 RETRIES = 2
 
 
-@dataclass
-class Series(Generic[T]):
-    """Equal runs of a query in one place, until ``wanted`` of them are undisturbed."""
-
-    place: str
-    wanted: int
-    #: Makes the run with this number, from 0.
-    attempt: Callable[[int], tuple[RunResult, T]]
-    done: list[tuple[RunResult, T]] = field(default_factory=list)
-
-    @property
-    def runs(self) -> list[RunResult]:
-        """The runs so far, in order."""
-        return [ran for ran, _ in self.done]
-
-    def calmest(self, rank: int = 0) -> tuple[RunResult, T]:
-        """The run that is least disturbed by other work on the machine, and its result.
-
-        ``rank`` 1 is the second least disturbed, and so on; the last one if there are fewer.
-        """
-        lost = lost_shares(self.runs)
-        ranked = sorted(range(len(lost)), key=lost.__getitem__)
-        return self.done[ranked[: rank + 1][-1]]
-
-
 def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> list[float]:
     """The share of each run that other work on the machine took; ``beside`` are further runs there.
 
@@ -267,24 +241,12 @@ def undisturbed(
     return sum(share <= usual + BUSY for share in lost_shares(runs, beside))
 
 
-def take_turns(workload: Workload, series: Sequence[Series[Any]]) -> None:
-    """Run each series until it has the wanted undisturbed runs, or RETRIES more runs.
-
-    The series alternate, so that a drift of the machine affects all.
-    """
-    for number in range(max(turn.wanted for turn in series) + RETRIES):
-        for turn in series:
-            others = [other for other in series if other.place == turn.place and other is not turn]
-            beside = [ran for other in others for ran in other.runs]
-            enough = undisturbed(turn.runs, workload, beside) >= turn.wanted
-            if len(turn.done) < turn.wanted + RETRIES and not enough:
-                turn.done.append(turn.attempt(number))
-
-
 def least_disturbed(
-    workload: Workload, attempt: Callable[[int], tuple[RunResult, T]]
+    workload: Workload, attempt: Callable[[], tuple[RunResult, T]]
 ) -> tuple[RunResult, T]:
     """The least disturbed run; disturbed runs are repeated."""
-    series = Series("", 1, attempt)
-    take_turns(workload, [series])
-    return series.calmest()
+    done: list[tuple[RunResult, T]] = []
+    while len(done) <= RETRIES and not undisturbed([ran for ran, _ in done], workload):
+        done.append(attempt())
+    lost = lost_shares([ran for ran, _ in done])
+    return done[lost.index(min(lost))]

@@ -2,15 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import exp
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Protocol
 
-from spillcast.calibrated import calibrated
 from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient, SpillcastError
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import PRELOAD_LIBRARY
@@ -82,43 +80,6 @@ class Emulated:
 
 
 @dataclass(frozen=True)
-class Plain:
-    """A plain directory: in memory, or on the disk of the workspace."""
-
-    name: str
-    in_memory: bool
-    servers: int | None = None
-
-    @property
-    def expected_s(self) -> float:
-        """Approximate time of an operation."""
-        return calibrated().memory_s
-
-    @property
-    def description(self) -> str:
-        """The description for people."""
-        if self.in_memory:
-            return "a directory of /dev/shm, in memory"
-        return "a directory on the disk, through the page cache"
-
-
-class Groups(Protocol):
-    """Control groups that make a place slow for the processes in them."""
-
-    def limited(self) -> AbstractContextManager[None]:
-        """Keep this process in the groups that limit I/O, for a probe of the place."""
-
-    def inside(self) -> AbstractContextManager[None]:
-        """Keep this process in all groups, to start an engine, which stays in them."""
-
-    def unbounded(self, spread: float) -> AbstractContextManager[None]:
-        """Lift the limit of memory, and then set it by the memory that the engine took.
-
-        ``spread`` is the share that the engine may take beyond that.
-        """
-
-
-@dataclass(frozen=True)
 class Place:
     """A directory to spill to, and the means that make it slow."""
 
@@ -129,16 +90,8 @@ class Place:
     means: str
     #: Whether memory serves it: it is in memory, or the page cache holds the spill.
     fast: bool
-    #: The groups, if it is slow only for the processes in them.
-    groups: Groups | None = None
-
-    def limited(self) -> AbstractContextManager[None]:
-        """The context for a probe of the place."""
-        return nullcontext() if self.groups is None else self.groups.limited()
-
-    def inside(self) -> AbstractContextManager[None]:
-        """The context for the start of an engine."""
-        return nullcontext() if self.groups is None else self.groups.inside()
+    #: The context for the start of an engine, if it is slow only for processes started there.
+    inside: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def file_name(name: str) -> str:
