@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -28,8 +29,8 @@ from spillcast.recording import Recording
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import emulate
 from spillcast.storage.source import catalogue
-from spillcast.workspace import join_memory_group, memory_group, workspace
-from spillcast_lab.kernel_slowed import held_in
+from spillcast.workspace import memory_group, workspace
+from spillcast_lab.kernel_slowed import held_in, moved
 
 SHARES = (0.0, 0.25, 0.5, 1.0, 2.0)
 AIM, RUNS = 0.15, 3
@@ -100,30 +101,6 @@ def uncached_s(recording: Recording, known: Storage) -> float:
     return projection(baseline, known).total_s
 
 
-class Held:
-    """The group that an engine's processes are started in."""
-
-    def __init__(self, group: Path) -> None:
-        self._group = group
-        [private] = [
-            line.split(":")[2].strip().lstrip("/")
-            for line in Path("/proc/self/cgroup").read_text().splitlines()
-            if line.split(":")[1] == "memory"
-        ]
-        self._before = Path("/sys/fs/cgroup/memory") / private
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """This process in it, and back."""
-        join_memory_group(self._group)
-        try:
-            yield
-        finally:
-            join_memory_group(self._before)
-
-    limited = unbounded = inside
-
-
 @contextmanager
 def device(storage: Emulated, group: Path, room: Path) -> Iterator[Place]:
     """A file system on an emulated device."""
@@ -144,7 +121,8 @@ def device(storage: Emulated, group: Path, room: Path) -> Iterator[Place]:
         directory.mkdir()
         directory.chmod(0o777)
         mountpoint.chmod(0o755)
-        yield Place(storage.name, directory, {}, "kernel", fast=False, groups=Held(group))
+        inside = partial(moved, group, "memory")
+        yield Place(storage.name, directory, {}, "kernel", fast=False, inside=inside)
 
 
 def call(*command: object) -> str:

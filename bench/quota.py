@@ -7,8 +7,9 @@ as if there were no quota. The groups go before what else the machine does.
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -84,7 +85,9 @@ def of_query(
         below = stack.enter_context(workspace(SHARED_MEMORY))
         above = stack.enter_context(workspace())
         slow, fast = (
-            replace(stack.enter_context(emulated(item, above, below)), groups=Held(group))
+            replace(
+                stack.enter_context(emulated(item, above, below)), inside=partial(inside, group)
+            )
             for item in (SLOW, FAST)
         )
         for quota in QUOTAS:
@@ -96,16 +99,3 @@ def of_query(
             answer = forecast(recording, storage_of(FAST))
             recording.meta = replace(recording.meta, cpu_limits=CpuLimits())
             yield quota, answer, forecast(recording, storage_of(FAST)), measured_s
-
-
-class Held:
-    """The group that an engine's processes are started in."""
-
-    def __init__(self, group: Path) -> None:
-        self._group = group
-
-    def inside(self) -> AbstractContextManager[None]:
-        """This process in it, and back."""
-        return inside(self._group)
-
-    limited = unbounded = inside
