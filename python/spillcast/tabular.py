@@ -12,13 +12,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import PackageMissing
 from spillcast.text import visible
-from spillcast.units import format_bytes, format_duration, format_interval, format_speedup
+from spillcast.units import (
+    format_bytes,
+    format_duration,
+    format_interval,
+    format_share,
+    format_speedup,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -62,9 +69,9 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "bytes": format_bytes,
     "bytes_per_s": lambda value: f"{format_bytes(value)}/s",
     "MB/s": lambda value: f"{value / 1e6:,.0f}",
-    "share": lambda value: f"{100 * value:.2f} %",
-    "percent": lambda value: f"{100 * value:.0f} %",
-    "percent1": lambda value: f"{100 * value:.1f} %",
+    "share": partial(format_share, digits=2),
+    "percent": format_share,
+    "percent1": partial(format_share, digits=1),
     "ratio": format_speedup,
     "interval": format_interval,
     #: Bytes, or blocks of a trace, which are fewer.

@@ -177,6 +177,11 @@ def format_bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def format_share(share: float, digits: int = 0) -> str:
+    """A share in percent: ``12 %``, or ``12.3 %`` with ``digits`` 1."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def format_count(count: int, noun: str) -> str:
     """A number with what it counts: ``1 wait``, ``12,000 waits``, ``2 queries``."""
     if count == 1:

@@ -30,7 +30,7 @@ from spillcast.forecast.workload.threads import CpuLimits, Overlap, Simulated
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import Estimate, behaviour_of
 from spillcast.storage.rehearse import Rehearsal
-from spillcast.storage.source import INSTANT
+from spillcast.storage.source import INSTANT, PROBE
 from spillcast.storage.storage import Storage
 
 #: Recording is never taken to be more than this share of the time outside temp I/O.
@@ -322,7 +322,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     change_ratios = _change_ratios(storage, workload)
     replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     page_cache = threads.page_cache(loads) if cached else None
-    behaviour = None if storage.source.instant else behaviour_of(storage, access="buffered")
+    behaviour = None if storage.source is INSTANT else behaviour_of(storage, access="buffered")
     total_operations = workload.scale * operations(loads)
     simulated = threads.on(behaviour, total_operations, change_ratios, page_cache)
     target_latencies = [
@@ -422,7 +422,7 @@ def _causes_s(storage: Storage, simulated: Simulated, io_s: float) -> dict[str, 
 
 def _change_ratios(storage: Storage, workload: Workload) -> dict[str | None, float]:
     """Latency of calls that change temp files, over the recorded one, by kind if known."""
-    if storage.source.instant:
+    if storage.source is INSTANT:
         return dict.fromkeys((change.event for change in workload.changes), 0.0)
     mean_s = {change.event: change.mean_s for change in storage.changes if change.count}
     ratios = dict[str | None, float]()
@@ -446,7 +446,7 @@ def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float
 
 
 def _check_figures(workload: Workload, storage: Storage) -> None:
-    if storage.source.instant:
+    if storage.source is INSTANT:
         return
     for op in sorted({load.op for load in workload.loads}):
         if not any(group.count for group in storage.of(op)):
@@ -459,7 +459,7 @@ def _replayed_s(workload: Workload, storage: Storage) -> float | None:
     """Elapsed time of a replay of the entire recording on the target; None without one."""
     facts = storage.facts
     complete = (
-        storage.source.replayed
+        storage.source is PROBE
         and facts.get("closed_loop")
         and facts.get("like") == workload.name
         and workload.quality.all_waits

@@ -20,7 +20,14 @@ from spillcast.forecast.result import (
 from spillcast.recording import WRITEBACK
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.text import capitalized
-from spillcast.units import format_bytes, format_duration, format_setting
+from spillcast.units import (
+    format_bytes,
+    format_duration,
+    format_estimate,
+    format_interval,
+    format_setting,
+    format_share,
+)
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
@@ -68,10 +75,9 @@ class Fix:
     @property
     def times_text(self) -> str:
         """``2.1 s (1.8 s to 2.6 s)``, or ``1.8 s to 2.6 s``."""
-        bounds = " to ".join(map(format_duration, self.interval_s))
-        return (
-            bounds if self.forecast_s is None else f"{format_duration(self.forecast_s)} ({bounds})"
-        )
+        if self.forecast_s is None:
+            return format_interval(self.interval_s)
+        return format_estimate(self.forecast_s, self.interval_s)
 
     @property
     def description(self) -> str:
@@ -200,10 +206,6 @@ def _share(query: Forecast, s: float) -> float:
     return s / observed_s if observed_s else 0.0
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _kind(query: Forecast) -> Kind:
     observed_s, data_s = _observed_s(query), _term_s(query, DATA_READS)
     saved = 1 - query.ceiling_s / observed_s if observed_s else 0.0
@@ -219,7 +221,7 @@ def _where_time_goes(query: Forecast, kind: Kind) -> str:
     of = query.subject or f"this query{query.recorded_text}"
     of = of if query.part is None else "this part"
     times_s = temp_s(query), _term_s(query, DATA_READS)
-    temp_share, data_share = (_percent(_share(query, s)) for s in times_s)
+    temp_share, data_share = (format_share(_share(query, s)) for s in times_s)
     io, comma = _io_name(query), "," if "," in of else ""
     other = _largest_other_term(query)
     if (bounds := unknown_share(query)) is not None:
@@ -251,10 +253,10 @@ def unknown_share(query: Forecast) -> str | None:
     bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s
     notable = PROBLEM_SHARE if query.ceiling_bounds_s is None else NOTABLE_SHARE
     if bounds_s is None:
-        return f"{_percent(0.0)} to {_percent(1.0)}"
+        return f"{format_share(0.0)} to {format_share(1.0)}"
     shares = (1 - _share(query, s) for s in reversed(bounds_s))
     low, high = (min(max(share, 0.0), 1.0) for share in shares)
-    return f"{_percent(low)} to {_percent(high)}" if high - low > notable else None
+    return f"{format_share(low)} to {format_share(high)}" if high - low > notable else None
 
 
 def _largest_other_term(query: Forecast) -> str:
@@ -263,7 +265,7 @@ def _largest_other_term(query: Forecast) -> str:
     largest = max(others, key=lambda term: term.baseline_s, default=None)
     if largest is None or (share := _share(query, largest.baseline_s)) < NOTABLE_SHARE:
         return ""
-    return f"{_percent(share)} is {largest.name}"
+    return f"{format_share(share)} is {largest.name}"
 
 
 def _fixes(valid: Sequence[Forecast]) -> list[Fix]:

@@ -8,7 +8,7 @@ from spillcast.report.page import Page, Part, Prose
 from spillcast.report.storage import origin_text
 from spillcast.storage.description import Comparison, Row, Verdict
 from spillcast.tabular import Column, Table
-from spillcast.units import format_count, format_speedup
+from spillcast.units import format_count, format_share, format_speedup
 
 #: Speed-ups below the first are no difference; those by size are a range if they differ more.
 ALIKE, APART = 1.05, 1.3
@@ -113,4 +113,4 @@ def _times(ratio: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return "less than 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+    return "less than 1 %" if share < 0.01 else format_share(share)

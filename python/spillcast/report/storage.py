@@ -25,7 +25,7 @@ from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import nonnull_facts
 from spillcast.tabular import Column, Table, paragraph
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_bytes, format_count, format_duration, format_share
 
 #: Rates of operations of at least this size are in bytes per second.
 BYTES_FROM = 64 << 10
@@ -248,7 +248,7 @@ def _size_text(storage: Storage, op: str, size_bytes: int) -> str:
     method = "extrapolated from" if estimate.extrapolated else "interpolated between"
     return (
         f"  {op} {format_bytes(size_bytes)}: about {format_duration(estimate.mean_s)}, "
-        f"{method} {sizes}, +/- {100 * estimate.error:.0f} %"
+        f"{method} {sizes}, +/- {format_share(estimate.error)}"
     )
 
 
@@ -353,8 +353,9 @@ def ability_text(op: str, ability: Ability) -> str:
         parts.append(f"at most {format_bytes(ability.bandwidth_bytes_per_s)}/s")
     if ability.error_median is not None and ability.error_max is not None:
         parts.append(
-            f"between measured sizes known to within {100 * ability.error_median:.1f} % (median), "
-            f"{100 * ability.error_max:.0f} % (maximum), by predicting each from the others"
+            f"between measured sizes known to within {format_share(ability.error_median, 1)} "
+            f"(median), {format_share(ability.error_max)} (maximum), "
+            "by predicting each from the others"
         )
     return f"{op}s: {'; '.join(parts)}" if parts else ""
 

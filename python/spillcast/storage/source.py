@@ -40,21 +40,15 @@ class StorageSource:
     measured: bool = True
     #: Latencies are those of an idle storage: depth affects them only by limits and servers.
     unloaded: bool = False
-    #: Measured with as many threads at once as in the recording.
-    replayed: bool = False
     #: Figures lie on a formula's line, which holds for any size.
     any_size: bool = False
     #: Histograms are those of the forecast's load.
     of_load: bool = True
     #: Figures are without a page cache, which may serve some of the I/O.
     uncached: bool = False
-    #: Operations take no time, whatever they are.
-    instant: bool = False
 
 
-PROBE = StorageSource(
-    "probe", "measured with the I/O of {like}{where}", REPLAY_NOISE, replayed=True
-)
+PROBE = StorageSource("probe", "measured with the I/O of {like}{where}", REPLAY_NOISE)
 GRID = StorageSource(
     "grid",
     "measured with its own reads and writes{where}",
@@ -73,7 +67,7 @@ ASSUMED = StorageSource(
     unloaded=True,
 )
 #: A storage that none can be faster than; not in documents.
-INSTANT = StorageSource("instant", "operations take no time", 0.0, measured=False, instant=True)
+INSTANT = StorageSource("instant", "operations take no time", 0.0, measured=False)
 
 
 def catalogue(spread: float, origin: str) -> StorageSource:

@@ -9,6 +9,7 @@ from spillcast.columns import Floats
 from spillcast.storage import Storage
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.source import INSTANT
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ NO_LATENCY = Estimate(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapola
 
 def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Estimate]:
     """Latency of each load with ``depth`` operations in flight. FiguresMissing without figures."""
-    if storage.source.instant:
+    if storage.source is INSTANT:
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
