@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.lab.io_size.spill import Sort, fan_in, groups_of
+from spillcast.lab.io_size.spill import SyntheticSpill, fan_in, groups_of
 
 Keys = NDArray[np.uint64]
 KEY_BYTES = 8
@@ -93,7 +93,7 @@ def external_sort(
     ``fan_in(memory, unit)`` of them at once into the next file. InputError where nothing would
     spill or nothing could be merged. AssertionError where the output is not the input, sorted.
     """
-    Sort(data_bytes, memory_bytes).check()
+    SyntheticSpill(data_bytes, memory_bytes, unit_bytes)
     at_once, counts = fan_in(memory_bytes, unit_bytes), Counts()
     random = np.random.default_rng(seed)
     file, runs, total = UnitFile(directory, unit_bytes, counts), [], 0

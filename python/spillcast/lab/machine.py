@@ -8,9 +8,9 @@ from statistics import median
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.columns import Floats
 from spillcast.engines.engine import Calibrates, Engine, Workload
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
@@ -34,7 +34,6 @@ from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
 #: Candidate times to refill a part of the caches: half a power of ten apart.
 FILL_S = tuple(float(f"{fill_s:.3g}") for fill_s in np.geomspace(1e-6, 1e-2, 9))
 #: Number of quantiles by which bursts of a kind are compared, and least bursts in each.

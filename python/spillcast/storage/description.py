@@ -8,17 +8,15 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
+from spillcast.columns import Floats
 from spillcast.document import internal, written
 from spillcast.errors import OptionInvalid, Refusal, TargetIncomplete
 from spillcast.recording import OPS
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_duration
-
-Array = NDArray[np.float64]
 
 #: Steps of the density in a power of ten, and standard deviation of the kernel in powers of ten.
 STEPS = 100
@@ -77,14 +75,14 @@ def find_peaks(latency_ns: Sequence[int], counts: Sequence[int]) -> list[Peak]:
     return [_peak(part_ns, part, count.sum(), top) for part_ns, part, top in parts if part.sum()]
 
 
-def _smoothed(count: Array) -> Array:
+def _smoothed(count: Floats) -> Floats:
     """Operations per step, smoothed, with a margin on either side that lets the kernel end."""
     reach = round(4 * KERNEL * STEPS)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / (KERNEL * STEPS)) ** 2)
     return np.convolve(count, kernel / kernel.sum())
 
 
-def _hills(density: Array) -> list[_Basin]:
+def _hills(density: Floats) -> list[_Basin]:
     """One basin for each local maximum, from valley to valley."""
     rise = np.diff(density, prepend=-1.0, append=-1.0)
     tops = np.flatnonzero((rise[:-1] > 0) & (rise[1:] <= 0))
@@ -93,7 +91,7 @@ def _hills(density: Array) -> list[_Basin]:
     return [_Basin(b, e, int(t)) for b, e, t in zip(begins, ends, tops, strict=True)]
 
 
-def _clear(density: Array, basins: list[_Basin]) -> list[_Basin]:
+def _clear(density: Floats, basins: list[_Basin]) -> list[_Basin]:
     """Basins joined until every valley between two is clear."""
     while len(basins) > 1:
         significance = [_significance(density, *pair) for pair in pairwise(basins)]
@@ -106,7 +104,7 @@ def _clear(density: Array, basins: list[_Basin]) -> list[_Basin]:
     return basins
 
 
-def _significance(density: Array, low: _Basin, high: _Basin) -> float:
+def _significance(density: Floats, low: _Basin, high: _Basin) -> float:
     """Standard deviations by which the lower of two neighbours rises above the valley between."""
     valley = density[high.begin]
     lower = min(low, high, key=lambda basin: density[basin.top])
@@ -117,7 +115,7 @@ def _significance(density: Array, low: _Basin, high: _Basin) -> float:
     return float(np.maximum(part - valley, 0).sum() / np.sqrt(part.sum()))
 
 
-def _peak(ns: Array, count: Array, total: float, top: float) -> Peak:
+def _peak(ns: Floats, count: Floats, total: float, top: float) -> Peak:
     """The peak of these operations; ``top`` is the decimal logarithm of where they are densest."""
     reached = np.cumsum(count)
     low, high = np.searchsorted(reached, [0.05 * reached[-1], 0.95 * reached[-1]])

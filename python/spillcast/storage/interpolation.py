@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats
 from spillcast.storage.storage import Group
-
-Array = NDArray[np.float64]
 
 #: Replaces 0 in logarithms: a thousandth of a nanosecond.
 _LATENCY_MIN_S = 1e-12
@@ -31,7 +29,7 @@ class Interpolation:
     extrapolated: bool
 
 
-def interpolate(x: Array, mean_s: Array, at: float, *, power: bool) -> Interpolation:
+def interpolate(x: Floats, mean_s: Floats, at: float, *, power: bool) -> Interpolation:
     """Latency at ``at`` from those at the ascending ``x``.
 
     With ``power`` a power law connects points (queue depth), else a straight line (size: base +
@@ -58,7 +56,7 @@ def interpolate(x: Array, mean_s: Array, at: float, *, power: bool) -> Interpola
     return _extrapolate(x[::-1], mean_s[::-1], at, power)
 
 
-def _line(x: Array, mean_s: Array, at: float, power: bool) -> float:
+def _line(x: Floats, mean_s: Floats, at: float, power: bool) -> float:
     """Interpolate between two points."""
     if not power:
         share = (at - x[0]) / (x[1] - x[0])
@@ -67,7 +65,7 @@ def _line(x: Array, mean_s: Array, at: float, power: bool) -> float:
     return math.exp((1 - share) * _log(mean_s[0]) + share * _log(mean_s[1]))
 
 
-def _extrapolate(x: Array, mean_s: Array, at: float, power: bool) -> Interpolation:
+def _extrapolate(x: Floats, mean_s: Floats, at: float, power: bool) -> Interpolation:
     """Extrapolates from ``x``, which begins with the nearest point."""
     distance = abs(math.log(at / x[0]))
     value_s, exponent = _extended_line(x[0], x[1], mean_s[0], mean_s[1], at, power)
@@ -94,7 +92,7 @@ def _extended_line(
     return value_s, per_x * at / value_s if value_s else 0.0
 
 
-def _error_within(x: Array, mean_s: Array, index: int, power: bool) -> float:
+def _error_within(x: Floats, mean_s: Floats, index: int, power: bool) -> float:
     """Error between the points ``index - 1`` and ``index``."""
     if len(x) == 2:
         rise = _log(mean_s[1]) - _log(mean_s[0])
@@ -105,12 +103,12 @@ def _error_within(x: Array, mean_s: Array, index: int, power: bool) -> float:
     return max(*errors, _typical_error(x, mean_s, power))
 
 
-def _typical_error(x: Array, mean_s: Array, power: bool) -> float:
+def _typical_error(x: Floats, mean_s: Floats, power: bool) -> float:
     errors = [_prediction_error(x, mean_s, point, power) for point in range(1, len(x) - 1)]
     return float(np.median(errors)) * _STDDEV_PER_MEDIAN
 
 
-def _prediction_error(x: Array, mean_s: Array, point: int, power: bool) -> float:
+def _prediction_error(x: Floats, mean_s: Floats, point: int, power: bool) -> float:
     """Error at a measured point of the line through its neighbours."""
     ends = [point - 1, point + 1]
     return abs(_log(_line(x[ends], mean_s[ends], x[point], power)) - _log(mean_s[point]))
@@ -143,14 +141,14 @@ class Cell:
         return sum(g.total_ns for g in self.groups) / self.count / 1e9
 
     @property
-    def blocks(self) -> Array:
+    def blocks(self) -> Floats:
         """Count and mean latency (s) of consecutive stretches, in the order of time."""
         count = [n for g in self.groups for n in g.block_count]
         mean_s = [ns / 1e9 for g in self.groups for ns in g.block_mean_ns]
         return np.column_stack([np.asarray(count, dtype=float), np.asarray(mean_s, dtype=float)])
 
     @property
-    def histogram(self) -> tuple[Array, Array]:
+    def histogram(self) -> tuple[Floats, Floats]:
         """Latencies in seconds, ascending, and how many operations took each."""
         latency_s = np.concatenate([np.asarray(g.latency_ns, dtype=float) for g in self.groups])
         count = np.concatenate([np.asarray(g.latency_count, dtype=float) for g in self.groups])
@@ -188,7 +186,7 @@ class Cells:
         """Measured sizes, ascending."""
         return list(self._rows)
 
-    def row(self, size_bytes: int) -> tuple[Array, Array]:
+    def row(self, size_bytes: int) -> tuple[Floats, Floats]:
         """Depths of a measured size, ascending, and mean latencies (s)."""
         return self._rows[size_bytes]
 

@@ -5,16 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import stats
+from spillcast.columns import Floats
 from spillcast.errors import FiguresMissing
 from spillcast.recording import OPS
 from spillcast.storage.interpolation import Cells
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
-Array = NDArray[np.float64]
 #: Throughput no longer grows if twice the depth or size multiplies it by less than this.
 GROWTH_MIN = 1.1
 #: A bucket that holds more than this is credit for a burst, not a rate.
@@ -33,7 +32,7 @@ def _bandwidth(cells: Cells) -> float | None:
     return last if _is_flat(smaller, largest, before, last) else None
 
 
-def _plateau(depths: Array, mean_s: Array) -> float | None:
+def _plateau(depths: Floats, mean_s: Floats) -> float | None:
     """Operations per second of a size at its largest depths, where these do not differ."""
     if len(depths) < 2 or depths[0] == 0 or not np.all(mean_s > 0):
         return None
@@ -98,13 +97,13 @@ class Estimate:
     """
 
     mean_s: float
-    blocks: Array
+    blocks: Floats
     error: float
     measured: bool
     extrapolated: bool
     #: The histogram of the measurement, scaled to ``mean_s``: latencies (s), ascending, and counts.
-    latency_s: Array = field(default_factory=lambda: np.zeros(0))
-    latency_count: Array = field(default_factory=lambda: np.zeros(0))
+    latency_s: Floats = field(default_factory=lambda: np.zeros(0))
+    latency_count: Floats = field(default_factory=lambda: np.zeros(0))
 
     def at(self, mean_s: float) -> "Estimate":
         """The estimate scaled to another mean, such as that of operations that queue."""

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import fields_of
+from spillcast.columns import Flags, Integers, fields_of
 from spillcast.errors import (
     NoTempIo,
     OptionInvalid,
@@ -38,8 +37,6 @@ from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.tables import Table
 from spillcast.workspace import NoMemoryGroup, join_memory_group, memory_group, undone_by
 
-Array = NDArray[np.int64]
-
 
 def moved_waits(recording: Recording) -> Table:
     """The temp waits that moved bytes, by start. InputError if there are none."""
@@ -47,7 +44,7 @@ def moved_waits(recording: Recording) -> Table:
     return waits.filter(_moved(waits, recording))
 
 
-def _moved(temp_waits: Table, recording: Recording) -> NDArray[np.bool_]:
+def _moved(temp_waits: Table, recording: Recording) -> Flags:
     """Whether each wait moved bytes. InputError if none did."""
     moved = temp_waits["bytes"].filled(0) > 0
     if not moved.any():
@@ -133,7 +130,7 @@ def _mean_bytes(counts: Counts) -> tuple[int, int]:
 
 def _process_plan(
     reads: int, writes: int, passes: int, files: int, ratio: float
-) -> tuple[NDArray[np.bool_], Array, Array]:
+) -> tuple[Flags, Integers, Integers]:
     """By step: whether it writes, its file, and its block of a write's size or a read's."""
     parts = []
     for at in range(passes):

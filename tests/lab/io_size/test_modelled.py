@@ -5,7 +5,7 @@ import math
 import pytest
 
 from spillcast.errors import FiguresMissing
-from spillcast.lab.io_size.spill import Sort
+from spillcast.lab.io_size.spill import Setting, SyntheticSpill
 from spillcast.lab.io_size.trials import modelled
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID
@@ -13,7 +13,7 @@ from spillcast.storage.storage import write_cache_limit
 
 K, M = 1 << 10, 1 << 20
 #: One level: all is written before anything is read.
-SORT, UNIT = Sort(64 * M, 8 * M), 256 * K
+SORT, UNIT = SyntheticSpill(64 * M, 8 * M, 8 * K), 256 * K
 LATENCY_S, RATE = 0.001, 20e6
 CACHE = 8 * M
 
@@ -32,7 +32,7 @@ def trial(**parts):
     storage = Storage(
         "made", **{"source": ASSUMED, "groups": groups("read") + groups("write"), **parts}
     )
-    result = modelled(storage, [SORT.steps(UNIT)])
+    result = modelled(storage, [SORT.steps(Setting(UNIT, UNIT))])
     return result.of[0], [warning["code"] for warning in result.warnings]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spillcast.lab.io_size import sweep_io_size
-from spillcast.lab.io_size.spill import RecordedSpill, Setting, Sort, SyntheticSpill
+from spillcast.lab.io_size.spill import RecordedSpill, Setting, SyntheticSpill
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spills import recording
@@ -59,9 +59,8 @@ def check_order(result):
 def test_with_loss_of_fan_in():
     """Memory that merges all runs in units up to 704 KiB, and not of 1,024."""
     unit = 704 * K
-    sort = Sort(40 * 41 * unit, 41 * unit)
     base_s = fitted_base_s(unit)
-    spill = SyntheticSpill(sort, BLOCK)
+    spill = SyntheticSpill(40 * 41 * unit, 41 * unit, BLOCK)
     source = storage({"read": line(base_s), "write": line(base_s)})
     sweep = sweep_io_size(source, spill, [DEFAULT, BEST, LARGEST])
     assert spill.sizes(BEST) == (unit,)

@@ -7,7 +7,7 @@ from slow_sort import Disk, K, M, sort_s, unit_of
 
 from cases import cases
 from spillcast.lab.io_size import sweep_io_size
-from spillcast.lab.io_size.spill import Sort, SyntheticSpill, parse_sizes, settings_of
+from spillcast.lab.io_size.spill import SyntheticSpill, parse_sizes, settings_of
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import write_cache_limit
@@ -53,7 +53,7 @@ def truth(disk, data, memory):
 @cases("seed", range(10))
 def test_the_sweet_spot_is_the_optimum(seed):
     disk, data, memory = drawn(seed)
-    sweep = sweep_io_size(storage(disk), SyntheticSpill(Sort(data, memory), BLOCK), SETTINGS)
+    sweep = sweep_io_size(storage(disk), SyntheticSpill(data, memory, BLOCK), SETTINGS)
     known = truth(disk, data, memory)
     least_s = min(known.values())
     assert known[sweep.best.setting] <= least_s * 1.0005
@@ -68,8 +68,6 @@ def test_the_storages_differ_in_their_optimum():
     for seed in range(10):
         disk, data, memory = drawn(seed)
         best.add(
-            sweep_io_size(
-                storage(disk), SyntheticSpill(Sort(data, memory), BLOCK), SETTINGS
-            ).best.setting
+            sweep_io_size(storage(disk), SyntheticSpill(data, memory, BLOCK), SETTINGS).best.setting
         )
     assert len(best) >= 4

@@ -11,7 +11,6 @@ from spillcast.errors import InputError, OptionConflict
 from spillcast.lab.io_size.spill import (
     RecordedSpill,
     Setting,
-    Sort,
     Spill,
     SyntheticSpill,
     parse_block,
@@ -267,8 +266,8 @@ def sweep(
         storage = path if can_probe(path) else resolve_storage(str(storage))
     spill: Spill
     if like is None:
-        sort = Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory"))
-        spill = SyntheticSpill(sort, block_bytes)
+        data_bytes = parse_bytes(data or DATA, "--data")
+        spill = SyntheticSpill(data_bytes, parse_bytes(memory or MEMORY, "--memory"), block_bytes)
     elif data is None:
         spill = RecordedSpill(like, None if memory is None else parse_bytes(memory, "--memory"))
     else:

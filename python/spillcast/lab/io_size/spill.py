@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Flags, Integers
 from spillcast.document import Note
 from spillcast.errors import EvidenceUnsuited, InputError, OptionInvalid
 from spillcast.recording import Recording
@@ -128,75 +128,10 @@ def levels(data_bytes: int, memory_bytes: int, unit_bytes: int) -> int:
     return count
 
 
-def unit_within(setting: Setting, data_bytes: int, memory_bytes: int, block_bytes: int) -> int:
-    """The largest unit of a setting that needs no more levels than its minimum.
-
-    An engine gives each run as large a buffer as its memory allows.
-    """
-    fewest = levels(data_bytes, memory_bytes, setting.min_bytes)
-    runs, needed = -(-data_bytes // memory_bytes), 2
-    while needed**fewest < runs:
-        needed += 1
-    largest = memory_bytes // (needed + 1) // block_bytes * block_bytes
-    return setting.clamp(largest)
-
-
-Array = NDArray[np.int64]
 #: Whether each operation writes, its file, its offset and its bytes.
-Operations = tuple[Array, Array, Array, Array]
+Operations = tuple[Integers, Integers, Integers, Integers]
 #: More operations than these take too much memory.
 OPERATIONS_MAX = 20_000_000
-
-
-@dataclass(frozen=True)
-class Sort:
-    """A synthetic external sort in one thread that does nothing but I/O."""
-
-    data_bytes: int
-    memory_bytes: int
-
-    def check(self) -> None:
-        """InputError if the data fits into the memory."""
-        if self.data_bytes <= self.memory_bytes:
-            data, memory = format_bytes(self.data_bytes), format_bytes(self.memory_bytes)
-            message = f"{data} of data fit into {memory} of memory: nothing would be spilled"
-            raise OptionInvalid(message, "give more --data or less --memory")
-
-    def levels(self, unit_bytes: int) -> int:
-        """Times that all data is written and read back."""
-        return levels(self.data_bytes, self.memory_bytes, unit_bytes)
-
-    def steps(self, unit_bytes: int) -> Table:
-        """What it reads and writes: sorted runs of the memory's size, merged level by level.
-
-        Each level's runs lie one after the other in a file. Each level reads all of one file and
-        writes all of another, but for the last, whose output leaves the sort.
-        """
-        operations = 2 * self.levels(unit_bytes) * -(-self.data_bytes // unit_bytes)
-        if operations > OPERATIONS_MAX:
-            message = f"I/Os of {format_bytes(unit_bytes)} make {operations:,} operations, too many"
-            raise OptionInvalid(message, "give larger sizes or less --data")
-        parts = list(self._parts(unit_bytes))
-        write, file, offset, size = (np.concatenate(column) for column in zip(*parts, strict=True))
-        thread = delay_ns = np.zeros(len(write))
-        columns = {"thread": thread, "file": file, "write": write.astype(bool)}
-        return steps_of({**columns, "offset": offset, "bytes": size, "delay_ns": delay_ns})
-
-    def _parts(self, unit_bytes: int) -> Iterator[Operations]:
-        whole, rest = divmod(self.data_bytes, self.memory_bytes)
-        runs = np.array([self.memory_bytes] * whole + [rest] * bool(rest))
-        for at, length in zip(_begins(runs), runs, strict=True):
-            yield _pieces(True, 0, at, length, unit_bytes)
-        level = 0
-        while len(runs) > 1:
-            groups = groups_of(len(runs), fan_in(self.memory_bytes, unit_bytes))
-            begins, merged = _begins(runs), np.array([runs[group].sum() for group in groups])
-            last = len(groups) == 1
-            for group, out_at, out in zip(groups, _begins(merged), merged, strict=True):
-                reads = _in_turn(level, begins[group], runs[group], unit_bytes)
-                writes = _pieces(True, level + 1, out_at, out, unit_bytes)
-                yield reads if last else _mixed(reads, writes)
-            runs, level = merged, level + 1
 
 
 def groups_of(runs: int, at_once: int) -> list[slice]:
@@ -205,7 +140,7 @@ def groups_of(runs: int, at_once: int) -> list[slice]:
     return [slice(runs * at // count, runs * (at + 1) // count) for at in range(count)]
 
 
-def _begins(lengths: Array) -> Array:
+def _begins(lengths: Integers) -> Integers:
     return np.cumsum(lengths) - lengths
 
 
@@ -216,7 +151,7 @@ def _pieces(write: bool, file: int, begin: int, length: int, unit_bytes: int) ->
     return np.full(len(offset), int(write)), np.full(len(offset), file), offset, size
 
 
-def _in_turn(file: int, begins: Array, lengths: Array, unit_bytes: int) -> Operations:
+def _in_turn(file: int, begins: Integers, lengths: Integers, unit_bytes: int) -> Operations:
     """Reads of several runs, a unit of each by turns."""
     runs = [_pieces(False, file, *run, unit_bytes) for run in zip(begins, lengths, strict=True)]
     turn = np.concatenate([np.arange(len(run[0])) for run in runs])
@@ -287,7 +222,7 @@ class ResizedIo:
             }
         )
 
-    def _delays(self, anchor: Array) -> Array:
+    def _delays(self, anchor: Integers) -> Integers:
         """The pauses before operations, with those of the operations that were joined to them."""
         delays = np.zeros(len(anchor), dtype=np.int64)
         for thread in np.unique(self.thread):
@@ -298,12 +233,12 @@ class ResizedIo:
         return delays
 
 
-def _changes(values: Array) -> NDArray[np.bool_]:
+def _changes(values: Integers) -> Flags:
     """Whether each value differs from the previous one; True for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
-def _streams(kind: Array, offset: Array, size: Array) -> Array:
+def _streams(kind: Integers, offset: Integers, size: Integers) -> Integers:
     """The stream of each operation: one of its kind that ends at its offset, or else a new one."""
     ends: dict[tuple[int, int], int] = {}
     streams = np.empty(len(kind), dtype=np.int64)
@@ -321,37 +256,77 @@ WHOLE = 1.01
 
 
 class SyntheticSpill:
-    """An external sort that gives each run as large a buffer as its memory and setting allow.
+    """An external sort in one thread that does nothing but I/O.
 
-    Settings of one ``sizes`` make the same I/O.
+    It gives each run as large a buffer as its memory and setting allow. Settings of one ``sizes``
+    make the same I/O.
     """
 
     #: A synthetic spill has no recorded setting.
     recorded: Setting | None = None
 
-    def __init__(self, sort: Sort, block_bytes: int) -> None:
-        sort.check()
-        self._sort, self._block_bytes = sort, block_bytes
-        data, memory = format_bytes(sort.data_bytes), format_bytes(sort.memory_bytes)
+    def __init__(self, data_bytes: int, memory_bytes: int, block_bytes: int) -> None:
+        data, memory = format_bytes(data_bytes), format_bytes(memory_bytes)
+        if data_bytes <= memory_bytes:
+            message = f"{data} of data fit into {memory} of memory: nothing would be spilled"
+            raise OptionInvalid(message, "give more --data or less --memory")
+        self._data_bytes, self._memory_bytes = data_bytes, memory_bytes
+        self._block_bytes = block_bytes
         self.name = f"an external sort of {data} in {memory} of memory"
         self.like = Recording(Path("made-up.spill"), Meta())
 
     def unit_bytes(self, setting: Setting) -> int:
-        """The size of its operations. InputError if no two runs can be merged."""
-        sort = self._sort
-        return unit_within(setting, sort.data_bytes, sort.memory_bytes, self._block_bytes)
+        """The size of its operations: the largest with no more levels than the minimum needs.
+
+        InputError if no two runs can be merged.
+        """
+        fewest = levels(self._data_bytes, self._memory_bytes, setting.min_bytes)
+        runs, needed = -(-self._data_bytes // self._memory_bytes), 2
+        while needed**fewest < runs:
+            needed += 1
+        blocks = self._memory_bytes // (needed + 1) // self._block_bytes
+        return setting.clamp(blocks * self._block_bytes)
 
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         """One size for all."""
         return (self.unit_bytes(setting),)
 
-    def steps(self, setting: Setting) -> Table:
-        """The operations of all levels of the sort with this setting."""
-        return self._sort.steps(self.unit_bytes(setting))
-
     def levels(self, setting: Setting) -> int:
-        """Merge levels with this unit."""
-        return self._sort.levels(self.unit_bytes(setting))
+        """Times that all data is written and read back."""
+        return levels(self._data_bytes, self._memory_bytes, self.unit_bytes(setting))
+
+    def steps(self, setting: Setting) -> Table:
+        """What it reads and writes: sorted runs of the memory's size, merged level by level.
+
+        Each level's runs lie one after the other in a file. Each level reads all of one file and
+        writes all of another, but for the last, whose output leaves the sort.
+        """
+        unit_bytes = self.unit_bytes(setting)
+        operations = 2 * self.levels(setting) * -(-self._data_bytes // unit_bytes)
+        if operations > OPERATIONS_MAX:
+            message = f"I/Os of {format_bytes(unit_bytes)} make {operations:,} operations, too many"
+            raise OptionInvalid(message, "give larger sizes or less --data")
+        parts = list(self._parts(unit_bytes))
+        write, file, offset, size = (np.concatenate(column) for column in zip(*parts, strict=True))
+        thread = delay_ns = np.zeros(len(write))
+        columns = {"thread": thread, "file": file, "write": write.astype(bool)}
+        return steps_of({**columns, "offset": offset, "bytes": size, "delay_ns": delay_ns})
+
+    def _parts(self, unit_bytes: int) -> Iterator[Operations]:
+        whole, rest = divmod(self._data_bytes, self._memory_bytes)
+        runs = np.array([self._memory_bytes] * whole + [rest] * bool(rest))
+        for at, length in zip(_begins(runs), runs, strict=True):
+            yield _pieces(True, 0, at, length, unit_bytes)
+        level = 0
+        while len(runs) > 1:
+            groups = groups_of(len(runs), fan_in(self._memory_bytes, unit_bytes))
+            begins, merged = _begins(runs), np.array([runs[group].sum() for group in groups])
+            last = len(groups) == 1
+            for group, out_at, out in zip(groups, _begins(merged), merged, strict=True):
+                reads = _in_turn(level, begins[group], runs[group], unit_bytes)
+                writes = _pieces(True, level + 1, out_at, out, unit_bytes)
+                yield reads if last else _mixed(reads, writes)
+            runs, level = merged, level + 1
 
     def factor(self, _setting: Setting) -> float:
         """1, because the steps contain all levels."""
