@@ -91,7 +91,9 @@ def internal(default: Any = None) -> Any:
     return field(default=default, metadata={"internal": True})
 
 
-def read(kind: type[Document], document: Any, where: str, hint: str) -> Document:
+def read(
+    kind: type[Document], document: Any, where: str | None = None, hint: str | None = None
+) -> Document:
     """An instance of ``kind`` from a parsed document. EvidenceDamaged names the key and ``where``.
 
     Numbers are finite and, where nothing else is said, not negative. Keys that ``kind`` does not
@@ -102,7 +104,7 @@ def read(kind: type[Document], document: Any, where: str, hint: str) -> Document
             checked = msgspec.convert(document, _form(kind), dec_hook=_path)
         result: Document = _instance(checked, document)
     except ValueError as error:
-        raise EvidenceDamaged(f"{where}: damaged: {error}", hint) from error
+        raise EvidenceDamaged(f"damaged: {error}", hint, where) from error
     return result
 
 

@@ -7,6 +7,7 @@ these docstrings.
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 ERROR_SCHEMA = "spillcast.error/1"
@@ -18,13 +19,15 @@ class SpillcastError(Exception):
     exit_status: ClassVar[int] = 1
     code: ClassVar[str] = "failed"
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, hint: str | None = None, where: str | Path | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
-        if hint:
-            # Tracebacks of scripts and notebooks show it.
-            self.add_note(hint)
+        self.hint: str | None = None
+        #: The file, folder or address that the message begins with, if it was given as such.
+        self.where: str | None = None
+        place(self, where, hint)
         #: What ``--json`` prints where the command has a document for this error.
         self.document: Mapping[str, Any] | None = None
 
@@ -326,6 +329,44 @@ class RehearsalRefused(Refusal):
 
 class RehearsalFailed(Refusal):
     """The rehearsal failed or did no temp I/O."""
+
+
+#: Errors about a file that may say what fixes it: it is made or given again.
+OF_MAKING = (
+    EvidenceUnknown,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceContradictory,
+    FileTooLarge,
+)
+#: Errors about what a file contains; ``gate.reading`` names the file.
+OF_CONTENT = (
+    *OF_MAKING,
+    EvidenceMissing,
+    EvidenceMixed,
+    EvidenceAmbiguous,
+    EvidenceUnsuited,
+    SchemaUnsupported,
+    SelectionEmpty,
+    NoTempIo,
+    NotSpilled,
+    TimesUnknown,
+    TimesContradictory,
+    RecordingInsufficient,
+)
+
+
+def place(error: SpillcastError, where: str | Path | None, hint: str | None) -> None:
+    """Give ``where`` to an error without a place, and ``hint`` to one without a hint."""
+    if where is not None and error.where is None:
+        error.where = str(where)
+        if not error.message.startswith(f"{where}:"):
+            error.message = f"{where}: {error.message}"
+            error.args = (error.message,)
+    if hint and not error.hint:
+        error.hint = hint
+        # Tracebacks of scripts and notebooks show it.
+        error.add_note(hint)
 
 
 def kinds(base: type[SpillcastError] = SpillcastError) -> Iterator[type[SpillcastError]]:

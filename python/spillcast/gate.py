@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from spillcast.errors import (
+    OF_CONTENT,
+    OF_MAKING,
     EvidenceDamaged,
     FileTooLarge,
     FileUnreadable,
@@ -31,6 +33,7 @@ from spillcast.errors import (
     SpillcastError,
     first_line,
     is_interruption,
+    place,
 )
 
 if TYPE_CHECKING:
@@ -64,33 +67,40 @@ _CLEAR = (ValueError, EOFError, zlib.error)
 
 
 @contextmanager
-def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
-    """Turn failures of a reader in the block into InputErrors with ``where`` and ``hint``."""
+def reading(where: str | Path | None = None, hint: str | None = None) -> Iterator[None]:
+    """Name ``where`` in errors about its content, and turn a parser's failure into one.
+
+    ``hint`` says how the file is made, for errors that a new one mends. What an error has stays.
+    ``where`` is None where the caller names it.
+    """
     try:
         yield
+    except OF_CONTENT as error:
+        place(error, where, hint if isinstance(error, OF_MAKING) else None)
+        raise
     except SpillcastError:
         raise
     except OSError as error:
         if not error.errno:
             # The errors of a library have more lines than the reason.
-            raise damaged(where, first_line(error), hint) from error
+            raise damaged(first_line(error), hint, where) from error
         kind = PathMissing if isinstance(error, FileNotFoundError) else FileUnreadable
-        raise kind(f"{where}: {os.strerror(error.errno)}", hint) from error
+        raise kind(os.strerror(error.errno), hint, where) from error
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
         if not (_of_library(error) or isinstance(error, UNREADABLE)):
             raise
-        raise damaged(where, f"{_reason(error)}{_place(error)}", hint) from error
+        raise damaged(f"{_reason(error)}{_place(error)}", hint, where) from error
 
 
 def _of_library(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in LIBRARIES
 
 
-def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError:
+def damaged(text: str, hint: str | None = None, where: str | Path | None = None) -> InputError:
     """The error for a file that is cut or damaged."""
-    return EvidenceDamaged(f"{where}: cut or damaged: {text}", hint)
+    return EvidenceDamaged(f"cut or damaged: {text}", hint, where)
 
 
 def check_kind(path: Path) -> None:
@@ -109,20 +119,20 @@ def check_kind(path: Path) -> None:
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
     """The text of a file, with invalid UTF-8 replaced. InputError if it is too long."""
     with reading(path, hint), path.open("rb") as file:
-        content = file.read(bytes_max + 1)
-    return bounded(content, path, bytes_max).decode("utf-8-sig", errors="replace")
+        content = bounded(file.read(bytes_max + 1), bytes_max)
+    return content.decode("utf-8-sig", errors="replace")
 
 
-def bounded(content: bytes, where: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
-    """The content. InputError if it is longer than ``bytes_max``."""
+def bounded(content: bytes, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
+    """The content. FileTooLarge if it is longer than ``bytes_max``."""
     if len(content) > bytes_max:
-        raise FileTooLarge(
-            f"{where}: more than {bytes_max >> 20} MiB, which is too long to be read"
-        )
+        raise FileTooLarge(f"more than {bytes_max >> 20} MiB, which is too long to be read")
     return content
 
 
-def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool = False) -> Any:
+def json_of(
+    text: str, where: str | Path | None = None, hint: str | None = None, *, rest: bool = False
+) -> Any:
     """The JSON value of a text; with ``rest`` more may follow.
 
     InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
@@ -138,15 +148,20 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
             text = text[: json.JSONDecoder().raw_decode(text)[1]]
         document = msgspec.json.decode(text)
     except RecursionError as error:
-        raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint) from error
+        raise damaged(f"nested deeper than {DEPTH_MAX} levels", hint, where) from error
     except ValueError as error:
-        raise damaged(where, f"not JSON: {error}", hint) from error
+        raise damaged(f"not JSON: {error}", hint, where) from error
     _check(document, where, hint)
     return document
 
 
 def json_values(
-    text: str, where: str | Path, hint: str | None, mark: str = _MEMBER, *, repeats: bool = False
+    text: str,
+    where: str | Path | None = None,
+    hint: str | None = None,
+    mark: str = _MEMBER,
+    *,
+    repeats: bool = False,
 ) -> Iterator[Any]:
     """The JSON values that begin a line, or end one with a name before them, among other text.
 
@@ -161,13 +176,13 @@ def json_values(
         try:
             value, end = decoder.raw_decode(text, match.end())
         except RecursionError:
-            raise damaged(where, "nested too deep", hint) from None
+            raise damaged("nested too deep", hint, where) from None
         except ValueError as error:
             # Text that fails at once is not JSON, such as the prompt of psql.
             begun = not isinstance(error, json.JSONDecodeError) or error.pos > match.end() + 1
             marked = text[match.end() : match.end() + _MARKED_LENGTH]
             if begun and re.search(mark, marked):
-                raise damaged(where, f"not JSON: {error}", hint) from error
+                raise damaged(f"not JSON: {error}", hint, where) from error
             at = match.end() + 1
             continue
         checked = json_of(text[match.end() : end], where, hint)
@@ -199,29 +214,31 @@ def _is_other_text(beginning: str, mark: str) -> bool:
     return False
 
 
-def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str, Any]:
+def object_of(
+    text: str, where: str | Path | None = None, hint: str | None = None
+) -> dict[str, Any]:
     """The object of a text in JSON. InputError as ``json_of``, and for another value."""
     record = json_of(text, where, hint)
     if not isinstance(record, dict):
-        raise damaged(where, "it is not an object", hint)
+        raise damaged("it is not an object", hint, where)
     return record
 
 
-def _check(document: Any, where: str | Path, hint: str | None) -> None:
+def _check(document: Any, where: str | Path | None, hint: str | None) -> None:
     """InputError for nesting that is too deep and integers that are too large."""
     level = [document]
     for _ in range(DEPTH_MAX + 1):
         parts = [part for part in level if isinstance(part, dict | list)]
         if any(type(part) is int and abs(part) > INTEGER_MAX for part in level):
-            raise damaged(where, f"a number is above {INTEGER_MAX:.2g}", hint)
+            raise damaged(f"a number is above {INTEGER_MAX:.2g}", hint, where)
         if not parts:
             return
         inner = (part.values() if isinstance(part, dict) else part for part in parts)
         level = list(chain.from_iterable(inner))
-    raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint)
+    raise damaged(f"nested deeper than {DEPTH_MAX} levels", hint, where)
 
 
-def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
+def xml_of(text: str, where: str | Path | None = None, hint: str | None = None) -> "Element":
     """The root of a text in XML. InputError if it is damaged, too large or too deep.
 
     Definitions of entities are refused, because they may expand without a limit.
@@ -233,7 +250,7 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
             f"{where}: more than {XML_LENGTH_MAX >> 20} MiB or too many parts of XML"
         )
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise damaged(where, "it defines entities, as no report does", hint)
+        raise damaged("it defines entities, as no report does", hint, where)
 
     class Bounded(TreeBuilder):
         depth = 0
@@ -241,7 +258,7 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
         def start(self, tag: str, attrs: dict[Any, Any]) -> "Element":
             self.depth += 1
             if self.depth > DEPTH_MAX:
-                raise damaged(where, f"nested deeper than {DEPTH_MAX} levels", hint)
+                raise damaged(f"nested deeper than {DEPTH_MAX} levels", hint, where)
             return super().start(tag, attrs)
 
         def end(self, tag: str) -> "Element":
@@ -253,7 +270,7 @@ def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
         parser.feed(text)
         element: Element = parser.close()
     except (ParseError, ValueError) as error:
-        raise damaged(where, f"not XML: {error}", hint) from error
+        raise damaged(f"not XML: {error}", hint, where) from error
     return element
 
 

@@ -316,7 +316,7 @@ def core_batches_of(
 ) -> Iterator[_core.Table]:
     """The batches for code of the core: a column may be missing or have a narrower type."""
     if content is None and not Path(path).exists():
-        raise damaged(path, "there is no such file", hint)
+        raise damaged("there is no such file", hint, path)
     with reading(path, hint):
         file = _core.ParquetReader(path) if content is None else _parquet_in_memory(content)
         given = file.fields()
@@ -378,11 +378,11 @@ def _check_field(
     types = [type for name, type, _ in given if name == field.name]
     if len(types) > 1 or (not types and not field.nullable):
         text = "there is no column" if not types else "there are several columns"
-        raise damaged(path, f"{text} {field.name}", hint)
+        raise damaged(f"{text} {field.name}", hint, path)
     if types and _kind(types[0]) != _kind(field.type):
         given_type, wanted = (TEXT if type == NAME else type for type in (types[0], field.type))
         text = f"column {field.name} holds {given_type}, not {wanted}"
-        raise damaged(path, text, hint)
+        raise damaged(text, hint, path)
 
 
 def _kind(type: str) -> str:

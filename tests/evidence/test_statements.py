@@ -424,7 +424,7 @@ def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
     (path := tmp_path / "statements.csv").write_text("\n".join((heading, rare, usual)))
     with pytest.raises(NotSpilled, match="11 temp blocks in 40 calls"):
         read_statements(path, Selection(queryid="1"))
-    [sized] = sized_rows(path, read_rows(path), Question(), None)
+    [sized] = sized_rows(read_rows(path), Question(), None)
     assert sized.name == "2"
 
 

@@ -59,7 +59,7 @@ class Requests:
             raise OptionInvalid(str(error)) from error
         except OSError as error:
             # Only an oracleGeneral file is read this late, and its name is its object.
-            raise damaged(self.objects[0], first_line(error)) from error
+            raise damaged(first_line(error), where=self.objects[0]) from error
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Numbers of objects. InputError for an object without I/O."""

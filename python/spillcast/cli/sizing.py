@@ -95,6 +95,7 @@ def _statements(
     from spillcast.evidence.open import Evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing import statements_of
+    from spillcast.gate import reading
 
     statements = list["Sized"]()
     for argument in evidence:
@@ -102,7 +103,8 @@ def _statements(
             question.check(Evidence())
             request = RankRequest([TEN_TIMES], confidence=question.confidence)
             for ranking in rankings_of_snapshots(argument, request):
-                statements += statements_to_size(ranking, Path(argument), question, runs_per_day)
+                with reading(argument):
+                    statements += statements_to_size(ranking, question, runs_per_day)
         else:
             statements += statements_of([argument], question, runs_per_day)
     return statements

@@ -122,8 +122,6 @@ class Counts:
     with bounds has a value between them.
     """
 
-    #: The file that errors name.
-    path: Path
     elapsed_s: float
     reads: OpCounts
     writes: OpCounts
@@ -159,6 +157,16 @@ class Counts:
     timed_on: str | None = None
     #: The reason for counts in place of a recording.
     absent_because: str | None = None
+    #: The source, by which errors and tables name the run.
+    path: Path = Path("figures")
+
+    def of_file(self, path: Path) -> "Counts":
+        """The same counts, with ``path`` as their source."""
+        bounds = self.io_bounds
+        if bounds is not None:
+            ends = bounds.lower.of_file(path), bounds.upper.of_file(path)
+            bounds = replace(bounds, lower=ends[0], upper=ends[1])
+        return replace(self, path=path, io_bounds=bounds)
 
     @property
     def by_op(self) -> Sequence[tuple[str, OpCounts]]:
@@ -287,7 +295,6 @@ class TempCounts:
 
 
 def counts_of_figures(
-    path: Path,
     selection: Selection,
     temp: TempCounts,
     *,
@@ -312,13 +319,12 @@ def counts_of_figures(
     if elapsed_s <= 0:
         because = f": {elapsed_unknown}" if elapsed_unknown else ""
         raise EvidenceIncomplete(
-            f"{path}: no elapsed time{because}", "give it with --elapsed, such as 12m53s"
+            f"no elapsed time{because}", "give it with --elapsed, such as 12m53s"
         )
     if busy_s is not None:
         threads = max(1.0, busy_s / elapsed_s)
     counts = _checked(
         Counts(
-            path=path,
             elapsed_s=elapsed_s,
             reads=temp.reads,
             writes=temp.writes,
@@ -334,7 +340,7 @@ def counts_of_figures(
         )
     )
     if selection.timed and not counts.total_s:
-        raise TimesUnknown(f"{path}: no time of temp I/O is given: {_UNTIMED}")
+        raise TimesUnknown(f"no time of temp I/O is given: {_UNTIMED}")
     if (shared := processes_bounds) is not None:
         threads = middle_processes(shared)
         if (time := counts.time_bounds) is not None:
@@ -356,28 +362,26 @@ def counts_of_figures(
 
 def _checked(counts: Counts) -> Counts:
     """The same counts. InputError for impossible ones."""
-    path, reads, writes, threads = counts.path, counts.reads, counts.writes, counts.processes
+    reads, writes, threads = counts.reads, counts.writes, counts.processes
     if not counts.operations:
         raise NoTempIo(
-            f"{path}: no reads and writes of temp files", "a forecast needs their number and size"
+            "no reads and writes of temp files", "a forecast needs their number and size"
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
-        raise EvidenceContradictory(f"{path}: more operations or bytes than any storage has")
+        raise EvidenceContradictory("more operations or bytes than any storage has")
     for op, moved in counts.by_op:
         if moved.bytes < moved.count:
             many = f"{moved.count:,} {op}s of temp files of {format_bytes(moved.bytes)} in all"
-            raise EvidenceContradictory(f"{path}: {many}, less than a byte each")
+            raise EvidenceContradictory(f"{many}, less than a byte each")
     if not 1 <= threads <= THREADS_MAX:
-        raise EvidenceContradictory(
-            f"{path}: {threads:g} threads", f"there are 1 to {THREADS_MAX:,}"
-        )
+        raise EvidenceContradictory(f"{threads:g} threads", f"there are 1 to {THREADS_MAX:,}")
     io_s = counts.total_s
     if max(counts.elapsed_s, counts.cpu_s or 0.0, io_s) > LONGEST_S:
-        raise EvidenceContradictory(f"{path}: a time of more than 30 years", "times are in seconds")
+        raise EvidenceContradictory("a time of more than 30 years", "times are in seconds")
     if io_s > (1 + ROUNDING_SHARE) * threads * counts.elapsed_s:
         words = "one thread" if threads == 1 else f"{threads:.3g} threads"
         raise EvidenceContradictory(
-            f"{path}: temp I/O took {format_duration(io_s)} in {words}, and "
+            f"temp I/O took {format_duration(io_s)} in {words}, and "
             f"the run {format_duration(counts.elapsed_s)}",
             "give the mean number of threads, or the elapsed time of the whole run",
         )

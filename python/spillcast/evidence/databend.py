@@ -18,7 +18,7 @@ from spillcast.evidence.numbers import number_of
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
-from spillcast.gate import damaged
+from spillcast.gate import damaged, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_count, parse_bytes, parse_duration_s
@@ -41,33 +41,33 @@ _CUT = re.compile(r"\(\d+ shown\)|├── (?![^├└]*+[├└])")
 _ROOT = re.compile(r"^(?=[^\n]*\w)[^\n├└]*+\n[^\n├└\w]*+[├└]── ", re.MULTILINE)
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan, between one call for each spilled file or range and calls of 2 MiB.
 
     The plan times a spill with its encoding and queueing, so temp I/O took that time or less.
     InputError where the plan is damaged, was not run, or did not spill.
     """
-    text = unwrapped(text_of(path, HOW))
+    text = unwrapped(text_of(path))
     plans = _ROOT.findall(text)
     if not plans or any(cut.search(text) is not None for cut in (_CUT, LEFT_OUT)):
         raise EvidenceIncomplete(
-            f"{path}: lines of the plan are missing",
+            "lines of the plan are missing",
             "let the client show all of them; in bendsql: !set max_display_rows 1000",
         )
     if len(plans) > 1:
-        raise EvidenceAmbiguous(f"{path}: {len(plans)} plans", "give one, in a file of its own")
+        raise EvidenceAmbiguous(f"{len(plans)} plans", "give one, in a file of its own")
     busy_s = sum(parse_duration_s(match[1]) for match in _BUSY.finditer(text))
     if not busy_s:
-        raise EvidenceIncomplete(f"{path}: the plan was not run, so it counts no temp I/O", HOW)
+        raise EvidenceIncomplete("the plan was not run, so it counts no temp I/O")
     spilled, remote_bytes = _spilled(path, text)
     if not any(spilled["bytes"].values()):
-        raise NoTempIo(f"{path}: this query of Databend does not spill")
+        raise NoTempIo("this query of Databend does not spill")
     note = f"{format_bytes(remote_bytes)} of it were written to and read from object storage"
     elapsed = _ELAPSED.search(text)
     return counts_of_figures(
-        path,
         selection,
-        _temp_counts(path, spilled),
+        _temp_counts(spilled),
         elapsed_s=float(elapsed[1]) if elapsed else 0.0,
         elapsed_unknown="it is not in the plan, but below it in bendsql",
         source=PROFILE,
@@ -90,22 +90,22 @@ def _spilled(path: Path, text: str) -> tuple[Mapping[str, Mapping[str, float]], 
         else:
             number = number_of(match["value"])
             if number is None:
-                raise damaged(path, f"{match['value']!r} is not a number of spills", HOW)
+                raise damaged(f"{match['value']!r} is not a number of spills")
             value = number.value
         sums[unit][match["op"]] += value
         remote_bytes += value * (unit == "bytes" and match["place"] == "remote ")
     return sums, remote_bytes
 
 
-def _temp_counts(path: Path, spilled: Mapping[str, Mapping[str, float]]) -> TempCounts:
+def _temp_counts(spilled: Mapping[str, Mapping[str, float]]) -> TempCounts:
     """Reads and writes by calls of a local disk, and bounds of their number and time."""
     files, sizes, times_s = (spilled[unit] for unit in ("numbers", "bytes", "seconds"))
     for op in OPS:
         if bool(files[op]) != bool(sizes[op]):
-            raise damaged(path, f"spills by {op} have no number or no bytes", HOW)
+            raise damaged(f"spills by {op} have no number or no bytes")
     if not sizes["write"]:
         raise EvidenceContradictory(
-            f"{path}: operators read what they spilled, and none wrote it",
+            "operators read what they spilled, and none wrote it",
             "the plan lacks operators: give all of it",
         )
     calls = {

@@ -12,7 +12,7 @@ from spillcast.evidence.counts import PROFILE, Bounds, Counts, counts_of_figures
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
+from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
@@ -54,30 +54,29 @@ class Profile:
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a profile, between those of the least and of the most temp I/O.
 
     InputError where it is damaged, lacks the size of temp files, or where there were none.
     """
-    text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
+    text = text_of(path, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
-        raise _unsized(path, parse_duration_s(box[1]))
+        raise _unsized(parse_duration_s(box[1]))
     text = unwrapped(text)
-    values = json_values(text, path, HOW)
+    values = json_values(text)
     lists = (value if isinstance(value, list) else [value] for value in values)
     documents = [document for documents in lists for document in documents]
     if len(documents) > 1:
-        raise EvidenceAmbiguous(
-            f"{path}: {len(documents)} profiles", "give one, in a file of its own"
-        )
+        raise EvidenceAmbiguous(f"{len(documents)} profiles", "give one, in a file of its own")
     if not documents or not isinstance(documents[0], dict):
-        raise damaged(path, "no line begins its JSON: the first is missing or has more in it", HOW)
-    profile = read_document(Profile, _renamed(path, documents[0]), str(path), HOW)
+        raise damaged("no line begins its JSON: the first is missing or has more in it")
+    profile = read_document(Profile, _renamed(documents[0]))
     if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
-        raise _unsized(path, profile.latency)
+        raise _unsized(profile.latency)
     if not _NEWER.search(text) and _SORTS.search(text):
         raise EvidenceIncomplete(
-            f"{path}: a sort, in a profile without total_bytes_written: before DuckDB 1.4, which "
+            "a sort, in a profile without total_bytes_written: before DuckDB 1.4, which "
             "adds that metric, it writes its temp files several times, which no metric counts",
             f"with DuckDB 1.4 or newer turn that metric on, or leave out "
             f"custom_profiling_settings; {_HINT}",
@@ -87,7 +86,7 @@ def read(path: Path, selection: Selection) -> Counts:
     if profile.total_bytes_spilled is not None:
         lower = upper = profile.total_bytes_spilled
     if not upper:
-        raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
+        raise NoTempIo("this query does not spill: its temp files held nothing")
     query = None if profile.query_name is None else masked_text(profile.query_name)
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
     written = format_bytes(lower)
@@ -102,7 +101,6 @@ def read(path: Path, selection: Selection) -> Counts:
     most = dict.fromkeys(OPS, (upper / SMALLEST_BYTES, upper))
     times = times_up_to(elapsed_s, 1, 1, "a profile has no times of it", _HINT)
     return counts_of_figures(
-        path,
         selection,
         times.bounded(fewest, most, words, _HINT),
         elapsed_s=elapsed_s,
@@ -116,16 +114,16 @@ def read(path: Path, selection: Selection) -> Counts:
     )
 
 
-def _unsized(path: Path, elapsed_s: float) -> InputError:
+def _unsized(elapsed_s: float) -> InputError:
     """A profile that tells nothing of temp files: what else does."""
     return EvidenceIncomplete(
-        f"{path}: the profile has no size of temp files",
+        "the profile has no size of temp files",
         f"{_SIZED}: {HOW}; or, if you know what spilled: "
         f"figures:elapsed={elapsed_s:.6g}s,spilled=12G,size=256K",
     )
 
 
-def _renamed(path: Path, document: dict[str, Any]) -> dict[str, Any]:
+def _renamed(document: dict[str, Any]) -> dict[str, Any]:
     """The metrics by the names of DuckDB 1: 0.10 has only a time, and 2 has groups."""
     # A profile may be kept within another document.
     parts = (document, *document.values())
@@ -135,7 +133,7 @@ def _renamed(path: Path, document: dict[str, Any]) -> dict[str, Any]:
         return {"latency": document["timing"]}
     query, system = document.get("query"), document.get("system", {})
     if not isinstance(query, dict) or not isinstance(system, dict):
-        raise damaged(path, "it has no latency, and no groups query and system", HOW)
+        raise damaged("it has no latency, and no groups query and system")
     pairs = {
         "latency": query.get("total_time"),
         "query_name": query.get("sql"),

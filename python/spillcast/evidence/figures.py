@@ -81,15 +81,12 @@ class StatedFigures:
     threads: float = key("threads at work, on the mean", example=1.0, default=1.0, optional=True)
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a file. InputError for damaged or impossible figures."""
-    text = text_of(path, HOW, bytes_max=_BYTES_MAX)
-    if text.lstrip().startswith("{"):
-        document = object_of(text, path, HOW)
-    else:
-        with reading(path, HOW):
-            document = tomllib.loads(text)
-    return _counts(path, read_document(StatedFigures, document, str(path), HOW), selection)
+    text = text_of(path, bytes_max=_BYTES_MAX)
+    document = object_of(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    return _counts(read_document(StatedFigures, document), selection)
 
 
 def counts_of_argument(argument: str, selection: Selection) -> Counts:
@@ -106,13 +103,14 @@ def counts_of_argument(argument: str, selection: Selection) -> Counts:
         part = document.setdefault(above[0], {}) if above else document
         part[field] = parse(value, f"{argument}: {name}")
     stated = read_document(StatedFigures, document, argument, _EXAMPLE)
-    return _counts(Path(argument), stated, selection)
+    with reading(argument, _EXAMPLE):
+        return _counts(stated, selection).of_file(Path(argument))
 
 
 def _number(value: str, where: str) -> float:
     number = number_of(value)
     if number is None:
-        raise EvidenceDamaged(f"{where}: {value!r} is not a number", _EXAMPLE)
+        raise EvidenceDamaged(f"{value!r} is not a number", _EXAMPLE, where)
     return number.value
 
 
@@ -131,12 +129,12 @@ _PLACES: Mapping[str, tuple[tuple[str, ...], Callable[[str, str], float]]] = {
 }
 
 
-def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
+def _counts(stated: StatedFigures, selection: Selection) -> Counts:
     notes = ["stated figures cannot be checked"]
     sides = stated.reads, stated.writes
     if stated.spilled_bytes is not None:
         if any(sides):
-            raise EvidenceContradictory(f"{path}: spilled_bytes beside reads or writes", "give one")
+            raise EvidenceContradictory("spilled_bytes beside reads or writes", "give one")
         spilled = StatedOps(stated.spilled_bytes)
         sides = spilled, spilled
         notes.append("what was spilled is assumed to be written once and read once")
@@ -145,18 +143,15 @@ def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
         notes.append("the number of operations follows from the stated size of one")
     if stated.io_s is not None:
         if times_s != [None, None]:
-            raise EvidenceContradictory(
-                f"{path}: io_s beside the times of reads and writes", "give one"
-            )
+            raise EvidenceContradictory("io_s beside the times of reads and writes", "give one")
         sizes = [0 if side is None else round(side.bytes) for side in sides]
         times_s = [stated.io_s * size / max(sum(sizes), 1) for size in sizes]
         notes.append("reads and writes are assumed to be equally fast per byte")
     reads, writes = (
-        _moved(path, side, time_s, stated.operation_bytes)
+        _moved(side, time_s, stated.operation_bytes)
         for side, time_s in zip(sides, times_s, strict=True)
     )
     return counts_of_figures(
-        path,
         selection,
         TempCounts(reads, writes),
         elapsed_s=stated.elapsed_s,
@@ -168,7 +163,7 @@ def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
 
 
 def _moved(
-    path: Path, stated: StatedOps | None, time_s: float | None, operation_bytes: float | None
+    stated: StatedOps | None, time_s: float | None, operation_bytes: float | None
 ) -> OpCounts:
     if stated is None:
         return OpCounts()
@@ -176,7 +171,7 @@ def _moved(
     if count is None:
         if not operation_bytes:
             raise EvidenceContradictory(
-                f"{path}: bytes without a count of operations",
+                "bytes without a count of operations",
                 "give the size of one, such as size=256K on the command line",
             )
         count = max(1, round(stated.bytes / operation_bytes))
@@ -187,8 +182,7 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
     """InputError, which names the figures to give in place of the plan."""
     text = unwrapped(text_of(path))
     if (heading := re.search(COUNTER_HEADING, text, _FLAGS)) is not None:
-        with reading(path):
-            rows = rows_of(text[heading.start() :], path, HOW)
+        rows = rows_of(text[heading.start() :])
         text = "\n".join(f"{name}: {cell}" for row in rows for name, cell in row.items())
     for engine, counter, time in BYTE_COUNTERS:
         sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
@@ -197,13 +191,13 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
         spilled_bytes = sum(parse_bytes(size, f"{path}: a plan of {engine}") for size in sizes)
         is_cut = LEFT_OUT.search(text) is not None
         if not spilled_bytes and not is_cut:
-            raise NoTempIo(f"{path}: this query of {engine} does not spill")
+            raise NoTempIo(f"this query of {engine} does not spill")
         times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
         # Of several runs the right one is not known. A bare number is in milliseconds.
         elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if len(times) == 1 else "ELAPSED"
         spilled = "SIZE" if is_cut or len(times) > 1 else spilled_bytes
         raise EvidenceUnsuited(
-            f"{path}: {engine} counts bytes of temp files and no operations",
+            f"{engine} counts bytes of temp files and no operations",
             f"give its figures and the size of an operation: "
             f"{FIGURES_PREFIX}elapsed={elapsed},spilled={spilled},size={_SIZE}",
         )

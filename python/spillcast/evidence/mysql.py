@@ -12,7 +12,7 @@ from spillcast.evidence.counts import PROFILE, Counts, counts_of_figures, times_
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values
+from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, parse_bytes
@@ -81,33 +81,32 @@ def merges(runs: int) -> tuple[int, int]:
     return count + 1, levels
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan, between the least and the most temp I/O of its sorts.
 
     InputError where it is damaged, was not run, or tells of no spill.
     """
-    text = unwrapped(text_of(path, HOW, bytes_max=JSON_LENGTH_MAX))
+    text = unwrapped(text_of(path, bytes_max=JSON_LENGTH_MAX))
     if '"query_block"' not in text and r"\"query_block" not in text:
         raise EvidenceUnsuited(
-            f"{path}: no plan of MySQL, and no table or tree of MariaDB, tells whether a sort or a "
+            "no plan of MySQL, and no table or tree of MariaDB, tells whether a sort or a "
             "temporary table went to disk",
             _INSTEAD,
         )
     plain = re.sub(r"\\n", "\n", text) if text.count("\n") < 3 else text
-    documents = [d for d in json_values(plain, path, HOW, repeats=True) if isinstance(d, dict)]
+    documents = [d for d in json_values(plain, repeats=True) if isinstance(d, dict)]
     blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
     if not blocks:
-        raise damaged(path, "no line begins its JSON: the first is missing or has more in it", HOW)
+        raise damaged("no line begins its JSON: the first is missing or has more in it")
     blocks = [block for block in blocks if "r_total_time_ms" in block]
     if len(blocks) > 1:
-        raise EvidenceAmbiguous(f"{path}: {len(blocks)} plans", "give one, in a file of its own")
+        raise EvidenceAmbiguous(f"{len(blocks)} plans", "give one, in a file of its own")
     if not blocks:
-        raise EvidenceIncomplete(
-            f"{path}: the plan was not run to its end: it counts no I/O", _INSTEAD
-        )
+        raise EvidenceIncomplete("the plan was not run to its end: it counts no I/O", _INSTEAD)
     [block] = blocks
     nodes = list(_nodes(block))
-    sorts = [_sort(path, node) for name, node in nodes if name == "filesort"]
+    sorts = [_sort(node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]
     tables = sum(name in {"temporary_table", "materialized"} for name, _ in nodes)
     notes = [sort.cure for sort in spilled]
@@ -118,8 +117,8 @@ def read(path: Path, selection: Selection) -> Counts:
         )
     if not spilled:
         hint = "; ".join([*notes, _RECORD]) if notes else "its sorts merged no runs from disk"
-        raise NoTempIo(f"{path}: no sort of this plan spilled", hint)
-    elapsed_s = selection.elapsed_s or _number(path, block, "r_total_time_ms") / 1e3
+        raise NoTempIo("no sort of this plan spilled", hint)
+    elapsed_s = selection.elapsed_s or _number(block, "r_total_time_ms") / 1e3
     lower, upper = (
         [sum(part) for part in zip(*(sort.moved(upper=upper) for sort in spilled), strict=True)]
         for upper in (False, True)
@@ -127,7 +126,7 @@ def read(path: Path, selection: Selection) -> Counts:
     within_s, writers = sum(sort.elapsed_s for sort in spilled), "sorts"
     if tables:
         writers = "sorts and temporary tables"
-        tables_s, pages = _temporary(path, block, elapsed_s)
+        tables_s, pages = _temporary(block, elapsed_s)
         within_s += tables_s
         pages = min(pages, tables_s / PAGE_S)
         upper = [upper[0] + pages, upper[1] + pages * PAGE_BYTES]
@@ -139,7 +138,6 @@ def read(path: Path, selection: Selection) -> Counts:
         f"{format_bytes(lower[1])} to {format_bytes(upper[1])} and read as much"
     )
     return counts_of_figures(
-        path,
         selection,
         times.bounded(dict.fromkeys(OPS, lower), dict.fromkeys(OPS, upper), words, _RECORD),
         elapsed_s=elapsed_s,
@@ -149,10 +147,10 @@ def read(path: Path, selection: Selection) -> Counts:
     )
 
 
-def _temporary(path: Path, block: Mapping[str, Any], elapsed_s: float) -> tuple[float, float]:
+def _temporary(block: Mapping[str, Any], elapsed_s: float) -> tuple[float, float]:
     """The most time (s) of temporary tables, and the most pages that they wrote, if on disk."""
     rows = sum(
-        _number(path, node, "r_rows") * max(1, _number(path, node, "r_loops"))
+        _number(node, "r_rows") * max(1, _number(node, "r_loops"))
         for name, node in _nodes(block)
         if name == "table"
     )
@@ -163,8 +161,8 @@ def _temporary(path: Path, block: Mapping[str, Any], elapsed_s: float) -> tuple[
         if name == "temporary_table" or (made and not isinstance(inner, dict)):
             return elapsed_s, PAGES_MAX * rows
         if isinstance(inner, dict):
-            outer_ms += _number(path, inner, "r_total_time_ms")
-            outer_ms += _number(path, node, "r_table_time_ms")
+            outer_ms += _number(inner, "r_total_time_ms")
+            outer_ms += _number(node, "r_table_time_ms")
     return outer_ms / 1e3, PAGES_MAX * rows
 
 
@@ -185,29 +183,29 @@ def _nodes(
             yield from _nodes(value, without, name)
 
 
-def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
+def _sort(node: Mapping[str, Any]) -> Sort | None:
     """A sort that merged runs; None for one that fitted its buffer."""
-    passes = round(_number(path, node, "r_sort_passes"))
+    passes = round(_number(node, "r_sort_passes"))
     if not passes:
         return None
     buffer = node.get("r_buffer_size")
     if not isinstance(buffer, str) or not buffer[:1].isdigit():
-        raise EvidenceIncomplete(f"{path}: r_buffer_size is {buffer!r}, not one size", _RECORD)
+        raise EvidenceIncomplete(f"r_buffer_size is {buffer!r}, not one size", _RECORD)
     # The time of a sort includes that of tables that it reads.
     rows_ms = sum(
-        _number(path, below, "r_table_time_ms") for name, below in _nodes(node) if name == "table"
+        _number(below, "r_table_time_ms") for name, below in _nodes(node) if name == "table"
     )
-    total_ms = _number(path, node, "r_total_time_ms")
+    total_ms = _number(node, "r_total_time_ms")
     spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
-    loops = max(1, round(_number(path, node, "r_loops")))
+    loops = max(1, round(_number(node, "r_loops")))
     return Sort(loops, passes, parse_bytes(buffer, "r_buffer_size"), spent_ms / 1e3)
 
 
-def _number(path: Path, node: Mapping[str, Any], name: str) -> float:
+def _number(node: Mapping[str, Any], name: str) -> float:
     """A figure of a node, 0 where it has none."""
     value = node.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise damaged(path, f"{name} is not a number", HOW)
+        raise damaged(f"{name} is not a number")
     if not 0 <= value <= COUNT_MAX:
-        raise damaged(path, f"{name} is {value:g}", HOW)
+        raise damaged(f"{name} is {value:g}")
     return value

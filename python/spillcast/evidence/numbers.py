@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from spillcast.errors import EvidenceContradictory
 from spillcast.gate import COUNT_MAX
@@ -171,12 +170,12 @@ def with_decimal_points(text: str) -> str:
     )
 
 
-def check_all(path: Path, checks: Iterable[Check], hint: str) -> None:
-    """InputError for the first two figures that contradict each other."""
+def check_all(checks: Iterable[Check], hint: str | None = None) -> None:
+    """EvidenceContradictory for the first two figures that contradict each other."""
     for check in checks:
         if not check.holds:
             raise EvidenceContradictory(
-                f"{path}: {check.left_words} and {check.right_words} contradict each "
+                f"{check.left_words} and {check.right_words} contradict each "
                 f"other: {RELATIONS[check.relation][0]} ({check.relation})",
                 hint,
             )

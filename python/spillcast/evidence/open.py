@@ -19,7 +19,7 @@ from spillcast.evidence.pipes import rereadable
 from spillcast.evidence.selection import FIGURES_HINT, ONLY_RUN, Selection, is_stated
 from spillcast.evidence.spark import is_address, is_log_folder
 from spillcast.evidence.text import head_of
-from spillcast.gate import check_kind, reading
+from spillcast.gate import check_kind
 from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording
 from spillcast.text import path_hint, shell_word
@@ -243,7 +243,7 @@ def _files(path: Path) -> list[Path]:
         hint = "a directory for temp files is a target: name it with --to"
         if example is not None:
             hint = f"name what it holds, such as {shell_word(str(example))}"
-        raise EvidenceMissing(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
+        raise EvidenceMissing(f"the folder holds no traces ({', '.join(TRACES)})", hint, path)
     return paths
 
 
@@ -323,5 +323,4 @@ def read_figures(given: Sequence[str | Path], selection: Selection = ONLY_RUN) -
         raise EvidenceMixed(
             f"{len(paths)} files of figures are given", "forecast one run at a time"
         )
-    with reading(paths[0]):
-        return kind.read(paths, selection)
+    return kind.read(paths, selection)

@@ -39,7 +39,7 @@ def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     try:
         status = os.fstat(descriptor)
     except OSError as error:
-        raise EvidenceMissing(f"{path}: {error.strerror}", "give a file") from error
+        raise EvidenceMissing(str(error.strerror), "give a file", path) from error
     if not stat.S_ISREG(status.st_mode) and status.st_ino not in _REFILLED:
         _pipe_to_file(path, descriptor, bytes_max)
     return path
@@ -62,7 +62,7 @@ def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
 
         kind = recognise(path)
         if kind is not None and kind.name != "traces":
-            raise FileTooLarge(f"{path}: more than {bytes_max >> 20} MiB", "give a file")
+            raise FileTooLarge(f"more than {bytes_max >> 20} MiB", "give a file", path)
         stack.pop_all()
         _refill_pipe(kept, pipe, descriptor)
 
@@ -103,7 +103,7 @@ def plain_copy(path: Path) -> Path:
                 free = os.fstatvfs(copy.fileno())
                 if copy.tell() > free.f_bavail * free.f_frsize:
                     text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
-                    raise FileTooLarge(f"{path}: {text} left", "set TMPDIR to a larger directory")
+                    raise FileTooLarge(f"{text} left", "set TMPDIR to a larger directory", path)
             copy.flush()
             stack.pop_all()
         _COPIES[key] = copy

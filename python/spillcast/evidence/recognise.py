@@ -18,6 +18,7 @@ from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.table_rows import table_of
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import reading
 
 if TYPE_CHECKING:
     from spillcast.evidence.counts import Counts
@@ -101,11 +102,12 @@ class Kind:
     def read(self, paths: Sequence[Path], selection: "Selection") -> "Counts":
         """The counts of the run that is selected. InputError where the files are damaged."""
         if self.reason:
-            raise EvidenceUnsuited(f"{paths[0]}: {self.reason}", self.hint)
+            raise EvidenceUnsuited(self.reason, self.hint, paths[0])
         module, _, function = f"spillcast.evidence.{self.reader}".rpartition(".")
         read = getattr(import_module(module), function)
-        counts: Counts = read(paths if self.joins else paths[0], selection)
-        return counts
+        with reading(paths[0]):
+            counts: Counts = read(paths if self.joins else paths[0], selection)
+            return counts.of_file(paths[0])
 
 
 def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
@@ -137,9 +139,8 @@ def _check_single(kind: Kind, sample: Sample) -> None:
         source for source, mark in _SOURCES.items() if source == kind.words or mark.search(text)
     ]
     if len(sources) > 1:
-        raise EvidenceMixed(
-            f"{sample.path}: {' and '.join(sources)}", "give each in a file of its own"
-        )
+        hint = "give each in a file of its own"
+        raise EvidenceMixed(" and ".join(sources), hint, sample.path)
 
 
 def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:

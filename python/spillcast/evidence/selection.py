@@ -111,7 +111,6 @@ _COLUMNS = {
 
 
 def select(
-    path: Path,
     items: Sequence[Item[Run]],
     selection: Selection,
     beside: str = "",
@@ -131,18 +130,14 @@ def select(
         if not left:
             values = dict.fromkeys(getattr(item, name) for item in items)
             few = ", ".join([value for value in values if value][:LISTED_MAX]) or "none"
-            raise SelectionEmpty(
-                f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {few}"
-            )
+            raise SelectionEmpty(f"no run has {_COLUMNS[name]} {wanted}", f"there are: {few}")
     if selection.item is not None:
         left = [(at, item) for at, item in left if at == selection.item]
         if not left:
-            raise SelectionEmpty(
-                f"{path}: there is no item {selection.item}", f"there are {len(items):,}"
-            )
+            raise SelectionEmpty(f"there is no item {selection.item}", f"there are {len(items):,}")
     if len(left) == 1:
         return left[0][1].run
-    raise _several(path, left, beside, title)
+    raise _several(left, beside, title)
 
 
 def ambiguous(
@@ -154,9 +149,7 @@ def ambiguous(
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
-def _several(
-    path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str, title: str
-) -> InputError:
+def _several(left: Sequence[tuple[int, Item[Run]]], beside: str, title: str) -> InputError:
     has_size = any(item.size_bytes for _, item in left)
     has_text = any(item.text for _, item in left)
     largest = sorted(left, key=lambda pair: (-pair[1].size_bytes, -(pair[1].elapsed_s or 0.0)))
@@ -185,4 +178,4 @@ def _several(
         count += f", of which {spilling:,} spill"
     order = "the most temp I/O" if has_size else "the longest"
     hint = f"name one with {options[0] if options else '--item'}{beside}"
-    return ambiguous(f"{path}: {count}, {order} first:", ("item", *columns), rows, len(left), hint)
+    return ambiguous(f"{count}, {order} first:", ("item", *columns), rows, len(left), hint)

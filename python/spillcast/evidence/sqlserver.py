@@ -36,7 +36,7 @@ from spillcast.evidence.oracle.spooled import Row, exported_rows
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import COUNT_MAX, damaged, xml_of
+from spillcast.gate import COUNT_MAX, damaged, reading, xml_of
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
@@ -94,27 +94,28 @@ class Spilled:
         return (self.waits or {}).get(SPILL_WAIT, (0.0, 0))
 
 
+@reading(hint=HOW)
 def read_plan(path: Path, selection: Selection) -> Counts:
     """The counts of a statement of an actual plan. InputError for one that was not executed."""
-    text = text_of(path, HOW)
+    text = text_of(path)
     if "<ShowPlanXML" not in text:
         text = html.unescape(unwrapped(text))
     if "<ShowPlanXML" not in text:
-        raise EvidenceIncomplete(f"{path}: a part of a plan: it lacks ShowPlanXML around it", HOW)
+        raise EvidenceIncomplete("a part of a plan: it lacks ShowPlanXML around it")
     if '<ShowPlanXML xmlns=""' in text:
         # A field of CSV: its quotes are doubled.
         text = text.replace('""', '"')
     plans = _SHOWPLAN.findall(text)
     if len(plans) < text.count("<ShowPlanXML"):
-        raise damaged(path, "a plan has no end: </ShowPlanXML> is missing", HOW)
-    roots = [xml_of(_unquoted(plan), path, HOW) for plan in plans]
-    statements = [statement for root in roots for statement in _statements(root, path)]
+        raise damaged("a plan has no end: </ShowPlanXML> is missing")
+    roots = [xml_of(_unquoted(plan)) for plan in plans]
+    statements = [statement for root in roots for statement in _statements(root)]
     if not statements and all(root.find(".//{*}RunTimeInformation") is None for root in roots):
         raise EvidenceUnsuited(
-            f"{path}: an estimated plan: the query was not executed, so nothing was counted", HOW
+            "an estimated plan: the query was not executed, so nothing was counted", HOW
         )
     if not statements:
-        raise NoTempIo(f"{path}: no sort, hash or exchange of this plan spilled to tempdb")
+        raise NoTempIo("no sort, hash or exchange of this plan spilled to tempdb")
     items = [
         Item(
             statement,
@@ -124,9 +125,9 @@ def read_plan(path: Path, selection: Selection) -> Counts:
         )
         for statement in statements
     ]
-    run = select(path, items, selection)
+    run = select(items, selection)
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
-    return _counts_of_plan(path, run, engine, selection)
+    return _counts_of_plan(run, engine, selection)
 
 
 def _unquoted(plan: str) -> str:
@@ -135,7 +136,7 @@ def _unquoted(plan: str) -> str:
     return text if quoted_lines == plan.count("\n") else plan
 
 
-def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
+def _statements(root: "Element") -> Iterator[Spilled]:
     """The statements that spilled; an estimated plan has none."""
     for statement in root.iter():
         if not _tag(statement).startswith("Stmt"):
@@ -148,7 +149,7 @@ def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
         )
         for plan in plans:
             if spills := _spills(plan):
-                yield _statement(plan, spills, text, path)
+                yield _statement(plan, spills, text)
 
 
 def _spills(plan: "Element") -> list[tuple["Element", list["Element"]]]:
@@ -166,14 +167,14 @@ def _tag(element: "Element") -> str:
 
 
 def _statement(
-    plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str, path: Path
+    plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str
 ) -> Spilled:
     """A plan's counts; ``spills`` are those of ``_spills``."""
 
     def number(element: "Element | None", name: str) -> int | None:
         value = None if element is None else element.get(name)
         if value is not None and (not re.fullmatch(r"\d{1,18}", value) or int(value) > COUNT_MAX):
-            raise EvidenceDamaged(f"{path}: {name} is {value!r}, not a count", HOW)
+            raise EvidenceDamaged(f"{name} is {value!r}, not a count")
         return None if value is None else int(value)
 
     def waited(wait: "Element") -> tuple[float, int]:
@@ -216,12 +217,10 @@ def _statement(
     )
 
 
-def _counts_of_plan(
-    path: Path, run: Spilled, engine: ObservedEngine, selection: Selection
-) -> Counts:
+def _counts_of_plan(run: Spilled, engine: ObservedEngine, selection: Selection) -> Counts:
     if not run.written_pages:
         raise EvidenceIncomplete(
-            f"{path}: the plan says that the query spilled, and not how many pages", DETAILS
+            "the plan says that the query spilled, and not how many pages", DETAILS
         )
     notes = []
     if run.granted_kib is not None:
@@ -231,7 +230,6 @@ def _counts_of_plan(
             "larger grant spills less: correct the row estimates, or raise MIN_GRANT_PERCENT"
         )
     return _with_bounds(
-        path,
         selection,
         (run.read_pages, run.written_pages),
         _wait_bounds(run, selection.elapsed_s or run.elapsed_s),
@@ -263,7 +261,6 @@ def _wait_bounds(run: Spilled, elapsed_s: float) -> Bounds[float]:
 
 
 def _with_bounds(
-    path: Path,
     selection: Selection,
     pages: tuple[int, int],
     time: Bounds[float],
@@ -285,7 +282,7 @@ def _with_bounds(
     )
     times = TempTimes(read_s, write_s, time if time.lower < time.upper else None)
     temp = times.bounded(fewest, most, reason, OPERATIONS)
-    return counts_of_figures(path, selection, temp, threads=threads, **more)
+    return counts_of_figures(selection, temp, threads=threads, **more)
 
 
 #: Rows of one snapshot have the same sample_ms, or nearly.
@@ -302,13 +299,14 @@ HOW_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
 HOW_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
 
 
-def _number(path: Path, row: Row, name: str, hint: str) -> float:
+def _number(row: Row, name: str) -> float:
     number = number_of(row.get(name) or "")
     if number is None:
-        raise EvidenceDamaged(f"{path}: {name} is {row.get(name)!r}, not a count", hint)
+        raise EvidenceDamaged(f"{name} is {row.get(name)!r}, not a count")
     return number.value
 
 
+@reading(hint=HOW_QUERIES)
 def read_query_stats(path: Path, selection: Selection) -> Counts:
     """The mean execution of a row of sys.dm_exec_query_stats, whose times are in microseconds."""
     row, mean = _selected_row(path, selection)
@@ -317,9 +315,8 @@ def read_query_stats(path: Path, selection: Selection) -> Counts:
     pages = max(round(mean["total_spills"]), 1)
     threads = max(round(mean.get("total_dop", 1.0)), 1)
     upper_s = max((selection.elapsed_s or elapsed_s) * threads - cpu_s, 0.0)
-    calls = round(_number(path, row, "execution_count", HOW_QUERIES))
+    calls = round(_number(row, "execution_count"))
     return _with_bounds(
-        path,
         selection,
         (pages, pages),
         Bounds(0.0, upper_s, "sys.dm_exec_query_stats has no waits", LATENCY),
@@ -335,15 +332,15 @@ def read_query_stats(path: Path, selection: Selection) -> Counts:
 
 def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, float]]:
     """The row of a query that spilled, the only one or the selected one, and its means."""
-    rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
-    spilled = (row for row in rows if _number(path, row, "total_spills", HOW_QUERIES))
-    runs = [(row, _means(path, row)) for row in spilled]
+    rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES)
+    spilled = (row for row in rows if _number(row, "total_spills"))
+    runs = [(row, _means(row)) for row in spilled]
     if not runs:
-        raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
+        raise NoTempIo("no row has spilled pages (total_spills)")
     if (wanted := selection.queryid) is not None:
         runs = [run for run in runs if (run[0].get("query_hash") or "").lower() == wanted.lower()]
         if not runs:
-            raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
+            raise SelectionEmpty(f"no row that spilled has query_hash {wanted}")
     items = [
         Item(
             (row, mean),
@@ -353,17 +350,17 @@ def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, floa
         )
         for row, mean in runs
     ]
-    return select(path, items, selection, ", or its query_hash with --queryid")
+    return select(items, selection, ", or its query_hash with --queryid")
 
 
-def _means(path: Path, row: Row) -> dict[str, float]:
+def _means(row: Row) -> dict[str, float]:
     """The columns of a row over its executions."""
-    executions = _number(path, row, "execution_count", HOW_QUERIES)
+    executions = _number(row, "execution_count")
     if executions < 1:
-        raise EvidenceDamaged(f"{path}: execution_count is 0", HOW_QUERIES)
+        raise EvidenceDamaged("execution_count is 0")
     needed = [name for name in _NEEDED_OF_QUERIES if name != "execution_count"]
     names = [*needed, *(name for name in ("total_worker_time", "total_dop") if row.get(name))]
-    return {name: _number(path, row, name, HOW_QUERIES) / executions for name in names}
+    return {name: _number(row, name) / executions for name in names}
 
 
 def _text(row: Row) -> str | None:
@@ -371,9 +368,13 @@ def _text(row: Row) -> str | None:
     return next((text for name in _TEXTS if (text := row.get(name))), None)
 
 
+@reading(hint=HOW_FILES)
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """I/O on the data files of tempdb between two snapshots, or since the server started."""
-    taken = (snapshot for path in paths for snapshot in _snapshots(path))
+    taken: list[tuple[float, OpCounts, OpCounts]] = []
+    for path in paths:
+        with reading(path):
+            taken += _snapshots(path)
     snapshots = sorted(taken, key=lambda snapshot: snapshot[0])
     if len(snapshots) > 2:
         raise EvidenceMixed(f"{len(snapshots)} snapshots of tempdb's files", "give two, or one")
@@ -386,12 +387,11 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         )
         if min(*vars(reads).values(), *vars(writes).values()) < 0:
             names = " and ".join(map(str, paths))
-            raise EvidenceContradictory(f"{names}: the server was restarted between them")
+            raise EvidenceContradictory("the server was restarted between them", where=names)
     stalled_s = (reads.total_ns + writes.total_ns) / 1e9
     lower = max(1.0, stalled_s / (selection.elapsed_s or elapsed_s or stalled_s or 1.0))
     upper = min(max(2 * lower, 8.0), THREADS_MAX)
     return counts_of_figures(
-        paths[-1],
         selection,
         TempCounts(reads, writes),
         elapsed_s=elapsed_s,
@@ -407,7 +407,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
 
 def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
     """When each snapshot was taken (s), and the reads and writes of tempdb's data files before."""
-    rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES, HOW_FILES)
+    rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES)
     # A row that stands there again, as of a table that was pasted twice, counts once.
     rows = list({tuple(row.values()): row for row in rows}.values())
     if any(row.get("database_id") or row.get("database_name") for row in rows):
@@ -419,10 +419,10 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
     # The log has file_id 2.
     rows = [row for row in rows if row.get("type_desc") != "LOG" and row.get("file_id") != "2"]
     if not rows:
-        raise NoTempIo(f"{path}: none of its rows is of a data file of tempdb (database_id 2)")
+        raise NoTempIo("none of its rows is of a data file of tempdb (database_id 2)")
 
     def total(taken: Sequence[Row], name: str) -> int:
-        return round(sum(_number(path, row, name, HOW_FILES) for row in taken))
+        return round(sum(_number(row, name) for row in taken))
 
     timed = sorted(((total([row], "sample_ms") / 1e3, row) for row in rows), key=itemgetter(0))
     starts = [at for at, (s, _) in enumerate(timed) if at == 0 or s - timed[at - 1][0] > APART_S]

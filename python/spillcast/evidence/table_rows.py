@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 from spillcast.gate import damaged, json_of
@@ -46,13 +45,13 @@ def table_of(text: str) -> str:
     return text.strip() if match is None else text[match.start() :].strip()
 
 
-def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
+def rows_of(text: str) -> list[dict[str, Any]]:
     """The rows of a table in JSON, CSV or TSV that begins with its heading.
 
     Words below a table are left out. InputError, or ValueError, where a row is cut or damaged.
     """
     if text.lstrip()[:1] in ("[", "{"):
-        return list(_objects(text.strip(), path, hint))
+        return list(_objects(text.strip()))
     cells = cells_of(text)
     names = [name.strip(' "') for name in next(filter(None, cells), [])]
     rows: list[dict[str, Any]] = []
@@ -74,15 +73,15 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
             raise ValueError("a second heading: put each export into a file of its own")
         if len(row) != len(names):
             problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
-            raise damaged(path, problem, hint)
+            raise damaged(problem)
         cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
         rows.append(dict(zip(names, cells_of_row, strict=True)))
     return rows
 
 
-def texts_of_json(text: str, path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
+def texts_of_json(text: str) -> tuple[list[str], list[list[str]]]:
     """The names of rows in JSON, and the cells of each row as text; InputError as ``rows_of``."""
-    rows = rows_of(text, path, hint)
+    rows = rows_of(text)
     names = list(dict.fromkeys(name for row in rows for name in row))
     texts = (["" if row.get(name) is None else str(row[name]) for name in names] for row in rows)
     return names, list(texts)
@@ -109,7 +108,7 @@ def unescaped(cell: str) -> str:
     )
 
 
-def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
+def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The rows of JSON documents that follow each other: those of known columns, else of a list."""
     decoder, at = json.JSONDecoder(), 0
     while (begin := _JSON_NEXT.match(text, at)) is not None:
@@ -118,7 +117,7 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
             end = decoder.raw_decode(text, at)[1]
         except (ValueError, RecursionError):
             end = len(text)
-        value = json_of(text[at:end], path, hint)
+        value = json_of(text[at:end])
         is_known = any(name in text for name in ("temp_blks_", "query_duration_ms"))
         rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
         if not rows and isinstance(value, dict) and isinstance(value.get("results"), list):
@@ -127,7 +126,7 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
             rows = [row for part in items if isinstance(part, list) for row in part]
         for row in rows or (value if isinstance(value, list) else records_of(value)):
             if not isinstance(row, dict):
-                raise damaged(path, "a row is not an object", hint)
+                raise damaged("a row is not an object")
             yield row
         at = end
 

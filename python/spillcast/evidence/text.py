@@ -59,11 +59,10 @@ def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_FALLBACK, _as_latin_1)
 
 
-def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
+def text_of(path: Path, bytes_max: int = TEXT_BYTES_MAX) -> str:
     """The whole text of a file. InputError where it is too long, or packed and damaged."""
-    with opened(path, hint) as file:
-        content = file.read(bytes_max + 1)
-    return decoded(bounded(content, path, bytes_max))
+    with opened(path) as file:
+        return decoded(bounded(file.read(bytes_max + 1), bytes_max))
 
 
 def head_of(path: Path, bytes_max: int = HEAD_BYTES) -> str:
@@ -86,9 +85,9 @@ def decoded(content: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
+def blocks_of(path: Path) -> Iterator[bytes]:
     """Blocks of whole lines, in UTF-8; the end of a line that is too long is dropped."""
-    with opened(path, hint) as file:
+    with opened(path) as file:
         head = file.read(_PROBED_BYTES)
         encoding = _encoding(head)
         utf_16 = codecs.getincrementaldecoder(encoding)("replace") if "16" in encoding else None
@@ -97,7 +96,7 @@ def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
         while block:
             total += len(block)
             if total > UNPACKED_BYTES_MAX:
-                raise FileTooLarge(f"{path}: unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
+                raise FileTooLarge(f"unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
             if utf_16 is not None:
                 block = utf_16.decode(block).encode()
             following = file.read(BLOCK_BYTES)
@@ -114,19 +113,19 @@ def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """The file, unpacked as it is read. InputError for an archive of several files."""
-    with reading(path, hint), path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         begin = b""
         if file.seekable():
             begin = file.read(6)
             file.seek(0)
         openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
-        with next(openers, nullcontext)(file) as unpacked, _without_tar(unpacked, path) as content:
+        with next(openers, nullcontext)(file) as unpacked, _without_tar(unpacked) as content:
             yield content
 
 
-def _without_tar(file: IO[bytes], path: Path) -> IO[bytes]:
+def _without_tar(file: IO[bytes]) -> IO[bytes]:
     """The only file of a tar; a file that is no tar as it is."""
     peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
     if peeked[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
@@ -135,7 +134,7 @@ def _without_tar(file: IO[bytes], path: Path) -> IO[bytes]:
     members = list(islice(archive, _MEMBERS_MAX))
     if len(members) < _MEMBERS_MAX:
         members = [member for member in members if member.isfile()]
-    _check_single(path, [member.name for member in members])
+    _check_single([member.name for member in members])
     content = archive.extractfile(members[0])
     assert content is not None
     return content
@@ -157,11 +156,11 @@ def is_plain(path: Path) -> bool:
 
 
 @contextmanager
-def opened_text(path: Path, hint: str | None = None) -> Iterator[IO[str]]:
+def opened_text(path: Path) -> Iterator[IO[str]]:
     """The file as text, unpacked and decoded as it is read; its line ends are kept."""
-    with opened(path, hint) as file:
+    with opened(path) as file:
         encoding = _encoding(file.read(_PROBED_BYTES))
-    with opened(path, hint) as file:
+    with opened(path) as file:
         yield io.TextIOWrapper(file, encoding, _FALLBACK, newline="")
 
 
@@ -196,18 +195,18 @@ class _Zstd(io.RawIOBase):
 def _zip(file: IO[bytes]) -> IO[bytes]:
     archive = zipfile.ZipFile(file)
     names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    _check_single(Path(file.name), names)
+    _check_single(names)
     try:
         return archive.open(names[0])
     except RuntimeError as error:  # A password, or a compression that zipfile does not know.
-        raise EvidenceUnsuited(f"{file.name}: {error}", _UNPACK_HINT) from error
+        raise EvidenceUnsuited(str(error), _UNPACK_HINT) from error
 
 
-def _check_single(path: Path, names: Sequence[str]) -> None:
+def _check_single(names: Sequence[str]) -> None:
     """EvidenceAmbiguous unless an archive has one file."""
     if len(names) != 1:
         few = ", ".join(names[:3]) or "nothing"
-        raise EvidenceAmbiguous(f"{path}: an archive of {len(names)} files: {few}", _UNPACK_HINT)
+        raise EvidenceAmbiguous(f"an archive of {len(names)} files: {few}", _UNPACK_HINT)
 
 
 #: The codecs that the core unpacks come first.

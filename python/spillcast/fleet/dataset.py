@@ -324,7 +324,7 @@ def _log(where: Place, name: str) -> Table:
         rows = table_of(path, SOURCES, ANEW, content=where.read(name))
         for part in (part for parts in rows["parts"].to_pylist() for part in parts):
             if not _PART.fullmatch(part):
-                raise damaged(path, f"{part!r} is not part of a dataset", ANEW)
+                raise damaged(f"{part!r} is not part of a dataset", ANEW, path)
     return rows
 
 
@@ -339,7 +339,7 @@ def _check_version(where: Place, *, missing_is_fine: bool) -> None:
     """InputError if the place holds something else."""
     path = f"{where.address}/{_HEAD}"
     try:
-        head = object_of(bounded(where.read(_HEAD), path).decode(errors="replace"), path, ANEW)
+        content = where.read(_HEAD)
     except (FileNotFoundError, NotADirectoryError):
         if missing_is_fine and not [n for n in where.names("") if n != ".lock"]:
             return
@@ -347,6 +347,8 @@ def _check_version(where: Place, *, missing_is_fine: bool) -> None:
             f"{where.address}: there is no dataset",
             "make one with: spillcast ingest SOURCE... -o DATASET",
         ) from None
+    with reading(path, ANEW):
+        head = object_of(bounded(content).decode(errors="replace"))
     version = head.get("schema")
     if version != DATASET_SCHEMA:
         raise SchemaUnsupported(

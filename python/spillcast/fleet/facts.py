@@ -310,10 +310,10 @@ def unpacked(
         is_file = row["kind"] == PLAN
         with reading(name), zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
             if Path(name).name != name or row["kind"] not in (RECORDING, PLAN, APPLICATION):
-                raise damaged(name, f"no {RECORDING}, {PLAN} or {APPLICATION} of that name")
+                raise damaged(f"no {RECORDING}, {PLAN} or {APPLICATION} of that name", where=name)
             max_bytes = _LOG_BYTES_MAX if row["kind"] == APPLICATION else _BYTES_MAX
             if sum(file.file_size for file in archive.infolist()) > max_bytes:
-                raise damaged(name, f"more than {max_bytes >> 20} MiB of evidence")
+                raise damaged(f"more than {max_bytes >> 20} MiB of evidence", where=name)
             is_file = is_file or archive.namelist() == [name]
             archive.extractall(Path(folder) if is_file else path)
         if row["kind"] == APPLICATION:
@@ -347,6 +347,8 @@ def check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         for name in _SUMS:
             if not 0 <= row[name] <= COUNT_MAX:
-                raise damaged(path, f"{name} of {row['event'] or 'all'} is {row[name]:,}")
+                raise damaged(f"{name} of {row['event'] or 'all'} is {row[name]:,}", where=path)
         if max(row["latency_ns"], default=0) > COUNT_MAX:
-            raise damaged(path, f"a wait for {row['event']} took {max(row['latency_ns']):,} ns")
+            raise damaged(
+                f"a wait for {row['event']} took {max(row['latency_ns']):,} ns", where=path
+            )

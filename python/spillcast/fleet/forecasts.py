@@ -181,12 +181,12 @@ def _check_facts(place: Place, part: str) -> None:
         rows = table_of(path, FACTS, ANEW, content=place.read(part))
         for name, values in _VALUES.items():
             if unknown := set(rows[name].to_pylist()) - values:
-                raise damaged(path, f"{name} is {unknown.pop()!r} in some row", ANEW)
+                raise damaged(f"{name} is {unknown.pop()!r} in some row", ANEW, path)
         for first, *others in (("latency_ns", "latency_count"), ("instant", *_INSTANT_SUMS)):
             if any(not np.array_equal(rows[first].lengths, rows[n].lengths) for n in others):
-                raise damaged(path, f"not each {first} has its sums in some row", ANEW)
+                raise damaged(f"not each {first} has its sums in some row", ANEW, path)
         if not (rows["count"].values > 0).all():
-            raise damaged(path, "count is 0 in some row", ANEW)
+            raise damaged("count is 0 in some row", ANEW, path)
 
 
 def _list_sql(texts: Iterable[str]) -> str:
@@ -385,8 +385,8 @@ def of_snapshots(
             continue
         elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
         try:
-            path, timed = Path(chain[-1].name), question.origin is None
-            counts = with_origin(counts_of_row(path, statement, timed=timed), question)
+            counts = counts_of_row(statement, timed=question.origin is None)
+            counts = with_origin(counts.of_file(Path(chain[-1].name)), question)
             forecast = estimate(counts, resolve(to, counts), confidence=question.confidence)
             share = counts.total_s / counts.processes
             outcome = _outcome(forecast, share).times(statement.calls)

@@ -100,7 +100,7 @@ def stacks_of(recording: Recording) -> Stacks:
     try:
         return read(Stacks, document, str(path), AGAIN)
     except ValueError as error:
-        raise damaged(path, str(error), AGAIN) from error
+        raise damaged(str(error), AGAIN, path) from error
 
 
 def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profile:

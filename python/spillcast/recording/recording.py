@@ -414,7 +414,7 @@ def _check_seconds(seconds: "Table", meta: Meta, path: Path) -> None:
     paired = (latencies.lengths == counts.lengths).all()
     assert counts.items is not None
     if not paired or counts.items.sum() != seconds["count"].sum():
-        raise damaged(path, "its histograms do not add up to its counts", AGAIN)
+        raise damaged("its histograms do not add up to its counts", AGAIN, path)
     if meta.sums is None:
         _check_temp(seconds, meta, path)
     else:
@@ -431,7 +431,7 @@ def _check_seconds(seconds: "Table", meta: Meta, path: Path) -> None:
 def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
     for name, has, stated in figures:
         if has != stated:
-            raise damaged(path, f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN)
+            raise damaged(f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN, path)
 
 
 def _check_temp(seconds: "Table", meta: Meta, path: Path) -> None:
@@ -451,4 +451,4 @@ def _check_end(end_s: float, meta: Meta, path: Path) -> None:
     length_s = max(meta.recorded_s, meta.elapsed_s)
     if meta.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
         text = f"a row at {end_s:,.1f} s of a recording of {length_s:,.1f} s"
-        raise damaged(path, text, AGAIN)
+        raise damaged(text, AGAIN, path)

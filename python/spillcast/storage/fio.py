@@ -31,15 +31,15 @@ def fio_storage(path: Path, text: str) -> Storage:
         with reading(path, _HINT):
             given = document.get("global options", {})
             jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
-            groups = [group for options, job in jobs for group in _groups(path, options, job)]
+            groups = [group for options, job in jobs for group in _groups(options, job)]
     except (AttributeError, TypeError) as error:
-        raise damaged(path, "a key has another type than fio writes", _HINT) from error
+        raise damaged("a key has another type than fio writes", _HINT, path) from error
     if not groups:
         raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HINT)
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
 
 
-def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
+def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
     stated = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
     reached, groups = 0.0, list[Group]()
     for op in OPS:
@@ -62,7 +62,7 @@ def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> l
             run = f"{format_duration(runtime_s)} with {stated} at once"
             # The last of them may have ended a latency after it.
             most_s = (runtime_s + mean_s) * stated
-            check_all(path, [Check("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
+            check_all([Check("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
             reached += count * mean_s / runtime_s
         latency_ns, counts = _histogram(done, count, mean_ns)
         pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"

@@ -62,7 +62,7 @@ def test_counts_are_those_of_the_server(runs):
     ]
     assert len(spilled) == 8
     for query in spilled:
-        counts = counts_of_query(runs, query, Selection())
+        counts = counts_of_query(query, Selection())
         assert counts.unknown is None or query.settings["max_threads"] == "2"
         assert counts.writes.count == query.events["WriteBufferFromFileDescriptorWrite"]
         total = query.events["ExternalProcessingCompressedBytesTotal"]
@@ -79,7 +79,7 @@ def test_events_in_columns_of_their_own(runs):
         for query in read_rows(runs / "log.jsonl")
         if query.query_id == read_rows(runs / "columns.csv")[0].query_id
     ]
-    exact = counts_of_query(runs, full, Selection())
+    exact = counts_of_query(full, Selection())
     assert counts.writes == exact.writes
     lower, upper = counts.io_bounds.lower, counts.io_bounds.upper
     assert lower.reads.bytes <= exact.reads.bytes <= upper.reads.bytes
@@ -135,7 +135,7 @@ def test_an_insert_writes_more_than_temp_files(tmp_path):
     [query] = read_rows(log_in(tmp_path, OLD))
     more = {**query.events, "WriteBufferFromFileDescriptorWrite": 25,
             "WriteBufferFromFileDescriptorWriteBytes": 20_000_000}  # fmt: skip
-    counts = counts_of_query(tmp_path, replace(query, events=more), Selection())
+    counts = counts_of_query(replace(query, events=more), Selection())
     assert counts.io_bounds.lower.writes.bytes == 7906243
     assert counts.io_bounds.lower.writes.count < 25 == counts.io_bounds.upper.writes.count
 

@@ -1,7 +1,5 @@
 """Lists of waits under any heading, profiles of traces with their totals, and chains of waits."""
 
-from pathlib import Path
-
 import pytest
 
 from cases import cases
@@ -453,7 +451,7 @@ def test_a_page_leaves_a_blank_between_columns(figures):
     assert result.elapsed_s == pytest.approx(274.64 / 0.012, rel=0.05)
     # ARCH wait on c/f tx acquire 2 is the name of an event.
     archive = f"ARCH wait on c/f tx acquire 2{' 5' * 4} Other\n"
-    [table] = tables_of(Path("waits.txt"), f"{text}{archive}", "")
+    [table] = tables_of(f"{text}{archive}")
     assert table.cells[-1] == ["ARCH wait on c/f tx acquire 2", *"5555", "Other"]
     statspack = "Top 5 Timed Events\n~~~~~~~~~~~~~~~~~~ % Total\nEvent Waits Time (s) Ela Time\n"
     statspack += "----------- ------- ------- --------\nCPU time 37,297 52.27\n"

@@ -192,7 +192,7 @@ def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWin
     )
     return _LoggedWindow(
         server.shown,
-        [logged_query(row, item, _PLACE) for item, row in enumerate(rows, 1)],
+        [logged_query(row, item) for item, row in enumerate(rows, 1)],
         int(sums["statements"]),
         float(sums["elapsed_s"]),
         window_s,
@@ -241,7 +241,7 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
     )
     try:
         selection = Selection(timed=request.origin is None)
-        counts = with_origin(counts_of_query(_PLACE, mean, selection), request)
+        counts = with_origin(counts_of_query(mean, selection), request)
         ends = counts.at_bounds() or [counts]
         shares_s = [number * end.total_s / end.processes for end in ends]
         ranked = replace(
@@ -251,7 +251,7 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
         )
         return with_gains(ranked, ends, number, request)
     except (InputError, Refusal) as error:
-        return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
+        return replace(ranked, refused=error.message)
 
 
 def _unseen(log: _LoggedWindow) -> list[str]:

@@ -126,33 +126,33 @@ def read_rows(path: Path) -> list[LoggedQuery]:
     with reading(path, HOW):
         rows = list(_rows_of(path))
         queries = [
-            logged_query(row, item, path)
+            logged_query(row, item)
             for item, row in enumerate(rows, 1)
             if str(row.get("type", _FINISHED)) in (_FINISHED, _FINISHED_NUMBER)
         ]
     if not rows:
-        raise damaged(path, "it has no rows", HOW)
+        raise damaged("it has no rows")
     if not queries:
         hint = "export rows with type = 'QueryFinish'"
-        raise SelectionEmpty(f"{path}: no query finished in its {len(rows):,} rows", hint)
+        raise SelectionEmpty(f"no query finished in its {len(rows):,} rows", hint)
     return queries
 
 
-def logged_query(row: Row, item: int, where: Path) -> LoggedQuery:
+def logged_query(row: Row, item: int) -> LoggedQuery:
     """A row as a query. EvidenceIncomplete where it has no duration or no events."""
     if row.get("query_duration_ms") in (None, ""):
-        raise EvidenceIncomplete(f"{where}: row {item} has no query_duration_ms", HOW)
-    settings = _mapping(row, "Settings", item, where)
+        raise EvidenceIncomplete(f"row {item} has no query_duration_ms")
+    settings = _mapping(row, "Settings", item)
     threads = row.get("peak_threads_usage") or len(re.findall(r"\d+", str(row.get("thread_ids"))))
     query = row.get("query")
     return LoggedQuery(
         query_id=_text(row.get("query_id")),
         normalized_hash=_text(row.get("normalized_query_hash")),
         query=None if query is None else masked_text(str(query)),
-        elapsed_s=_whole(row["query_duration_ms"], "query_duration_ms", item, where) / 1e3,
+        elapsed_s=_whole(row["query_duration_ms"], "query_duration_ms", item) / 1e3,
         started_s=_start_s(row),
-        peak_memory_bytes=_whole(row.get("memory_usage") or 0, "memory_usage", item, where) or None,
-        events=_events(row, item, where),
+        peak_memory_bytes=_whole(row.get("memory_usage") or 0, "memory_usage", item) or None,
+        events=_events(row, item),
         settings={name: str(value) for name, value in (settings or {}).items()},
         threads=int(threads) or None,
         version=_text(row.get("clickhouse_version") or row.get("version()")),
@@ -173,16 +173,16 @@ def _start_s(row: Row) -> float | None:
         return None
 
 
-def _whole(value: Any, name: str, item: int, where: Path) -> int:
+def _whole(value: Any, name: str, item: int) -> int:
     text = str(value).strip()
     if not text.isdecimal():
-        raise damaged(where, f"row {item}: {name} is {text[:40]!r}, which is no count", HOW)
+        raise damaged(f"row {item}: {name} is {text[:40]!r}, which is no count")
     return int(text)
 
 
-def _events(row: Row, item: int, where: Path) -> dict[str, int]:
+def _events(row: Row, item: int) -> dict[str, int]:
     """The events of a map, of a pair of arrays as before version 21.9, or of columns."""
-    values: Mapping[str, Any] | None = _mapping(row, "ProfileEvents", item, where)
+    values: Mapping[str, Any] | None = _mapping(row, "ProfileEvents", item)
     names = row.get("ProfileEvents.Names")
     if values is None and names is not None:
         counts = row.get("ProfileEvents.Values", [])
@@ -190,15 +190,13 @@ def _events(row: Row, item: int, where: Path) -> dict[str, int]:
         numbers = counts if isinstance(counts, list) else re.findall(r"\d+", counts)
         if len(words) != len(numbers):
             text = f"row {item}: {len(words)} names of events and {len(numbers)} values"
-            raise damaged(where, text, HOW)
+            raise damaged(text)
         values = dict(zip(words, numbers, strict=True))
     columns = {name: value for column, value in row.items() if (name := _event_of(column))}
     if values is None and not columns:
-        raise EvidenceIncomplete(
-            f"{where}: it has no ProfileEvents, which count temp files and their I/O", HOW
-        )
+        raise EvidenceIncomplete("it has no ProfileEvents, which count temp files and their I/O")
     counted = {**(values or {}), **columns}
-    return {name: _whole(value, name, item, where) for name, value in counted.items()}
+    return {name: _whole(value, name, item) for name, value in counted.items()}
 
 
 def _event_of(column: str) -> str | None:
@@ -210,7 +208,7 @@ def _event_of(column: str) -> str | None:
     return column if _EVENT_NAME.fullmatch(column) else None
 
 
-def _mapping(row: Row, name: str, item: int, where: Path) -> Mapping[str, Any] | None:
+def _mapping(row: Row, name: str, item: int) -> Mapping[str, Any] | None:
     """A column of type Map: an object, or the text of one. InputError where it is cut."""
     value = row.get(name)
     if value is None or isinstance(value, Mapping):
@@ -221,7 +219,7 @@ def _mapping(row: Row, name: str, item: int, where: Path) -> Mapping[str, Any] |
         pairs[match[1]] = match[2].strip("'")
         at = match.end()
     if text[:1] != "{" or text[-1:] != "}" or at < len(inner):
-        raise damaged(where, f"row {item}: the map {name} is cut", _MAPS_CUT)
+        raise damaged(f"row {item}: the map {name} is cut", _MAPS_CUT)
     return pairs
 
 
@@ -229,11 +227,11 @@ def _rows_of(path: Path) -> Iterable[Row]:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return _parquet(path)
-    text = _BOLD.sub("", text_of(path, HOW))
+    text = _BOLD.sub("", text_of(path))
     if text.lstrip()[:1] in ("{", "["):
-        return rows_of(text, path, HOW)
+        return rows_of(text)
     # What a person pastes is short, and has more around it.
-    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text), path)
+    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text))
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -244,22 +242,22 @@ def _parquet(path: Path) -> Iterator[Row]:
         yield dict(zip(table.columns, row, strict=True))
 
 
-def _table(text: str, path: Path) -> Iterator[Row]:
+def _table(text: str) -> Iterator[Row]:
     """Rows of a table, or of TSV or CSV without a heading."""
     pairs = _EQUATION.findall(text)
     columns = {name: value.replace(",", "") for name, value, _ in pairs}
     if "query_duration_ms" in columns:
         if len(columns) < len(pairs):
-            raise damaged(path, "a column has two values: give one query at a time", HOW)
+            raise damaged("a column has two values: give one query at a time")
         if line := next((line for line in pairs if line[1][0].isdigit() and line[2].strip()), None):
             problem = f"{line[0]} is {''.join(line[1:]).strip()[:40]}, and not a number alone"
-            raise damaged(path, problem, HOW)
+            raise damaged(problem)
         yield columns
         return
     if (heading := _COLUMN.search(text)) is not None:
         if (echoed := _ECHOED.search(text, 0, heading.start())) is not None:
             heading = _COLUMN.search(text, text.find("\n\n", echoed.start())) or heading
-        yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :], path, HOW)
+        yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :])
         return
     width = 0
     # A statement may have more commas than its row of TSV has tabs.
@@ -268,11 +266,11 @@ def _table(text: str, path: Path) -> Iterator[Row]:
         width = width or len(row)
         if len(row) != width:
             problem = f"row {number} has {len(row)} values and not {width}: it is cut"
-            raise damaged(path, problem, HOW)
-        yield _row_by_position(row, number, path)
+            raise damaged(problem)
+        yield _row_by_position(row, number)
 
 
-def _row_by_position(cells: Sequence[str], number: int, path: Path) -> Row:
+def _row_by_position(cells: Sequence[str], number: int) -> Row:
     """A row of a table without a heading, by the order of columns that all versions share."""
     type_at = next((at for at, cell in enumerate(cells) if cell in _TYPES), len(cells))
     at = type_at + 1
@@ -281,7 +279,7 @@ def _row_by_position(cells: Sequence[str], number: int, path: Path) -> Row:
     maps = [cell for cell in cells if cell.startswith("{'")]
     if at + len(_AFTER_TIMES) > len(cells) or not maps:
         text = f"row {number} is cut, or its columns are not those of SELECT * and have no names"
-        raise damaged(path, text, "export FORMAT TSVWithNames or CSVWithNames")
+        raise damaged(text, "export FORMAT TSVWithNames or CSVWithNames")
     row = dict(zip(_AFTER_TIMES, cells[at:], strict=False))
     hashes = (cell for cell in cells[at + len(_AFTER_TIMES) :] if re.fullmatch(r"\d{12,20}", cell))
     settings = {"Settings": maps[1]} if len(maps) > 1 else {}
@@ -342,9 +340,10 @@ class _Side:
     reason: str = ""
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of the selected query, or of the only one that spills."""
-    return counts_of_query(path, _selected(path, read_rows(path), selection), selection)
+    return counts_of_query(_selected(read_rows(path), selection), selection)
 
 
 def spilled_bytes(query: LoggedQuery) -> int:
@@ -374,13 +373,13 @@ def settings_that_spill(query: LoggedQuery) -> list[str]:
     ]
 
 
-def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Counts:
+def counts_of_query(query: LoggedQuery, selection: Selection) -> Counts:
     """The counts of one query. NoTempIo where it does not spill."""
     written = spilled_bytes(query)
     if not written and query.spilling:
-        raise EvidenceIncomplete(f"{path}: this query spilled, and no event counts the bytes", HOW)
+        raise EvidenceIncomplete("this query spilled, and no event counts the bytes")
     if not written:
-        raise NoTempIo(f"{path}: this query does not spill: no event of temp files was counted")
+        raise NoTempIo("this query does not spill: no event of temp files was counted")
     count = query.event("WriteBufferFromFileDescriptorWrite")
     took_us = query.event("DiskWriteElapsedMicroseconds")
     total = query.event(_ALL_WRITTEN)
@@ -406,7 +405,6 @@ def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Cou
     words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
     temp = times.bounded(fewest, most, words, _REMEDY)
     return counts_of_figures(
-        path,
         selection,
         temp if reasons else replace(temp, io_bounds=None),
         elapsed_s=query.elapsed_s,
@@ -470,13 +468,13 @@ def _side(
     return _Side(temp_bytes, (fewest, count), (0.0, elapsed_s), because)
 
 
-def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) -> LoggedQuery:
+def _selected(queries: Sequence[LoggedQuery], selection: Selection) -> LoggedQuery:
     """The query with this item, identifier or hash, or the only one that spills."""
     if selection.queryid is not None:
         name = selection.queryid
         queries = [query for query in queries if name in (query.query_id, query.normalized_hash)]
         if not queries:
-            text = f"{path}: no query has query_id or normalized_query_hash {name}"
+            text = f"no query has query_id or normalized_query_hash {name}"
             raise SelectionEmpty(text, "the export has both columns")
     spilling = [query for query in queries if spilled_bytes(query)] or queries[:1]
     if selection.item is None and len(spilling) == 1:
@@ -485,4 +483,4 @@ def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) 
         Item(query, query.elapsed_s, size_bytes=spilled_bytes(query), text=query.query or "")
         for query in queries
     ]
-    return select(path, items, selection, " or --queryid, or rank them: spillcast clickhouse FILE")
+    return select(items, selection, " or --queryid, or rank them: spillcast clickhouse FILE")

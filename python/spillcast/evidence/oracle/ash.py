@@ -222,7 +222,7 @@ def _read_export(
         columns = {name: Column.of(cells, TEXT) for name, cells in spooled.columns.items()}
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
         heading_words = ", ".join(heading[:20]) or "nothing"
-        raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
+        raise EvidenceIncomplete(f"an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
     times, has_seconds, month_first = _times(reader, month_first)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}

@@ -27,6 +27,7 @@ from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, checks, wait_lists
 from spillcast.evidence.selection import Item, Selection, select
+from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.units import format_duration
@@ -99,22 +100,23 @@ class Report:
     left_out: Number
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The temp I/O of all sessions, or of one execution of a statement.
 
     InputError if the report has no waits for temp files.
     """
-    text = report_text(path, HOW)
+    text = report_text(path)
     if _COMPARED.search(text):
-        raise EvidenceUnknown(f"{path}: a report that compares two periods is not read", HOW)
-    report = _report(path, text, selection)
+        raise EvidenceUnknown("a report that compares two periods is not read")
+    report = _report(text, selection)
     if selection.sql_id is None:
-        return _of_all(path, report, selection)
+        return _of_all(report, selection)
     items = [Item(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
-    return _of_statement(path, report, select(path, items, selection), selection)
+    return _of_statement(report, select(items, selection), selection)
 
 
-def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
+def _of_all(report: Report, selection: Selection) -> Counts:
     about = [_SUMS_ONLY, _OF_ALL_SESSIONS] if report.of_all_sessions else [_OF_ONE_RUN]
     unknown = "it has no DB time in minutes, no percentages of it, and no row of totals"
     if report.of_view:
@@ -126,7 +128,6 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
             times, report.left_out.high, "a list of top events leaves out what took less"
         )
     return counts_of_figures(
-        path,
         selection,
         _moved(report, 1.0, times, selection),
         engine=ORACLE,
@@ -138,7 +139,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
     )
 
 
-def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) -> Counts:
+def _of_statement(report: Report, sql: Sql, selection: Selection) -> Counts:
     """One execution: its share of the temp waits is assumed to be that of all waits for I/O."""
     temp_s = sum(wait.total.value for wait in report.waits.values())
     upper_s = min(sql.waited_s, temp_s)
@@ -146,7 +147,7 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
     lower_s = max(0.0, temp_s - (total_s - sql.waited_s)) if report.user_io_s else 0.0
     middle_s = min(max(temp_s * sql.waited_s / total_s, lower_s), upper_s) if total_s else 0.0
     if middle_s <= 0:
-        raise NoTempIo(f"{path}: this statement did not wait for I/O", _HINT)
+        raise NoTempIo("this statement did not wait for I/O", _HINT)
     runs = max(sql.executions, 1.0)
     within = Bounds(
         lower_s / runs,
@@ -168,7 +169,6 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
     )
     times = TempTimes(read_s, write_s, None if within.lower == within.upper else within)
     return counts_of_figures(
-        path,
         selection,
         _moved(report, share, times, selection),
         engine=ORACLE,
@@ -187,7 +187,7 @@ def _moved(report: Report, share: float, times: TempTimes, selection: Selection)
     return times.moved({op: (n, n * report.sizes.get(op, size)) for op, n in counts.items()})
 
 
-def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitList]:
+def _of_owner(lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitList]:
     """The lists, or the selected one if a view has rows of several sessions or instances."""
     items = [
         Item(waits, sum(wait.total.value for wait in waits.temp), session=waits.owner or None)
@@ -196,22 +196,22 @@ def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Se
     ]
     if not items:
         return lists
-    chosen = select(path, items, selection)
+    chosen = select(items, selection)
     if "direct path write temp" not in {wait.event.lower() for wait in chosen.waits}:
         raise EvidenceIncomplete(
-            f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
+            "it lacks the row of direct path write temp: what is read was written"
         )
     return [chosen]
 
 
-def _report(path: Path, text: str, selection: Selection) -> Report:
+def _report(text: str, selection: Selection) -> Report:
     """The figures of a report. InputError if those of temp files are missing or impossible."""
-    tables = tables_of(path, text, HOW)
+    tables = tables_of(text)
     plain = plain_of(text)
     facts = {(name[:2].lower(), value) for name, value in _ONCE.findall(plain)}
     if len(facts) > len({name for name, _ in facts}):
-        raise EvidenceAmbiguous(f"{path}: reports of several intervals", _ALONE)
-    lists = _of_owner(path, list(wait_lists(path, tables, HOW)), selection)
+        raise EvidenceAmbiguous("reports of several intervals", _ALONE)
+    lists = _of_owner(list(wait_lists(tables)), selection)
     all_waits = [wait for events in lists for wait in events.waits]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not any(events.temp for events in lists):
@@ -220,15 +220,15 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         is_complete = is_complete or (bool(all_waits) and not _TEMP_FIGURES.search(plain))
         if not is_complete:
             raise EvidenceIncomplete(
-                f"{path}: no table has its waits for temp files with their number and time",
+                "no table has its waits for temp files with their number and time",
                 f"{HOW}; for ASH, export the samples: spillcast collect oracle",
             )
         if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
             raise EvidenceUnsuited(
-                f"{path}: up to release 9.2 temp files have no waits of their own among direct I/O",
+                "up to release 9.2 temp files have no waits of their own among direct I/O",
                 "tkprof of the statement tells them by its row sources: trace it with waits",
             )
-        raise NoTempIo(f"{path}: it has no waits for temp files among its wait events", HOW)
+        raise NoTempIo("it has no waits for temp files among its wait events", HOW)
     minutes = _minutes(tables, plain)
     model = dict(_pairs(tables, "statistic", "time(s"))
     classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
@@ -252,7 +252,7 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    check_all(path, checks(list(waits.values()), database_s), f"{_ALONE}; {HOW}")
+    check_all(checks(list(waits.values()), database_s), f"{_ALONE}; {HOW}")
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,

@@ -12,6 +12,7 @@ from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
 from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
 from spillcast.evidence.selection import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.text import head_of
+from spillcast.gate import reading
 from spillcast.tables import Table
 from spillcast.units import format_bytes
 
@@ -202,20 +203,18 @@ def _read(
     """A table for each file with the columns of ``names``, and the lines that were not read."""
     tables, damaged = [], list[Damage]()
     for path in paths:
-        spooled = read_spooled(path, names)
-        if lacking := [name for name in needed if name not in spooled.columns]:
-            headings = ", ".join(spooled.heading[:20]) or "nothing"
-            raise EvidenceIncomplete(f"{path}: {words} {', '.join(lacking)}; found: {headings}")
-        cells = {name: Column.of(texts, TEXT) for name, texts in spooled.columns.items()}
-        columns = Columns(path, cells, spooled.lines, damaged)
-        tables.append(
-            Table(
-                {
-                    name: columns.texts(name) if name in _TEXTS else columns.numbers(name)
-                    for name in names.values()
-                }
-            )
-        )
+        with reading(path, "export it again"):
+            spooled = read_spooled(path, names)
+            if lacking := [name for name in needed if name not in spooled.columns]:
+                headings = ", ".join(spooled.heading[:20]) or "nothing"
+                raise EvidenceIncomplete(f"{words} {', '.join(lacking)}; found: {headings}")
+            cells = {name: Column.of(texts, TEXT) for name, texts in spooled.columns.items()}
+            columns = Columns(path, cells, spooled.lines, damaged)
+            converted = {
+                name: columns.texts(name) if name in _TEXTS else columns.numbers(name)
+                for name in names.values()
+            }
+        tables.append(Table(converted))
         damaged += spooled.damaged
     return tables, damaged
 

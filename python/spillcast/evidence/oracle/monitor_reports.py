@@ -31,7 +31,7 @@ from spillcast.evidence.oracle.sql_monitor import (
 )
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
-from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
+from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, reading, xml_of
 from spillcast.recording import OPS
 from spillcast.redaction import masked_text
 
@@ -49,23 +49,24 @@ _PLAN_HASH = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
 _PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
 
 
+@reading(hint=HOW_TEXT)
 def read_text(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if its report is cut or has no lines."""
-    text = report_text(path, HOW_TEXT)
+    text = report_text(path)
     if _PAGE.search(text):
         raise EvidenceUnknown(
-            f"{path}: SQL Monitor's report of type HTML is not read",
+            "SQL Monitor's report of type HTML is not read",
             "make it with type => 'TEXT', 'XML' or 'ACTIVE'",
         )
     lines = text.splitlines()
     reports = [
-        (lines[first:end], list(bar_tables(path, lines[first:end], HOW_TEXT, first)))
+        (lines[first:end], list(bar_tables(lines[first:end], first)))
         for first, end in pairwise([*_report_starts(lines), len(lines)])
     ]
     rows = {at for _, tables in reports for table in tables for at in table.at}
-    check_all_read(path, lines, rows, HOW_TEXT)
-    executions = [_of_text(path, part, tables) for part, tables in reports if tables]
-    return counts_of_selected(path, executions, selection)
+    check_all_read(lines, rows)
+    executions = [_of_text(part, tables) for part, tables in reports if tables]
+    return counts_of_selected(executions, selection)
 
 
 def _report_starts(lines: Sequence[str]) -> Iterator[int]:
@@ -80,14 +81,12 @@ def _report_starts(lines: Sequence[str]) -> Iterator[int]:
             begun, titled = True, is_title
 
 
-def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execution:
+def _of_text(lines: Sequence[str], tables: Sequence[Table]) -> Execution:
     stats = next((table for table in tables if "elapsedtime(s)" in table.names), None)
     plan = next((table for table in tables if "operation" in table.names), None)
-    plan_lines = [] if plan is None else _text_lines(path, plan)
+    plan_lines = [] if plan is None else _text_lines(plan)
     if not plan_lines or (stats is None and not any(line.samples for line in plan_lines)):
-        raise EvidenceIncomplete(
-            f"{path}: it lacks Global Stats or Plan Monitoring Details", HOW_TEXT
-        )
+        raise EvidenceIncomplete("it lacks Global Stats or Plan Monitoring Details")
     facts, sql, part = dict[str, str](), list[str](), ""
     for line in lines:
         heading = re.sub(r"^\W+|\W+$", "", line).lower()
@@ -105,7 +104,6 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
     seconds = {name: _seconds(cell) for name, cell in totals.items() if name.endswith("(s)")}
     parts = [s for name, s in seconds.items() if name == "cputime(s)" or "waits(s)" in name]
     execution = Execution(
-        path=path,
         sql_id=facts.get("sql id"),
         exec_id=facts.get("sql execution id"),
         plan=next(reversed(_PLAN_HASH.findall(text)), None),
@@ -125,7 +123,7 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
     return execution if stats else replace(execution, database_s=execution.all_samples)
 
 
-def _text_lines(path: Path, plan: Table) -> list[Line]:
+def _text_lines(plan: Table) -> list[Line]:
     """The lines of the plan; each event that was sampled in a line has a row of its own."""
     temp = next((column for column in ("temp(max)", "temp") if column in plan.names), None)
     lines: list[Line] = []
@@ -138,7 +136,7 @@ def _text_lines(path: Path, plan: Table) -> list[Line]:
         detail = cells.get("activitydetail(#samples)", "")
         match = _SAMPLES.fullmatch(detail)
         if detail and (match is None or not lines):
-            raise EvidenceDamaged(f"{path}: line {at + 1:,} is not understood: {detail}", HOW_TEXT)
+            raise EvidenceDamaged(f"line {at + 1:,} is not understood: {detail}")
         if match is not None:
             lines[-1].samples[match[1].strip()] = _rounded(match[2], 1000)
     return lines
@@ -178,40 +176,40 @@ _XML_COLUMNS = "{}_reqs", "{}_bytes"
 _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
+@reading(hint=HOW_XML)
 def read_xml(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if the report is cut or damaged."""
-    text = text_of(path, HOW_XML)
+    text = text_of(path)
     if packed := _PACKED.search(text):
-        text = _unpacked(text[packed.end() :].partition("</report>")[0], path)
+        text = _unpacked(text[packed.end() :].partition("</report>")[0])
     *parts, rest = text.split(_XML_END)
     reports = [part[part.find(_XML_BEGIN) :] + _XML_END for part in parts if _XML_BEGIN in part]
     if not reports or _XML_BEGIN in rest:
-        raise EvidenceUnknown(f"{path}: holds no whole sql_monitor_report", HOW_XML)
-    executions = [_of_xml(path, xml_of(report, path, HOW_XML)) for report in reports]
-    return counts_of_selected(path, executions, selection)
+        raise EvidenceUnknown("holds no whole sql_monitor_report")
+    executions = [_of_xml(xml_of(report)) for report in reports]
+    return counts_of_selected(executions, selection)
 
 
-def _unpacked(content: str, path: Path) -> str:
+def _unpacked(content: str) -> str:
     """The report that is packed by zlib and base64, after its name."""
     packed = re.sub(r"<report_id>.*?</report_id>|\s+", "", content, flags=re.DOTALL)
     try:
         inner = zlib.decompressobj()
         unpacked = inner.decompress(base64.b64decode(packed, validate=True), TEXT_BYTES_MAX)
     except (ValueError, zlib.error) as error:
-        raise damaged(path, f"the embedded report cannot be unpacked: {error}", HOW_XML) from error
+        raise damaged(f"the embedded report cannot be unpacked: {error}") from error
     if not inner.eof:
-        raise damaged(path, "the embedded report is cut, or too long to be read", HOW_XML)
+        raise damaged("the embedded report is cut, or too long to be read")
     return unpacked.decode(errors="replace")
 
 
-def _of_xml(path: Path, report: "Element") -> Execution:
+def _of_xml(report: "Element") -> Execution:
     target, stats = report.find("target"), report.find("stats")
     if target is None or stats is None:
-        raise EvidenceIncomplete(f"{path}: it lacks its target or its stats", HOW_XML)
+        raise EvidenceIncomplete("it lacks its target or its stats")
     totals = _xml_stats(stats)
     text = target.findtext("sql_fulltext")
     return Execution(
-        path=path,
         sql_id=target.get("sql_id"),
         exec_id=target.get("sql_exec_id"),
         plan=target.get("sql_plan_hash") or target.findtext("plan_hash"),
@@ -265,20 +263,21 @@ HOW_VIEWS = (
 )
 
 
+@reading(hint=HOW_VIEWS)
 def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of one execution, from both views. InputError if one of them is missing."""
-    session_rows, plan_rows, path = list[Row](), list[Row](), paths[0]
+    session_rows, plan_rows = list[Row](), list[Row]()
     for file in paths:
-        rows = exported_rows(file, _COLUMNS, ("sql_id", "sql_exec_id"), HOW_VIEWS)
+        rows = exported_rows(file, _COLUMNS, ("sql_id", "sql_exec_id"))
         if rows and not {_LINE_ID, _IO_TIME} & rows[0].keys():
-            raise EvidenceIncomplete(f"{file}: it lacks the column {_IO_TIME}", HOW_VIEWS)
+            raise EvidenceIncomplete(f"it lacks the column {_IO_TIME}", where=file)
         if rows and _LINE_ID in rows[0]:
             plan_rows += rows
         else:
             session_rows += rows
     if not plan_rows or not session_rows:
         view = "V$SQL_PLAN_MONITOR" if not plan_rows else "V$SQL_MONITOR"
-        raise EvidenceIncomplete(f"{path}: the rows of {view} are missing", HOW_VIEWS)
+        raise EvidenceIncomplete(f"the rows of {view} are missing")
     sessions = _grouped(session_rows, "sql_id", "sql_exec_id")
     items = [
         Item((key, lines), _elapsed_s(sessions.get(key, [])), *key)
@@ -286,13 +285,11 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
         if any(_view_line(row).spills for row in lines)
     ]
     if not items:
-        raise NoTempIo(f"{path}: no statement spills: no line of a plan used temp space", HOW_VIEWS)
-    key, lines = select(path, items, selection)
+        raise NoTempIo("no statement spills: no line of a plan used temp space", HOW_VIEWS)
+    key, lines = select(items, selection)
     if key not in sessions:
-        raise SelectionEmpty(
-            f"{path}: V$SQL_MONITOR has no row of this execution of {key[0]}", HOW_VIEWS
-        )
-    return counts_of_execution(_of_views(path, key[0], sessions[key], lines), selection)
+        raise SelectionEmpty(f"V$SQL_MONITOR has no row of this execution of {key[0]}", HOW_VIEWS)
+    return counts_of_execution(_of_views(key[0], sessions[key], lines), selection)
 
 
 def _grouped(rows: Sequence[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:
@@ -302,10 +299,9 @@ def _grouped(rows: Sequence[Row], *names: str) -> dict[tuple[str, ...], list[Row
     return groups
 
 
-def _of_views(path: Path, sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Execution:
+def _of_views(sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Execution:
     """One execution; each of its parallel servers has rows of its own in both views."""
     return Execution(
-        path=path,
         sql_id=sql_id,
         elapsed_s=_elapsed_s(runs),
         database_s=_total(runs, "elapsed_time") / 1e6,

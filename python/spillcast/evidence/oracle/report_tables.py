@@ -98,15 +98,15 @@ def is_page(text: str) -> bool:
     return re.search(r"<t(able|r|d)\b", text, re.IGNORECASE) is not None
 
 
-def tables_of(path: Path, text: str, hint: str) -> list[Table]:
+def tables_of(text: str) -> list[Table]:
     """All tables of a report in any form. InputError if a line with temp I/O is in none."""
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
     if JSON_ROWS.match(text):
-        names, cells = texts_of_json(text, path, hint)
+        names, cells = texts_of_json(text)
         return [Table(list(map(name_of, names)), cells=cells)]
     lines = text.splitlines()
-    barred = list(bar_tables(path, lines, hint))
+    barred = list(bar_tables(lines))
     tables = [*_of_text(lines), *_of_gaps(lines), *barred]
     if _SEPARATED.search(text):
         # Lines of tables with bars would also be split at these bars.
@@ -118,7 +118,7 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
         # A row that is shifted against its columns may be cut within the name of a wait.
         if (wait := _WAIT.search(lines[at])) is None or wait[0].lower() in shown
     }  # fmt: skip
-    check_all_read(path, lines, read, hint)
+    check_all_read(lines, read)
     return tables
 
 
@@ -307,7 +307,7 @@ def _separated(line: str, separator: str) -> list[str]:
     return next(csv.reader([line], delimiter=separator), [])
 
 
-def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:
+def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
     """Tables with bars between their cells, which keep their blanks.
 
     A table ends at a rule. In Markdown, where rules have bars, it ends with its rows, which may
@@ -337,9 +337,7 @@ def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> I
             cells = _cells(line, bars)
             # A client that breaks lines breaks the rules as well.
             if len(cells) != len(table.names) and not in_markdown:
-                raise EvidenceDamaged(
-                    f"{path}: line {at + 1:,} has not as many columns as its table", hint
-                )
+                raise EvidenceDamaged(f"line {at + 1:,} has not as many columns as its table")
             table.cells.append(cells)
             table.at.append(at)
         elif table is None and line.strip():
@@ -348,7 +346,7 @@ def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> I
         table.last = first + len(lines)
         yield table
     elif table is not None:
-        raise EvidenceDamaged(f"{path}: it is cut: its last table has no end", hint)
+        raise EvidenceDamaged("it is cut: its last table has no end")
 
 
 def _cells(line: str, bars: str) -> list[str]:
@@ -414,11 +412,11 @@ def _cut(line: str, ends: Sequence[int]) -> list[str]:
     return cells
 
 
-def report_text(path: Path, hint: str) -> str:
+def report_text(path: Path) -> str:
     """The text of a report with plain blanks and decimal points. FileTooLarge beyond bounds."""
-    text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
+    text = text_of(path, bytes_max=REPORT_BYTES_MAX)
     if text.count("<") > TAGS_MAX:
-        raise FileTooLarge(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
+        raise FileTooLarge(f"a page of more than {TAGS_MAX:,} tags is no report")
     text = unwrapped(text).translate(BLANKS)
     if _RULED.search(text) or not _TABBED.search(text):
         text = text.expandtabs()
@@ -443,9 +441,9 @@ def _with_whole_rows(text: str) -> str:
     return "\n".join(lines)
 
 
-def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint: str) -> None:
+def check_all_read(lines: Sequence[str], read: Collection[int]) -> None:
     """InputError for the first line with figures of temp I/O that is not among those read."""
     for at, line in enumerate(lines):
         if at not in read and FIGURES.search(line):
             shown = " ".join(line.split())[:_SHOWN]
-            raise EvidenceDamaged(f"{path}: line {at + 1:,} is not understood: {shown}", hint)
+            raise EvidenceDamaged(f"line {at + 1:,} is not understood: {shown}")

@@ -226,13 +226,13 @@ def is_flat(lines: Sequence[PlanLine]) -> bool:
     )
 
 
-def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBlocks:
+def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
     """Temp blocks of all lines that spilled their work area.
 
     InputError if a line has less than the lines below it, or if the indentation is lost.
     """
     if is_flat(lines):
-        raise EvidenceDamaged(f"{path}: the lines of its plan have lost their indentation", hint)
+        raise EvidenceDamaged("the lines of its plan have lost their indentation")
     reads = writes = 0
     elapsed_s: float | None = None
     for at, line in enumerate(lines):
@@ -243,7 +243,7 @@ def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBloc
         words = f"{reads_below:,} blocks read below {line.operation}"
         whole = f"{line.reads:,} blocks read by it and those below"
         check = Check("children-of-parent", reads_below, words, line.reads, whole)
-        check_all(path, [check], hint)
+        check_all([check])
         own_writes = line.writes - sum(child.writes for child in below)
         if own_writes <= 0:
             continue
@@ -256,7 +256,7 @@ def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBloc
     if lines and lines[0].writes and lines[0].operation.endswith(" STATEMENT") and not is_parallel:
         words = f"{writes:,} blocks written by its lines"
         whole = f"{lines[0].writes:,} by {lines[0].operation}"
-        check_all(path, [Check("part-of-whole", writes, words, lines[0].writes, whole)], hint)
+        check_all([Check("part-of-whole", writes, words, lines[0].writes, whole)])
     return TempBlocks(reads, writes, elapsed_s)
 
 

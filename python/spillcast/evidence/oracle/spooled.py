@@ -85,11 +85,11 @@ def read_spooled(
     repeated on each page and feedback such as ``773 rows selected.`` are no rows. A row with too
     few or too many values is damaged. ``on_progress`` gets the number of characters read so far.
     """
-    with reading(path):
+    with reading(path, "export it again"):
         if JSON_ROWS.match(head_of(path, _START_BYTES)):
             return _of_json(path, text_of(path), names)
         with opened_text(path) as file:
-            return _of_lines(path, _bounded(file, path, on_progress), names)
+            return _of_lines(path, _bounded(file, on_progress), names)
 
 
 def _of_lines(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
@@ -109,36 +109,37 @@ def _of_lines(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spoo
 
 def _of_json(path: Path, text: str, names: Mapping[str, str]) -> Spooled:
     """The columns of rows in JSON, whose numbers stand for those of lines."""
-    heading, rows = texts_of_json(text, path, "export it again")
+    heading, rows = texts_of_json(text)
     return _read_rows(path, heading, enumerate(rows, start=1), names)
 
 
-def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
+def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> list[Row]:
     """The rows of an exported table with the columns ``names``.
 
     InputError if one of the ``needed`` columns is missing, or if a line is damaged.
     """
-    text, named = unwrapped(text_of(path, hint)), {normal_name(name): name for name in names}
+    named = {normal_name(name): name for name in names}
     with reading(path):
+        text = unwrapped(text_of(path))
         if JSON_ROWS.match(text):
             spooled = _of_json(path, text, named)
         else:
             spooled = _of_lines(path, text.translate(BLANKS).splitlines(), named)
-    for name in needed:
-        if name not in spooled.columns:
-            raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)
-    for damage in spooled.damaged:
-        raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", hint)
+        for name in needed:
+            if name not in spooled.columns:
+                raise EvidenceIncomplete(f"it lacks the column {name}")
+        for damage in spooled.damaged:
+            raise EvidenceDamaged(f"line {damage.line}: {damage.text}")
     return list(spooled.rows)
 
 
-def _bounded(file: IO[str], path: Path, on_progress: Callable[[int], None] | None) -> Iterator[str]:
+def _bounded(file: IO[str], on_progress: Callable[[int], None] | None) -> Iterator[str]:
     """The lines of a file. InputError for a line that is too long for an export."""
     number = count = 0
     while line := file.readline(_LINE_MAX):
         number, count = number + 1, count + len(line)
         if len(line) == _LINE_MAX:
-            raise damaged(path, f"line {number:,} has more than {_LINE_MAX:,} characters")
+            raise damaged(f"line {number:,} has more than {_LINE_MAX:,} characters")
         if on_progress is not None and number % PROGRESS_LINES == 0:
             on_progress(count)
         yield line
@@ -254,7 +255,7 @@ class Columns:
         if column.type.startswith(("int", "uint")):
             return column.cast("int64")
         if not column.is_text:
-            raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
+            raise EvidenceDamaged(f"column {name} holds {column.type}, not numbers")
         numbers = by_text(column, [parse_integer(text) for text in column.names])
         for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
             self.damage(row, f"{name} is {column[row]!r}: treated as unknown")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from pathlib import Path
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.counts import (
@@ -80,7 +79,6 @@ def total_io(lines: Sequence[Line]) -> dict[str, OpCounts]:
 class Execution:
     """One execution; ``elapsed_s`` is 0 if unknown, other times are sums over its sessions."""
 
-    path: Path
     sql_id: str | None
     exec_id: str | None = None
     plan: str | None = None
@@ -127,24 +125,24 @@ class Execution:
         return in_report if is_complete else 100 * in_report / percent
 
 
-def counts_of_selected(path: Path, executions: Sequence[Execution], selection: Selection) -> Counts:
+def counts_of_selected(executions: Sequence[Execution], selection: Selection) -> Counts:
     """The counts of the selected execution, or of the only one."""
     if not executions:
-        raise EvidenceUnknown(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
+        raise EvidenceUnknown("holds no whole report of SQL Monitor")
     items = [
         Item(run, run.elapsed_s or run.database_s, run.sql_id, run.exec_id, run.plan)
         for run in executions
     ]
-    return counts_of_execution(select(path, items, selection), selection)
+    return counts_of_execution(select(items, selection), selection)
 
 
 def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     """The temp I/O of the lines that spill. InputError if none does."""
-    path, spilling = execution.path, [line for line in execution.lines if line.spills]
+    spilling = [line for line in execution.lines if line.spills]
     temp = total_io(spilling)
-    check_all(path, _checks(execution, temp), _REPORT_HINT)
+    check_all(_checks(execution, temp))
     if not spilling:
-        raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
+        raise NoTempIo("it does not spill: no line of its plan uses temp space")
     elapsed_s, elapsed_unknown, remarks = execution.elapsed_s, "", _notes(execution)
     if not elapsed_s and execution.parallel:
         words = format_duration(execution.database_s)
@@ -163,7 +161,6 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     else:
         moved, why = _uncounted(execution), []
     return counts_of_figures(
-        path,
         selection,
         moved,
         engine=ORACLE,

@@ -23,6 +23,7 @@ from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, is_flat, temp_blocks_of
 from spillcast.evidence.selection import Item, Selection, select
+from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.redaction import masked_text
@@ -167,36 +168,37 @@ class Section:
         return max(1, self.calls["execute"].number if "execute" in self.calls else 1)
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The figures of one statement. InputError if none spilled, or if several did."""
-    lines = list(_joined_lines(report_text(path, HOW).splitlines()))
-    sections = list(_sections(path, lines))
+    lines = list(_joined_lines(report_text(path).splitlines()))
+    sections = list(_sections(lines))
     before_10g = any(map(_BEFORE_10G.search, lines))
     for section in sections:
         section.before_10g = before_10g
         if not (section.temp and is_flat(section.lines)):
-            section.spilled = temp_blocks_of(path, section.lines, HOW)
+            section.spilled = temp_blocks_of(section.lines)
         if name := _SQL_ID.search("\n".join(section.head)):
             section.sql_id, section.plan = name.groups()
     spilling = [part for part in sections if part.temp or part.spilled.written_blocks]
     if not spilling:
         if not any(section.has_waits or section.lines for section in sections):
-            raise EvidenceIncomplete(f"{path}: no statement in it has waits or row sources", HOW)
+            raise EvidenceIncomplete("no statement in it has waits or row sources")
         if any(section.lacks_servers for section in sections):
             raise EvidenceIncomplete(
-                f"{path}: it is of a coordinator, whose parallel servers have traces of their own",
+                "it is of a coordinator, whose parallel servers have traces of their own",
                 "merge the traces with trcsess, or give a report of SQL Monitor",
             )
-        raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
+        raise NoTempIo("no statement waited for temp files: it does not spill", HOW)
     items = [Item(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling]
-    section = select(path, items, selection)
-    _check(path, section)
+    section = select(items, selection)
+    _check(section)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
     sessions = next((int(match[1]) for match in matches if match), None)
-    return _figures(path, section, sessions, selection)
+    return _figures(section, sessions, selection)
 
 
-def _figures(path: Path, section: Section, sessions: int | None, selection: Selection) -> Counts:
+def _figures(section: Section, sessions: int | None, selection: Selection) -> Counts:
     notes = [
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
@@ -233,7 +235,6 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
     elif section.executions > 1:
         notes.append(f"this is for all {section.executions:,} executions together")
     return counts_of_figures(
-        path,
         selection,
         _times(section, counts).moved(totals),
         engine=ORACLE,
@@ -282,7 +283,7 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
     return 0.0, total_s
 
 
-def _check(path: Path, section: Section) -> None:
+def _check(section: Section) -> None:
     """InputError for figures that contradict each other."""
     checks = []
     if (disk := section.disk) is not None:
@@ -295,7 +296,7 @@ def _check(path: Path, section: Section) -> None:
         words = f"{format_duration(total.value)} of {name} in all"
         times = f"{count:,} times {format_duration(longest.value)} at the longest"
         checks.append(Check("part-of-whole", total, words, longest * count, times))
-    check_all(path, checks, HOW)
+    check_all(checks)
 
 
 def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
@@ -310,7 +311,7 @@ def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
         at = end if is_whole else at + 1
 
 
-def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
+def _sections(lines: list[str]) -> Iterator[Section]:
     """The statements, without the totals of all statements at the end."""
     head, section, read_lines, sections = list[str](), None, set[int](), list[Section]()
     for at, line in enumerate(lines):
@@ -333,7 +334,7 @@ def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
                 head = []
             elif line.strip():
                 head.append(line)
-    check_all_read(path, lines, read_lines, HOW)
+    check_all_read(lines, read_lines)
     yield from sections
 
 

@@ -257,8 +257,9 @@ def _tim_us(
         return first_us + round(parse_duration_s(text, f"--{option}") * 1e6)
     if more_us is None:
         raise EvidenceIncomplete(
-            f"{path}: no line of it has a date and time",
+            "no line of it has a date and time",
             f"give the time since its first line: --{option} 30s",
+            path,
         )
     ends_ns = 1000 * (first_us + more_us), 1000 * (last_us + more_us)
     return chosen_time_ns(option, text, ends_ns) // 1000 - more_us

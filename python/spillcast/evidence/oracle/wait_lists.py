@@ -20,6 +20,7 @@ from spillcast.evidence.numbers import SLACK, ZERO, Check, Number, number_of, se
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.selection import Selection
+from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
@@ -103,7 +104,7 @@ class WaitList:
         return [wait for wait in waits if is_like(wait.event, TEMP_EVENTS)]
 
 
-def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitList]:
+def wait_lists(tables: Sequence[Table]) -> Iterator[WaitList]:
     """Each list of events; for several instances the rows of all of them together.
 
     InputError if the row of temp waits is cut.
@@ -132,21 +133,21 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
             is_counted = count is not None and count.is_count
             has_mean = columns.mean is None or wait is None or wait.mean or not wait.count.value
             if is_temp and not (wait and is_counted and has_mean):
-                raise EvidenceDamaged(f"{path}: the line of {row[columns.event]} is cut", hint)
+                raise EvidenceDamaged(f"the line of {row[columns.event]} is cut")
         if not columns.of_view:
-            yield from (_without_total(_once(path, waits)) for waits in by_owner.values())
+            yield from (_without_total(_once(waits)) for waits in by_owner.values())
     for columns, by_owner in views.values():
         for owner, waits in by_owner.items():
             waits = _of_buckets(waits) if columns.in_buckets else waits
-            yield WaitList(_once(path, waits), owner=owner)
+            yield WaitList(_once(waits), owner=owner)
 
 
-def _once(path: Path, waits: Sequence[Wait]) -> Sequence[Wait]:
+def _once(waits: Sequence[Wait]) -> Sequence[Wait]:
     """The waits. InputError if an event of temp files has several rows."""
     temp = [wait.event.lower() for wait in WaitList(waits).temp]
     if len(temp) > len(set(temp)):
         raise EvidenceMixed(
-            f"{path}: several rows of {temp[0]}: of snapshots, sessions or instances",
+            f"several rows of {temp[0]}: of snapshots, sessions or instances",
             "keep the rows of one, or add them up",
         )
     return waits
@@ -305,22 +306,21 @@ class Share:
     sessions: float | None
 
 
+@reading(hint=HOW_SHARES)
 def read_shares(path: Path, selection: Selection) -> Counts:
     """The share of temp waits. InputError if there is none, or if the total time is unknown."""
-    text = report_text(path, HOW_SHARES)
-    tables = tables_of(path, text, HOW_SHARES)
-    shares = list(_shares(path, tables))
+    text = report_text(path)
+    tables = tables_of(text)
+    shares = list(_shares(tables))
     temp = [share for share in shares if is_like(share.event, TEMP_EVENTS)]
     if not temp:
         if re.search(_TEMP, text, re.IGNORECASE):
-            message = f"{path}: its waits for temp files are in no table that is understood"
-            raise EvidenceDamaged(message, HOW_SHARES)
-        raise NoTempIo(f"{path}: none of its events is a wait for temp files", HOW_SHARES)
+            message = "its waits for temp files are in no table that is understood"
+            raise EvidenceDamaged(message)
+        raise NoTempIo("none of its events is a wait for temp files", HOW_SHARES)
     database_s = _database_s(plain_of(text), shares)
     if not database_s:
-        raise EvidenceUnsuited(
-            f"{path}: it does not tell how long the database was busy", HOW_SHARES
-        )
+        raise EvidenceUnsuited("it does not tell how long the database was busy", HOW_SHARES)
     times = {op: 0.0 for op in OPS}
     for share in temp:
         times[share.event.lower().split()[2]] += share.percent / 100 * database_s
@@ -336,7 +336,6 @@ def read_shares(path: Path, selection: Selection) -> Counts:
         HOW_SHARES,
     )
     return counts_of_figures(
-        path,
         selection,
         temp_io,
         engine=ORACLE,
@@ -346,7 +345,7 @@ def read_shares(path: Path, selection: Selection) -> Counts:
     )
 
 
-def _shares(path: Path, tables: Sequence[Table]) -> Iterator[Share]:
+def _shares(tables: Sequence[Table]) -> Iterator[Share]:
     """The rows of the first table of events that has percentages.
 
     InputError where that of temp waits is cut.
@@ -367,7 +366,7 @@ def _shares(path: Path, tables: Sequence[Table]) -> Iterator[Share]:
                 )
                 yield Share(first, number.value, total_s, active)
             elif is_like(first, TEMP_EVENTS):
-                raise EvidenceDamaged(f"{path}: the line of {first} is cut", HOW_SHARES)
+                raise EvidenceDamaged(f"the line of {first} is cut")
         return
 
 

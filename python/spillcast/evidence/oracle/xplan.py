@@ -19,6 +19,7 @@ from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, temp_blocks_of
 from spillcast.evidence.selection import Item, Selection, select
+from spillcast.gate import reading
 from spillcast.recording import OPS
 from spillcast.recording.observed import Statement
 from spillcast.redaction import masked_text
@@ -60,34 +61,33 @@ class Plan:
     used_temp: str = ""
 
 
+@reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The figures of a plan. InputError if it was only estimated, or does not spill."""
-    plans = list(_plans(path, report_text(path, HOW).splitlines()))
+    plans = list(_plans(report_text(path).splitlines()))
     if not plans:
-        raise EvidenceUnknown(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)
+        raise EvidenceUnknown("holds no whole plan of DBMS_XPLAN")
     items = [
         Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
     ]
-    return _figures(path, select(path, items, selection), selection)
+    return _figures(select(items, selection), selection)
 
 
-def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
+def _figures(plan: Plan, selection: Selection) -> Counts:
     if _MEASURED.isdisjoint(plan.names):
-        raise EvidenceUnsuited(
-            f"{path}: its plan was estimated, not executed: it has no A-Time", HOW
-        )
+        raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HOW)
     if not {"reads", "writes"} <= set(plan.names):
         if plan.used_temp:
-            message = f"{path}: {plan.used_temp} used temp space, and Reads and Writes are missing"
-            raise EvidenceIncomplete(message, HOW)
-        raise NoTempIo(f"{path}: it does not spill: no line of its plan wrote or used temp space")
-    blocks = temp_blocks_of(path, plan.lines, HOW)
+            message = f"{plan.used_temp} used temp space, and Reads and Writes are missing"
+            raise EvidenceIncomplete(message)
+        raise NoTempIo("it does not spill: no line of its plan wrote or used temp space")
+    blocks = temp_blocks_of(plan.lines)
     if not blocks.written_blocks:
         if plan.used_temp:
-            text = f"{path}: {plan.used_temp} used temp space, and no line wrote blocks of it"
-            raise EvidenceContradictory(text, HOW)
-        raise NoTempIo(f"{path}: it does not spill: no line with a work area wrote blocks")
+            text = f"{plan.used_temp} used temp space, and no line wrote blocks of it"
+            raise EvidenceContradictory(text)
+        raise NoTempIo("it does not spill: no line with a work area wrote blocks")
     temp_blocks = {"read": blocks.read_blocks, "write": blocks.written_blocks}
     counts = {op: -(-count // OPERATION_BLOCKS) for op, count in temp_blocks.items()}
     elapsed_s = plan.lines[0].elapsed_s or 0.0
@@ -106,7 +106,6 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     if plan.starts > 1:
         notes.append(f"this is for all {plan.starts:,} executions together")
     return counts_of_figures(
-        path,
         selection,
         temp if max_s else replace(temp, time_bounds=None),
         engine=ORACLE,
@@ -118,10 +117,10 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     )
 
 
-def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
+def _plans(lines: Sequence[str]) -> Iterator[Plan]:
     above = 0
     lines = list(_with_rules(lines))
-    for table in bar_tables(path, lines, HOW):
+    for table in bar_tables(lines):
         if not {"id", "operation"} <= set(table.names):
             continue
         plan = Plan(table.names)
@@ -136,9 +135,9 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
                     plan.text.append(line.strip())
         above = table.last
         for at, cells in zip(table.at, table.cells, strict=True):
-            _add_line(path, plan, at, cells)
+            _add_line(plan, at, cells)
         if plan.lines and _NO_LEAF.match(last := plan.lines[-1].operation):
-            raise EvidenceDamaged(f"{path}: it is cut: the lines below {last} are missing", HOW)
+            raise EvidenceDamaged(f"it is cut: the lines below {last} are missing")
         if plan.lines:
             yield plan
 
@@ -160,16 +159,16 @@ def _with_rules(lines: Sequence[str]) -> Iterator[str]:
         yield _RULE
 
 
-def _add_line(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
+def _add_line(plan: Plan, at: int, cells: list[str]) -> None:
     """Add the row ``at`` of a table to its plan, unless it continues the row above."""
     named = dict(zip(plan.names, cells, strict=True))
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return
     if int(row_id[1]) not in (len(plan.lines), len(plan.lines) + 1):
-        raise EvidenceDamaged(f"{path}: line {len(plan.lines)} of the plan is missing", HOW)
+        raise EvidenceDamaged(f"line {len(plan.lines)} of the plan is missing")
     numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
     if any(named.get(n, "").strip() and not (v and v.is_count) for n, v in numbers.items()):
-        raise EvidenceDamaged(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
+        raise EvidenceDamaged(f"line {at + 1:,} of the plan is not understood")
     reads, writes, starts = (
         round(value_of(numbers[name]) or 0.0) for name in ("reads", "writes", "starts")
     )

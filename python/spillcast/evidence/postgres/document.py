@@ -64,26 +64,26 @@ _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
-    text = unwrapped(text_of(path))
-    documents = pasted_documents(text, path)
-    if not documents:
-        raise EvidenceUnknown(f"{path}: holds no whole plan of EXPLAIN", HOW)
-    nodes = (node for document in documents for node in all_nodes(document["Plan"]))
-    if not any(node.get("Temp Written Blocks") for node in nodes):
-        _check_elsewhere(path, text)
-    return documents
-
-
-def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
-    """The plans in a plain text; none where it has no figures of plans either."""
     with reading(path, HOW):
-        documents = documents_of(text, path)
+        text = unwrapped(text_of(path))
+        documents = pasted_documents(text)
+        if not documents:
+            raise EvidenceUnknown("holds no whole plan of EXPLAIN")
+        nodes = (node for document in documents for node in all_nodes(document["Plan"]))
+        if not any(node.get("Temp Written Blocks") for node in nodes):
+            _check_elsewhere(text)
+        return documents
+
+
+def pasted_documents(text: str) -> list[dict[str, Any]]:
+    """The plans in a plain text; none where it has no figures of plans either."""
+    documents = documents_of(text)
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
         is_node = figures[0].startswith("(")
         missing = "the node of a line is missing or has no figures"
         problem = "a line is not understood" if is_node else missing
-        raise EvidenceDamaged(f"{path}: {problem}: {line[:200]}", HOW)
+        raise EvidenceDamaged(f"{problem}: {line[:200]}")
     return documents
 
 
@@ -92,19 +92,19 @@ def is_log(path: Path) -> bool:
     return _LOG.search(head_of(path).replace("\u00a0", " ")) is not None
 
 
-def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
+def documents_of(text: str) -> list[dict[str, Any]]:
     """The plans in a plain text: those of one format, then those of text."""
     documents: list[dict[str, Any]] = []
     cut: EvidenceDamaged | None = None
     if '"Plan"' in text:
         try:
-            documents = _plans_of(list(json_values(text, path, HOW, '"Plan"')))
+            documents = _plans_of(list(json_values(text, mark='"Plan"')))
         except EvidenceDamaged as error:
             cut = error
     if not documents and "<explain" in text:
-        documents = [_of_xml(match[0], path) for match in _XML.finditer(text)]
+        documents = [_of_xml(match[0]) for match in _XML.finditer(text)]
         if not documents:
-            raise damaged(path, "a plan in XML without its end", HOW)
+            raise damaged("a plan in XML without its end")
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
         documents = _plans_of(_block(lines, 0)[0])
@@ -135,15 +135,14 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     return [document for document in documents if "Actual Loops" in document["Plan"]] or documents
 
 
-def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
+def logged_plan(message: str) -> dict[str, Any] | None:
     """The plan in a message of auto_explain, with the time above it as its ``Execution Time``."""
     match = LOGGED.match(message)
     if match is None:
         return None
     body = message[match.end() :].lstrip("\n").split("\n")
     text, lines = _after_the_query(body)
-    with reading(path, HOW):
-        documents = documents_of("\n".join(lines), path)
+    documents = documents_of("\n".join(lines))
     if not documents:
         return None
     named = {"Query Text": text} if text else {}
@@ -164,7 +163,7 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
     return "\n".join(body[:end]).lstrip().removeprefix(_TEXT).strip(), body[end:]
 
 
-def _check_elsewhere(path: Path, text: str) -> None:
+def _check_elsewhere(text: str) -> None:
     """InputError where segments of Greenplum spill, or a node that is not in the text."""
     node, spilling = "", list[str]()
     has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
@@ -174,18 +173,16 @@ def _check_elsewhere(path: Path, text: str) -> None:
         elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
             spilling.append(f"{node}: {' '.join(line.split())[:120]}")
         elif re.match(r"\s*Buffers: .*\btemp .*written=[1-9]", line):
-            raise EvidenceDamaged(
-                f"{path}: the node of a line is missing: {line.strip()[:200]}", HOW
-            )
+            raise EvidenceDamaged(f"the node of a line is missing: {line.strip()[:200]}")
     if spilling:
         raise EvidenceUnknown(
-            f"{path}: its segments spill, and the plan has no counts of that I/O: "
+            "its segments spill, and the plan has no counts of that I/O: "
             + "; ".join(dict.fromkeys(spilling[:ELSEWHERE_LISTED])),
             "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it "
             "there",
         )
     if _ROWS_OUT.search(text):
-        raise NoTempIo(f"{path}: this query does not spill: no segment wrote work files")
+        raise NoTempIo("this query does not spill: no segment wrote work files")
 
 
 def _plans_of(value: Any) -> list[dict[str, Any]]:
@@ -195,13 +192,13 @@ def _plans_of(value: Any) -> list[dict[str, Any]]:
     return [value] if isinstance(value, dict) and isinstance(value.get("Plan"), dict) else []
 
 
-def _of_xml(text: str, path: Path) -> dict[str, Any]:
-    root = xml_of(text, path, HOW)
+def _of_xml(text: str) -> dict[str, Any]:
+    root = xml_of(text)
     # EXPLAIN has a query below its root, and auto_explain its text and its plan.
     query = next((child for child in root if child.tag.endswith("}Query")), root)
     plans = _plans_of(_element(query))
     if not plans:
-        raise damaged(path, "a plan in XML without a plan", HOW)
+        raise damaged("a plan in XML without a plan")
     return plans[0]
 
 
@@ -293,16 +290,16 @@ def _check_shape(document: Mapping[str, Any]) -> None:
         waiting += [(child, once) for name in NODES for child in node.get(name, ())]
 
 
-def check_sums(path: Path, top: Node) -> None:
+def check_sums(top: Node) -> None:
     """InputError where spilling nodes below did more than the top says of all."""
     total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
-    check_all(path, [Check("children-of-parent", max_blocks, parts, total, plan)], HOW)
+    check_all([Check("children-of-parent", max_blocks, parts, total, plan)])
     on_disk = next((node.kind for node in top.walk() if _is_on_disk(node.values)), None)
     if on_disk and not top.all_temp.blocks:
         problem = "is on disk, and the plan counts no temp blocks"
-        raise EvidenceIncomplete(f"{path}: its {on_disk} {problem}", HOW)
+        raise EvidenceIncomplete(f"its {on_disk} {problem}")
 
 
 def _is_on_disk(values: Mapping[str, Any]) -> bool:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise, takewhile
-from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceUnsuited
@@ -125,14 +124,14 @@ class Entry:
         return "\n".join(self.lines)
 
 
-def entries_of(path: Path, blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
+def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
     """The messages that may be about spills; adds the first and the last time to ``times``.
 
     EvidenceUnsuited for an export in which other text follows each message.
     """
     first, second = next(blocks, b""), next(blocks, None)
     if _FOLLOWED.search(first[:_EDGE_BYTES]):
-        raise EvidenceUnsuited(f"{path}: a log in which fields follow each message", _AS_JSON)
+        raise EvidenceUnsuited("a log in which fields follow each message", _AS_JSON)
     if second is not None:
         return _entries(_lines(chain((first, second), blocks), times))
     # A pasted or exported log may have wrappings, and the newest message first.

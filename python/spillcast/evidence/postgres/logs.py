@@ -17,6 +17,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import CONSTANT, MARK
+from spillcast.evidence.postgres.document import HOW as HOW_PLAN
 from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
@@ -89,7 +90,7 @@ class Logs:
         temp, times, session = TempFiles(), list[str](), ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
-            for entry in entries_of(file, self._checked(blocks), times):
+            for entry in entries_of(self._checked(blocks), times):
                 # A message without a session belongs to the session of the message above.
                 named = _session(entry)
                 session = named or session
@@ -97,7 +98,8 @@ class Logs:
                     plans[-1][1].setdefault("Context", entry.message)
                 session = temp.add(session, entry, is_named=bool(named))
                 try:
-                    plan = logged_plan(entry.message, file)
+                    with reading(file, HOW_PLAN):
+                        plan = logged_plan(entry.message)
                 except InputError as error:
                     self.damaged.append(error)
                     continue
@@ -124,28 +126,35 @@ def read_logs(path: Path) -> Logs:
     """The logs in a file or a folder. InputError where they contain nothing about spills."""
     logs = Logs()
     for file in _each_once(path) if path.is_dir() else [path]:
-        logs.add(file, blocks_of(file, HOW))
+        logs.add(file, blocks_of(file))
     if logs.damaged and not logs.temp and not logs.plans:
         raise logs.damaged[0]
+    with reading(path, HOW):
+        return _checked_logs(logs, path)
+
+
+def _checked_logs(logs: Logs, path: Path) -> Logs:
+    """The logs of a file or a folder, or the plans that a person pasted in place of a log."""
     is_empty = not (logs.temp or logs.plans or logs.exceeded)
     if is_empty and path.is_file():
         _check_kind(path)
     text = head_of(path) if path.is_file() else ""
     if calls_s := [file.elapsed_s for file in logs.temp if file.elapsed_s]:
-        _check_same_run(path, text, calls_s)
+        _check_same_run(text, calls_s)
     is_log = calls_s or logs.plans or logs.exceeded or logs.damaged
-    is_plan = not is_log and re.search(r"Plan|\((?:cost|actual)|\btemp read=", text)
-    if is_plan and (pasted := pasted_documents(unwrapped(text), path)):
+    if not is_log and re.search(r"Plan|\((?:cost|actual)|\btemp read=", text):
         # Plans that are in no log.
-        _check_counted(path, pasted)
-        return Logs(1, plans=pasted)
+        with reading(path, HOW_PLAN):
+            if pasted := pasted_documents(unwrapped(text)):
+                _check_counted(pasted)
+                return Logs(1, plans=pasted)
     if is_empty and (unread := _TEMP_FILE.search(text)) and MARK not in text:
-        raise EvidenceDamaged(f"{path}: a line is not understood: {unread[0][:200]}", HOW)
+        raise EvidenceDamaged(f"a line is not understood: {unread[0][:200]}")
     if is_empty:
         files = format_count(logs.files, "file")
-        raise NoTempIo(f"{path}: no temp file and no plan in {files}", HOW)
+        raise NoTempIo(f"no temp file and no plan in {files}", HOW)
     if not logs.temp and not logs.exceeded:
-        _check_counted(path, logs.plans)
+        _check_counted(logs.plans)
     return logs
 
 
@@ -156,34 +165,33 @@ def logs_of(path: Path, text: str) -> Logs:
     return logs
 
 
-def _check_same_run(path: Path, text: str, calls_s: Sequence[float]) -> None:
+def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
     """EvidenceMixed for a plan beside a log of calls that all took another time."""
     for ms in _EXPLAINED.findall(text):
         ran_s = milliseconds(ms) / 1e3
         # A call also plans and prints.
         if not any(ran_s <= call_s <= 2 * ran_s + 1 for call_s in calls_s):
             words = "a log of PostgreSQL, and a plan of a run that is not in it"
-            raise EvidenceMixed(f"{path}: {words}", "give each in a file of its own")
+            raise EvidenceMixed(words, "give each in a file of its own")
 
 
 def _check_kind(path: Path) -> None:
     """EvidenceUnknown for evidence of another kind."""
     if (kind := recognise(path)) is not None and kind.name == "figures":
         raise EvidenceUnknown(
-            f"{path}: {kind.reason or kind.words}, and no log of PostgreSQL",
+            f"{kind.reason or kind.words}, and no log of PostgreSQL",
             kind.hint or "forecast that run: spillcast forecast FILE --to TARGET",
         )
 
 
-def _check_counted(path: Path, plans: Sequence[Mapping[str, Any]]) -> None:
+def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
     """InputError where plans were run, and no plan can tell whether it spilled."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
     if ran and not any("Temp Written Blocks" in plan for plan in ran):
-        raise EvidenceIncomplete(f"{path}: plans without BUFFERS: they have no temp blocks", HOW)
+        raise EvidenceIncomplete("plans without BUFFERS: they have no temp blocks", HOW)
     if not any(plan.get("Temp Written Blocks") for plan in ran):
-        with reading(path, HOW):
-            for plan in ran:
-                check_sums(path, nodes_of(plan))
+        for plan in ran:
+            check_sums(nodes_of(plan))
 
 
 def _each_once(folder: Path) -> list[Path]:
@@ -244,12 +252,12 @@ def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
     return [Exceeded(limit, query, number) for (limit, query), number in calls.items()]
 
 
-def counts_of_logs(path: Path, logs: Logs, selection: Selection) -> Counts:
+def counts_of_logs(logs: Logs, selection: Selection) -> Counts:
     """The counts of one call by its temp files. InputError as of ``counts_of_files``."""
     if not logs.temp:
         limit = logs.exceeded[0].limit
         raise EvidenceIncomplete(
-            f"{path}: no temp file and no plan, but a call that spilled more than {limit} allows",
+            f"no temp file and no plan, but a call that spilled more than {limit} allows",
             "forecast a plan or a recording of it; spillcast postgres lists all such calls",
         )
-    return counts_of_files(path, logs.temp, logs.notes, selection)
+    return counts_of_files(logs.temp, logs.notes, selection)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from spillcast.errors import TimesContradictory
@@ -85,7 +84,6 @@ class TempIO:
 
 
 def counts_of_blocks(
-    path: Path,
     elapsed_s: float,
     temp: TempIO,
     engine: ObservedEngine,
@@ -108,12 +106,11 @@ def counts_of_blocks(
         memory_s = temp.blocks * MEMORY_BLOCK_S
         if memory_s > FASTER * elapsed_s * shared.upper:
             run = f"{temp.blocks:,} temp blocks in {format_duration(elapsed_s)}"
-            raise TimesContradictory(f"{path}: {run}: no memory is as fast", _OTHER_UNIT)
+            raise TimesContradictory(f"{run}: no memory is as fast", _OTHER_UNIT)
         time_bounds = Bounds(min(memory_s, upper_s), upper_s, *untimed)
         block_s = middle(time_bounds) / temp.blocks
         temp = TempIO(temp.read, temp.written, temp.read * block_s, temp.written * block_s)
     return Counts(
-        path=path,
         elapsed_s=elapsed_s,
         reads=OpCounts.timed(temp.read, temp.read * BLOCK_BYTES, temp.read_s),
         writes=OpCounts.timed(temp.written, temp.written * BLOCK_BYTES, temp.write_s),

@@ -73,18 +73,18 @@ def read_plan(
     impossible I/O.
     """
     path = Path(path)
-    documents, logs = _read_plans(path)
-    if logs is not None and not documents:
-        from spillcast.evidence.postgres.logs import counts_of_logs
-
-        return counts_of_logs(path, logs, selection)
     with reading(path, HOW):
+        documents, logs = _read_plans(path)
+        if logs is not None and not documents:
+            from spillcast.evidence.postgres.logs import counts_of_logs
+
+            return counts_of_logs(logs, selection).of_file(path)
         documents = [task for document in documents for task in _with_tasks(document)]
-        selected = picked(path, documents, selection)
+        selected = picked(documents, selection)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
-    counts = counts_of_plan(
-        selected, path=path, elapsed_s=selection.elapsed_s, timed=selection.timed, settings=settings
-    )
+        counts = counts_of_plan(
+            selected, elapsed_s=selection.elapsed_s, timed=selection.timed, settings=settings
+        ).of_file(path)
     notes = [*counts.notes, *([] if logs is None else logs.notes)]
     most_of = spilling if selection.item is None else 1
     return replace(counts, statement=_statement(selected, most_of), notes=notes)
@@ -94,7 +94,8 @@ def plans_in(path: Path) -> list[dict[str, Any]]:
     """The plans in a file or a log, as FORMAT JSON gives them. InputError where there is none."""
     documents, _ = _read_plans(path)
     if not documents:
-        raise EvidenceUnknown(f"{path}: a log without plans", "load auto_explain to log them")
+        hint = "load auto_explain to log them"
+        raise EvidenceUnknown("a log without plans", hint, path)
     return documents
 
 
@@ -128,7 +129,7 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [task for task in shown if blocks_of(task["Plan"])] or [document]
 
 
-def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection) -> dict[str, Any]:
+def picked(documents: Sequence[dict[str, Any]], selection: Selection) -> dict[str, Any]:
     """The selected plan, the only one, or the only one of a log that spills."""
     spilling = [document for document in documents if blocks_of(document["Plan"])]
     is_log = any("Query Text" in document for document in documents)
@@ -147,13 +148,12 @@ def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection
         )
         for document in documents
     ]
-    return select(path, items, selection, title="plan")
+    return select(items, selection, title="plan")
 
 
 def counts_of_plan(
     document: Mapping[str, Any] | list[Mapping[str, Any]],
     *,
-    path: Path = Path("plan"),
     elapsed_s: float | None = None,
     timed: bool = True,
     settings: Mapping[str, Any] | None = None,
@@ -165,30 +165,30 @@ def counts_of_plan(
     """
     if isinstance(document, list):
         document = document[0]
-    with reading(path, HOW):
+    with reading(None, HOW):
         if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
             problem = "without BUFFERS, or cut: its first node has no temp blocks"
-            raise EvidenceIncomplete(f"{path}: a plan {problem}", HOW)
-        plan_s = elapsed_s or elapsed_of(path, document)
+            raise EvidenceIncomplete(f"a plan {problem}")
+        plan_s = elapsed_s or elapsed_of(document)
         if elapsed_s is None:
-            _check_elapsed(path, document, plan_s)
+            _check_elapsed(document, plan_s)
         top = nodes_of(document["Plan"])
-        check_sums(path, top)
+        check_sums(top)
         temp = top.all_temp
         first_s = 1e-3 * amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time")
         is_all = temp.blocks and first_s >= _EXCERPT_SHARE * plan_s
         if "Excerpt" in document and not is_all:
             problem = "its first node is below others, which are missing and may spill"
-            raise EvidenceIncomplete(f"{path}: cut: {problem}", HOW)
+            raise EvidenceIncomplete(f"cut: {problem}")
         if not temp.blocks:
-            raise NoTempIo(f"{path}: this query does not spill: {_no_temp_reason(top)}")
+            raise NoTempIo(f"this query does not spill: {_no_temp_reason(top)}")
         shared = _shared(top)
         if temp.total_s and plan_s:
             widest = replace(shared, upper=_shared(top, evenly=True).upper)
             try:
                 lower = feasible_processes(widest, plan_s, temp.total_s).lower
             except Refusal as refusal:
-                raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
+                raise TimesContradictory(str(refusal), _SPLIT) from refusal
             shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
         plan_settings = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
@@ -197,7 +197,6 @@ def counts_of_plan(
         outside_s = least_outside_s(top, plan_s, shared.lower) if is_bounded else 0.0
         spills = plan_spills(top, {**(settings or {}), **plan_settings})
         counts = counts_of_blocks(
-            path,
             plan_s,
             temp,
             ObservedEngine("postgresql", settings=dict(plan_settings)),
@@ -294,7 +293,7 @@ def _elapsed_ms(document: Mapping[str, Any]) -> float | None:
     return ms
 
 
-def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
+def elapsed_of(document: Mapping[str, Any]) -> float:
     """The time (s) of the query. InputError where the plan lacks figures of ANALYZE."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
@@ -304,20 +303,20 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
             or any("Sort Method" in node.values for node in nodes_of(plan).walk())
             else "a plan without ANALYZE: it was not run"
         )
-        raise EvidenceIncomplete(f"{path}: {reason}", HOW)
+        raise EvidenceIncomplete(reason)
     if (elapsed_ms := _elapsed_ms(document)) is None:
         raise EvidenceIncomplete(
-            f"{path}: no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
+            "no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
         )
     return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
 
 
-def _check_elapsed(path: Path, document: Mapping[str, Any], elapsed_s: float) -> None:
+def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
     """InputError where the first node took longer than the query: texts of two runs."""
     node_s = amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time") / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
-    check_all(path, [Check("part-of-whole", node_s, part, elapsed_s, run)], _ELAPSED)
+    check_all([Check("part-of-whole", node_s, part, elapsed_s, run)], _ELAPSED)
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
@@ -397,33 +396,30 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
     A log without plans has only the elapsed time of a call with temp files. InputError for a file
     that is not a plan, and for a plan that was not run.
     """
-    documents, logs = _read_plans(path)
-    if logs is not None and not documents:
-        of_statement = [
-            file for file in logs.temp if file.queryid and file.queryid == selection.queryid
-        ]
-        logs = replace(logs, temp=of_statement or logs.temp)
-        from spillcast.evidence.postgres.logs import counts_of_logs
-
-        call = counts_of_logs(path, logs, selection)
-        return Executed(call.elapsed_s, None)
     with reading(path, HOW):
+        documents, logs = _read_plans(path)
+        if logs is not None and not documents:
+            of_statement = [
+                file for file in logs.temp if file.queryid and file.queryid == selection.queryid
+            ]
+            logs = replace(logs, temp=of_statement or logs.temp)
+            from spillcast.evidence.postgres.logs import counts_of_logs
+
+            return Executed(counts_of_logs(logs, selection).elapsed_s, None)
         wanted = selection.queryid
         candidates = [d for d in documents if str(d.get("Query Identifier", "")) == wanted]
         if selection.item is not None:
-            candidates = [picked(path, documents, selection)]
-        document = max(
-            candidates or documents, key=lambda d: (blocks_of(d["Plan"]), elapsed_of(path, d))
-        )
-        call_s = selection.elapsed_s or elapsed_of(path, document)
+            candidates = [picked(documents, selection)]
+        document = max(candidates or documents, key=lambda d: (blocks_of(d["Plan"]), elapsed_of(d)))
+        call_s = selection.elapsed_s or elapsed_of(document)
         blocks = blocks_of(document["Plan"])
-    # Sizes on disk are a lower bound of the temp I/O, which is not comparable with other runs.
-    is_counted = "Temp Written Blocks" in document["Plan"]
-    if not is_counted or SIZES_NOTE in document.get("Notes", ()):
-        return Executed(call_s, None)
-    return executed(
-        call_s, blocks, lambda: counts_of_plan(document, path=path, elapsed_s=selection.elapsed_s)
-    )
+        # Sizes on disk are a lower bound of the temp I/O, which is not comparable with other runs.
+        is_counted = "Temp Written Blocks" in document["Plan"]
+        if not is_counted or SIZES_NOTE in document.get("Notes", ()):
+            return Executed(call_s, None)
+        return executed(
+            call_s, blocks, lambda: counts_of_plan(document, elapsed_s=selection.elapsed_s)
+        )
 
 
 def executed(elapsed_s: float, blocks: int, read: Callable[[], Counts]) -> Executed:

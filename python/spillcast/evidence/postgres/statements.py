@@ -132,20 +132,20 @@ class Row:
 
 def read_rows(path: Path) -> list[Row]:
     """The statements of an export. InputError if it is cut or damaged, or lacks columns."""
-    text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
-    if text.count("\n") > _LINES_MAX:
-        raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
-        rows = _with_points([renamed(row) for row in rows_of(text, path, HOW)])
+        text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
+        if text.count("\n") > _LINES_MAX:
+            raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements")
+        rows = _with_points([renamed(row) for row in rows_of(text)])
         rows = [_with_total(row) for row in rows]
         if not rows:
-            raise EvidenceUnknown(f"{path}: holds no row of pg_stat_statements", HOW)
+            raise EvidenceUnknown("holds no row of pg_stat_statements")
         is_timed = any(_seconds(row.get(name)) for row in rows for name in _TEMP_TIMES)
         for name in _NEEDED + _TEMP_TIMES * is_timed:
             if any(name not in row for row in rows):
-                raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
-        check_all(path, (held for row in rows for held in _total_checks(row)), HOW)
-        _check_one_export(path, rows)
+                raise EvidenceIncomplete(f"pg_stat_statements without {name}")
+        check_all(held for row in rows for held in _total_checks(row))
+        _check_one_export(rows)
         return merged([Row.of(row) for row in rows])
 
 
@@ -188,7 +188,7 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("count-mean-total", product, calls_words, total_ms, total_words)
 
 
-def _check_one_export(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _check_one_export(rows: Sequence[Mapping[str, Any]]) -> None:
     """InputError where a statement has counts of several moments: the later contain the earlier.
 
     Buckets of pg_stat_monitor do not.
@@ -201,7 +201,7 @@ def _check_one_export(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         if row is first or row.get("queryid") is None:
             continue
         if _moments(row) != _moments(first):
-            problem = f"{path}: queryid {row['queryid']} has the counts of several moments"
+            problem = f"queryid {row['queryid']} has the counts of several moments"
             raise EvidenceMixed(problem, "give the rows of the last moment alone")
 
 
@@ -300,21 +300,21 @@ def read_statements(path: str | Path, selection: Selection = ONLY_RUN) -> Counts
     do; Refusal where I/O cannot have been done by any number of processes that there may have been.
     """
     path = Path(path)
-    row = chosen(path, read_rows(path), selection.queryid)
-    return counts_of_row(path, row, elapsed_s=selection.elapsed_s, timed=selection.timed)
+    with reading(path, HOW):
+        row = chosen(read_rows(path), selection.queryid)
+        counts = counts_of_row(row, elapsed_s=selection.elapsed_s, timed=selection.timed)
+        return counts.of_file(path)
 
 
-def counts_of_row(
-    path: Path, row: Row, *, elapsed_s: float | None = None, timed: bool = True
-) -> Counts:
-    """The counts of the mean call of a row; ``path`` is what an error names.
+def counts_of_row(row: Row, *, elapsed_s: float | None = None, timed: bool = True) -> Counts:
+    """The counts of the mean call of a row.
 
     NotSpilled for less than a block on the mean; another Refusal as of ``read_statements``.
     """
     read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
     if not read + written:
         rare = f"{format_count(row.blocks, 'temp block')} in {format_count(row.calls, 'call')}"
-        raise NotSpilled(f"{path}: {rare}: most of its calls do not spill", _RARE)
+        raise NotSpilled(f"{rare}: most of its calls do not spill", _RARE)
     read_s, write_s = ((s or 0.0) / row.calls for s in (row.read_s, row.write_s))
     temp = TempIO(read, written, read_s, write_s)
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
@@ -322,9 +322,8 @@ def counts_of_row(
     try:
         shared = feasible_processes(processes_of(row), elapsed_s, temp.total_s, other_s)
     except Refusal as refusal:
-        raise TimesContradictory(f"{path}: {refusal}", _MORE_PROCESSES) from refusal
+        raise TimesContradictory(str(refusal), _MORE_PROCESSES) from refusal
     return counts_of_blocks(
-        path,
         elapsed_s,
         temp,
         ObservedEngine("postgresql", query=row.query),
@@ -335,42 +334,42 @@ def counts_of_row(
     )
 
 
-def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
+def chosen(rows: Sequence[Row], queryid: str | None) -> Row:
     """The row of ``queryid``, or the only one that spills.
 
     InputError where there is none; where there are several it ranks them.
     """
     spilling = _ranked([row for row in rows if row.spills])
     if queryid is not None:
-        named_row = row_of_queryid(path, rows, queryid)
+        named_row = row_of_queryid(rows, queryid)
         if not named_row.spills:
-            raise NoTempIo(f"{path}: this query does not spill: there are no temp blocks")
+            raise NoTempIo("this query does not spill: there are no temp blocks")
         return named_row
     if not spilling:
-        raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
+        raise NoTempIo("its queries do not spill: there are no temp blocks")
     if len(spilling) > 1:
         summary = f"{len(spilling):,} statements spill, the most temp I/O first:"
-        raise ambiguous_rows(path, spilling, summary)
+        raise ambiguous_rows(spilling, summary)
     return spilling[0]
 
 
-def row_of_queryid(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
+def row_of_queryid(rows: Sequence[Row], queryid: str | None) -> Row:
     """The row of ``queryid``, whether it spills or not; without one as ``chosen``.
 
     InputError where there is none.
     """
     if queryid is None:
-        return rows[0] if len(rows) == 1 else chosen(path, rows, None)
+        return rows[0] if len(rows) == 1 else chosen(rows, None)
     match = next((row for row in rows if row.queryid == queryid.strip()), None)
     if match is None:
         spilling = _ranked([row for row in rows if row.spills])
         known = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
         examples = ", ".join(list(dict.fromkeys(known))[:5])
-        raise SelectionEmpty(f"{path}: no row has queryid {queryid}", f"there are: {examples}")
+        raise SelectionEmpty(f"no row has queryid {queryid}", f"there are: {examples}")
     return match
 
 
-def ambiguous_rows(path: Path, rows: Sequence[Row], summary: str) -> InputError:
+def ambiguous_rows(rows: Sequence[Row], summary: str) -> InputError:
     """The error of several statements, with a list of the first ones."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
     timed = _timed(rows)
@@ -387,7 +386,7 @@ def ambiguous_rows(path: Path, rows: Sequence[Row], summary: str) -> InputError:
         )
         for row in rows[:LISTED_MAX]
     ]
-    return ambiguous(f"{path}: {summary}", heading, listed, len(rows), hint)
+    return ambiguous(summary, heading, listed, len(rows), hint)
 
 
 def _timed(rows: Sequence[Row]) -> bool:
@@ -435,14 +434,15 @@ def other_memory(query: str | None) -> str | None:
 
 def executed_statement(path: Path, selection: Selection) -> Executed:
     """The mean call of a statement in an export of pg_stat_statements. InputError for none."""
-    row = row_of_queryid(path, read_rows(path), selection.queryid)
-    if not row.calls:
-        raise SelectionEmpty(f"{path}: queryid {row.queryid} was never called")
-    return executed_row(row, path, selection.elapsed_s)
+    with reading(path, HOW):
+        row = row_of_queryid(read_rows(path), selection.queryid)
+        if not row.calls:
+            raise SelectionEmpty(f"queryid {row.queryid} was never called")
+        return executed_row(row, selection.elapsed_s)
 
 
-def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Executed:
+def executed_row(row: Row, elapsed_s: float | None = None) -> Executed:
     """The mean call of a row, which has some."""
     call_s = elapsed_s or row.elapsed_s / row.calls
     blocks = round(row.blocks / row.calls)
-    return executed(call_s, blocks, lambda: counts_of_row(path, row, elapsed_s=elapsed_s))
+    return executed(call_s, blocks, lambda: counts_of_row(row, elapsed_s=elapsed_s))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, compress, groupby, pairwise
 from math import inf
-from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.counts import Bounds, Counts
@@ -302,7 +301,7 @@ def time_of(text: str) -> datetime | None:
 
 
 def counts_of_files(
-    path: Path, files: Sequence[TempFile], notes: Sequence[str], selection: Selection
+    files: Sequence[TempFile], notes: Sequence[str], selection: Selection
 ) -> Counts:
     """The counts of one call, each file written once and read once.
 
@@ -316,18 +315,17 @@ def counts_of_files(
         Item(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
         for c in by_call.values()
     ]
-    call = select(path, items, selection, "; spillcast postgres ranks all statements of a log")
+    call = select(items, selection, "; spillcast postgres ranks all statements of a log")
     elapsed_s = selection.elapsed_s or call[0].elapsed_s
     if elapsed_s is None:
         raise EvidenceIncomplete(
-            f"{path}: the log has the size of temp files, and not how long the call took",
+            "the log has the size of temp files, and not how long the call took",
             "give it with --elapsed, or set log_min_duration_statement = 0",
         )
     blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
     query = call[0].query
     processes = len({file.process for file in call})
     return counts_of_blocks(
-        path,
         elapsed_s,
         TempIO(blocks, blocks),
         ObservedEngine("postgresql", query=query),

@@ -330,29 +330,26 @@ def read_application(
     path: str | Path, on_progress: Callable[[int], None] | None = None
 ) -> Application:
     """The application of a log. InputError where it is damaged, or holds several or none."""
-    where = Path(path)
-    with reading(where, _HINT):
+    with reading(Path(path), _HINT):
         parts = list(_opened(str(path)))
         core = _core.SparkApplication.read(parts, on_progress or (lambda _bytes: None))
         log = msgspec.json.decode(core.to_json(), type=_Log)
-    if log.other_id is not None:
-        raise EvidenceMixed(
-            f"{where}: holds the applications {log.id} and {log.other_id}", "give one log at a time"
-        )
-    application = Application(where, log, core)
-    if not log.stages and not log.jobs and not log.damaged_lines and log.started_ms is not None:
-        state = "ran no job" if application.whole else "has run no job yet"
-        raise EvidenceUnsuited(f"{where}: the application {state}", _HINT)
-    if not log.stages:
-        lines = f", and {log.damaged_lines:,} damaged lines" if log.damaged_lines else ""
-        raise EvidenceDamaged(f"{where}: holds no stage of an application{lines}", _HINT)
-    if application.elapsed_s <= 0:
-        raise EvidenceIncomplete(
-            f"{where}: the log lacks when the application or a job began", _HINT
-        )
-    if not any(stage.cpu_ns or stage.run_ms for stage in log.stages):
-        raise EvidenceUnsuited(f"{where}: its tasks have no metrics", _HINT)
-    return application
+        if log.other_id is not None:
+            raise EvidenceMixed(
+                f"holds the applications {log.id} and {log.other_id}", "give one log at a time"
+            )
+        application = Application(Path(path), log, core)
+        if not log.stages and not log.jobs and not log.damaged_lines and log.started_ms is not None:
+            state = "ran no job" if application.whole else "has run no job yet"
+            raise EvidenceUnsuited(f"the application {state}", _HINT)
+        if not log.stages:
+            lines = f", and {log.damaged_lines:,} damaged lines" if log.damaged_lines else ""
+            raise EvidenceDamaged(f"holds no stage of an application{lines}")
+        if application.elapsed_s <= 0:
+            raise EvidenceIncomplete("the log lacks when the application or a job began")
+        if not any(stage.cpu_ns or stage.run_ms for stage in log.stages):
+            raise EvidenceUnsuited("its tasks have no metrics", _HINT)
+        return application
 
 
 def _opened(address: str) -> Iterator[Any]:
@@ -360,7 +357,7 @@ def _opened(address: str) -> Iterator[Any]:
     if not is_address(address):
         path = Path(address)
         children = {child.name: child for child in path.iterdir()} if path.is_dir() else None
-        yield from [path] if children is None else _parts(path, children)
+        yield from [path] if children is None else _parts(children)
         return
     try:
         files, root = open_filesystem(address)
@@ -368,7 +365,7 @@ def _opened(address: str) -> Iterator[Any]:
             yield files.open(root, "rb")
             return
         names = {PurePosixPath(name).name: name for name in files.ls(root, detail=False)}
-        for name in _parts(address, names):
+        for name in _parts(names):
             yield files.open(name, "rb")
     except InputError:
         raise
@@ -383,8 +380,8 @@ def _opened(address: str) -> Iterator[Any]:
         ) from error
 
 
-def _parts(folder: str | Path, children: Mapping[str, Any]) -> list[Any]:
+def _parts(children: Mapping[str, Any]) -> list[Any]:
     """The parts of a log among the files of a folder by name. EvidenceMissing for none."""
     if not (parts := parts_of(list(children))):
-        raise EvidenceMissing(f"{folder}: the folder holds no parts of an event log", _HINT)
+        raise EvidenceMissing("the folder holds no parts of an event log", _HINT)
     return [children[part] for part in parts]

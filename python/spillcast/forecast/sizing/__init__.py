@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import inf
-from pathlib import Path
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import (
@@ -38,6 +37,7 @@ from spillcast.forecast.sizing.products import (
 from spillcast.forecast.verdict import notable_s
 from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.forecast.workload.query import read_workload
+from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import Prices, provider_of
@@ -390,7 +390,8 @@ def statements_of(
         # A stated time is that of one statement.
         if evidence.statements and question.queryid is None and question.elapsed_s is None:
             path = evidence.statements[0]
-            statements += sized_rows(path, read_rows(path), question, runs_per_day)
+            with reading(path):
+                statements += sized_rows(read_rows(path), question, runs_per_day)
             continue
         run = with_origin(open_evidence(evidence, question.selection), question)
         of_all_waits = None
@@ -407,19 +408,17 @@ def statements_of(
     return statements
 
 
-def sized_rows(
-    path: Path, rows: Sequence[Row], question: Question, runs_per_day: float | None
-) -> list[Sized]:
-    """The statements of an export that do the most temp I/O; ``path`` is what an error names."""
+def sized_rows(rows: Sequence[Row], question: Question, runs_per_day: float | None) -> list[Sized]:
+    """The statements of an export that do the most temp I/O."""
     spilling = [row for row in rows if row.spills]
     spilling.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
     if not spilling:
-        raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
+        raise NoTempIo("its queries do not spill: there are no temp blocks")
     statements, refusals = list[Sized](), list[Refusal]()
     origin: Storage | None = None
     for row in spilling[:STATEMENTS_MAX]:
         try:
-            counts = counts_of_row(path, row, timed=question.origin is None)
+            counts = counts_of_row(row, timed=question.origin is None)
         except Refusal as refusal:
             refusals.append(refusal)
             continue
@@ -430,7 +429,7 @@ def sized_rows(
         projector = Projector(workload_of_counts(counts))
         forecast = projector.forecast(lookup(TYPICAL), explain=False)
         if interval_of(forecast) is None:
-            refusals.append(RecordingInsufficient(f"{path}: {forecast.refused}"))
+            refusals.append(RecordingInsufficient(str(forecast.refused)))
             continue
         statements.append(Sized(projector, None, row.queryid or "", row.calls))
     if not statements:

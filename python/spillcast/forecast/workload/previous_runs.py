@@ -71,12 +71,12 @@ def previous_calls(recording: Recording) -> Counts | str | None:
             return None
         # The kept row has no text, and the recording knows the processes.
         row = replace(
-            chosen(path, rows, None),
+            chosen(rows, None),
             query=recording.meta.engine.query,
             looks=recording.samples.num_rows,
             workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
         )
-        return counts_of_row(path, row, timed=False)
+        return counts_of_row(row, timed=False)
     except (InputError, Refusal) as error:
         return error.message.removeprefix(f"{path}: ")
 

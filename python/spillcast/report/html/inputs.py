@@ -188,7 +188,7 @@ def _several(document: Document, key: str, name: str) -> Sequence[Document]:
     """The objects in the list of a key. InputError if it is empty or something else."""
     parts = document.get(key)
     if not isinstance(parts, list) or not parts or not all(isinstance(p, dict) for p in parts):
-        raise damaged(name, f"{key} are empty or no list of objects", AGAIN)
+        raise damaged(f"{key} are empty or no list of objects", AGAIN, name)
     return parts
 
 

@@ -266,16 +266,13 @@ def with_sizing(ranking: ServerRanking) -> ServerRanking:
 
 
 def statements_to_size(
-    ranking: ServerRanking,
-    place: Path = _PLACE,
-    question: Question | None = None,
-    runs_per_day: float | None = None,
+    ranking: ServerRanking, question: Question | None = None, runs_per_day: float | None = None
 ) -> list[Sized]:
     """The statements of a ranking that spill; ``runs_per_day`` replaces the counted runs of all."""
     rows = ranking.counted
     if runs_per_day is None and ranking.per_day is not None:
         runs_per_day = sum(row.calls for row in rows if row.spills) * ranking.per_day
-    return sized_rows(place, rows, question or Question(), runs_per_day)
+    return sized_rows(rows, question or Question(), runs_per_day)
 
 
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
@@ -285,7 +282,7 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     """
     blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
     row = Row.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
-    counts = counts_of_row(_PLACE, row, timed=False)
+    counts = counts_of_row(row, timed=False)
     share = size_bytes / BLOCK_BYTES / _BLOCKS
     return {
         target: share * timed_on(counts, request.storage(target, counts)).total_s
@@ -330,13 +327,13 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
         text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
         return replace(ranked, refused=text)
     try:
-        counts = with_origin(counts_of_row(_PLACE, row, timed=request.origin is None), request)
+        counts = with_origin(counts_of_row(row, timed=request.origin is None), request)
         counts = replace(counts, calibration=request.calibration)
         at_bounds = _at_bounds(counts, plans)
         ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, row.calls))
         ranked = with_gains(ranked, at_bounds, row.calls, request)
     except (InputError, Refusal) as error:
-        return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
+        return replace(ranked, refused=error.message)
     if not plans:
         return ranked
     largest = max(plans, key=_blocks)
@@ -388,14 +385,14 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
-        counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
+        counts = counts_of_plan(plan, timed=request.origin is None)
         enough = _enough_bytes(counts)
         counts = with_origin(counts, request)
         at_bounds = counts.at_bounds() or [counts]
         ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, calls))
         ranked = with_gains(ranked, at_bounds, calls, request)
     except (InputError, Refusal) as error:
-        return replace(ranked, refused=error.message.removeprefix("a plan: "))
+        return replace(ranked, refused=error.message)
     return replace(ranked, work_mem_bytes=enough, nodes=_spilling(plan))
 
 

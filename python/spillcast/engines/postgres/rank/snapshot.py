@@ -391,11 +391,13 @@ def call_on_postgres(
     InputError if the server does not answer, if it has counted no such statement or several, and
     if the session does not exist or is hidden from our role.
     """
-    place = Path(shown_dsn(dsn))
-    with closing(open_session(dsn, SAMPLER)) as connection:
+    with (
+        closing(open_session(dsn, SAMPLER)) as connection,
+        reading(shown_dsn(dsn), HOW_COUNTS),
+    ):
         if selector.backend is not None:
-            return _of_session(connection, selector.backend, place, say)
-        return executed_row(_counted(connection, selector, place), place)
+            return _of_session(connection, selector.backend, say)
+        return executed_row(_counted(connection, selector))
 
 
 def pattern_of(query: str, *, cut: bool = False) -> str:
@@ -410,7 +412,7 @@ def pattern_of(query: str, *, cut: bool = False) -> str:
     return rf"^\s*{'.+'.join(words)}" + ("" if cut else r"\s*;?\s*$")
 
 
-def _counted(connection: Connection, selector: StatementSelector, place: Path) -> Row:
+def _counted(connection: Connection, selector: StatementSelector) -> Row:
     """The row of the selected statement. InputError if none matches, or several."""
     pattern, queryid = selector.query, selector.queryid
     if pattern is not None:
@@ -421,7 +423,7 @@ def _counted(connection: Connection, selector: StatementSelector, place: Path) -
     elif selector.text is not None:
         pattern = pattern_of(selector.text, cut=may_be_cut(connection, selector.text))
     snapshot = take_snapshot(connection, queryid, pattern)
-    if queryid is not None and pattern is not None and not _rows(snapshot, place):
+    if queryid is not None and pattern is not None and not _rows(snapshot):
         # The identifier may be of another server, or of another version.
         queryid = None
         snapshot = take_snapshot(connection, None, pattern)
@@ -429,18 +431,18 @@ def _counted(connection: Connection, selector: StatementSelector, place: Path) -
         snapshot = snapshot_since(
             selector.since, snapshot, lambda: take_snapshot(connection, queryid, pattern)
         )
-    rows = _rows(snapshot, place)
+    rows = _rows(snapshot)
     like = selector.queryid or f"like '{selector.query or selector.text}'"
     if not rows:
         hints = [reason for reason in snapshot.unseen if reason.startswith("statements")]
         hint = (hints or ["let it run there first; pg_monitor sees the statements of others"])[0]
-        raise SelectionEmpty(f"{place}: has counted no statement {like}", hint)
+        raise SelectionEmpty(f"has counted no statement {like}", hint)
     if len(rows) > 1:
-        raise ambiguous_rows(place, rows, f"{len(rows):,} statements are {like}:")
+        raise ambiguous_rows(rows, f"{len(rows):,} statements are {like}:")
     return rows[0]
 
 
-def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Executed:
+def _of_session(connection: Connection, pid: int, say: Say) -> Executed:
     """The session's query when it has ended: its times, and the temp I/O counted for this call."""
     find_session(connection, SessionSelector(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
@@ -462,14 +464,13 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
         raise SessionEnded(f"session {pid} ended before a query of it was seen")
     rows = []
     if before is not None:
-        rows = _rows(between(before, take_snapshot(connection, queryid)), place)
+        rows = _rows(between(before, take_snapshot(connection, queryid)))
     if len(rows) == 1 and rows[0].calls == 1:
-        return executed_row(rows[0], place, life.elapsed_s)
+        return executed_row(rows[0], life.elapsed_s)
     say("pg_stat_statements has not counted this call alone: its temp I/O is not known")
     return Executed(life.elapsed_s, None)
 
 
-def _rows(snapshot: Snapshot, place: Path) -> list[Row]:
-    with reading(place, HOW_COUNTS):
-        rows = merged(Row.of(row) for row in snapshot.rows if row.get("asked"))
+def _rows(snapshot: Snapshot) -> list[Row]:
+    rows = merged(Row.of(row) for row in snapshot.rows if row.get("asked"))
     return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)
