@@ -39,46 +39,35 @@ class Note(TypedDict):
 class Key:
     """Properties of a key of a document, besides its name and type."""
 
-    meaning: str
-    unit: str
-    example: object
+    meaning: str = ""
+    unit: str = ""
+    example: object = UNSHOWN
     #: Written only if it differs from its default.
-    optional: bool
+    optional: bool = False
     #: Always written, but missing in documents of earlier versions.
-    later: bool
+    later: bool = False
     #: Whether a number may be negative.
-    signed: bool
+    signed: bool = False
     #: Contains all keys that no other field names; they are written beside the others.
-    rest: bool
+    rest: bool = False
     #: Its name in the document, if that is a keyword of Python; else the field's name.
     name: str | None = None
     #: Its type in the document, if the reader converts it.
     form: type | None = None
 
 
-def key(
-    meaning: str,
-    *,
-    unit: str = "",
-    example: object = UNSHOWN,
-    default: Any = MISSING,
-    optional: bool = False,
-    later: bool = False,
-    signed: bool = False,
-    rest: bool = False,
-    name: str | None = None,
-    form: type | None = None,
-) -> Any:
-    """A field of a document: every such document holds it, unless ``optional`` or ``later``.
+def key(meaning: str, *, default: Any = MISSING, **properties: Any) -> Any:
+    """A field of a document, with the properties of a ``Key``.
 
-    Where a document may lack it, it is None then if no ``default`` is given.
+    Every such document holds it, unless ``optional`` or ``later``. Where a document may lack it, it
+    is None then if no ``default`` is given.
     """
-    about = {"key": Key(meaning, unit, example, optional, later, signed, rest, name, form)}
-    if rest or default is dict:
-        return field(default_factory=dict, metadata=about)
-    if (optional or later) and default is MISSING:
+    about = Key(meaning, **properties)
+    if about.rest or default is dict:
+        return field(default_factory=dict, metadata={"key": about})
+    if (about.optional or about.later) and default is MISSING:
         default = None
-    return field(default=default, metadata=about)
+    return field(default=default, metadata={"key": about})
 
 
 def later(default: Any = None) -> Any:
@@ -149,11 +138,7 @@ def keys_of(kind: Any) -> list[tuple[Field[Any], Key]]:
     A field that was not made by ``key`` may be missing if it has a default.
     """
     return [
-        (
-            field_,
-            field_.metadata.get("key")
-            or Key("", "", UNSHOWN, field_.default is not MISSING, False, False, False),
-        )
+        (field_, field_.metadata.get("key") or Key(optional=field_.default is not MISSING))
         for field_ in fields(kind)
         if "internal" not in field_.metadata
     ]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from spillcast.errors import OptionInvalid
 
+DAY_S = 86_400.0
 _SECONDS = {
     **dict.fromkeys(("ns", "nsec", "nanoseconds"), 1e-9),
     **dict.fromkeys(("us", "usec", "usecs", "microseconds"), 1e-6),
@@ -12,7 +13,7 @@ _SECONDS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("d", "day", "days"), 86400.0),
+    **dict.fromkeys(("d", "day", "days"), DAY_S),
 }
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 #: A size without a unit is bytes. A smaller number lacks its unit: nobody means 64 bytes.

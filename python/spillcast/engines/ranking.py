@@ -18,9 +18,8 @@ from spillcast.forecast.sizing.products import Sizing
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
-from spillcast.units import format_bytes, format_duration, parse_bytes, parse_duration_s
+from spillcast.units import DAY_S, format_bytes, format_duration, parse_bytes, parse_duration_s
 
-DAY_S = 86_400.0
 #: Bounds of a time are too wide for an estimate if the lower is at most this share of the upper.
 BOUNDS_RATIO_MIN = 0.05
 SCHEMA = "spillcast.server/1"

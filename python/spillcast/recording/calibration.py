@@ -20,6 +20,7 @@ from spillcast.errors import InputError
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import preload_value
+from spillcast.units import DAY_S
 from spillcast.workspace import user_folder, whole_file
 
 if TYPE_CHECKING:
@@ -260,9 +261,8 @@ def calibration_path() -> Path:
 
 
 COST_SCHEMA = "spillcast.capture-cost/1"
-#: A cost of the same boot is a rough estimate for a day.
-DAY_S = 86_400.0
-#: It is exact enough for the account of a recording for minutes: load and clock rates change.
+#: A cost of the same boot is a rough estimate for a day, and for this long exact enough for the
+#: account of a recording for minutes: load and clock rates change.
 FRESH_S = 600.0
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from spillcast.engines.ranking import DAY_S, Change, Gain, History, Ranked, ServerRanking
+from spillcast.engines.ranking import Change, Gain, History, Ranked, ServerRanking
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, notable_s
 from spillcast.report.page import Commands, Page, Part, Prose, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
 from spillcast.units import (
+    DAY_S,
     format_bytes,
     format_count,
     format_duration,

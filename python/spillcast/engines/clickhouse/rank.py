@@ -14,7 +14,6 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from spillcast.engines.ranking import (
-    DAY_S,
     FORECAST_MAX,
     Ranked,
     RankRequest,
@@ -43,6 +42,7 @@ from spillcast.evidence.clickhouse import (
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import with_origin
 from spillcast.redaction import masked_text
+from spillcast.units import DAY_S
 
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
 _PLACE = Path("system.query_log")

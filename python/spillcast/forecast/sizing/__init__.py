@@ -45,7 +45,7 @@ from spillcast.storage.free_space import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import PATTERNS, Storage, unloaded_groups
 from spillcast.text import shell_word
-from spillcast.units import format_bytes, format_duration, format_setting, parse_duration_s
+from spillcast.units import DAY_S, format_bytes, format_duration, format_setting, parse_duration_s
 
 #: Rows of a frontier.
 ROWS_MAX = 14
@@ -341,7 +341,6 @@ def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[st
 WHOLE_MAX, WAITS_MAX = 60_000, 20_000
 #: The most statements of an export that are simulated.
 STATEMENTS_MAX = 20
-DAY_S = 86_400.0
 #: A statement without a forecast for this storage is left out.
 TYPICAL = "aws-gp3"
 
