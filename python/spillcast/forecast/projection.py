@@ -26,7 +26,7 @@ from spillcast.forecast.cpu import (
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, RUN_QUEUE, ZERO_LATENCY, Term
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.forecast.workload.load import Load, counts, latencies, operations, rehearsed, time_s
-from spillcast.forecast.workload.threads import CpuLimits, Overlap, Simulated
+from spillcast.forecast.workload.threads import CpuDelays, Overlap, Simulated
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import Estimate, behaviour_of
 from spillcast.storage.rehearse import Rehearsal
@@ -241,16 +241,16 @@ def _rest(
 
     threads, loads = workload.threads, workload.loads
     other_s = remainder_s - (cold.baseline_s if cold else 0.0)
-    limits = CpuLimits(*(workload.scale * added_s for added_s in threads.cpu_limits(loads)))
-    throttled_s = min(limits.source_quota_s, other_s - (cpu_s or 0.0))
-    more_s = limits.target_quota_s - limits.source_quota_s
+    delays = CpuDelays(*(workload.scale * added_s for added_s in threads.cpu_delays(loads)))
+    throttled_s = min(delays.source_quota_s, other_s - (cpu_s or 0.0))
+    more_s = delays.target_quota_s - delays.source_quota_s
     throttled_target_s = max(throttled_s + more_s, 0.0)
     other_s -= throttled_s
     if cpu_s is None:
         terms = [unchanged(CPU_AND_WAITS, other_s)]
     else:
         terms = [unchanged("CPU", cpu_s), unchanged(OTHER_WAITS, other_s - cpu_s)]
-    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + limits.target_cores_s, 0.0))
+    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + delays.target_cores_s, 0.0))
     if max(throttled_s, throttled_target_s) > 0:
         terms.append(Term(QUOTA, None, None, None, throttled_s, throttled_target_s))
     if cold is not None:

@@ -19,7 +19,7 @@ from spillcast.report.page import (
 from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
-from spillcast.storage.emulation import Emulated, Mount
+from spillcast.storage.emulation import EmulationResult, Mount
 from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
@@ -379,7 +379,7 @@ def described(mount: Mount) -> str:
     return ", ".join([behaviour.name, *servers, *limits])
 
 
-def mount_status(result: Emulated, before: Emulated) -> str:
+def mount_status(result: EmulationResult, before: EmulationResult) -> str:
     """Operations so far, and their rate since ``before``."""
     elapsed_s = max(result.elapsed_s - before.elapsed_s, 1e-3)
     parts = []
@@ -405,7 +405,7 @@ _EMULATED = (
 )
 
 
-def emulation_page(result: Emulated) -> Page:
+def emulation_page(result: EmulationResult) -> Page:
     """Operations with their latencies, and the latency that the mount itself adds."""
     data = Table(_EMULATED, list(map(_emulated_row, result.operations)))
     rows = [row for row in data.rows if row[1]]

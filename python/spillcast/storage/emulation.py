@@ -49,10 +49,10 @@ class Mount:
         """Whether it is still mounted."""
         return self._mounted.is_mounted()
 
-    def result(self) -> "Emulated":
+    def result(self) -> "EmulationResult":
         """The operations so far."""
         elapsed_s = time.monotonic() - self._since
-        return Emulated(self, elapsed_s, self._mounted.stats())
+        return EmulationResult(self, elapsed_s, self._mounted.stats())
 
     def too_fast(self) -> dict[str, str]:
         """By op, a sentence about the requested latency that the mount misses most."""
@@ -77,7 +77,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Emulated:
+class EmulationResult:
     """Reports the operations on a mount and how closely it kept their latencies."""
 
     mount: Mount

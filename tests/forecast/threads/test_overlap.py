@@ -210,6 +210,6 @@ def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
     threads, loads = recorded_threads(recording), loads_of(recording)
     assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
-    assert threads.cpu_limits(whole) == threads.cpu_limits(loads) == (0.0, 0.0, 0.0)
+    assert threads.cpu_delays(whole) == threads.cpu_delays(loads) == (0.0, 0.0, 0.0)
     simulated = threads.on(None, 1, {})
     assert threads.mean_s(simulated, whole) == threads.mean_s(simulated, loads) == [0.0, 0.0]

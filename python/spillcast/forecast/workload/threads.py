@@ -39,7 +39,7 @@ from spillcast.storage.model import Behaviour
 from spillcast.tables import Table, arrays_of, followed
 
 
-class CpuLimits(NamedTuple):
+class CpuDelays(NamedTuple):
     """Elapsed time that limits of CPUs add; below zero where the target has more cores."""
 
     source_quota_s: float
@@ -269,16 +269,16 @@ class Threads:
             bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
         return bursts
 
-    def cpu_limits(self, loads: Sequence[Load]) -> CpuLimits:
+    def cpu_delays(self, loads: Sequence[Load]) -> CpuDelays:
         """The elapsed time that CPU limits add to the run without any latency of temp I/O."""
         if not self._simulates:
-            return CpuLimits(0.0, 0.0, 0.0)
+            return CpuDelays(0.0, 0.0, 0.0)
         kept = self._kept(operations(loads))
         source_s, target_s = (self._without_s(cpus) for cpus in (self.source, self.target))
         source_free_s, target_free_s = (
             self._without_s(Cpus(cpus.cores)) for cpus in (self.source, self.target)
         )
-        return CpuLimits(
+        return CpuDelays(
             source_quota_s=max(source_s - source_free_s, 0.0) / kept,
             target_quota_s=max(target_s - target_free_s, 0.0) / kept,
             target_cores_s=(target_free_s - source_free_s) / kept,

@@ -18,10 +18,11 @@ from spillcast.lab.io_size.spill import (
     setting_text,
     settings_of,
 )
-from spillcast.lab.io_size.trials import Operations, Progress, Trials, measured, modelled
+from spillcast.lab.io_size.trials import Operations, Trials, measured, modelled
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget, parse_budget
+from spillcast.storage.probe import Progress
 from spillcast.storage.target import can_probe, resolve_storage
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import parse_bytes

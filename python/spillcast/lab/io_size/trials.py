@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -20,7 +20,7 @@ from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget
 from spillcast.storage.model import Model, behaviour_of
-from spillcast.storage.probe import bounded_run, failures_as_errors
+from spillcast.storage.probe import Progress, bounded_run, failures_as_errors
 from spillcast.storage.storage import write_cache_limit
 from spillcast.tables import Table, arrays_of, distinct
 from spillcast.units import format_bytes
@@ -168,7 +168,6 @@ def _beyond_note(storage: Storage, op: str) -> Note:
     return {"code": "extrapolated", "message": message}
 
 
-Progress = Callable[[int, int, int], None]
 #: Rounds that the time budget is divided by, and the maximum if time is left.
 ROUNDS, ROUNDS_MAX = 3, 9
 #: Student's t for a 90 % interval of the mean, by the number of rounds.
