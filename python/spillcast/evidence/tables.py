@@ -308,9 +308,9 @@ def headless(lines: list[str]) -> list[str] | None:
 
 
 def framed(lines: list[str]) -> list[str] | None:
-    """A plan in a frame without a rule below its heading, as from ``psql -t`` or in Jira."""
+    """A plan in a frame or before bars, without a rule below its heading, as in Jira."""
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
-    framed_at = [at for at, line in enumerate(full) if line[0] in _BARS and line[-1] in _BARS]
+    framed_at = [at for at, line in enumerate(full) if line[-1] in _BARS]
     if len(framed_at) < 2 or len(framed_at) <= framed_at[-1] - framed_at[0]:
         return None
     begin, end = framed_at[0], framed_at[-1] + 1
