@@ -84,7 +84,7 @@ def test_figures_refuse_the_options_of_others(files, name, option, value):
 
 
 @cases("kind, usable, unusable", [
-    ("statements", {"queryid": "1"}, {"item": 1}),
+    ("statements", {"queryid": "1", "item": 1}, {"sql_id": "x"}),
     ("plans", {"item": 1}, {"queryid": "1"}),
     ("traces", {"lenient": True, "sql_id": "x"}, {"exec_id": 1}),
     ("ash", {"exec_id": 1, "since": "20:30"}, {"item": 1}),

@@ -169,7 +169,7 @@ _USED_BY: Mapping[str, Set[str]] = {
     "recordings": {"elapsed_s", "temp_dirs", "cpus", "cpu_quota", "exact", "rehearse", "known"},
     "plans": {"elapsed_s", "origin", "item"},
     "plans of recordings": {"elapsed_s", "origin", "rehearse"},
-    "statements": {"elapsed_s", "origin", "queryid"},
+    "statements": {"elapsed_s", "origin", "queryid", "item"},
     "figures": {"elapsed_s", "origin"},
     "counts": {"origin"},
     "spark": {

@@ -39,6 +39,9 @@ from spillcast.units import format_bytes, format_count, format_duration
 _TIME = re.compile(
     r"(?P<of>total|mean|avg|average|stddev)_(?:exec_|execution_)?(?:time|ms|time_ms)"
 )
+#: Names that a query may give to the text of a statement, and how that begins.
+_TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
+_TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 _TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 #: A number with separators, before any of its columns is known.
@@ -152,11 +155,14 @@ def read_rows(path: Path) -> list[Row]:
 def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row by the names of the newest version; up to 12 all times are those of execution."""
     row = {str(name).strip().lower(): value for name, value in row.items()}
+    texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
     times = {name: time["of"] for name in row if (time := _TIME.fullmatch(name))}
     named = {
         f"{'mean' if of in ('avg', 'average') else of}_exec_time": row[name]
         for name, of in times.items()
     }
+    named |= {"query": texts[0]} if texts else {}
+    named |= {"queryid": row["query_id"]} if "query_id" in row else {}
     return {**named, **{name.removesuffix("_ms"): value for name, value in row.items()}}
 
 
@@ -191,9 +197,9 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
 def _check_one_export(rows: Sequence[Mapping[str, Any]]) -> None:
     """InputError where a statement has counts of several moments: the later contain the earlier.
 
-    Buckets of pg_stat_monitor do not.
+    Buckets of pg_stat_monitor do not, nor intervals with a begin and an end.
     """
-    if any(name.startswith("bucket") for name in rows[0]):
+    if any(name.startswith("bucket") or name == "end_time" for name in rows[0]):
         return
     first_rows: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for row in rows:
@@ -301,7 +307,7 @@ def read_statements(path: str | Path, selection: Selection = ONLY_RUN) -> Counts
     """
     path = Path(path)
     with reading(path, HOW):
-        row = chosen(read_rows(path), selection.queryid)
+        row = chosen(read_rows(path), selection)
         counts = counts_of_row(row, elapsed_s=selection.elapsed_s, timed=selection.timed)
         return counts.of_file(path)
 
@@ -334,57 +340,61 @@ def counts_of_row(row: Row, *, elapsed_s: float | None = None, timed: bool = Tru
     )
 
 
-def chosen(rows: Sequence[Row], queryid: str | None) -> Row:
-    """The row of ``queryid``, or the only one that spills.
+def chosen(rows: Sequence[Row], selection: Selection = ONLY_RUN) -> Row:
+    """The selected row that spills, or the only one that does.
 
     InputError where there is none; where there are several it ranks them.
     """
     spilling = _ranked([row for row in rows if row.spills])
-    if queryid is not None:
-        named_row = row_of_queryid(rows, queryid)
+    if selection.queryid is not None:
+        named_row = row_of_queryid(rows, selection)
         if not named_row.spills:
             raise NoTempIo("this query does not spill: there are no temp blocks")
         return named_row
     if not spilling:
         raise NoTempIo("its queries do not spill: there are no temp blocks")
-    if len(spilling) > 1:
+    if selection.item is not None and selection.item > len(spilling):
+        raise SelectionEmpty(f"there is no item {selection.item}", f"there are {len(spilling):,}")
+    if selection.item is None and len(spilling) > 1:
         summary = f"{len(spilling):,} statements spill, the most temp I/O first:"
         raise ambiguous_rows(spilling, summary)
-    return spilling[0]
+    return spilling[(selection.item or 1) - 1]
 
 
-def row_of_queryid(rows: Sequence[Row], queryid: str | None) -> Row:
-    """The row of ``queryid``, whether it spills or not; without one as ``chosen``.
+def row_of_queryid(rows: Sequence[Row], selection: Selection) -> Row:
+    """The row of a ``queryid``, whether it spills or not; without one as ``chosen``.
 
     InputError where there is none.
     """
+    queryid = selection.queryid
     if queryid is None:
-        return rows[0] if len(rows) == 1 else chosen(rows, None)
+        return rows[0] if len(rows) == 1 else chosen(rows, selection)
     match = next((row for row in rows if row.queryid == queryid.strip()), None)
     if match is None:
         spilling = _ranked([row for row in rows if row.spills])
         known = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
-        examples = ", ".join(list(dict.fromkeys(known))[:5])
+        examples = ", ".join(list(dict.fromkeys(known))[:5]) or "none, but --item selects a row"
         raise SelectionEmpty(f"no row has queryid {queryid}", f"there are: {examples}")
     return match
 
 
 def ambiguous_rows(rows: Sequence[Row], summary: str) -> InputError:
     """The error of several statements, with a list of the first ones."""
-    heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
+    option = "item" if any(row.queryid is None for row in rows) else "queryid"
+    hint = f"name one with --{option}"
+    if any((row.query or "").startswith("<insufficient") for row in rows):
+        hint += "; a role with pg_read_all_stats can export what is hidden"
+    heading = (option, "calls", "mean time", "temp I/O", "statement")
     timed = _timed(rows)
-    hint = "name one with --queryid"
-    if any(row.queryid is None for row in rows):
-        hint += "; a role with pg_read_all_stats can export those without a queryid"
     listed = [
         (
-            row.queryid or "-",
+            f"{at}" if option == "item" else row.queryid or "",
             f"{row.calls:,}",
             format_duration(row.elapsed_s / row.calls),
             format_duration(row.temp_s) if timed else format_bytes(row.blocks * BLOCK_BYTES),
             one_line(row.query or "?", TEXT_MAX),
         )
-        for row in rows[:LISTED_MAX]
+        for at, row in enumerate(rows[:LISTED_MAX], start=1)
     ]
     return ambiguous(summary, heading, listed, len(rows), hint)
 
@@ -435,7 +445,7 @@ def other_memory(query: str | None) -> str | None:
 def executed_statement(path: Path, selection: Selection) -> Executed:
     """The mean call of a statement in an export of pg_stat_statements. InputError for none."""
     with reading(path, HOW):
-        row = row_of_queryid(read_rows(path), selection.queryid)
+        row = row_of_queryid(read_rows(path), selection)
         if not row.calls:
             raise SelectionEmpty(f"queryid {row.queryid} was never called")
         return executed_row(row, selection.elapsed_s)

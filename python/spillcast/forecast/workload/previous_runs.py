@@ -71,7 +71,7 @@ def previous_calls(recording: Recording) -> Counts | str | None:
             return None
         # The kept row has no text, and the recording knows the processes.
         row = replace(
-            chosen(rows, None),
+            chosen(rows),
             query=recording.meta.engine.query,
             looks=recording.samples.num_rows,
             workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,

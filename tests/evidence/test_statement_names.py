@@ -1,0 +1,41 @@
+"""Rows of pg_stat_statements whose columns have other names, or which have no identifier."""
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceAmbiguous, SelectionEmpty
+from spillcast.evidence.postgres.statements import read_statements
+from spillcast.evidence.selection import Selection
+
+
+#: Columns that queries rename, or that other views have.
+@cases("name", ["left", "short_query", "query_sql_text", "stmt"])
+def test_a_row_without_an_identifier_is_selected_by_its_number(tmp_path, name):
+    """The largest is the first: 40 calls of 2,563 blocks, then 2 calls of 24,005."""
+    (path := tmp_path / "rows.csv").write_text(
+        f"query_type,{name},calls,total_exec_time,temp_blks_read,temp_blks_written\n"
+        "select,select 1,9,12.5,0,0\n"
+        "other,create index on t (a),2,9120.0,24000,24010\n"
+        'select,"select a, sum(b) from t group by a",40,32120.0,51200,51320\n'
+    )
+    with pytest.raises(EvidenceAmbiguous) as reported:
+        read_statements(path)
+    assert "--item" in reported.value.hint
+    first, second = (read_statements(path, Selection(item=item)) for item in (1, 2))
+    assert (first.operations, first.statement.query[:8]) == (1280 + 1283, "select a")
+    assert (second.operations, second.statement.query) == (24_005, "create index on t (a)")
+    with pytest.raises(SelectionEmpty):
+        read_statements(path, Selection(item=3))
+
+
+def test_intervals_of_a_statement_add_up(tmp_path):
+    """As the query store of Azure has them, whose identifier is query_id."""
+    (path := tmp_path / "store.csv").write_text(
+        "user_id,query_id,start_time,end_time,calls,total_time,temp_blks_read,temp_blks_written\n"
+        "10,-44,2024-05-01 10:00:00,2024-05-01 10:15:00,12,24051.5,600,700\n"
+        "10,-44,2024-05-01 10:15:00,2024-05-01 10:30:00,8,15948.5,400,300\n"
+        "10,77,2024-05-01 10:15:00,2024-05-01 10:30:00,100,150.5,0,0\n"
+    )
+    counts = read_statements(path)
+    assert (counts.statement.queryid, counts.statement.calls) == ("-44", 20)
+    assert (counts.elapsed_s, counts.operations) == (2.0, 100)
