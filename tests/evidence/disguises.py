@@ -283,6 +283,7 @@ FRAMES = {
     "unaligned": lambda lines: named(lines, "|"),
     "tabs": lambda lines: named(lines, "\t"),
     "framed": lambda lines: table(lines, ASCII, 2)[3:-1],
+    "closed": lambda lines: [line[2:] for line in table(lines, ASCII, 2)[3:-1]],
     "decimal commas": decimal_commas,
     "figures below": figures_below,
     "java": java,
