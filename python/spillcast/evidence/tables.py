@@ -194,9 +194,9 @@ def _column_lines(body: list[str], is_framed: bool) -> list[str]:
     lines: list[str] = []
     for line in body:
         mark = line[:1]
-        line = _without_mark(line[1:] if is_padded or mark in _WRAPS else line)
+        line = _without_mark(line[1:] if is_padded else line)
         # psql's format "wrapped" marks the end of a line that continues and the start of the next.
-        if mark in _WRAPS and lines and lines[-1].endswith(mark):
+        if is_padded and mark in _WRAPS and lines and lines[-1].endswith(mark):
             lines[-1] = lines[-1].removesuffix(mark) + line
         else:
             lines.append(line)

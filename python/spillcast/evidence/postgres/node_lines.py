@@ -29,7 +29,14 @@ FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
     r"|-> +(?:Parallel )?Hash +\(Batches: (?!1\b)\d"
 )
-_TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
+_KIND, _PAIRS = r"shared/local|shared|local|temp", r"(?: +\w+=\d\S*(?: ms\b)?)+"
+_TEMP = re.compile(rf"\b(?P<kind>{_KIND})(?P<pairs>{_PAIRS})")
+#: A line of counts or times that has no more of them behind what is read, as a broken one has;
+#: a size there is a remark.
+_WHOLE = re.compile(
+    rf"[^:]+:(?:(?: +(?:{_KIND}))?{_PAIRS})*+\s*+"
+    r"(?![.,]?\d(?![\d.,]*+ ?[kKMGT]i?B\b)|\w[^=]*=)"
+)
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
 _PAIR = re.compile(r"\b(\w+)=(\d[\w.,]*)")
 _BATCHES = re.compile(
@@ -43,8 +50,6 @@ _COUNTED = re.compile(
 #: A number of a node with separators: a comma may also stand for the point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
-#: A further group of digits behind a count, with a separator that is not known.
-_GROUP = re.compile(r"[ '_]\d{3}(?!\w)")
 
 
 def is_open(line: str) -> bool:
@@ -108,7 +113,7 @@ def _buffers(match: re.Match[str]) -> dict[str, Any]:
     }
     known = {name: int(value) for name, value in blocks.items() if value.isdecimal()}
     is_temp = any(name.startswith("Temp ") for name in blocks.keys() - known.keys())
-    if is_temp or any(_GROUP.match(match[0], temp.end()) for temp in _TEMP.finditer(match[0])):
+    if is_temp or _WHOLE.match(match[0]) is None:
         raise not_understood(match[0])
     return known
 
@@ -125,7 +130,7 @@ def _timings(match: re.Match[str]) -> dict[str, Any]:
         for kind, pairs in parts or [("", match[0])]
         for name, value in _PAIR.findall(pairs)
     }
-    if any(re.search(r"[^\d.,]", text) for text in times.values()):
+    if any(re.search(r"[^\d.,]", text) for text in times.values()) or not _WHOLE.match(match[0]):
         raise not_understood(match[0])
     return {name: milliseconds(text) for name, text in times.items()}
 

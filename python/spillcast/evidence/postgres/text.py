@@ -302,7 +302,8 @@ def _with_points(lines: list[str]) -> list[str]:
 
 def _logical(lines: list[str]) -> Iterator[str]:
     """Lines as PostgreSQL wrote them: those that a mail or a terminal broke are joined."""
-    width = max(map(len, lines), default=0)
+    # Words around a plan may be in longer lines.
+    width = max((len(line) for line in lines if FIGURES.search(line)), default=0)
     full = sum(len(line) == width for line in lines) > 1 and width >= _TERMINAL_MIN
     logical: str | None = None
     opened = False
@@ -311,12 +312,16 @@ def _logical(lines: list[str]) -> Iterator[str]:
     for line, below in pairwise([*plain, ""]):
         has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
         named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
-        begins = _BEGINS.match(line) or (named and not is_open(logical or ""))
+        cut = full and len(before) == width
+        begins = _BEGINS.match(line) and not (logical or "").endswith("(")
+        begins = begins or (named and not (cut and opened) and not is_open(logical or ""))
         opened = opened and len(logical or "") < _LOGICAL_MAX
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
-            cut = full and len(before) == width and not _FIGURE.match(line)
-            logical = logical + line if cut else f"{logical.rstrip()} {line.strip()}"
+            cut = cut and not _FIGURE.match(line)
+            joined = [f"{logical.rstrip()} {line.strip()}", logical + line]
+            is_read = list(map(_is_read, joined))
+            logical = joined[is_read.index(True) if any(is_read) else cut]
         else:
             if logical is not None:
                 yield logical
@@ -325,6 +330,14 @@ def _logical(lines: list[str]) -> Iterator[str]:
         before = line
     if logical is not None:
         yield logical
+
+
+def _is_read(line: str) -> bool:
+    """Whether a line with figures is whole."""
+    try:
+        return node_of(line) is not None or detail_of(line.strip()) is not None
+    except ValueError:
+        return False
 
 
 def _unjoined(lines: list[str]) -> Iterator[str]:

@@ -1,0 +1,69 @@
+"""Plans whose lines a terminal or a form broke at a width, within words and numbers."""
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceDamaged
+from spillcast.evidence.postgres.plan import read_plan
+
+PLAN = """\
+ Unique  (cost=61541.25..65229.75 rows=70247 width=118) (actual time=6331.125..8228.512 rows=70001 loops=1)
+   Buffers: shared hit=1612 read=10230 dirtied=4422 written=18821, temp read=22934 written=23145
+   I/O Timings: shared/local read=1023.511 write=123.234, temp read=1293.4 write=1206.6
+   ->  Sort  (cost=61541.25..61716.5 rows=70247 width=118) (actual time=6331.108..7212.201 rows=70247 loops=1)
+         Sort Key: posts.id, posts.uid, posts.document
+         Sort Method: external merge  Disk: 183472kB
+         Buffers: shared hit=1612 read=10230 dirtied=4422 written=18821, temp read=22934 written=23145
+         I/O Timings: shared/local read=1023.511 write=123.234, temp read=1293.4 write=1206.6
+         ->  Seq Scan on posts  (cost=0.00..10932.47 rows=70247 width=118) (actual time=0.021..89.332 rows=70247 loops=1)
+               Buffers: shared read=10230
+ Execution Time: 8312.902 ms
+"""  # noqa: E501
+#: Without costs only the line of blocks is longer than most terminals.
+NARROW = """\
+ Sort (actual time=12.1..8022.212 rows=70001 loops=1)
+   Sort Key: id
+   Sort Method: external merge  Disk: 183472kB
+   Buffers: shared hit=16 read=10230 dirtied=12 written=18, temp read=22934 written=23145
+   ->  Seq Scan on posts (actual rows=70001 loops=1)
+ Execution Time: 8312.902 ms
+"""
+WORDS = "Since the upgrade this is slow, and I do not see why it goes to the disk at all. " * 3
+
+
+def broken(text, width):
+    """The text in lines of at most so many characters."""
+    lines = text.split("\n")
+    return "\n".join(
+        line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)
+    )
+
+
+@cases("plan, above", [(PLAN, ""), (PLAN, f"{WORDS}\n\n"), (NARROW, ""), (NARROW, f"{WORDS}\n\n")])
+def test_a_plan_is_whole_at_every_width(tmp_path, plan, above):
+    path = tmp_path / "plan.txt"
+    for width in range(60, 121):
+        path.write_text(above + broken(plan, width))
+        counts = read_plan(path)
+        assert (counts.reads.count, counts.writes.count) == (22934, 23145), width
+        assert counts.elapsed_s == 8.312902, width
+        assert plan is NARROW or counts.total_s == pytest.approx(2.5), width
+
+
+@cases("line", [
+    "Buffers: temp read=22 934 written=23145",
+    "Buffers: temp read=22934 written= 23145",
+    "Buffers: temp read=22934 wri tten=23145",
+    "Buffers: shared hit=1, te mp read=22934 written=23145",
+    "I/O Timings: temp read=12 93.4 write=1206.6",
+    "I/O Timings: read=129 3.4 write=1206.6",
+])  # fmt: skip
+def test_a_number_that_was_broken_and_joined_is_not_read(tmp_path, line):
+    node = "Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..8000.0 rows=9 loops=1)"
+    blocks = "  Buffers: temp read=9 written=9\n" * line.startswith("I/O")
+    (path := tmp_path / "plan.txt").write_text(
+        f"{node}\n{blocks}  {line}\n  Sort Method: external merge  Disk: 96kB\n"
+        "Execution Time: 8100.0 ms\n"
+    )
+    with pytest.raises(EvidenceDamaged):
+        read_plan(path)
