@@ -41,3 +41,11 @@ def figures_below(lines):
     return [
         part for line in lines for part in node.sub(r"\1\2\n\1   \3\n\1   \4", line).split("\n")
     ]
+
+
+def broken(text, width):
+    """The text in lines of at most so many characters."""
+    lines = text.split("\n")
+    return "\n".join(
+        line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)
+    )

@@ -1,8 +1,12 @@
 """Rows of pg_stat_statements in the JSON of clients, data frames and monitors."""
 
 import json
+from contextlib import suppress
+
+from programs import broken
 
 from cases import cases
+from spillcast.errors import InputError
 from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.recognise import recognise
 
@@ -55,3 +59,13 @@ def test_cells_are_numbers_or_texts_where_a_table_is_square(tmp_path, by_column)
     path = tmp_path / "rows.json"
     path.write_text(json.dumps({"fields": FIELDS, "values": values}))
     assert [row.written_blocks for row in read_rows(path)] == [800] * len(NAMES)
+
+
+def test_no_row_is_lost_where_a_terminal_broke_the_text(tmp_path):
+    """A string may be broken, or a name: then quotes end where others begin."""
+    text = "\n".join(map(json.dumps, ROWS)).join("[]").replace("}\n", "},\n ")
+    path = tmp_path / "rows.json"
+    for width in range(20, 120):
+        path.write_text(broken(text, width))
+        with suppress(InputError):
+            assert [row.blocks for row in read_rows(path)] == [1400, 0], width

@@ -1,9 +1,13 @@
 """Plans whose lines a terminal or a form broke at a width, within words and numbers."""
 
+from contextlib import suppress
+
 import pytest
 
+from programs import broken
+
 from cases import cases
-from spillcast.errors import EvidenceDamaged
+from spillcast.errors import EvidenceDamaged, InputError
 from spillcast.evidence.postgres.plan import read_plan
 
 PLAN = """\
@@ -29,14 +33,6 @@ NARROW = """\
  Execution Time: 8312.902 ms
 """
 WORDS = "Since the upgrade this is slow, and I do not see why it goes to the disk at all. " * 3
-
-
-def broken(text, width):
-    """The text in lines of at most so many characters."""
-    lines = text.split("\n")
-    return "\n".join(
-        line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)
-    )
 
 
 @cases("plan, above", [(PLAN, ""), (PLAN, f"{WORDS}\n\n"), (NARROW, ""), (NARROW, f"{WORDS}\n\n")])
@@ -67,3 +63,18 @@ def test_a_number_that_was_broken_and_joined_is_not_read(tmp_path, line):
     )
     with pytest.raises(EvidenceDamaged):
         read_plan(path)
+
+
+def test_the_size_of_a_temp_file_is_whole_at_every_width(tmp_path):
+    """140,353,536 bytes are 17,133 blocks of 8 KiB."""
+    log = (
+        "2023-02-06 23:48:35.123 UTC [31236] app@dw LOG:  temporary file: path "
+        '"base/pgsql_tmp/pgsql_tmp31236.5", size 140353536\n'
+        "2023-02-06 23:48:35.123 UTC [31236] app@dw STATEMENT:  select a from t order by b\n"
+        "2023-02-06 23:48:36.012 UTC [31236] app@dw LOG:  duration: 12345.678 ms\n"
+    )
+    path = tmp_path / "postgresql.log"
+    for width in range(60, 140):
+        path.write_text(broken(log, width))
+        with suppress(InputError):
+            assert read_plan(path).writes.count == 17133, width

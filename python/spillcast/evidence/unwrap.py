@@ -391,10 +391,11 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
     braces: list[int] = []
     record: int | None = None
     outside: list[str] = []
-    end, is_apart = 0, True
+    end, is_apart, is_cut = 0, True, False
     for token in _TOKEN.finditer(text):
         between = text[end : token.start()]
         is_apart = is_apart or _WORD.search(between) is not None
+        is_cut = is_cut or "temp_blks_" in between
         plain.append(between)
         outside.append(between)
         end = token.end()
@@ -423,16 +424,16 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             begin = braces.pop() if braces else len(plain)
             if record is not None and len(braces) < record:
                 record = None
-                value = json_or_none("".join(plain[begin:]))
-                records += [] if value is None else [value]
+                records.append(json_or_none("".join(plain[begin:])))
         else:
             plain.append(_CONSTANTS.get(token[0], ""))
         if record is None and _KEY.fullmatch(plain[-1 - (plain[-1] == ":")]):
             record = len(braces) or None
     outside.append(text[end:])
     places = [at for at, string in enumerate(strings) if figures.search(string)]
-    if record is not None or (records and _LINE_OF_PLAN.search("".join(outside))):
-        # The last plan is cut, or the text has another plan.
+    is_cut = is_cut or record is not None or None in records
+    if is_cut or (records and _LINE_OF_PLAN.search("".join(outside))):
+        # A plan or a row is cut or broken, or the text has another plan.
         return [], ""
     if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
         return records, ""

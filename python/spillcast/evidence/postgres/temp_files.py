@@ -23,10 +23,11 @@ from spillcast.recording.observed import Statement
 from spillcast.redaction import masked_text
 from spillcast.units import format_count
 
-#: A server logs bytes; tools that shorten its messages use units.
+#: A server logs bytes; tools that shorten its messages use units, and a terminal breaks numbers.
 _TEMP = re.compile(
     r'temporary file: path "?(?P<path>[^",]*)"?, '
-    r"size:? (?P<size>\d(?:[\d.,]|[ '](?=\d{3}(?!\d))|_)*+(?:\s?[kKMGT]i?B\b)?)"
+    r"size:? (?P<size>\d(?:[\d.,]|[ '](?=\d{3}(?!\d))|_|\n(?=\d+$))*+(?:\s?[kKMGT]i?B\b)?)",
+    re.MULTILINE,
 )
 _NAME = re.compile(
     r"pgsql_tmp(?P<pid>\d+)(?:\.(?P<number>\d+)"
@@ -174,7 +175,7 @@ class TempFiles:
         return writer
 
     def _add_file(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
-        size = number_of(match["size"].rstrip(".,").upper())
+        size = number_of(match["size"].replace("\n", "").rstrip(".,").upper())
         if size is None:
             raise ValueError(f"the size of a temp file is not understood: {match['size']}")
         if not size.value:
