@@ -3,7 +3,6 @@
 from contextlib import suppress
 
 import pytest
-
 from programs import broken
 
 from cases import cases
