@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from bench import oracle_pairs, oracle_traces
 
+from cases import cases
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
-from spillcast.errors import EvidenceContradictory
+from spillcast.errors import EvidenceContradictory, EvidenceIncomplete
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import OracleEvidence, read_shares, read_traces
@@ -59,6 +60,23 @@ def test_waits_that_no_call_ends_after_are_of_a_part(tmp_path, dropped, open_s):
     path.write_text("".join(line for line in lines if not dropped or dropped not in line))
     assert read_traces([path]).open_s == pytest.approx(open_s)
     assert ("part-only" in codes(estimate(path, "latency:1ms"))) is bool(open_s)
+
+
+def test_a_trace_that_stopped_at_its_size_limit_is_of_a_part(tmp_path):
+    path = trace(tmp_path / "run.trc", 10_000, 200)
+    with path.open("a") as file:
+        file.write("\n*** DUMP FILE SIZE IS LIMITED TO 400000 BYTES ***\n")
+    assert "part-only" in codes(estimate(path, "latency:1ms"))
+
+
+@cases("left_out", ["...", "[...]", "..3,996 more reads", "<snip>", "\n…"])
+def test_a_trace_without_the_lines_of_its_middle_is_refused(tmp_path, left_out):
+    """Of 4,000 reads of 10 ms an article shows four: their 40 ms are not the temp I/O of 41 s."""
+    path = trace(tmp_path / "run.trc", 10_000, 200)
+    head, *lines = path.read_text().removeprefix(HEADER).splitlines(keepends=True)
+    path.write_text(HEADER + "".join([head, *lines[:3], f"{left_out}\n", *lines[-4:]]))
+    with pytest.raises(EvidenceIncomplete):
+        read_traces([path])
 
 
 def test_the_rest_is_what_the_target_takes(tmp_path):

@@ -1,5 +1,6 @@
 """Extended SQL traces (10046): profiles, windows of time, rows."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.pipes import plain_copy, with_original_names
 from spillcast.evidence.selection import NO_FILTER, Filter
-from spillcast.evidence.text import Repeated, distinct
+from spillcast.evidence.text import Repeated, distinct, head_of
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import format_duration, parse_duration_s
 
@@ -26,6 +27,10 @@ Progress = Callable[[int], None]
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
+#: Below a line of a trace, a line that stands for others.
+_LEFT_OUT = re.compile(
+    r"^(?:WAIT|EXEC|FETCH|STAT) #\d.*\n\s*([^\w\n]{,9}(?:\.\.|…|snip).{,60})", re.M
+)
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
@@ -207,8 +212,14 @@ def open_reader(
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
     """A reader of some traces, and a function that reports its progress; None without a listener.
 
-    InputError if the chosen time has an end that is no time.
+    InputError if the chosen time has an end that is no time, and for a trace whose lines are not
+    all there, unless the reader is ``lenient``.
     """
+    for path in [] if options.lenient else filter(Path.is_file, paths):
+        if (cut := _LEFT_OUT.search(head_of(path))) is not None:
+            text = f"lines of the trace are left out: {cut[1]}"
+            hint = "give all of them, or read those that are there with --lenient"
+            raise EvidenceIncomplete(text, hint, path)
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
     names, on_progress = [str(plain_copy(path)) for path in paths], options.on_progress
