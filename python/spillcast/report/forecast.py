@@ -67,7 +67,7 @@ def forecast_page(
     supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
     parts: list[Part] = [Prose([*supposed, verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
-        parts.append(Prose([statement_text(first.statement)]))
+        parts.append(Prose([statement_text(first.statement, first.subject)]))
     parts += [*compared_parts(order), *remaining_parts(first)]
     parts.append(Prose([f"  to do: {step}" for step in advice(order)]))
     if warnings := _warning_lines(order, in_full=in_full):
@@ -100,11 +100,11 @@ def supposed_text(forecast: Forecast, supposed: Executors) -> str:
     )
 
 
-def statement_text(statement: Statement) -> str:
+def statement_text(statement: Statement, subject: str | None) -> str:
     """The statement of a forecast: its identifier, the calls of the forecast, and its text."""
     text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
-    calls = "one call"
+    calls = subject or "one call"
     if statement.most_of > 1:
         calls = f"the one with the most temp I/O of {statement.most_of:,} plans in the log"
     elif statement.calls != 1:

@@ -28,6 +28,11 @@ def test_a_plan_without_its_rules_is_that_with_them(tmp_path):
         read_figures([path])
 
 
+def test_a_plan_of_all_executions_is_not_that_of_one_call(tmp_path):
+    (path := tmp_path / "plan.md").write_text(PLAN.replace("|      1 |  ", "|      3 |  "))
+    assert "3" in read_figures([path]).subject
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -122,6 +122,13 @@ def test_without_reads_the_heading_tells_sums_from_means(figures, rows, times):
     assert result.writes.bytes == times * 2050 * BLOCK
 
 
+def test_a_sum_of_executions_is_not_that_of_one_call(figures):
+    calls = (("Execute", 5, 0.0, 0.0, 0), ("Fetch", 9, 8.2, 31.6, 48000))
+    several = figures(tkprof(calls=calls, sources=JOIN))
+    assert (several.elapsed_s, "5" in several.subject) == (31.6, True)
+    assert figures(tkprof(sources=JOIN)).subject is None
+
+
 def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
     calls = (("Parse", 5, 0.0, 0.0, 0), ("Execute", 5, 512.0, 820.0, 1_910_000),
              ("Fetch", 2, 0.1, 209.1, 0))  # fmt: skip

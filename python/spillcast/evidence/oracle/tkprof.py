@@ -224,7 +224,7 @@ def _figures(section: Section, sessions: int | None, selection: Selection) -> Co
         notes.append(f"{why}: each I/O is assumed to move {size_blocks:.3g}")
     blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
     totals = {op: (counts[op], blocks_of[op] * selection.block_bytes) for op in OPS}
-    elapsed_s, busy_s, unknown = elapsed.value, None, ""
+    elapsed_s, busy_s, unknown, subject = elapsed.value, None, "", None
     if section.all_calls is None:
         unknown = "the line with the totals of its calls is missing"
     elif _several_sessions(section, sessions):
@@ -233,7 +233,7 @@ def _figures(section: Section, sessions: int | None, selection: Selection) -> Co
         unknown = f"its {format_duration(elapsed.value)} are the sum over {sessions_text}"
         notes.append("the elapsed time is that of the coordinator of several sessions")
     elif section.executions > 1:
-        notes.append(f"this is for all {section.executions:,} executions together")
+        subject = f"all {section.executions:,} executions"
     return counts_of_figures(
         selection,
         _times(section, counts).moved(totals),
@@ -243,6 +243,7 @@ def _figures(section: Section, sessions: int | None, selection: Selection) -> Co
         cpu_s=section.all_calls.cpu.value if section.all_calls else None,
         busy_s=busy_s,
         statement=Statement(section.sql_id, masked_text(_statement(section.head)), 1, 1),
+        subject=subject,
         notes=notes,
     )
 

@@ -103,8 +103,6 @@ def _figures(plan: Plan, selection: Selection) -> Counts:
         "I/O that overlapped other work",
         f"the plan has blocks, not operations: each I/O is assumed to move {OPERATION_BLOCKS}",
     ]
-    if plan.starts > 1:
-        notes.append(f"this is for all {plan.starts:,} executions together")
     return counts_of_figures(
         selection,
         temp if max_s else replace(temp, time_bounds=None),
@@ -113,6 +111,7 @@ def _figures(plan: Plan, selection: Selection) -> Counts:
         elapsed_unknown="the plan has no A-Time",
         busy_s=busy_s,
         statement=Statement(plan.sql_id, masked_text("\n".join(plan.text)) or None, 1, 1),
+        subject=f"all {plan.starts:,} executions" if plan.starts > 1 else None,
         notes=notes,
     )
 

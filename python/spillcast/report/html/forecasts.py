@@ -99,7 +99,7 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
     sentences = [] if first.supposed is None else [terminal.supposed_text(first, first.supposed)]
     sentences += verdict(forecasts).sentences
     if first.statement is not None:
-        sentences.append(f"{terminal.statement_text(first.statement)}.")
+        sentences.append(f"{terminal.statement_text(first.statement, first.subject)}.")
     return sentences
 
 
