@@ -83,3 +83,35 @@ def test_sums_products_and_ratios_keep_the_bounds():
     assert (left * 3).low == pytest.approx(3 * 1.95)
     nothing = left / number_of("0")
     assert (nothing.value, nothing.low, nothing.high) == (0, 0, float("inf"))
+
+
+#: 10,000 reads and 3,000 writes of 0.3 ms, by an NLS that writes commas and leaves out zeros.
+COMMAS = """\
+"EVENT","TOTAL_WAITS","TIME_WAITED","AVERAGE_WAIT","TIME_WAITED_MICRO"
+"direct path read temp",10000,300,",03",3000000
+"direct path write temp",3000,90,",03",900000
+"log file sync",12,12,"1,04",125000
+"""
+BARS = """\
+EVENT                  | TOTAL_WAITS | TIME_WAITED | AVERAGE_WAIT
+-----------------------+-------------+-------------+-------------
+direct path read temp  |       10000 |         300 |          ,03
+direct path write temp |        3000 |          90 |          ,03
+log file sync          |          12 |          13 |         1,04
+"""
+#: The same, as a script prints a session's waits, with times to a hundredth of a second.
+PRINTED = """\
+                              Total      Waited     Average
+Waited for                    Waits    for (ms)   Wait (ms)
+----------------------- ----------- ----------- -----------
+direct path read temp        10,000    3,000.00         .30
+direct path write temp        3,000      900.00         .30
+os thread startup                 1       20.00       17.30
+"""
+
+
+@cases("text", [COMMAS, BARS, PRINTED])
+def test_waits_of_less_than_one_unit_may_lack_the_zero(figures, text):
+    result = figures(text, elapsed_s=10)
+    assert (result.reads.count, result.writes.count) == (10_000, 3_000)
+    assert result.total_s == pytest.approx(3.9, rel=1e-3)

@@ -18,8 +18,11 @@ _JUDGED_LENGTH = 1 << 20
 _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 #: Numbers in a text, and forms that only a decimal comma or only a decimal point explains.
-_TOKEN = re.compile(r"(?<![\w.,:/#*-])\d[\d.,]*\d(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))")
-_COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d+,\d+")
+_TOKEN = re.compile(
+    r"(?:(?<![\w.,:/#*-])\d[\d.,]*\d|(?:(?<=[\s|;>])|(?<=[\s|;,]\")),\d++)"
+    r"(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))"
+)
+_COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d*,\d+")
 _UNAMBIGUOUS = (
     r"\d{{1,3}}(?:{1}\d{{3}})+{0}\d+|\d{{1,3}}(?:{1}\d{{3}}){{2,}}"
     r"|\d+{0}(?:\d{{1,2}}|\d{{4,}})|\d{{4,}}{0}\d+"

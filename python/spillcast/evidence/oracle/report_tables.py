@@ -310,8 +310,8 @@ def _separated(line: str, separator: str) -> list[str]:
 def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
     """Tables with bars between their cells, which keep their blanks.
 
-    A table ends at a rule. In Markdown, where rules have bars, it ends with its rows, which may
-    lack the outer bars. ``first`` is the number of the first line. InputError if a row has another
+    A table ends at a rule. In Markdown and in psql's form it ends with its rows, which may lack
+    the outer bars. ``first`` is the number of the first line. InputError if a row has another
     number of cells than the heading, or if a table has no end.
     """
     heading: list[str] = []
@@ -325,7 +325,7 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
             yield table
             heading, table = [], None
         elif is_rule and table is None:
-            in_markdown = "|" in line
+            in_markdown = re.search(r"\||^ *-+\+-", line) is not None
             bars = "" if in_markdown and not line.lstrip().startswith("|") else "|"
             if in_markdown:
                 heading = [above for above in lines[max(at - first - 1, 0) : at - first] if above]

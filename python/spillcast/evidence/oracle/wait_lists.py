@@ -42,6 +42,8 @@ _UNITS_S = (
     (re.compile(r"(?:time_waited|average_wait)(?:_fg|_?delta)?$"), 1e-2),
 )
 _MS = 1e-3
+#: Views round the total time of an event to so much.
+_TICK_S = 0.01
 #: Lists of waits have fewer columns of numbers.
 _COLUMNS_MAX = 12
 
@@ -254,10 +256,13 @@ def _chance(rows: Sequence[Row], columns: WaitColumns) -> float:
             continue
         # A count and a mean in ms have the same product in either order.
         mean_ms = wait.mean.value / _MS
-        is_swapped = is_like(wait.event, TEMP_EVENTS) and wait.count.value < mean_ms
+        is_temp = is_like(wait.event, TEMP_EVENTS)
+        product, total = wait.count * wait.mean, wait.total
+        if not is_temp and abs(product.value - total.value) <= _TICK_S:
+            continue
+        is_swapped = is_temp and wait.count.value < mean_ms
         if is_swapped or not all(check.holds for check in checks([wait], None)):
             return 1.0
-        product, total = wait.count * wait.mean, wait.total
         if wait.count.value > mean_ms and product.low * total.low > 0:
             bounds = product.high * total.high / (product.low * total.low)
             chances.append(min(1.0, math.log(bounds * (1 + SLACK)) / math.log(_RANGE)))
