@@ -72,6 +72,9 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "----dsk/sda---\n read  writ\n  38k 3442k\n",
         "2021.07.27 10:53:32.017057 [ 30637 ] {} executeQuery: Read 1 rows\n",
         "Settings: {'a':'1'}\nProfileEvents:  {'Query':1,'SelectedRows':100000}\n",
+        "Non-sync'ed 8kB writes:\n        write   412345.100 ops/sec       2 usecs/op\n",
+        "MAX_IOPS = 18123\nMAX_MBPS = 412\nLATENCY  = 1\n",
+        "File operations:\n    reads/s:      1812.21\n    writes/s:     1208.11\n",
         "Random 4k IOPS (Read/Write): 28,832 / 5,730\n",
         "  EVENT_NAME: wait/io/file/sql/io_cache\n  COUNT_READ: 246\n  SUM_TIMER_READ: 12953\n",
         "| Creating sort index  | 12.120031 |\n| Sending data         |  0.880021 |\n",
@@ -96,6 +99,30 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     assert find_evidence([path]).only_kind() == "figures"
     with pytest.raises(EvidenceUnsuited):
+        read_figures([path])
+
+
+@cases(
+    ("engine", "text"),
+    [
+        (
+            "MongoDB",
+            '{"executionStats": {"totalKeysExamined": 0, "usedDisk": true, "spills": 3}}\n',
+        ),
+        ("Impala", "   - ScratchBytesWritten: 3.10 GB (3328599654)\n   - ScratchWrites: 812\n"),
+        ("Doris", "  -  SpillWriteFileBytes:  212.40  MB\n  -  SpillWriteFileTotalCount:  48\n"),
+        ("Vertica", "EXECUTION | GROUP_BY_SPILLED | the keys did not fit in memory\n"),
+        ("Velox", "Output: 9 rows (23.84KB), Threads: 1, Spilled: 9 rows (459B, 5 files)\n"),
+        ("Hive", "INFO  :    SPILLED_RECORDS: 812\nINFO  :    ADDITIONAL_SPILL_COUNT: 4\n"),
+        ("Databend", "query_duration_ms: 4821\njoin_spilled_rows: 81\njoin_spilled_bytes: 4212\n"),
+        ("Databricks", '{"metrics": {"total_time_ms": 22443, "spill_to_disk_bytes": 21474}}\n'),
+        ("SingleStore", "HashGroupBy [c] actual_rows: 12 exec_time: 41ms memory_usage: 5 KB\n"),
+        ("Presto", '{"queryStats": {"executionTime": "1.45m", "spilledDataSize": "12GB"}}\n'),
+    ],
+)
+def test_an_engine_whose_text_is_not_read_is_named(tmp_path, engine, text):
+    (path := tmp_path / "paste.txt").write_text(text)
+    with pytest.raises(EvidenceUnsuited, match=engine):
         read_figures([path])
 
 
