@@ -232,9 +232,10 @@ def _abridged_statements(sample: Sample) -> float:
 def _query_log(sample: Sample) -> float:
     if sample.raw.startswith("PAR1"):
         return 6.5 * (sample.path.is_file() and is_parquet_log(sample.path))
-    # Databend's history has a column of the same name.
     start = sample.raw[:_HEADING_LENGTH]
-    return 6.5 * (is_query_log(start) and "_spilled_bytes" not in start)
+    # Databend's history has a column of the same name.
+    is_databend = "_spilled_bytes" in start and "ProfileEvents" not in start
+    return 6.5 * (is_query_log(start) and not is_databend)
 
 
 def _has_heading(text: str, *groups: str) -> bool:
@@ -297,7 +298,7 @@ _ENGINES = (
     ("Databricks", r"\bspill_to_disk_bytes\b|\bspilled_local_bytes\b"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
     ("Db2", r"\bsort overflows\b"),
-    ("DuckDB", r"\bduckdb_temp"),
+    ("DuckDB", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
     ("Dask", r"^distributed\.\w"),
     ("Ray", r"^\(raylet\) "),
 )  # fmt: skip
@@ -398,7 +399,7 @@ KINDS: Sequence[Kind] = (
                 r"^(?:# )?Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
                 r"|\btmp_disk_tables\b|^(?:# )?Attribute +(?:pct +)?total +min |\bwait/io/file/"
                 r"|@@tmpdir/|^[^\w\n]*(?:Copying to tmp table|Creating sort index)\b"
-                r"|^[^\w\n]*converting HEAP to ",
+                r"|^[^\w\n]*converting HEAP to |\bnum_initial_chunks_spilled_to_disk\b",
                 "MySQL counts merge passes and tables, times its stages, and the files of all "
                 "statements; none of these tells what the query read and wrote on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
@@ -474,7 +475,7 @@ KINDS: Sequence[Kind] = (
                 "unpack it, or have Spark write it with spark.eventLog.compression.codec=zstd"),
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
-                r"|\btemp\w* disk usage\b|_spilled_to_disk\b|\bSpilled [\d.]+ ?[KMGT]i?B\b",
+                r"|\btemp\w* disk usage\b|\bSpilled [\d.]+ ?[KMGT]i?B\b",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
     Kind("parameters", "parameters of a database",
