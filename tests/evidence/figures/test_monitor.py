@@ -86,12 +86,13 @@ def test_without_samples_and_requests_in_all_waits_for_io_are_the_most(tmp_path)
     assert (within.lower, within.upper) == (0, 435.5)
 
 
-def test_what_does_not_spill_and_what_still_runs(written):
+def test_what_does_not_spill_and_what_did_not_end(written):
     lines = [(*line[:3], 0, {"Cpu": 9}) for line in LINES if line[0] != "HASH JOIN"]
     with pytest.raises(NoTempIo):
         read_figures([written(lines=lines)])
-    result = read_figures([written(status="EXECUTING")])
-    assert any("still running" in item for item in result.notes)
+    for status in ("EXECUTING", "DONE (ERROR)", "DONE (FIRST N ROWS)"):
+        assert status in read_figures([written(status=status)]).subject
+    assert read_figures([written(status="DONE (ALL ROW")]).subject is None
 
 
 def test_a_text_without_its_totals_is_counted_by_its_samples(tmp_path):

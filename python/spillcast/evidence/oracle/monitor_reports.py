@@ -116,7 +116,7 @@ def _of_text(lines: Sequence[str], tables: Sequence[Table]) -> Execution:
         io=io_of(_rounded_in(totals), *_TEXT_COLUMNS),
         lines=plan_lines,
         servers=int(next(reversed(_SERVERS.findall(text)), 0)),
-        running=facts.get("status", "").startswith("EXECUTING"),
+        status=facts.get("status", ""),
         rounded=True,
     )
     # Each session is sampled once a second.
@@ -220,7 +220,7 @@ def _of_xml(report: "Element") -> Execution:
         io_s=totals.get("user_io_wait_time", 0) / 1e6,
         io=io_of(lambda name: totals.get(name, 0), *_XML_COLUMNS),
         lines=[_xml_line(element) for element in report.iterfind("plan_monitor/operation")],
-        running=(target.findtext("status") or "").startswith("EXECUTING"),
+        status=target.findtext("status") or "",
     )
 
 
@@ -312,7 +312,7 @@ def _of_views(sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Executi
             _in_all_processes([_view_line(row) for row in rows])
             for rows in _grouped(lines, _LINE_ID).values()
         ],
-        running=any((row.get("status") or "") == "EXECUTING" for row in runs),
+        status=next((s for row in runs if (s := row.get("status") or "DONE") != "DONE"), ""),
     )
 
 

@@ -94,8 +94,14 @@ class Execution:
     lines: Sequence[Line]
     #: Parallel servers; 0 if unknown.
     servers: int = 0
-    running: bool = False
+    status: str = ""
     rounded: bool = False
+
+    @property
+    def part(self) -> str | None:
+        """What ran, if it is not known to be all of the statement; a client may cut the status."""
+        is_whole = "DONE (ALL ROWS)".startswith(self.status)
+        return None if is_whole else f"the part that ran (status {self.status})"
 
     @property
     def io_max_s(self) -> float:
@@ -169,6 +175,7 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
         cpu_s=execution.cpu_s,
         busy_s=execution.database_s,
         statement=Statement(execution.sql_id, execution.sql_text, 1, 1),
+        subject=execution.part,
         notes=[*remarks, *why],
     )
 
@@ -224,8 +231,6 @@ def _notes(execution: Execution) -> list[str]:
         "SQL Monitor has requests and bytes of each line and no single waits: nothing about "
         "latency by size, stalls, or I/O that overlapped other work"
     ]
-    if execution.running:
-        remarks.append("the statement was still running: this is for what it had done by then")
     if execution.rounded:
         remarks.append(
             "a text report rounds counts and bytes to whole K, M and G; type => 'XML' has them all"
