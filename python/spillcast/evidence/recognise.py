@@ -298,7 +298,7 @@ _ENGINES = (
     ("Databricks", r"\bspill_to_disk_bytes\b|\bspilled_local_bytes\b"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
     ("Db2", r"\bsort overflows\b"),
-    ("DuckDB", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
+    ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
     ("Dask", r"^distributed\.\w"),
     ("Ray", r"^\(raylet\) "),
 )  # fmt: skip
