@@ -4,7 +4,6 @@ import os
 import pwd
 import re
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -339,19 +338,19 @@ def move_mysql(
 
 def _mysql_checks(path: str, pid: int) -> list[str]:
     """Warnings about a directory: its free space, and rights that the server's user lacks."""
+    from spillcast.recording.observed import proc_text, status_of
+
     place = Path(path)
     while not place.exists():
         place = place.parent
     checks = [f"{format_bytes(shutil.disk_usage(place).free)} are free in {place}"]
-    with suppress(OSError):
-        process = Path(f"/proc/{pid}/status").read_text()
-        ids = [re.search(rf"^{name}:\s+(\d+)", process, re.MULTILINE) for name in ("Uid", "Gid")]
-        user, group = (int(match[1]) if match else -1 for match in ids)
+    if process := status_of(pid):
+        user, group = (int(process[name].split()[0]) for name in ("Uid", "Gid"))
         status = place.stat()
         shift = 6 if status.st_uid == user else 3 if status.st_gid == group else 0
         if str(place) == path and user and (status.st_mode >> shift) & 0o3 != 0o3:
             checks.append(f"the server's user (uid {user}) may not write into {place}")
-        profile = Path(f"/proc/{pid}/attr/current").read_text().strip()
-        if "enforce" in profile:
-            checks.append(f"AppArmor confines the server now: {profile}")
+    profile = proc_text(f"{pid}/attr/current").strip()
+    if "enforce" in profile:
+        checks.append(f"AppArmor confines the server now: {profile}")
     return checks

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from spillcast.recording.observed import IN_MEMORY
+from spillcast.recording.observed import IN_MEMORY, proc_text
 
 #: Folders that an executor makes in a local directory: in local mode, and in a cluster.
 _BLOCK_FOLDERS = ("blockmgr-*", "spark-*/blockmgr-*", "spark-*/executor-*/blockmgr-*")
@@ -76,12 +76,11 @@ def _opened(pid: int) -> set[str]:
 def _in_memory(pid: int, directory: str) -> str:
     """A remark if a directory is in memory, such as a Kubernetes emptyDir with medium Memory."""
     mounts = []
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
-            before, _, after = line.partition(" - ")
-            point = before.split()[4]
-            if Path(directory).is_relative_to(point):
-                mounts.append((len(point), after.split()[0]))
+    for line in proc_text(f"{pid}/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split()[4]
+        if Path(directory).is_relative_to(point):
+            mounts.append((len(point), after.split()[0]))
     # A later mount at the same point hides the earlier one.
     filesystem = max(reversed(mounts), key=lambda mount: mount[0], default=(0, ""))[1]
     return f" ({filesystem}: in memory)" if filesystem in IN_MEMORY else ""

@@ -14,7 +14,7 @@ from spillcast.document import key
 from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.capture import PRELOAD, SOURCES, CaptureSource
-from spillcast.recording.observed import PRELOAD_LIBRARY
+from spillcast.recording.observed import PRELOAD_LIBRARY, status_of
 from spillcast.text import shell_word
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"
@@ -168,12 +168,7 @@ def _emulations(mounts: str) -> list[str]:
 
 def _may_mount() -> bool:
     """Whether this process has CAP_SYS_ADMIN; True where nothing says so."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:
-        return True
-    held = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: -1")
-    return bool(int(held.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+    return bool(int(status_of("self").get("CapEff", "-1"), 16) >> CAP_SYS_ADMIN & 1)
 
 
 def _kept() -> Iterator[Finding]:

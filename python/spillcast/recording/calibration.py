@@ -19,7 +19,7 @@ from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture import PRELOAD
-from spillcast.recording.observed import preload_value
+from spillcast.recording.observed import preload_value, proc_text
 from spillcast.units import DAY_S
 from spillcast.workspace import user_folder, whole_file
 
@@ -385,18 +385,11 @@ def _setting(source: str, calls: Sequence[str] | None) -> Setting:
         kernel=platform.release(),
         cpu=cpu_model(),
         cpus=os.cpu_count(),
-        boot=_text("/proc/sys/kernel/random/boot_id"),
+        boot=proc_text("sys/kernel/random/boot_id").strip(),
     )
 
 
 def cpu_model() -> str:
     """The CPU's model, or its architecture where the kernel names none."""
-    match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    match = re.search(r"^model name\s*:\s*(.+)$", proc_text("cpuinfo"), re.MULTILINE)
     return match[1] if match else platform.machine()
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""

@@ -337,11 +337,24 @@ def resident_bytes(pid: int) -> int | None:
     return _core.status_bytes(f"/proc/{pid}/status", "VmRSS")
 
 
+def proc_text(name: str) -> str:
+    """The text of a file below /proc; empty if its process has ended or it may not be read."""
+    try:
+        return Path("/proc", name).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def status_of(pid: int | str) -> dict[str, str]:
+    """The lines of /proc/PID/status by name; empty if the process has ended."""
+    lines = (line.partition(":") for line in proc_text(f"{pid}/status").splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
 def meminfo_bytes() -> dict[str, int]:
     """The sizes of /proc/meminfo by name."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    pairs = (re.match(r"([\w()]+):\s+(\d+) kB", line) for line in lines)
-    return {m[1]: int(m[2]) * 1024 for m in pairs if m}
+    pairs = re.findall(r"^(\S+):\s+(\d+) kB$", proc_text("meminfo"), re.MULTILINE)
+    return {name: int(kib) * 1024 for name, kib in pairs}
 
 
 class MemoryGroup(NamedTuple):

@@ -19,6 +19,7 @@ from spillcast.errors import (
     ServerUnsuited,
     StatementFailed,
 )
+from spillcast.recording.observed import proc_text, status_of
 from spillcast.redaction import MASK
 from spillcast.text import shell_word
 
@@ -145,12 +146,10 @@ def local_server(
             match = rows(connection, f"select {query} = connection_id()")
     except PermissionDenied as error:
         return None, f"{error.message} ({error.hint})"
-    with suppress(OSError):
-        thread = int(match[0]["thread"] or 0) if match else 0
-        status = Path(f"/proc/{thread}/status").read_text()
-        tgid = re.search(r"^Tgid:\s+(\d+)", status, re.MULTILINE)
-        if tgid and Path(f"/proc/{tgid[1]}/comm").read_text().startswith(PROGRAMS):
-            return LocalServer(int(tgid[1]), thread), None
+    thread = int(match[0]["thread"] or 0) if match else 0
+    pid = status_of(thread).get("Tgid")
+    if pid is not None and proc_text(f"{pid}/comm").startswith(PROGRAMS):
+        return LocalServer(int(pid), thread), None
     return None, "the session's thread is not among those of this machine"
 
 

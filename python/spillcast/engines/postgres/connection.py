@@ -10,7 +10,7 @@ import re
 import socket
 import time
 from collections.abc import Container, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from spillcast.errors import (
     StatementFailed,
 )
 from spillcast.evidence.postgres import MARK
+from spillcast.recording.observed import proc_text, status_of
 from spillcast.redaction import MASK
 from spillcast.text import has_control, is_utf8
 
@@ -289,20 +290,13 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
 
 def postmaster(pid: int) -> int | None:
     """The server's parent process, which starts all sessions and workers; None if unknown."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    match = re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)
-    return int(match[1]) if match else None
+    parent = status_of(pid).get("PPid")
+    return None if parent is None else int(parent)
 
 
 def children(pid: int) -> frozenset[int]:
     """The child processes of a server; empty if the server has ended."""
-    try:
-        return _numbers(Path(f"/proc/{pid}/task/{pid}/children").read_text())
-    except OSError:
-        return frozenset()
+    return _numbers(proc_text(f"{pid}/task/{pid}/children"))
 
 
 @lru_cache(maxsize=1)
@@ -330,9 +324,7 @@ class Workers:
         self._pending |= dict.fromkeys(alive - self._children, now_s)
         self._children = alive
         for pid, since_s in list(self._pending.items()):
-            title = ""
-            with suppress(OSError):
-                title = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+            title = proc_text(f"{pid}/cmdline")
             # Before it sets its title, a child has the postmaster's command line.
             title = title if title.startswith(TITLES) else ""
             match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)

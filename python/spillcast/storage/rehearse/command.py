@@ -18,7 +18,7 @@ from urllib.parse import quote
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.observed import describe_exit, held_command
+from spillcast.recording.observed import describe_exit, held_command, proc_text
 from spillcast.recording.record import Recorder, held_and_observed
 from spillcast.redaction import MASK
 from spillcast.storage.rehearse import LONGER, Rehearsal
@@ -113,10 +113,8 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
 
 def _ended(pid: int) -> bool:
     """Whether a process has ended or is a zombie."""
-    try:
-        return ") Z" in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
+    stat = proc_text(f"{pid}/stat")
+    return not stat or ") Z" in stat
 
 
 INSIDE = Path(__file__).with_name("inside.py")

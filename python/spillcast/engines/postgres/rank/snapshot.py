@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
@@ -62,6 +62,7 @@ from spillcast.evidence.postgres.statements import (
 from spillcast.evidence.text import text_of
 from spillcast.fleet.snapshots import SNAPSHOT_SCHEMA, DatabaseSpill, LiveSession, Snapshot, between
 from spillcast.gate import json_of, reading
+from spillcast.recording.observed import proc_text
 from spillcast.redaction import masked_text
 from spillcast.units import parse_duration_s
 from spillcast.workspace import whole_file
@@ -144,9 +145,6 @@ def take_snapshot(
     active = "active_time / 1e3" if version >= 140_000 else "null::float8"
     [(server,)] = _Queries(connection).all(_SERVER) or [(None,)]
     [(started_s, address, port, release)] = queries.all(_STARTED) or [(None, None, "", "")]
-    boot_id = None
-    with suppress(OSError):
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     host = connection.info.host
     snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
@@ -168,7 +166,7 @@ def take_snapshot(
         started_s=started_s,
         reset_s=reset_s,
         evictions=evictions,
-        boot_id=boot_id,
+        boot_id=proc_text("sys/kernel/random/boot_id").strip() or None,
         # Changes of the clock do not affect it.
         boot_s=time.clock_gettime(time.CLOCK_BOOTTIME),
     )
