@@ -17,6 +17,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import share_of
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import DoneBefore, RecordedQuery, SizedFile
+from spillcast.recording.record import KnownRun
 from spillcast.recording.schema import seconds_of, totals, within
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
@@ -181,5 +182,5 @@ def rehearse(
             raise RehearsalFailed(
                 f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}"
             )
-        extra = {"engine": engine.describe(workload)}
-        return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra))
+        fields = {"elapsed_s": elapsed_s, "engine": engine.describe(workload)}
+        return Rehearsal(recorder.finish(KnownRun(started_ns, fields)))

@@ -159,7 +159,7 @@ class Run:
 def observe(pid: str, output: str, force: str, *temp: str) -> None:
     """Record a process until stdin has a line or ends; prints a line of JSON at start and end."""
     from spillcast.recording.capture import RecordOptions
-    from spillcast.recording.record import record_pid
+    from spillcast.recording.record import KnownRun, record_pid
 
     try:
         options = RecordOptions(tuple(map(Path, temp)), force=bool(force))
@@ -168,7 +168,7 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
         while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
             pass
         # The block is a run of its own, without what the process did before.
-        recorder.finish(extra={"ended_by": "end", "before": None})
+        recorder.finish(KnownRun(fields={"ended_by": "end", "before": None}))
         print(json.dumps({}), flush=True)
     except SpillcastError as error:
         answer = {"code": error.code, "message": error.message, "hint": error.hint}

@@ -21,7 +21,7 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO
 from spillcast.recording.meta import EndedBy, ObservedEngine
 from spillcast.recording.observed import RecordedQuery, Sampling, TempFiles, Worker
-from spillcast.recording.record import LiveSnapshot, Recorder
+from spillcast.recording.record import KnownRun, Recorder
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
@@ -232,8 +232,8 @@ class SessionRecorder(LiveRecorder[Recording]):
         self.pid, self.awaited = pid, f"a query of session {session}"
         self._unattached, self._announced = 0, False
         #: The query as it was known when recording ended.
-        self._ended: LiveSnapshot | None = None
-        recorder.live_snapshot = self.live_snapshot
+        self._ended: KnownRun | None = None
+        recorder.known_run = self.known_run
 
     @abstractmethod
     def observe(self) -> None:
@@ -330,19 +330,16 @@ class SessionRecorder(LiveRecorder[Recording]):
         elapsed_s = self.elapsed_s()
         if elapsed_s <= 0:
             raise QueryEnded("the query ended before anything was recorded")
-        if ended_by != "end":
-            for name, document in self.documents.items():
-                recorder.add_document(name, document)
-        extra = self._meta_fields(ended_by)
-        self._ended = LiveSnapshot(self.started_ns, {**extra, "elapsed_s": elapsed_s})
-        extra["sampling"] = sampling_meta(query, self.sampler)
-        return recorder.finish(elapsed_s=elapsed_s, started_ns=self.started_ns, extra=extra)
+        documents = {} if ended_by == "end" else self.documents
+        fields = {"elapsed_s": elapsed_s, "sampling": sampling_meta(query, self.sampler)}
+        self._ended = KnownRun(self.started_ns, fields | self._meta_fields(ended_by), documents)
+        return recorder.finish(self._ended)
 
-    def live_snapshot(self) -> LiveSnapshot:
+    def known_run(self) -> KnownRun:
         """The query and its documents as of now."""
         if self._ended is not None:
             return self._ended
-        return LiveSnapshot(self.started_ns, self._meta_fields("duration"), self.documents)
+        return KnownRun(self.started_ns, self._meta_fields("duration"), self.documents)
 
     def _meta_fields(self, ended_by: EndedBy) -> dict[str, Any]:
         workers = self.recorder.joined(self.started_ns)

@@ -15,7 +15,7 @@ from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
-from spillcast.recording.record import Recorder
+from spillcast.recording.record import KnownRun, Recorder
 
 Status = dict[str, Any]
 #: Memory that a verified query allocates, approximately.
@@ -159,11 +159,11 @@ def run_recorded_if_spilled(
                 if on_status is not None:
                     on_status(recorder.status())
             ran = held.result()
-            extra = {"engine": engine.describe(workload)}
             if not recorder.saw_temp_io():
                 recorder.abandon()
                 return ran, None
-            return ran, recorder.finish(elapsed_s=ran.elapsed_s, started_ns=started_ns, extra=extra)
+            fields = {"elapsed_s": ran.elapsed_s, "engine": engine.describe(workload)}
+            return ran, recorder.finish(KnownRun(started_ns, fields))
 
 
 def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:

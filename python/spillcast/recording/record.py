@@ -46,12 +46,13 @@ RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
 @dataclass(frozen=True)
-class LiveSnapshot:
-    """The run of a recording in progress, as its engine knows it better than the recorder."""
+class KnownRun:
+    """A run that its engine knows better than the recorder: a part of the process's life."""
 
-    #: Its start (CLOCK_MONOTONIC) and fields of ``Meta``, as for ``Recorder.finish``.
+    #: Its start (CLOCK_MONOTONIC), from which all times count.
     started_ns: int | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    #: Fields of ``Meta``, such as its wall time ``elapsed_s``.
+    fields: Mapping[str, Any] = field(default_factory=dict)
     #: JSON documents of the recording, by name.
     documents: Mapping[str, object] = field(default_factory=dict)
 
@@ -61,7 +62,7 @@ class LiveSnapshot:
         delay_s = share * meta.capture.run_queue_delay_s
         capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
-        return replace(meta, **{"capture": capture, "cpu_s": cpu_s, **self.meta})
+        return replace(meta, **{"capture": capture, "cpu_s": cpu_s, **self.fields})
 
 
 class Sink(Protocol):
@@ -116,8 +117,8 @@ class Recorder:
         self._has_ended = self._stopped = False
         #: What the capture costs the observed threads; None while this is unknown.
         self.cost: CaptureCost | None = None
-        #: Describes a run that is not the whole life of the observed process, for ``so_far``.
-        self.live_snapshot: Callable[[], LiveSnapshot] | None = None
+        #: The run up to now, for ``so_far``.
+        self.known_run: Callable[[], KnownRun] = KnownRun
 
     def prepare(
         self, pid: int | None = None, label: str | None = None, calls: Sequence[str] | None = None
@@ -220,7 +221,7 @@ class Recorder:
         self._core.attach_children(parent, title)
 
     def joined(self, started_ns: int | None = None) -> list[Worker]:
-        """The processes attached since ``observe``; ``started_ns`` as for ``finish``."""
+        """The processes attached since ``observe`` to a run that began at ``started_ns``."""
         zero_ns = self.origin_ns + Clock.of(self.origin_ns, started_ns).zero_ns
         return [
             Worker(
@@ -286,32 +287,23 @@ class Recorder:
         blind = status["io_uring"] or status["mapped"]
         return bool(status["temp_reads"] + status["temp_writes"] or blind)
 
-    def finish(
-        self,
-        *,
-        elapsed_s: float | None = None,
-        started_ns: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> Recording:
-        """End the capture and keep the recording.
-
-        A caller that knows the run better than the recorder, because the query was only a part of
-        the process's life, gives its wall time ``elapsed_s``, its start ``started_ns``
-        (CLOCK_MONOTONIC), from which all times count, and further fields of ``Meta`` as ``extra``.
-        InputError if nothing was seen of the run.
-        """
+    def finish(self, run: KnownRun | None = None) -> Recording:
+        """End the capture and keep the recording. InputError if nothing was seen of the run."""
+        run = run or KnownRun()
+        elapsed_s = run.fields.get("elapsed_s")
         if elapsed_s is None:
             elapsed_s = self._core.elapsed_s(self.target.exit_status is not None)
         try:
-            known = dict(extra or {})
-            ended_by = known.get("ended_by", "end" if self._has_ended else None)
+            for name, document in run.documents.items():
+                self.add_document(name, document)
+            ended_by = run.fields.get("ended_by", "end" if self._has_ended else None)
             self.stop(over=ended_by == "end")
             self._check_seen()
             if self.captures:
                 # A measurement would have disturbed the observed processes before.
                 self.cost = cost_of(self.method, self._calls)
-            meta = replace(self._meta(elapsed_s, started_ns), **known)
-            clock = Clock.of(self.origin_ns, started_ns)
+            meta = replace(self._meta(elapsed_s, run.started_ns), **run.fields)
+            clock = Clock.of(self.origin_ns, run.started_ns)
             recordings = [sink.finish(meta, clock) for sink in self._all_sinks]
             return recordings[0]
         except BaseException:
@@ -327,7 +319,7 @@ class Recorder:
         self._core.check_connected()
 
     def account(self, elapsed_s: float, started_ns: int) -> Meta:
-        """meta.json for one of several runs in a capture; ``started_ns`` as for ``finish``.
+        """meta.json for one of several runs in a capture, which began at ``started_ns``.
 
         Its counts and costs are those of all observed processes since the capture began.
         """
@@ -358,7 +350,7 @@ class Recorder:
             return None
         status = self.status()
         until_s = status["elapsed_ns"] / 1e9 if self._stopped else self._whole_s
-        run = LiveSnapshot() if self.live_snapshot is None else self.live_snapshot()
+        run = self.known_run()
         clock = Clock.of(self.origin_ns, run.started_ns)
         elapsed_s = until_s - clock.zero_ns / 1e9
         if elapsed_s <= 0 or (elapsed_s < 1 and not self._stopped):

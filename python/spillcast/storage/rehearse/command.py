@@ -19,7 +19,7 @@ from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, Reh
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command, proc_text
-from spillcast.recording.record import Recorder, held_and_observed
+from spillcast.recording.record import KnownRun, Recorder, held_and_observed
 from spillcast.redaction import MASK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
@@ -310,7 +310,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
         if not recorder.saw_temp_io():
             text = f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal"
             raise RehearsalFailed(text, LONGER if status is None else GIVE)
-        return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
+        return Rehearsal(recorder.finish(KnownRun(started_ns, {"elapsed_s": elapsed_s})))
     except BaseException:
         recorder.abandon()
         raise
