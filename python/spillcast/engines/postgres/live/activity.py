@@ -39,15 +39,16 @@ ALL = b"""a.pid <> pg_backend_pid()
 
 # The function behind pg_stat_activity, without the view's joins; date_part gives a float8.
 _SESSIONS = b"""
-select a.pid, a.leader_pid, a.wait_event, a.state, date_part('epoch', a.query_start),
-       date_part('epoch', a.xact_start), date_part('epoch', a.state_change),
-       date_part('epoch', clock_timestamp()), hashtext(a.query), %s
+select a.pid, a.leader_pid, a.wait_event, a.state, coalesce(date_part('epoch', a.query_start), 0),
+       date_part('epoch', a.xact_start), coalesce(date_part('epoch', a.state_change), 0),
+       date_part('epoch', clock_timestamp()), coalesce(hashtext(a.query), 0), %s
   from pg_stat_get_activity(null) a
  where %s
 """
 _QUERIES = b"""
-select a.pid, hashtext(a.query), a.query, a.application_name, pg_get_userbyid(a.usesysid),
-       d.datname, a.usesysid, a.datid
+select a.pid, coalesce(hashtext(a.query), 0), coalesce(a.query, ''),
+       coalesce(a.application_name, ''), coalesce(pg_get_userbyid(a.usesysid), ''),
+       coalesce(d.datname, ''), coalesce(a.usesysid, 0), coalesce(a.datid, 0)
   from pg_stat_get_activity(null) a left join pg_database d on d.oid = a.datid
  where a.pid = any ($1::int[])
 """
@@ -86,16 +87,16 @@ class ActivityQueries:
         rows = self._ask(b"queries", b"{%s}" % ",".join(map(str, pids)).encode())
         return [
             Statement(
-                pid=int(row[0] or 0),
-                text_hash=int(row[1] or 0),
-                text=row[2] or "",
-                application=row[3] or "",
-                user=row[4] or "",
-                database=row[5] or "",
-                user_id=int(row[6] or 0),
-                database_id=int(row[7] or 0),
+                pid=int(pid),
+                text_hash=int(text_hash),
+                text=text,
+                application=application,
+                user=user,
+                database=database,
+                user_id=int(user_id),
+                database_id=int(database_id),
             )
-            for row in rows
+            for pid, text_hash, text, application, user, database, user_id, database_id in rows
         ]
 
     def temp_files(self) -> list[ProcessTempFiles]:
@@ -103,15 +104,15 @@ class ActivityQueries:
         if not self._lists_temp:
             return []
         return [
-            ProcessTempFiles(int(pid or 0), str(tablespace), int(files or 0), int(size or 0))
+            ProcessTempFiles(int(pid), tablespace, int(files), int(size))
             for pid, tablespace, files, size in self._ask(b"temp")
         ]
 
     def _prepare(self, name: bytes, query: bytes) -> None:
         self._checked(self._connection.pgconn.prepare(name, query + MARK.encode()))
 
-    def _ask(self, name: bytes, *parameters: bytes) -> list[list[str | None]]:
-        """The rows as text, by libpq: a cursor of psycopg takes ten times the CPU time."""
+    def _ask(self, name: bytes, *parameters: bytes) -> list[list[Any]]:
+        """The rows as text or None, by libpq: a cursor of psycopg takes ten times the CPU time."""
         result = self._checked(self._connection.pgconn.exec_prepared(name, parameters))
         columns = range(result.nfields)
         cells = ((result.get_value(row, at) for at in columns) for row in range(result.ntuples))
@@ -126,19 +127,19 @@ class ActivityQueries:
         return result
 
 
-def _state(row: list[str | None]) -> SessionState:
+def _state(row: list[Any]) -> SessionState:
     pid, leader, event, state, query_start, xact_start, state_change, now, text, query_id = row
     return SessionState(
-        pid=int(pid or 0),
+        pid=int(pid),
         leader=None if leader is None else int(leader),
         wait_event=event,
         query_id=query_id,
-        now_s=float(now or 0),
+        now_s=float(now),
         state=state,
-        query_start_s=float(query_start or 0),
+        query_start_s=float(query_start),
         xact_start_s=None if xact_start is None else float(xact_start),
-        state_change_s=float(state_change or 0),
-        text_hash=int(text or 0),
+        state_change_s=float(state_change),
+        text_hash=int(text),
     )
 
 
