@@ -9,6 +9,7 @@ from typing import Literal
 from spillcast.document import later
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.meta import Meta, is_recording
+from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.recording import Recording
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_duration
@@ -189,7 +190,7 @@ def checks_of(recording: Recording) -> list[Check]:
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
     if query is None or not whole or not recording.meta.captured:
         return []
-    return [*_by_plan(recording), *_by_looks(recording), *_by_processes(recording)]
+    return [*_by_plan(recording), *_by_looks(recording, query), *_by_processes(recording, query)]
 
 
 def contradictions_of(recording: Recording) -> list[Check]:
@@ -220,24 +221,21 @@ def _by_plan(recording: Recording) -> Iterator[Check]:
             yield Check(quantity, recorded, expected, f"in {file.name}", apart=BLOCKS_APART)
 
 
-def _by_looks(recording: Recording) -> Iterator[Check]:
+def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[Check]:
     """Compare with the server's list of temp files during the query."""
-    query = recording.meta.server
-    held = [] if query is None else query.temp_files
     source = "in the server's list of temp files"
-    if peak_bytes := sum(space.peak_bytes for space in held):
+    if peak_bytes := sum(space.peak_bytes for space in query.temp_files):
         written = recording.written_bytes.temp
         quantity = "bytes written to temp files"
         yield Check(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
-    if (peak_files := sum(space.peak_files for space in held)) and _complete(recording):
+    if (peak_files := sum(space.peak_files for space in query.temp_files)) and _complete(recording):
         files = len(recording.temp_columns("file")["file"].unique())
         yield Check("temp files", files, peak_files, source, at_least=True)
 
 
-def _by_processes(recording: Recording) -> Iterator[Check]:
+def _by_processes(recording: Recording, query: RecordedQuery) -> Iterator[Check]:
     """Compare the attached processes with those that have rows."""
-    query = recording.meta.server
-    workers = set() if query is None else {worker.pid for worker in query.workers}
+    workers = {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):
         return
     with_rows = workers & set(recording.waits["session"].unique())
