@@ -71,7 +71,7 @@ def profile(
     if kind == "ash":
         from spillcast.profile.other_rows import of_ash
 
-        result = of_ash(files.ash, by, where, chosen, on_progress)
+        result = of_ash(files.ash, by, where, options)
         if files.traces:
             command = f"spillcast profile {files.collected[0]}/*.trc"
             text = f"its traces have the duration of each wait: {command}"

@@ -23,8 +23,7 @@ from spillcast.evidence.oracle.row_sources import (
     spilling,
 )
 from spillcast.evidence.oracle.spooled import Damage
-from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
-from spillcast.evidence.selection import NO_FILTER, Filter
+from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
 from spillcast.profile.sql import add_call_tree, confine, own_duckdb
@@ -99,14 +98,13 @@ def of_ash(
     paths: Sequence[Path],
     by: Sequence[str],
     where: str | None,
-    chosen: Filter = NO_FILTER,
-    on_progress: Progress | None = None,
+    options: TraceOptions = WHOLE,
 ) -> Profile:
     """Samples of ASH by the keys of ``by``; by event alone, latencies without sampling bias.
 
     The profile lists the executions if there are several.
     """
-    ash = read_ash(paths, chosen, on_progress=on_progress)
+    ash = read_ash(paths, options.chosen, on_progress=options.on_progress)
     if list(by) != ["event"] or where is not None:
         rows = grouped(ash.samples, by, where)
     else:
