@@ -58,6 +58,9 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
             env=dict(os.environ) | dict(environment or {}),
             text=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self.exit_status: int | None = None
         #: The process that does the query's work, this one or a server's.
         self.pid: int = self._answer()["pid"]
@@ -70,9 +73,8 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
 
     def start(self) -> None:
         """Let the query run."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("run\n")
-        self._process.stdin.flush()
+        self._input.write("run\n")
+        self._input.flush()
         self._started_s = time.monotonic()
 
     def wait(self, timeout_s: float) -> bool:
@@ -82,8 +84,7 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
         """
         from spillcast.recording.observed import readable
 
-        assert self._process.stdout is not None
-        if readable(self._process.stdout.fileno(), timeout_s):
+        if readable(self._output.fileno(), timeout_s):
             return True
         if time.monotonic() - self._started_s > self._timeout_s:
             raise ExperimentFailed(
@@ -101,14 +102,12 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._input.close()
+        self._output.close()
         self._process.wait()
 
     def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._output.readline()
         answer: dict[str, Any] = json.loads(line) if line else {}
         if not answer:
             from spillcast.recording.observed import describe_exit
@@ -171,15 +170,14 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
         start, before = time.monotonic(), session.scheduled()
         rows = session.run()
         elapsed_s, after = time.monotonic() - start, session.scheduled()
-        _print_answer(
-            {
-                "elapsed_s": elapsed_s,
-                "rows": json.dumps(rows[:ROWS_KEPT], default=str),
-                "run_queue_delay_s": after.run_queue_delay_s - before.run_queue_delay_s,
-                "cpu_s": after.cpu_s - before.cpu_s,
-                "peak_buffer_bytes": session.peak_buffer_bytes(),
-            }
+        result = RunResult(
+            elapsed_s,
+            json.dumps(rows[:ROWS_KEPT], default=str),
+            after.run_queue_delay_s - before.run_queue_delay_s,
+            after.cpu_s - before.cpu_s,
+            session.peak_buffer_bytes(),
         )
+        _print_answer(vars(result))
     except failure as error:
         _print_answer({"error": first_line(error)})
 
