@@ -15,7 +15,7 @@ from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import SizedFile
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
-from spillcast.recording.writer import FROM_ITS_START, Clock
+from spillcast.recording.writer import FROM_ITS_START, Clock, Sink
 from spillcast.tables import Table
 
 #: Bins of latency in each power of ten, each 6 % wide, from 1 ns to 10,000 s.
@@ -84,7 +84,7 @@ class Tally:
         return float(10 ** ((bin_number + 0.5) / BINS))
 
 
-class Running:
+class Running(Sink):
     """Collects rows from a recorder.
 
     Memory is bounded, however long the run is. Single waits are kept for whole seconds: of every
@@ -194,9 +194,9 @@ class Running:
             self._seconds = [rows]
             self._seconds_rows = rows.num_rows
 
-    def add_samples(self, batch: Table) -> None:
+    def add_samples(self, rows: Table) -> None:
         """Count the time that samples stand for."""
-        events, weights = batch["event"].to_pylist(), batch["weight_us"].to_pylist()
+        events, weights = rows["event"].to_pylist(), rows["weight_us"].to_pylist()
         for event, weight_us in zip(events, weights, strict=True):
             name = event or ON_CPU
             self.sampled_us[name] = self.sampled_us.get(name, 0) + weight_us
@@ -253,9 +253,6 @@ class Running:
     def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
         """The whole run as a recording in memory."""
         return self.recording(meta, clock)
-
-    def discard(self) -> None:
-        """Do nothing: nothing was written."""
 
 
 _KEYS = ("second", "op", "temp", "size_class_bytes")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
 from spillcast.document import as_text
@@ -30,7 +30,7 @@ from spillcast.recording.observed import (
     resident_bytes,
 )
 from spillcast.recording.recording import Recording
-from spillcast.recording.writer import Clock, RecordingOutput
+from spillcast.recording.writer import Clock, RecordingOutput, Sink
 from spillcast.redaction import masked_arguments
 from spillcast.units import format_bytes, format_count
 from spillcast.workspace import is_new
@@ -65,28 +65,6 @@ class KnownRun:
         return replace(meta, **{"capture": capture, "cpu_s": cpu_s, **self.fields})
 
 
-class Sink(Protocol):
-    """Receives the rows of a recording in progress, beside or instead of its folder."""
-
-    def add_waits(self, rows: Any) -> None:
-        """Take raw waits, as a capture hands them over."""
-
-    def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows, as a capture hands them over."""
-
-    def add_samples(self, batch: "Table") -> None:
-        """Take samples."""
-
-    def add_document(self, name: str, document: object) -> None:
-        """Take a JSON document."""
-
-    def finish(self, meta: Meta, clock: Clock) -> Recording:
-        """Complete the recording, its times by ``clock``; ``meta`` does not list the waits yet."""
-
-    def discard(self) -> None:
-        """Remove everything that was written."""
-
-
 class Recorder:
     """A recording in progress: ``prepare``, ``observe``, ``poll`` until it is True, ``finish``.
 
@@ -109,8 +87,7 @@ class Recorder:
             running = Running()
         self.running = running
         self._core = _core.Recorder(output, self.options.anywhere())
-        self._sinks = [sink for sink in (running, sink) if sink is not None]
-        self._written: RecordingOutput | None = None
+        self._sinks: list[Sink] = [sink for sink in (running, sink) if sink is not None]
         self._calls: Sequence[str] | None = None
         self._command: list[str] | None = None
         self._samples = self._whole_s = 0
@@ -194,7 +171,7 @@ class Recorder:
     def _begin(self, target: Target) -> None:
         self.target = target
         if self.output is not None:
-            self._written = RecordingOutput(self._core)
+            self._sinks.insert(0, RecordingOutput(self._core))
 
     def know_before(self) -> None:
         """Keep the counts of what the target, which runs already, has done before this call."""
@@ -256,19 +233,15 @@ class Recorder:
             sink.add_waits(waits)
             sink.add_seconds(seconds)
 
-    @property
-    def _all_sinks(self) -> "list[RecordingOutput | Sink]":
-        return [*([] if self._written is None else [self._written]), *self._sinks]
-
     def add_samples(self, batch: "Table") -> None:
         """Keep rows of SAMPLES (recording/schema.py), whose times count from ``origin_ns``."""
         self._samples += batch.num_rows
-        for sink in self._all_sinks:
+        for sink in self._sinks:
             sink.add_samples(batch)
 
     def add_document(self, name: str, document: object) -> None:
         """Keep a JSON document in the recording's folder."""
-        for sink in self._all_sinks:
+        for sink in self._sinks:
             sink.add_document(name, document)
 
     @property
@@ -304,7 +277,7 @@ class Recorder:
                 self.cost = cost_of(self.method, self._calls)
             meta = replace(self._meta(elapsed_s, run.started_ns), **run.fields)
             clock = Clock.of(self.origin_ns, run.started_ns)
-            recordings = [sink.finish(meta, clock) for sink in self._all_sinks]
+            recordings = [sink.finish(meta, clock) for sink in self._sinks]
             return recordings[0]
         except BaseException:
             self._discard()
@@ -337,7 +310,7 @@ class Recorder:
         self._discard()
 
     def _discard(self) -> None:
-        for sink in self._all_sinks:
+        for sink in self._sinks:
             sink.discard()
         self._core.discard()
 

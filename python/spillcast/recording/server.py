@@ -13,11 +13,10 @@ from spillcast import _core
 from spillcast.columns import Field
 from spillcast.document import key, written
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
-from spillcast.recording.meta import EndedBy, Meta, is_recording
+from spillcast.recording.meta import EndedBy, is_recording
 from spillcast.recording.observed import Server
-from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
-from spillcast.recording.writer import FROM_ITS_START, Clock
+from spillcast.recording.writer import Clock, Sink
 from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import refuse_planted_link
 
@@ -84,8 +83,8 @@ class _RowsBySecond:
             files.append((path, table.num_rows))
 
 
-class SessionRows:
-    """Receives the rows of a capture of a whole server, as the recorder's sink.
+class SessionRows(Sink):
+    """Receives the waits and samples of a capture of a whole server, for queries to select from.
 
     Times (ns) count from the capture's start. No single wait is missing from ``whole_from_ns`` on.
     """
@@ -108,19 +107,9 @@ class SessionRows:
         while self._waits.rows > ROWS_MAX:
             self._drop(self._waits.oldest + 2)
 
-    def add_seconds(self, rows: Any) -> None:
-        """Ignore per-second rows, which do not distinguish sessions."""
-
-    def add_samples(self, batch: Table) -> None:
+    def add_samples(self, rows: Table) -> None:
         """Take samples."""
-        self._samples.add(batch)
-
-    def add_document(self, name: str, document: object) -> None:
-        """Ignore documents."""
-
-    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
-        """Not supported: each query has a recording of its own."""
-        raise NotImplementedError
+        self._samples.add(rows)
 
     def discard(self) -> None:
         """Remove all rows."""

@@ -67,8 +67,31 @@ def _since(rows: "Table", column: str, zero: int) -> "Table":
 SAMPLES_FILE = "samples.parquet"
 
 
-class RecordingOutput:
-    """A recording of the core that is being written, with samples and documents beside its rows."""
+class Sink:
+    """Receives a recording in progress, beside or instead of its folder; ignores it by default."""
+
+    def add_waits(self, rows: Any) -> None:
+        """Take raw waits, as a capture hands them over."""
+
+    def add_seconds(self, rows: Any) -> None:
+        """Take per-second rows, as a capture hands them over."""
+
+    def add_samples(self, rows: "Table") -> None:
+        """Take samples."""
+
+    def add_document(self, name: str, document: object) -> None:
+        """Take a JSON document."""
+
+    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
+        """Complete the recording, its times by ``clock``; ``meta`` does not list the waits yet."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Remove everything that was written."""
+
+
+class RecordingOutput(Sink):
+    """A recording whose rows the core writes, with samples and documents beside them."""
 
     def __init__(self, rows: "_core.Recorder | _core.RecordingWriter") -> None:
         self._rows = rows
