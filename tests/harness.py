@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import forked
-from spillcast.recording.capture import SOURCES
+from spillcast import _core
 
 TARGETS = Path(__file__).parent / "targets"
 #: What never ends is given up; a busy machine takes minutes to start a JVM.
@@ -85,7 +85,7 @@ def target(name, *arguments):
 def available(capture):
     """The name of a capture source, or a skip that names it where it cannot be used."""
     try:
-        SOURCES[capture].check()
+        _core.try_source(capture)
     except OSError as error:
         pytest.skip(f"{capture} is not to be had here: {error.strerror}")
     return capture
@@ -94,7 +94,7 @@ def available(capture):
 def bpf_is_built():
     """A skip where the core was built without the eBPF programs, which BPF=no chooses."""
     try:
-        SOURCES["bpf"].check()
+        _core.try_source("bpf")
     except OSError as error:
         if error.errno == errno.ENOSYS:
             pytest.skip("the core was built with BPF=no")

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.programs import recording
+from spillcast import _core
 from spillcast.recording.capture import SOURCES, CaptureSource
 
 #: Where files lie in memory, so that no disk is measured.
@@ -79,7 +80,7 @@ def usable(*, attaching: bool = False) -> Iterator[CaptureSource]:
         if attaching and not source.attaches:
             continue
         try:
-            source.check()
+            _core.try_source(source.name)
         except OSError as error:
             print(f"bench: source {name} skipped: {error.strerror}", file=sys.stderr)
         else:

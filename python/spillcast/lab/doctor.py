@@ -94,7 +94,7 @@ def _sources() -> Iterator[Finding]:
             yield Finding(source.name, False, detail, "run: make build")
             continue
         try:
-            source.check()
+            _core.try_source(source.name)
         except OSError as error:
             message, _ = _core.source_refusal(source.name, error.errno or 0)
             detail = message.partition(": ")[2] or message

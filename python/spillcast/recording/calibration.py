@@ -7,7 +7,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from spillcast.document import key, read, written
 from spillcast.errors import InputError
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture import PRELOAD
-from spillcast.recording.observed import preload_value, proc_text
+from spillcast.recording.observed import pairs_of, preload_value, proc_text
 from spillcast.units import DAY_S
 from spillcast.workspace import user_folder, whole_file
 
@@ -349,14 +349,12 @@ def measured_cost(source: str, calls: Sequence[str] | None = None) -> CaptureCos
     bare = dict(os.environ)
     observed = bare if preload is None else bare | {"LD_PRELOAD": preload}
     try:
-        record = _core.capture_cost(source, calls, child_program(), *map(_pairs, (bare, observed)))
+        record = _core.capture_cost(
+            source, calls, child_program(), *map(pairs_of, (bare, observed))
+        )
     except (OSError, ValueError, InputError):
         return None
     return CaptureCost(**record)
-
-
-def _pairs(environment: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in environment.items()]
 
 
 def child_program() -> list[str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spillcast import _core
 from spillcast.document import key
 from spillcast.recording.observed import RecordedQuery, Sampling, TempKind
 from spillcast.units import format_bytes, format_count
@@ -30,10 +29,6 @@ class CaptureSource:
     attaches: bool = True
     #: Whether an ordinary user never may use it.
     needs_privilege: bool = False
-
-    def check(self) -> None:
-        """Start and end a capture that observes nothing. OSError if it does not work here."""
-        _core.try_source(self.name)
 
 
 #: By name, the best first.

@@ -292,8 +292,12 @@ class Target(Protocol):
 
 def held_command(arguments: Sequence[str], environment: Mapping[str, str]) -> _core.Target:
     """Start a command that waits until ``release`` is called."""
-    pairs = [f"{name}={value}" for name, value in environment.items()]
-    return _core.Target.command(arguments, pairs)
+    return _core.Target.command(arguments, pairs_of(environment))
+
+
+def pairs_of(environment: Mapping[str, str]) -> list[str]:
+    """The variables of an environment as ``NAME=VALUE``."""
+    return [f"{name}={value}" for name, value in environment.items()]
 
 
 def preload_value() -> str | None:
