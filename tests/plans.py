@@ -14,11 +14,13 @@ SETTINGS = {
     "max_parallel_workers_per_gather": 0,
     "enable_mergejoin": "off",
 }
+#: Of so many rows of ``big``.
+ROWS = 100_000
 TABLES = (
     "create table big as select i as id, md5(i::text) as t, (i * 7919::bigint) % 1000003 as k, "
-    "i % 1000 as g from generate_series(1, 100000) i",
+    "i % 1000 as g from generate_series(1, {big}) i",
     "create table small as select i * 2 as id, (i * 104729::bigint) % 1000003 as k, "
-    "i::numeric / 7 as n from generate_series(1, 80000) i",
+    "i::numeric / 7 as n from generate_series(1, {small}) i",
     "analyze big",
     "analyze small",
 )
@@ -34,16 +36,21 @@ AGGREGATE = "select k, count(*), max(t) from big group by k"
 DISTINCT = "select count(distinct t) from big"
 
 
+def fill(connection, rows=ROWS):
+    """Make the tables."""
+    for statement in TABLES:
+        connection.execute(statement.format(big=rows, small=rows * 4 // 5))
+
+
 @contextmanager
-def tables(installation, **settings):
-    """A connection to a server that has the tables."""
+def tables(installation, rows=ROWS, **settings):
+    """A connection to a server that has the tables; 0.8 of ``rows`` are in ``small``."""
     with (
         workspace() as room,
         private_server(room, SETTINGS | settings, installation) as server,
         server.connect() as connection,
     ):
-        for statement in TABLES:
-            connection.execute(statement)
+        fill(connection, rows)
         yield connection
 
 

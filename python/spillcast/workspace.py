@@ -17,10 +17,9 @@ from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable
 #: retries, because mounts in the directory and servers that write there may take time to end.
 _JANITOR = """
 trap "" INT TERM HUP
-cat >/dev/null
-for attempt in $(seq 100); do
-    rm -rf --one-file-system -- "$1" 2>/dev/null && break
-    sleep 0.1
+read -r line
+n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
+    n=$((n+1)); sleep 0.1
 done
 """
 
@@ -140,7 +139,7 @@ def is_new(notice: str) -> bool:
 
 
 #: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
-_GROUP_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
+_GROUP_JANITOR = """trap "" INT TERM HUP; read -r line
 n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
 
 

@@ -33,7 +33,7 @@ QUERIES = {
     "aggregate": (AGGREGATE, ("set enable_sort = off",)),
     "distinct": (DISTINCT, ()),
     "parallel sort": (SORT, PARALLEL),
-    "parallel hash": (HASH, (*PARALLEL, "set work_mem = '256kB'")),
+    "parallel hash": (HASH, (*PARALLEL, "set work_mem = '128kB'")),
     "common table": (COMMON, ()),
     "init plan": (f"select * from small where k > (select avg(x.k) from ({SORT}) x)", ()),
 }  # fmt: skip
@@ -51,8 +51,8 @@ ALONE = ("Temp Read Blocks", "Temp Written Blocks", "Sort Space Used", "Disk Usa
 
 @pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda i: i.version)
 def server(request):
-    loaded = {"shared_preload_libraries": "pg_stat_statements"}
-    with tables(request.param, **loaded) as connection:
+    loaded = {"shared_preload_libraries": "pg_stat_statements", "work_mem": "512kB"}
+    with tables(request.param, rows=50_000, **loaded) as connection:
         connection.execute("create extension pg_stat_statements")
         yield connection
 

@@ -7,7 +7,7 @@ import pytest
 
 from emulator import skip_without_fuse
 from harness import spillcast
-from plans import HASH, INSTALLATIONS, PARALLEL, SORT, TABLES, explain
+from plans import HASH, INSTALLATIONS, PARALLEL, SORT, explain, fill
 from postgres_rig import private_server
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.storage.emulation import emulate
@@ -48,8 +48,8 @@ def server(request):
             behaviour = fixed_behaviour(latency_s, latency_s)
             stack.enter_context(emulate(behaviour, mountpoint, backing))
             connection.execute(f"create tablespace {name} location '{mountpoint}'")
-        for statement in ("create extension pg_stat_statements", *TABLES):
-            connection.execute(statement)
+        connection.execute("create extension pg_stat_statements")
+        fill(connection)
         yield connection
 
 

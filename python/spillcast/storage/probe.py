@@ -172,7 +172,7 @@ def failures_as_errors(directory: Path) -> Iterator[None]:
 
 _NAMES_JANITOR = """
 trap "" INT TERM HUP
-cat >/dev/null
+read -r line
 rm -f -- "$1/$2"*
 """
 

@@ -5,6 +5,7 @@ import os
 import sys
 from dataclasses import replace
 from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +18,9 @@ from spillcast.engines.registry import CLICKHOUSE
 from spillcast.evidence.clickhouse import read_rows, spilled_bytes
 from spillcast.recording import Recording
 
-pytest.importorskip("chdb", reason="chdb is not installed: pip install chdb")
+pytestmark = pytest.mark.skipif(
+    find_spec("chdb") is None, reason="chdb is not installed: pip install chdb"
+)
 KIND = "sort runs, hash buckets, join blocks"
 
 

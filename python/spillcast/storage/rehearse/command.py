@@ -34,7 +34,7 @@ GRACE_S = 2.0
 #: with a mounted directory of the first name, and removes the other named directories if empty.
 _GUARD = """
 trap "" INT TERM HUP
-cat >/dev/null
+read -r line
 name="$1"; shift
 for attempt in $(seq 50); do
     # The status of grep is a failure if any process of the machine ends meanwhile.
