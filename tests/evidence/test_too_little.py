@@ -1,5 +1,6 @@
 """What tells too little of temp I/O is known for what it is, and refused with the reason."""
 
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from cases import cases
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, InputError
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
 from spillcast.evidence.postgres.statements import read_rows
+from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import ONLY_RUN, Selection
 
 QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
@@ -29,6 +31,9 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "Summary Metrics\nDuration\t4 s\t48 s\nSpill (disk)\t0.0 B\t1.4 GiB\n",
         " query | seg | label | is_diskbased\n-------+-----+-------+---\n 7 | 1 | sort | t\n",
         " datname | temp_files | temp_bytes\n---------+----+------\n shop    | 51 | 4161 MB\n",
+        " backend_type   | object | context | reads\n---+---+---+---\n a | b | c | 7\n",
+        "       name       |    size\n------------------+-------\n pgsql_tmp815.3   | 8388608\n",
+        " total_exec_time | prop_exec_time | ncalls\n----+---+---\n 35:15:33 | 24.5% | 1,2\n",
         " query    | calls | total_time\n----------+-------+------\n select 1 |     9 | 1.5\n",
         "query | calls | total_ms | temp_written\n------+---+---+---\nselect 1 | 9 | 1.5 | 9 MB\n",
         "Limit: 10 row(s)  (cost=0..0 rows=0)\nTable scan on t  (cost=2.5..2.5 rows=0)\n",
@@ -212,3 +217,10 @@ def test_values_of_a_page_that_is_cut_are_of_no_other_column(tmp_path):
     path.write_text(f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells[:-1])}")
     with pytest.raises(InputError):
         read_rows(path)
+
+
+def test_a_record_in_json_of_a_call_that_failed_is_a_log(tmp_path):
+    message = 'could not write to file "base/pgsql_tmp/pgsql_tmp815.3": No space left on device'
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"record": {"error_severity": "ERROR", "message": message}}))
+    assert recognise(path).name == "plans"

@@ -226,7 +226,7 @@ def _abridged_statements(sample: Sample) -> float:
     """A score for calls and times of statements, also in columns that a query renamed."""
     names = sample.columns
     timed = any(name.startswith(("total_", "mean_", "avg_")) for name in names)
-    return 0.9 * ("calls" in names and timed)
+    return 0.9 * (not names.isdisjoint(("calls", "ncalls")) and timed)
 
 
 def _query_log(sample: Sample) -> float:
@@ -316,7 +316,8 @@ KINDS: Sequence[Kind] = (
         (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
         (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
         (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
-        (2.4, r'temporary file: path \\?"|/pgsql_tmp\d[^\"«»\n]{,999}[\"«»][,、][^\d\n]{1,20}\d'),
+        (2.4, r'temporary file: path \\?"'
+              r'|/pgsql_tmp\d[^\"«»“”\n]{,999}[\"«»“”](?:: |[,、][^\d\n]{1,20}\d)'),
         (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
         (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
         (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
@@ -432,8 +433,9 @@ KINDS: Sequence[Kind] = (
                 "a report of pgBadger has sums of temp files by statement, and not of one call",
                 "give the server's log that it was made of"),
     _too_little("pg_stat_database",
-                r"^(?![^\n]{,999}(?i:select))[^\n]{,999}\btemp_files\b[^\n]{,999}\btemp_bytes\b",
-                "pg_stat_database counts temp files of all queries of a database, and not of one",
+                r"^(?![^\n]{,999}(?i:select))[^\n]{,999}\btemp_files\b[^\n]{,999}\btemp_bytes\b"
+                r"|^(?=[^\n]*+\n)(?=.*\bobject\b)(?=.*\bcontext\b).*\bbackend_type\b",
+                "pg_stat_database counts temp files of a whole database, and pg_stat_io none",
                 "give rows of pg_stat_statements, or a log with log_temp_files = 0"),
     _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
@@ -475,7 +477,7 @@ KINDS: Sequence[Kind] = (
                 "unpack it, or have Spark write it with spark.eventLog.compression.codec=zstd"),
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
-                r"|\btemp\w* disk usage\b|\bSpilled [\d.]+ ?[KMGT]i?B\b",
+                r"|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b|\bSpilled [\d.]+ ?[KMGT]i?B\b",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
     Kind("parameters", "parameters of a database",
