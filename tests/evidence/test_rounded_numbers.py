@@ -99,6 +99,12 @@ direct path read temp  |       10000 |         300 |          ,03
 direct path write temp |        3000 |          90 |          ,03
 log file sync          |          12 |          13 |         1,04
 """
+LESS = """\
+EVENT                   TOTAL_WAITS TIME_WAITED AVERAGE_WAIT
+----------------------- ----------- ----------- ------------
+direct path read temp         10000         300          ,03
+direct path write temp         3000          90          ,03
+"""
 #: The same, as a script prints a session's waits, with times to a hundredth of a second.
 PRINTED = """\
                               Total      Waited     Average
@@ -110,7 +116,7 @@ os thread startup                 1       20.00       17.30
 """
 
 
-@cases("text", [COMMAS, BARS, PRINTED])
+@cases("text", [COMMAS, BARS, LESS, PRINTED])
 def test_waits_of_less_than_one_unit_may_lack_the_zero(figures, text):
     result = figures(text, elapsed_s=10)
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)

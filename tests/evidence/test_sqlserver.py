@@ -97,6 +97,7 @@ def test_a_sort_in_batch_mode_has_no_waits_of_its_own_and_counts_one_pass(tmp_pa
         (SORTED[: len(SORTED) // 2], EvidenceDamaged),
         ('<Warnings><SortSpillDetails WritesToTempDb="7841"/></Warnings>', EvidenceIncomplete),
         (SORTED[:600] + SORTED[640:], EvidenceDamaged),
+        (SORTED.replace("</RelOp>", "</RelOp>\n...\n"), EvidenceIncomplete),
         (SORTED.replace("7841", "-1"), EvidenceDamaged),
         (SORTED.replace("7841", "x"), EvidenceDamaged),
     ],

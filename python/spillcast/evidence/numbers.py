@@ -19,7 +19,7 @@ _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 #: Numbers in a text, and forms that only a decimal comma or only a decimal point explains.
 _TOKEN = re.compile(
-    r"(?:(?<![\w.,:/#*-])\d[\d.,]*\d|(?:(?<=[\s|;>])|(?<=[\s|;,]\")),\d++)"
+    r"(?:(?<![\w.,:/#*-])\d[\d.,]*\d|(?:(?<=\s\s)|(?<=[|;>])|(?<=[|;]\s)|(?<=[\s|;,]\")),\d++)"
     r"(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))"
 )
 _COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d*,\d+")
@@ -27,7 +27,7 @@ _UNAMBIGUOUS = (
     r"\d{{1,3}}(?:{1}\d{{3}})+{0}\d+|\d{{1,3}}(?:{1}\d{{3}}){{2,}}"
     r"|\d+{0}(?:\d{{1,2}}|\d{{4,}})|\d{{4,}}{0}\d+"
 )
-_ONLY_COMMA = re.compile(_UNAMBIGUOUS.format(",", r"\."))
+_ONLY_COMMA = re.compile(_UNAMBIGUOUS.format(",", r"\.") + r"|,\d+")
 _ONLY_POINT = re.compile(_UNAMBIGUOUS.format(r"\.", ","))
 #: The tolerance beside rounding: means of means, and clocks that are read one after the other.
 SLACK = 0.02

@@ -35,7 +35,7 @@ from spillcast.evidence.numbers import number_of
 from spillcast.evidence.oracle.spooled import Row, exported_rows
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
-from spillcast.evidence.unwrap import unwrapped
+from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
 from spillcast.gate import COUNT_MAX, damaged, reading, xml_of
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
@@ -109,6 +109,8 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     if len(plans) < text.count("<ShowPlanXML"):
         raise damaged("a plan has no end: </ShowPlanXML> is missing")
     roots = [xml_of(_unquoted(plan)) for plan in plans]
+    if any(LEFT_OUT.search(part) for root in roots for part in root.itertext()):
+        raise EvidenceIncomplete("operators of the plan are left out")
     statements = [statement for root in roots for statement in _statements(root)]
     if not statements and all(root.find(".//{*}RunTimeInformation") is None for root in roots):
         raise EvidenceUnsuited(

@@ -69,7 +69,9 @@ def test_a_trace_that_stopped_at_its_size_limit_is_of_a_part(tmp_path):
     assert "part-only" in codes(estimate(path, "latency:1ms"))
 
 
-@cases("left_out", ["...", "[...]", "..3,996 more reads", "<snip>", "\n…"])
+@cases(
+    "left_out", ["...", "[...]", "..3,996 more reads", "<snip>", "\n…", "-- 3,996 lines removed --"]
+)
 def test_a_trace_without_the_lines_of_its_middle_is_refused(tmp_path, left_out):
     """Of 4,000 reads of 10 ms an article shows four: their 40 ms are not the temp I/O of 41 s."""
     path = trace(tmp_path / "run.trc", 10_000, 200)

@@ -29,7 +29,9 @@ TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
 #: Below a line of a trace, a line that stands for others.
 _LEFT_OUT = re.compile(
-    r"^(?:WAIT|EXEC|FETCH|STAT) #\d.*\n\s*([^\w\n]{,9}(?:\.\.|…|snip).{,60})", re.M
+    r"^(?:WAIT|EXEC|FETCH|STAT) #\d.*\n\s*+((?:[^\w\n]{,9}(?:\.\.|…|snip)"
+    r"|.{,40}\b(?:lines|rows|waits) (?:omitted|removed|skipped)).{,60})",
+    re.M,
 )
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
