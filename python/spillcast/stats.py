@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from spillcast.columns import Floats
 
 #: 90 % of a normal distribution are within this many standard deviations of its mean.
 NORMAL_95 = 1.6448536269514715

@@ -24,10 +24,9 @@ from spillcast.units import DAY_S
 from spillcast.workspace import user_folder, whole_file
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from spillcast.columns import Floats
 
 #: Between measured waits the cost is linear in log(1 + wait / SHORT_S): shorter waits cost almost
 #: nothing, and each doubling of longer ones adds the same.

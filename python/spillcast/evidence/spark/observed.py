@@ -10,14 +10,13 @@ from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats, Integers
 from spillcast.errors import EvidenceMixed, TimesUnknown
 from spillcast.evidence.spark import Application, ObservedTasks
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 
-Floats = NDArray[np.float64]
 #: Kinds of temp files, as engines/spark names them.
 SPILL, SHUFFLE = "spill", "shuffle"
 
@@ -89,7 +88,7 @@ def _waits_and_cpu(recording: Recording) -> tuple[tuple[Floats, Floats], tuple[F
     return _joined(waits), _joined(bursts)
 
 
-def _movers(recording: Recording) -> NDArray[np.int64]:
+def _movers(recording: Recording) -> Integers:
     """Threads that read or write temp files: others, such as Spark's cleaners, only remove them."""
     sessions = [np.zeros(0, dtype=np.int64)]
     for rows in recording.whole.batches("waits"):
