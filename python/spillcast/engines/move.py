@@ -281,18 +281,17 @@ def move_mysql(
             f"--to {to}: a setting of MySQL cannot name it as it is",
             "give a directory without blanks, quotes, backslashes, and : ; #",
         )
-    present, flavor, checks = dict[str, str](), "mariadb", list[str]()
+    present, service, checks = dict[str, str](), "mariadb", list[str]()
     if dsn is not None:
         from spillcast.engines.mysql import server as mysql
 
         with mysql.connected(dsn) as connection:
             server = mysql.server_of(connection)
-            present, flavor = mysql.variables(connection, *_MYSQL_SETTINGS), server.flavor
+            present, service = mysql.variables(connection, *_MYSQL_SETTINGS), server.flavor
             local, reason = mysql.local_server(connection, server)
         checks = [f"the directory was not checked: {reason}"]
         if local is not None:
             checks = _mysql_checks(path, local.pid)
-    service = "mariadb" if flavor == "mariadb" else "mysql"
     client = service if dsn is None else mysql.client_command(dsn, service)
     lines = [f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
     if dsn is None or "innodb_temp_tablespaces_dir" in present:

@@ -301,7 +301,7 @@ def _statement(path: Path, kind: str) -> str:
 
 @contextmanager
 def unpacked(
-    row: dict[str, Any], selection: Selection
+    row: Mapping[str, Any], selection: Selection
 ) -> Iterator[Recording | Counts | Application]:
     """The recording, the counts or the application in a row. Refusal as in ``read_plan``."""
     name = row["name"]

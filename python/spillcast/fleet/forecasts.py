@@ -340,7 +340,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     """The forecast of a recording, a plan or an application in a row of RUNS."""
     elapsed_s = 0.0
     try:
-        with unpacked(dict(row), question.selection) as evidence:
+        with unpacked(row, question.selection) as evidence:
             elapsed_s = evidence.elapsed_s
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
@@ -352,11 +352,8 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
         folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
-        refused, spills = (
-            re.sub(folder, "", error.message),
-            not isinstance(error, NoTempIo | NotSpilled),
-        )
-        return Outcome(elapsed_s, 0.0, refused=refused, spills=spills)
+        spills = not isinstance(error, NoTempIo | NotSpilled)
+        return Outcome(elapsed_s, 0.0, refused=re.sub(folder, "", error.message), spills=spills)
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
 
