@@ -122,6 +122,11 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
         ("Databend", "query_duration_ms: 4821\njoin_spilled_rows: 81\njoin_spilled_bytes: 4212\n"),
         ("MySQL", '{"filesort_summary": {"num_initial_chunks_spilled_to_disk": 2011}}\n'),
         ("DuckDB", "tag,memory_usage_bytes,temporary_storage_bytes\nORDER_BY,0,4294967296\n"),
+        (
+            "Drill",
+            '"operatorType": "HASH_AGGREGATE", "metrics": {"SPILL_MB": 812, "SPILL_CYCLE": 1}\n',
+        ),
+        ("Teradata", "by way of an all-rows scan into Spool 1 (group_amps), built locally.\n"),
         ("Databricks", '{"metrics": {"total_time_ms": 22443, "spill_to_disk_bytes": 21474}}\n'),
         ("SingleStore", "HashGroupBy [c] actual_rows: 12 exec_time: 41ms memory_usage: 5 KB\n"),
         ("Presto", '{"queryStats": {"executionTime": "1.45m", "spilledDataSize": "12GB"}}\n'),

@@ -298,9 +298,10 @@ _ENGINES = (
     ("Databricks", r"\bspill_to_disk_bytes\b|\bspilled_local_bytes\b"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
     ("Db2", r"\bsort overflows\b"),
+    ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
+    ("Teradata", r"\bSpool \d+ \((?:Last Use|group_amps|all_amps)"),
     ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
-    ("Dask", r"^distributed\.\w"),
-    ("Ray", r"^\(raylet\) "),
+    ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
 )  # fmt: skip
 #: The heading of a table in CSV with such a counter.
 COUNTER_HEADING = (

@@ -425,7 +425,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
     if not matches:
         hint = "it has no waits, which a trace holds from level 8 of event 10046 on"
         if names:
-            hint = f"the events are {', '.join(sorted(names))}"
+            hint = f"up to release 9.2 give 'direct path*'; events: {', '.join(sorted(names))}"
         remark = " (the default)" if temp_events == TEMP_EVENTS else ""
         raise NoTempIo(
             f"--temp-events '{temp_events}'{remark} matches no event of the baseline", hint
