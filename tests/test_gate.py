@@ -2,13 +2,21 @@
 
 import csv
 import json
+import pickle
 import zipfile
 
 import pytest
 
 from cases import cases
 from spillcast import gate
-from spillcast.errors import EvidenceDamaged, FileUnreadable, InputError, PathMissing
+from spillcast.errors import (
+    EvidenceDamaged,
+    FileUnreadable,
+    InputError,
+    NoTempIo,
+    OptionInvalid,
+    PathMissing,
+)
 
 
 def refused(words):
@@ -28,13 +36,13 @@ def refused(words):
     ],
 )
 def test_json_that_no_reader_can_use(text, words):
-    with refused(rf"x\.json: cut or damaged: .*{words}"):
-        gate.json_of(text, "x.json")
+    with refused(rf"^cut or damaged: .*{words}"):
+        gate.json_of(text)
 
 
 def test_json_is_as_deep_as_a_plan_may_be():
     deep = "[" * (gate.DEPTH_MAX - 1) + "]" * (gate.DEPTH_MAX - 1)
-    assert json.dumps(gate.json_of(deep, "x.json")) == deep
+    assert json.dumps(gate.json_of(deep)) == deep
 
 
 @cases("length", [*range(4085, 4100), 20_000])
@@ -42,7 +50,7 @@ def test_json_among_other_text_is_found_however_long_it_is(length):
     values = [["x" * length], {"a": [None] * length, "b": True}, {"a": 1}]
     other = "[2026-11-27] plan: {\nplan = [\n"
     text = other + f"\nplan: {other}".join(json.dumps(value, indent=0) for value in values)
-    assert list(gate.json_values(f"{text}\n{other}", "x.txt", None, "nowhere")) == values
+    assert list(gate.json_values(f"{text}\n{other}", "nowhere")) == values
 
 
 def test_each_value_of_a_repeated_name_is_checked():
@@ -50,22 +58,42 @@ def test_each_value_of_a_repeated_name_is_checked():
     deep = '{"a": ' + "[" * 500 + "]" * 500 + ', "a": 1}'
     for text in (large, deep):
         with pytest.raises(EvidenceDamaged):
-            list(gate.json_values(text, "x.txt", None, repeats=True))
+            list(gate.json_values(text, repeats=True))
 
 
 def test_json_that_is_too_long_is_not_parsed():
-    with refused(r"^x\.json: more than 32 MiB of JSON$"):
-        gate.json_of(" " * (gate.JSON_LENGTH_MAX + 1), "x.json")
-    with refused(r"^x\.json: more than 1,000,000 lists and objects"):
-        gate.json_of("[" + "[]," * gate.JSON_PARTS_MAX + "1]", "x.json")
+    with refused(r"^more than 32 MiB of JSON$"):
+        gate.json_of(" " * (gate.JSON_LENGTH_MAX + 1))
+    with refused(r"^more than 1,000,000 lists and objects"):
+        gate.json_of("[" + "[]," * gate.JSON_PARTS_MAX + "1]")
 
 
-def test_text_that_is_too_long_is_not_read(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_bytes(b"x" * 1025)
-    assert len(gate.text_of(path, bytes_max=1025)) == 1025
-    with refused(r"x\.txt: more than 0 MiB"):
-        gate.text_of(path, bytes_max=1024)
+def test_text_that_is_too_long_is_not_read():
+    assert len(gate.bounded(b"x" * 1025, 1025)) == 1025
+    with refused(r"^more than 0 MiB"):
+        gate.bounded(b"x" * 1025, 1024)
+
+
+def test_an_error_about_a_file_names_it_once_with_what_mends_it():
+    with (
+        pytest.raises(EvidenceDamaged) as raised,
+        gate.reading("folder", "another remedy"),
+        gate.reading("a", "make it again"),
+    ):
+        raise gate.damaged("a line is missing")
+    error = raised.value
+    assert (str(error), error.message) == ("a: cut or damaged: a line is missing",) * 2
+    assert (error.where, error.hint, error.__notes__) == ("a", "make it again", ["make it again"])
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.where, copy.hint) == (str(error), "a", "make it again")
+
+
+@cases("kind", [NoTempIo, OptionInvalid])
+def test_making_a_file_again_mends_no_error_of_another_kind(kind):
+    with pytest.raises(kind) as raised, gate.reading("a", "make it again"):
+        raise kind("--item 7")
+    assert raised.value.hint is None
+    assert str(raised.value) == ("a: --item 7" if kind is NoTempIo else "--item 7")
 
 
 def test_what_a_reader_did_not_expect_is_told_of_its_file_and_place():

@@ -80,10 +80,8 @@ def internal(default: Any = None) -> Any:
     return field(default=default, metadata={"internal": True})
 
 
-def read(
-    kind: type[Document], document: Any, where: str | None = None, hint: str | None = None
-) -> Document:
-    """An instance of ``kind`` from a parsed document. EvidenceDamaged names the key and ``where``.
+def read(kind: type[Document], document: Any) -> Document:
+    """An instance of ``kind`` from a parsed document. EvidenceDamaged names the key.
 
     Numbers are finite and, where nothing else is said, not negative. Keys that ``kind`` does not
     name are those of later versions.
@@ -93,7 +91,7 @@ def read(
             checked = msgspec.convert(document, _form(kind), dec_hook=_path)
         result: Document = _instance(checked, document)
     except ValueError as error:
-        raise EvidenceDamaged(f"damaged: {error}", hint, where) from error
+        raise EvidenceDamaged(f"damaged: {error}") from error
     return result
 
 

@@ -83,7 +83,7 @@ def reading(where: str | Path | None = None, hint: str | None = None) -> Iterato
     except OSError as error:
         if not error.errno:
             # The errors of a library have more lines than the reason.
-            raise damaged(first_line(error), hint, where) from error
+            raise EvidenceDamaged(f"cut or damaged: {first_line(error)}", hint, where) from error
         kind = PathMissing if isinstance(error, FileNotFoundError) else FileUnreadable
         raise kind(os.strerror(error.errno), hint, where) from error
     except Exception as error:
@@ -91,16 +91,18 @@ def reading(where: str | Path | None = None, hint: str | None = None) -> Iterato
             raise KeyboardInterrupt from error
         if not (_of_library(error) or isinstance(error, UNREADABLE)):
             raise
-        raise damaged(f"{_reason(error)}{_place(error)}", hint, where) from error
+        raise EvidenceDamaged(
+            f"cut or damaged: {_reason(error)}{_place(error)}", hint, where
+        ) from error
 
 
 def _of_library(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in LIBRARIES
 
 
-def damaged(text: str, hint: str | None = None, where: str | Path | None = None) -> InputError:
+def damaged(text: str, hint: str | None = None) -> InputError:
     """The error for a file that is cut or damaged."""
-    return EvidenceDamaged(f"cut or damaged: {text}", hint, where)
+    return EvidenceDamaged(f"cut or damaged: {text}", hint)
 
 
 def check_kind(path: Path) -> None:
@@ -116,10 +118,10 @@ def check_kind(path: Path) -> None:
     raise PathUnusable(f"{path} is {text}, not a file", "copy what it holds to a file")
 
 
-def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
+def text_of(path: Path) -> str:
     """The text of a file, with invalid UTF-8 replaced. InputError if it is too long."""
-    with reading(path, hint), path.open("rb") as file:
-        content = bounded(file.read(bytes_max + 1), bytes_max)
+    with reading(path), path.open("rb") as file:
+        content = bounded(file.read(TEXT_BYTES_MAX + 1))
     return content.decode("utf-8-sig", errors="replace")
 
 
@@ -130,39 +132,30 @@ def bounded(content: bytes, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     return content
 
 
-def json_of(
-    text: str, where: str | Path | None = None, hint: str | None = None, *, rest: bool = False
-) -> Any:
+def json_of(text: str, *, rest: bool = False) -> Any:
     """The JSON value of a text; with ``rest`` more may follow.
 
     InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
     finite or invalid text.
     """
     if len(text) > JSON_LENGTH_MAX:
-        raise FileTooLarge(f"{where}: more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
+        raise FileTooLarge(f"more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
     if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
-        raise FileTooLarge(f"{where}: more than {JSON_PARTS_MAX:,} lists and objects, or values")
+        raise FileTooLarge(f"more than {JSON_PARTS_MAX:,} lists and objects, or values")
     try:
         if rest:
             text = text.strip()
             text = text[: json.JSONDecoder().raw_decode(text)[1]]
         document = msgspec.json.decode(text)
     except RecursionError as error:
-        raise damaged(f"nested deeper than {DEPTH_MAX} levels", hint, where) from error
+        raise damaged(f"nested deeper than {DEPTH_MAX} levels") from error
     except ValueError as error:
-        raise damaged(f"not JSON: {error}", hint, where) from error
-    _check(document, where, hint)
+        raise damaged(f"not JSON: {error}") from error
+    _check(document)
     return document
 
 
-def json_values(
-    text: str,
-    where: str | Path | None = None,
-    hint: str | None = None,
-    mark: str = _MEMBER,
-    *,
-    repeats: bool = False,
-) -> Iterator[Any]:
+def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Iterator[Any]:
     """The JSON values that begin a line, or end one with a name before them, among other text.
 
     With ``repeats``, a list holds the values that have one name in an object; else the last stands.
@@ -176,18 +169,18 @@ def json_values(
         try:
             value, end = decoder.raw_decode(text, match.end())
         except RecursionError:
-            raise damaged("nested too deep", hint, where) from None
+            raise damaged("nested too deep") from None
         except ValueError as error:
             # Text that fails at once is not JSON, such as the prompt of psql.
             begun = not isinstance(error, json.JSONDecodeError) or error.pos > match.end() + 1
             marked = text[match.end() : match.end() + _MARKED_LENGTH]
             if begun and re.search(mark, marked):
-                raise damaged(f"not JSON: {error}", hint, where) from error
+                raise damaged(f"not JSON: {error}") from error
             at = match.end() + 1
             continue
-        checked = json_of(text[match.end() : end], where, hint)
+        checked = json_of(text[match.end() : end])
         if repeats:
-            _check(value, where, hint)
+            _check(value)
         yield value if repeats else checked
         at = end
 
@@ -214,31 +207,29 @@ def _is_other_text(beginning: str, mark: str) -> bool:
     return False
 
 
-def object_of(
-    text: str, where: str | Path | None = None, hint: str | None = None
-) -> dict[str, Any]:
+def object_of(text: str) -> dict[str, Any]:
     """The object of a text in JSON. InputError as ``json_of``, and for another value."""
-    record = json_of(text, where, hint)
+    record = json_of(text)
     if not isinstance(record, dict):
-        raise damaged("it is not an object", hint, where)
+        raise damaged("it is not an object")
     return record
 
 
-def _check(document: Any, where: str | Path | None, hint: str | None) -> None:
+def _check(document: Any) -> None:
     """InputError for nesting that is too deep and integers that are too large."""
     level = [document]
     for _ in range(DEPTH_MAX + 1):
         parts = [part for part in level if isinstance(part, dict | list)]
         if any(type(part) is int and abs(part) > INTEGER_MAX for part in level):
-            raise damaged(f"a number is above {INTEGER_MAX:.2g}", hint, where)
+            raise damaged(f"a number is above {INTEGER_MAX:.2g}")
         if not parts:
             return
         inner = (part.values() if isinstance(part, dict) else part for part in parts)
         level = list(chain.from_iterable(inner))
-    raise damaged(f"nested deeper than {DEPTH_MAX} levels", hint, where)
+    raise damaged(f"nested deeper than {DEPTH_MAX} levels")
 
 
-def xml_of(text: str, where: str | Path | None = None, hint: str | None = None) -> "Element":
+def xml_of(text: str) -> "Element":
     """The root of a text in XML. InputError if it is damaged, too large or too deep.
 
     Definitions of entities are refused, because they may expand without a limit.
@@ -246,11 +237,9 @@ def xml_of(text: str, where: str | Path | None = None, hint: str | None = None) 
     from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
 
     if len(text) > XML_LENGTH_MAX or text.count("<") > 2 * JSON_PARTS_MAX:
-        raise FileTooLarge(
-            f"{where}: more than {XML_LENGTH_MAX >> 20} MiB or too many parts of XML"
-        )
+        raise FileTooLarge(f"more than {XML_LENGTH_MAX >> 20} MiB or too many parts of XML")
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise damaged("it defines entities, as no report does", hint, where)
+        raise damaged("it defines entities, as no report does")
 
     class Bounded(TreeBuilder):
         depth = 0
@@ -258,7 +247,7 @@ def xml_of(text: str, where: str | Path | None = None, hint: str | None = None) 
         def start(self, tag: str, attrs: dict[Any, Any]) -> "Element":
             self.depth += 1
             if self.depth > DEPTH_MAX:
-                raise damaged(f"nested deeper than {DEPTH_MAX} levels", hint, where)
+                raise damaged(f"nested deeper than {DEPTH_MAX} levels")
             return super().start(tag, attrs)
 
         def end(self, tag: str) -> "Element":
@@ -270,7 +259,7 @@ def xml_of(text: str, where: str | Path | None = None, hint: str | None = None) 
         parser.feed(text)
         element: Element = parser.close()
     except (ParseError, ValueError) as error:
-        raise damaged(f"not XML: {error}", hint, where) from error
+        raise damaged(f"not XML: {error}") from error
     return element
 
 

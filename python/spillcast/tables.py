@@ -315,14 +315,14 @@ def core_batches_of(
     whole: bool = False,
 ) -> Iterator[_core.Table]:
     """The batches for code of the core: a column may be missing or have a narrower type."""
-    if content is None and not Path(path).exists():
-        raise damaged("there is no such file", hint, path)
     with reading(path, hint):
+        if content is None and not Path(path).exists():
+            raise damaged("there is no such file")
         file = _core.ParquetReader(path) if content is None else _parquet_in_memory(content)
         given = file.fields()
-        _check_size(path, file.row_groups(), len(given), whole=whole)
+        _check_size(file.row_groups(), len(given), whole=whole)
         for field in fields:
-            _check_field(path, field, given, hint)
+            _check_field(field, given)
         wanted = {field.name for field in fields}
         places = [place for place, (name, *_) in enumerate(given) if name in wanted]
         rules = [
@@ -350,14 +350,12 @@ def any_table_of(path: Path, hint: str | None = None) -> Table:
     with reading(path, hint):
         file = _core.ParquetReader(path)
         fields = file.fields()
-        _check_size(path, file.row_groups(), len(fields))
+        _check_size(file.row_groups(), len(fields))
         tables = [Table.from_arrow(b) for b in file.batches([*range(len(fields))], 1 << 16)]
         return Table.concat(tables or [Table.empty(Field(*field) for field in fields)])
 
 
-def _check_size(
-    path: Path | str, groups: Sequence[tuple[int, int]], columns: int, *, whole: bool = True
-) -> None:
+def _check_size(groups: Sequence[tuple[int, int]], columns: int, *, whole: bool = True) -> None:
     """InputError if the rows, or those of the largest row group, do not fit into memory."""
     if whole:
         groups = [(sum(size for size, _ in groups), sum(rows for _, rows in groups))]
@@ -367,22 +365,20 @@ def _check_size(
         if min(size, rows) < 0 or wanted > _MEMORY_SHARE * memory:
             text = "" if whole else " in a row group"
             raise FileTooLarge(
-                f"{path}: {rows:,} rows{text}, which would take {wanted >> 20:,} MiB of memory"
+                f"{rows:,} rows{text}, which would take {wanted >> 20:,} MiB of memory"
             )
 
 
-def _check_field(
-    path: Path | str, field: Field, given: Sequence[tuple[str, str, bool]], hint: Any
-) -> None:
+def _check_field(field: Field, given: Sequence[tuple[str, str, bool]]) -> None:
     """InputError if a column is missing, occurs twice or is of another kind."""
     types = [type for name, type, _ in given if name == field.name]
     if len(types) > 1 or (not types and not field.nullable):
         text = "there is no column" if not types else "there are several columns"
-        raise damaged(f"{text} {field.name}", hint, path)
+        raise damaged(f"{text} {field.name}")
     if types and _kind(types[0]) != _kind(field.type):
         given_type, wanted = (TEXT if type == NAME else type for type in (types[0], field.type))
         text = f"column {field.name} holds {given_type}, not {wanted}"
-        raise damaged(text, hint, path)
+        raise damaged(text)
 
 
 def _kind(type: str) -> str:

@@ -143,7 +143,7 @@ def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
 
 def test_what_is_no_forecast_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
-    assert "is not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
+    assert ": not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
 
 
 def test_what_names_no_storage_is_refused(tmp_path):

@@ -79,10 +79,10 @@ def test_limits_that_cannot_be_are_damage(spilled, tmp_path, wrong):
     document = Recording.open(spilled.path).meta.to_json()
     document["cpu_limits"] |= wrong
     with pytest.raises(EvidenceDamaged, match=r"damaged: .*cpu_limits"):
-        Meta.from_json(json.dumps(document), "meta.json")
+        Meta.from_json(json.dumps(document))
 
 
 def test_a_recording_of_before_reads_without_limits(spilled):
     document = Recording.open(spilled.path).meta.to_json()
     del document["cpu_limits"]
-    assert Meta.from_json(json.dumps(document), "x").cpu_limits == CpuLimits()
+    assert Meta.from_json(json.dumps(document)).cpu_limits == CpuLimits()

@@ -77,7 +77,7 @@ import sys, threading
 from spillcast.recording.meta import Meta
 text, barrier = open(sys.argv[1]).read(), threading.Barrier(4)
 sys.setswitchinterval(1e-6)
-read = lambda: (barrier.wait(), Meta.from_json(text, "x"))
+read = lambda: (barrier.wait(), Meta.from_json(text))
 threads = [threading.Thread(target=read) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()

@@ -189,7 +189,7 @@ def test_bounds_are_ordered_by_the_lower_then_the_upper_and_named_without_a_midd
         bounded("b", 400.0, 1000.0),
         bounded("c", 400.0, 800.0),
     ]
-    read_back = [read(Forecast, document, "x", "") for document in documents]
+    read_back = [read(Forecast, document) for document in documents]
     assert [item.target for item in ranked(read_back)] == ["c", "b", "a"]
     answer = verdict(read_back)
     assert [(fix.target, fix.forecast_s) for fix in answer.cures] == [("a", None)]

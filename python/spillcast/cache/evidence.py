@@ -26,7 +26,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.evidence.pipes import rereadable
-from spillcast.gate import check_kind, damaged, reading
+from spillcast.gate import check_kind, reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 
@@ -59,7 +59,9 @@ class Requests:
             raise OptionInvalid(str(error)) from error
         except OSError as error:
             # Only an oracleGeneral file is read this late, and its name is its object.
-            raise damaged(first_line(error), where=self.objects[0]) from error
+            raise EvidenceDamaged(
+                f"cut or damaged: {first_line(error)}", where=self.objects[0]
+            ) from error
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Numbers of objects. InputError for an object without I/O."""

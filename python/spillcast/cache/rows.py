@@ -233,20 +233,18 @@ def _read(path: Path) -> Table:
         raise PathMissing(f"{path}: there is no such file")
     with reading(path, _CSV_HINT):
         cells = _cells(path)
-    count = len(cells["object"])
-    defaults = {"time_s": ["0"] * count, "class": ["read"] * count, "query": [""] * count}
-    texts = defaults | cells
-    return Table({name: _column(path, name, type, texts[name]) for name, type in _TYPES.items()})
+        count = len(cells["object"])
+        defaults = {"time_s": ["0"] * count, "class": ["read"] * count, "query": [""] * count}
+        texts = defaults | cells
+        return Table({name: _column(name, type, texts[name]) for name, type in _TYPES.items()})
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str]) -> None:
     if twice := [name for name in _TYPES if names.count(name) > 1]:
-        raise EvidenceDamaged(f"{path}: there are several columns {twice[0]}", _CSV_HINT)
+        raise EvidenceDamaged(f"there are several columns {twice[0]}")
     if missing := [name for name in _NEEDED if name not in names]:
         raise EvidenceIncomplete(
-            f"{path}: there is no column {' and no '.join(missing)}, "
-            "so what is read again is not known",
-            _CSV_HINT,
+            f"there is no column {' and no '.join(missing)}, so what is read again is not known"
         )
 
 
@@ -263,7 +261,7 @@ def _cells(path: Path) -> dict[str, list[str]]:
         aliases = [_NAMES.get(name, name) for name in exact]
         # An alias counts only if no column has the name itself.
         names = [n if alias in exact else alias for n, alias in zip(exact, aliases, strict=True)]
-        _check_names(path, names)
+        _check_names(names)
         cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         rows, first = filter(None, reader), heading_line + 1
@@ -279,20 +277,19 @@ def _cells(path: Path) -> dict[str, list[str]]:
     return cells
 
 
-def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:
+def _column(name: str, type: str, texts: Sequence[str]) -> Column:
     """A column of texts as its type. InputError for invalid and impossible numbers."""
     if type == TEXT:
         return Column.of(texts, TEXT)
     if "" in texts:
-        raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
-    with reading(path, _CSV_HINT):
-        column = Column.of([*map(int if type == "int64" else float, texts)], type)
+        raise EvidenceDamaged(f"{name} is empty in some row")
+    column = Column.of([*map(int if type == "int64" else float, texts)], type)
     if not len(column):
         return column
     least, most = column.min(), column.max()
     if not (least >= 0 and most <= COUNT_MAX):
         wrong = least if least < 0 else most
-        raise EvidenceDamaged(f"{path}: {name} is {wrong:,} in some row", _CSV_HINT)
+        raise EvidenceDamaged(f"{name} is {wrong:,} in some row")
     return column
 
 
@@ -360,8 +357,8 @@ def read_observed(paths: Sequence[Path]) -> Rows:
     """The largest scan of each object as sequential reads, and notes with all measured shares."""
     scans: list[Scan] = []
     for path in paths:
-        lines = text_of(path, _COUNTS_HINT).splitlines()
         with reading(path, _COUNTS_HINT):
+            lines = text_of(path).splitlines()
             scans += [*_of_session(lines), *_of_contents(lines), *_of_metrics(lines)]
     scans = [scan for scan in scans if scan.bytes > 0]
     if not scans:

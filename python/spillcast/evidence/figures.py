@@ -102,8 +102,8 @@ def counts_of_argument(argument: str, selection: Selection) -> Counts:
         (*above, field), parse = _PLACES[name]
         part = document.setdefault(above[0], {}) if above else document
         part[field] = parse(value, f"{argument}: {name}")
-    stated = read_document(StatedFigures, document, argument, _EXAMPLE)
     with reading(argument, _EXAMPLE):
+        stated = read_document(StatedFigures, document)
         return _counts(stated, selection).of_file(Path(argument))
 
 

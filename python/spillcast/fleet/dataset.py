@@ -324,7 +324,7 @@ def _log(where: Place, name: str) -> Table:
         rows = table_of(path, SOURCES, ANEW, content=where.read(name))
         for part in (part for parts in rows["parts"].to_pylist() for part in parts):
             if not _PART.fullmatch(part):
-                raise damaged(f"{part!r} is not part of a dataset", ANEW, path)
+                raise damaged(f"{part!r} is not part of a dataset")
     return rows
 
 

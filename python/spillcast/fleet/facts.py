@@ -255,7 +255,7 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
     files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
     total = sum(file.stat().st_size for file in files)
     if kind != APPLICATION:
-        _check_size(path, total, "record with --slices 10, which keeps what a forecast needs")
+        _check_size(total, "record with --slices 10, which keeps what a forecast needs")
     method = zipfile.ZIP_DEFLATED if kind == APPLICATION else zipfile.ZIP_STORED
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method, compresslevel=1) as archive:
@@ -264,7 +264,7 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
             entry.compress_type = method
             with file.open("rb") as content, archive.open(entry, "w", force_zip64=True) as packed:
                 shutil.copyfileobj(content, packed, 1 << 20)
-            _check_size(path, buffer.tell(), "forecast it by itself: spillcast forecast LOG")
+            _check_size(buffer.tell(), "forecast it by itself: spillcast forecast LOG")
     return {
         **who.of_run(source, kind),
         "sql_id": _statement(path, kind),
@@ -273,10 +273,10 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
     }
 
 
-def _check_size(path: Path, size_bytes: int, hint: str) -> None:
+def _check_size(size_bytes: int, hint: str) -> None:
     if size_bytes > _BYTES_MAX:
         raise FileTooLarge(
-            f"{path}: {size_bytes >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
+            f"{size_bytes >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
             hint,
         )
 
@@ -310,10 +310,10 @@ def unpacked(
         is_file = row["kind"] == PLAN
         with reading(name), zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
             if Path(name).name != name or row["kind"] not in (RECORDING, PLAN, APPLICATION):
-                raise damaged(f"no {RECORDING}, {PLAN} or {APPLICATION} of that name", where=name)
+                raise damaged(f"no {RECORDING}, {PLAN} or {APPLICATION} of that name")
             max_bytes = _LOG_BYTES_MAX if row["kind"] == APPLICATION else _BYTES_MAX
             if sum(file.file_size for file in archive.infolist()) > max_bytes:
-                raise damaged(f"more than {max_bytes >> 20} MiB of evidence", where=name)
+                raise damaged(f"more than {max_bytes >> 20} MiB of evidence")
             is_file = is_file or archive.namelist() == [name]
             archive.extractall(Path(folder) if is_file else path)
         if row["kind"] == APPLICATION:
@@ -342,13 +342,11 @@ def content_hash(path: Path) -> str:
 _SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
 
 
-def check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def check_facts(rows: Iterable[Mapping[str, Any]]) -> None:
     """InputError for sums beyond the range that readers of a dataset accept."""
     for row in rows:
         for name in _SUMS:
             if not 0 <= row[name] <= COUNT_MAX:
-                raise damaged(f"{name} of {row['event'] or 'all'} is {row[name]:,}", where=path)
+                raise damaged(f"{name} of {row['event'] or 'all'} is {row[name]:,}")
         if max(row["latency_ns"], default=0) > COUNT_MAX:
-            raise damaged(
-                f"a wait for {row['event']} took {max(row['latency_ns']):,} ns", where=path
-            )
+            raise damaged(f"a wait for {row['event']} took {max(row['latency_ns']):,} ns")

@@ -181,12 +181,12 @@ def _check_facts(place: Place, part: str) -> None:
         rows = table_of(path, FACTS, ANEW, content=place.read(part))
         for name, values in _VALUES.items():
             if unknown := set(rows[name].to_pylist()) - values:
-                raise damaged(f"{name} is {unknown.pop()!r} in some row", ANEW, path)
+                raise damaged(f"{name} is {unknown.pop()!r} in some row")
         for first, *others in (("latency_ns", "latency_count"), ("instant", *_INSTANT_SUMS)):
             if any(not np.array_equal(rows[first].lengths, rows[n].lengths) for n in others):
-                raise damaged(f"not each {first} has its sums in some row", ANEW, path)
+                raise damaged(f"not each {first} has its sums in some row")
         if not (rows["count"].values > 0).all():
-            raise damaged("count is 0 in some row", ANEW, path)
+            raise damaged("count is 0 in some row")
 
 
 def _list_sql(texts: Iterable[str]) -> str:

@@ -244,7 +244,7 @@ def _partitions(
         lines = read.damaged()[:_DAMAGE_KEPT]
         row["damage"] = [{"line": line["line"], "what": line["what"]} for line in lines]
         rows = facts_of_trace(read, content, who)
-        check_facts(path, rows)
+        check_facts(rows)
         return {(FACTS_FOLDER, who.database, who.day): rows}
     if kind == "ash":
         if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
@@ -259,7 +259,7 @@ def _partitions(
         row["damaged"] = len(ash.damaged)
         row["damage"] = [{"line": d.line, "what": d.text} for d in ash.damaged[:_DAMAGE_KEPT]]
         by_day = facts_of_ash(ash, content, who)
-        check_facts(path, chain.from_iterable(by_day.values()))
+        check_facts(chain.from_iterable(by_day.values()))
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
     if kind == "recordings":
         recording = Recording.open(path)

@@ -145,8 +145,8 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
         path = f"{dataset.place.address}/{name}"
         with reading(path, _AGAIN):
             content = gzip.decompress(dataset.place.read(name))
-            document = json_of(decoded(bounded(content)), path, _AGAIN)
-            snapshot = replace(read(Snapshot, document, path, _AGAIN), number=number)
+            document = json_of(decoded(bounded(content)))
+            snapshot = replace(read(Snapshot, document), number=number)
             _check(snapshot)
         yield snapshot
 

@@ -24,7 +24,7 @@ from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import RUN_QUEUE, ZERO_LATENCY
 from spillcast.forecast.verdict import unknown_share
-from spillcast.gate import json_of, text_of
+from spillcast.gate import json_of, reading, text_of
 from spillcast.lab.case import Case, Evidence, Runs, Truth, evidence_of, seed_formula_s
 from spillcast.lab.run import Stage, run, run_recorded, undisturbed
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
@@ -209,25 +209,26 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
 
     InputError for a file that is not a forecast, and if several match.
     """
-    if path.is_dir():
-        raise EvidenceUnknown(f"{path} is not a forecast: give the forecast first", HOW)
-    document = json_of(text_of(path), path, HOW)
-    if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
-        raise EvidenceUnknown(f"{path} is not a forecast", HOW)
-    parts = document.get("targets", [document])
-    if not parts:
-        raise EvidenceUnsuited(f"{path}: it was refused: {document.get('refused')}")
-    forecasts = [read(Forecast, part, str(path), HOW) for part in parts]
-    names = ", ".join(forecast.target for forecast in forecasts)
-    chosen = [forecast for forecast in forecasts if target in (None, forecast.target)]
-    if len(chosen) != 1:
-        reason = "is for several targets" if target is None else f"has no target {target}"
-        raise EvidenceUnsuited(f"{path}: {reason}", f"name one with --target: {names}")
-    if chosen[0].target == ZERO_LATENCY:
-        raise EvidenceUnsuited(f"{path}: is for no storage, only the limit of any", HOW)
-    if chosen[0].forecast_s is None:
-        raise EvidenceUnsuited(f"{path}: it was refused: {chosen[0].refused}")
-    return chosen[0]
+    with reading(path, HOW):
+        if path.is_dir():
+            raise EvidenceUnknown("not a forecast: give the forecast first")
+        document = json_of(text_of(path))
+        if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
+            raise EvidenceUnknown("not a forecast")
+        parts = document.get("targets", [document])
+        if not parts:
+            raise EvidenceUnsuited(f"it was refused: {document.get('refused')}")
+        forecasts = [read(Forecast, part) for part in parts]
+        names = ", ".join(forecast.target for forecast in forecasts)
+        chosen = [forecast for forecast in forecasts if target in (None, forecast.target)]
+        if len(chosen) != 1:
+            reason = "is for several targets" if target is None else f"has no target {target}"
+            raise EvidenceUnsuited(reason, f"name one with --target: {names}")
+        if chosen[0].target == ZERO_LATENCY:
+            raise EvidenceUnsuited("is for no storage, only the limit of any", HOW)
+        if chosen[0].forecast_s is None:
+            raise EvidenceUnsuited(f"it was refused: {chosen[0].refused}")
+        return chosen[0]
 
 
 def query_to_measure(forecast: Forecast, named: StatementSelector) -> StatementSelector:

@@ -118,11 +118,9 @@ def read_truth(path: Path) -> Truth:
         raise PathMissing(f"{path}: no such file", hint)
     with reading(path, hint):
         pairs = dict(_core.ParquetReader(path).key_values())
-        about = object_of(pairs.get(ABOUT, "{}"), path, hint)
+        about = object_of(pairs.get(ABOUT, "{}"))
         if about.pop("schema", None) != CASES_SCHEMA:
-            raise EvidenceUnknown(
-                f"{path}: holds no cases of a verification ({CASES_SCHEMA})", hint
-            )
+            raise EvidenceUnknown(f"holds no cases of a verification ({CASES_SCHEMA})")
         rows = table_of(path, COLUMNS, hint, signed=("terms", "uncertainty"))
         return Truth([_case(row) for row in rows.to_pylist()], about)
 

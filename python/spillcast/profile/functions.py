@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.document import key, read
 from spillcast.errors import EvidenceUnsuited, QueryInvalid
-from spillcast.gate import damaged, json_of, text_of
+from spillcast.gate import json_of, reading, text_of
 from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording.recording import AGAIN, Recording
 from spillcast.units import format_duration
@@ -96,11 +96,8 @@ def stacks_of(recording: Recording) -> Stacks:
             "record again with --capture bpf or perf, without --all and --minute; a run that "
             "hardly uses the CPU has no samples",
         )
-    document = json_of(text_of(path, AGAIN), path, AGAIN)
-    try:
-        return read(Stacks, document, str(path), AGAIN)
-    except ValueError as error:
-        raise damaged(str(error), AGAIN, path) from error
+    with reading(path, AGAIN):
+        return read(Stacks, json_of(text_of(path)))
 
 
 def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profile:

@@ -242,7 +242,7 @@ def kept_calibration() -> Calibration | None:
     """The calibration of this machine; None if there is none, or the file is damaged."""
     try:
         path = calibration_path()
-        kept = read(Calibration, json_of(text_of(path), path, AGAIN), str(path), AGAIN)
+        kept = read(Calibration, json_of(text_of(path)))
     except (OSError, InputError):
         return None
     holds = kept.schema == CALIBRATION_SCHEMA and kept.machine == CalibratedOn.this_machine()
@@ -334,7 +334,7 @@ def kept_cost(
     """The kept cost; None if there is none, if it is too old, or of another machine or boot."""
     try:
         path = _cost_path(source, calls)
-        kept = read(KeptCost, json_of(text_of(path), path), str(path), "")
+        kept = read(KeptCost, json_of(text_of(path)))
     except (OSError, InputError):
         return None
     young = 0 <= time.time() - kept.measured_at_s <= within_s

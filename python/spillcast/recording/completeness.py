@@ -205,7 +205,7 @@ def _by_plan(recording: Recording) -> Iterator[Check]:
     if not file.exists():
         return
     with reading(file):
-        document = json_of(text_of(file), file)
+        document = json_of(text_of(file))
         explained = document[0] if isinstance(document, list) else document
         root = (explained.get("Plan") or {}) if isinstance(explained, dict) else None
         if not isinstance(root, dict):

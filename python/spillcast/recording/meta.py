@@ -10,7 +10,7 @@ from typing import Any, Literal
 from spillcast import _core
 from spillcast.document import key, read, written
 from spillcast.errors import EvidenceUnsuited, PathUnusable, SchemaUnsupported
-from spillcast.gate import object_of
+from spillcast.gate import object_of, reading
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.capture import PRELOAD, MissingIo, RecordOptions, missing_io_of
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
@@ -124,7 +124,7 @@ class Machine:
 
 def describe_machine() -> Machine:
     """The machine of this process, without its caches."""
-    return read(Machine, json.loads(_core.describe_machine()), "this machine", _AGAIN)
+    return read(Machine, json.loads(_core.describe_machine()))
 
 
 @dataclass(frozen=True)
@@ -389,20 +389,21 @@ class Meta:
         return document
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> "Meta":
-        """Read meta.json; ``where`` names it in errors.
+    @reading(hint=_AGAIN)
+    def from_json(cls, text: str) -> "Meta":
+        """Read the text of meta.json.
 
         InputError for another schema, a missing key or a value of another type.
         """
-        document = object_of(text, where, _AGAIN)
+        document = object_of(text)
         schema = document.get("schema")
         if schema != RECORDING_SCHEMA:
             raise SchemaUnsupported(
-                f"{where}: schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
+                f"schema is {schema!r}, this spillcast reads {RECORDING_SCHEMA!r}",
                 "use the spillcast that made it, or record again",
             )
         if document.get("perturbation") is not None:
-            raise EvidenceUnsuited(f"{where}: its run was delayed on purpose", _AGAIN)
+            raise EvidenceUnsuited("its run was delayed on purpose", _AGAIN)
         del document["schema"]
         for name, former in _FORMER_KEYS.items():
             if former in document:
@@ -414,7 +415,7 @@ class Meta:
                     document[name] = to_read
             if isinstance(capture, dict):
                 document["capture"] = _NOTHING_COUNTED | capture
-        return read(cls, document, where, _AGAIN)
+        return read(cls, document)
 
 
 META_FILE = "meta.json"

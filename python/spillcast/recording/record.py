@@ -345,7 +345,7 @@ class Recorder:
         # JSON cannot hold invalid UTF-8.
         command = None if self._command is None else list(map(as_text, self._command))
         text = self._core.account(elapsed_s, started_ns, self.cost, command, status)
-        meta = Meta.from_json(text, "the recorder")
+        meta = Meta.from_json(text)
         if calibration is None:
             return meta
         return replace(meta, machine=replace(meta.machine, caches=[], calibration=calibration))

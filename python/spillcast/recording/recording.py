@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from spillcast.errors import EvidenceDamaged, PathMissing, PermissionDenied, TimesUnknown
-from spillcast.gate import damaged, text_of
+from spillcast.gate import damaged, reading, text_of
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.tabular import Column, Display, Displayed, polars_of
 from spillcast.text import path_hint
@@ -127,7 +127,8 @@ class Recording(Displayed):
                 f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
             )
-        meta = Meta.from_json(text_of(meta_path, AGAIN), str(meta_path))
+        with reading(meta_path, AGAIN):
+            meta = Meta.from_json(text_of(meta_path))
         return cls(path, meta, is_stored=True)
 
     @classmethod
@@ -178,7 +179,8 @@ class Recording(Displayed):
         """The whole run, summed by second, op and size; SECONDS of recording/schema.py."""
         rows = self._table("seconds")
         if self._stored_meta is not None and self._stored_meta.captured:
-            _check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
+            with reading(self.path / "seconds.parquet", AGAIN):
+                _check_seconds(rows, self._stored_meta)
         return rows
 
     @cached_property
@@ -328,20 +330,23 @@ class Recording(Displayed):
 
     def check_waits(self, seen: Totals) -> None:
         """InputError if ``seen``, the totals of all waits in the file, shows that some lack."""
-        meta, path = self._stored_meta, self.path / "waits.parquet"
+        meta = self._stored_meta
         if meta is not None and meta.captured:
-            _check(path, [("waits", seen.rows, meta.raw.rows)])
+            figures = [("waits", seen.rows, meta.raw.rows)]
             if meta.sums is not None:
-                figures = ("bytes", seen.bytes, meta.sums.waits_bytes)
-                _check(path, [figures, ("ns of waits", seen.total_ns, meta.sums.waits_ns)])
-            _check_end(seen.end_ns / 1e9, meta, path)
+                figures.append(("bytes", seen.bytes, meta.sums.waits_bytes))
+                figures.append(("ns of waits", seen.total_ns, meta.sums.waits_ns))
+            with reading(self.path / "waits.parquet", AGAIN):
+                _check(figures)
+                _check_end(seen.end_ns / 1e9, meta)
         self._whole_tables.add("waits")
 
     def _check_samples(self, samples: "Table") -> None:
         """InputError if a sample was taken after the end of the recording."""
         if self._stored_meta is not None:
             end_s = (samples["time_ns"].max() or 0) / 1e9
-            _check_end(end_s, self._stored_meta, self.path / "samples.parquet")
+            with reading(self.path / "samples.parquet", AGAIN):
+                _check_end(end_s, self._stored_meta)
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["Table"]:
         """The rows of a table in the batches of its file, or in one batch if it is in memory.
@@ -408,15 +413,15 @@ def _temp_rows(rows: "Table", *, with_op: bool) -> "Flags":
     return rows["temp"].values & (has_op if with_op else ~has_op)
 
 
-def _check_seconds(seconds: "Table", meta: Meta, path: Path) -> None:
+def _check_seconds(seconds: "Table", meta: Meta) -> None:
     """InputError if the per-second rows are not all that ``meta`` counts."""
     latencies, counts = seconds["latency_ns"], seconds["latency_count"]
     paired = (latencies.lengths == counts.lengths).all()
     assert counts.items is not None
     if not paired or counts.items.sum() != seconds["count"].sum():
-        raise damaged("its histograms do not add up to its counts", AGAIN, path)
+        raise damaged("its histograms do not add up to its counts")
     if meta.sums is None:
-        _check_temp(seconds, meta, path)
+        _check_temp(seconds, meta)
     else:
         figures = [
             ("rows", len(seconds), meta.sums.seconds_rows),
@@ -424,17 +429,17 @@ def _check_seconds(seconds: "Table", meta: Meta, path: Path) -> None:
             ("bytes", seconds["bytes"].sum(), meta.sums.seconds_bytes),
             ("ns of waits", seconds["total_ns"].sum(), meta.sums.seconds_ns),
         ]
-        _check(path, figures)
-    _check_end(seconds["second"].max() or 0, meta, path)
+        _check(figures)
+    _check_end(seconds["second"].max() or 0, meta)
 
 
-def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
+def _check(figures: Sequence[tuple[str, int, int]]) -> None:
     for name, has, stated in figures:
         if has != stated:
-            raise damaged(f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN, path)
+            raise damaged(f"it holds {has:,} {name}, and meta.json counts {stated:,}")
 
 
-def _check_temp(seconds: "Table", meta: Meta, path: Path) -> None:
+def _check_temp(seconds: "Table", meta: Meta) -> None:
     """Compare the rows with the counts of temp I/O, in a recording without sums of its rows.
 
     The counts may exceed the rows by the I/O from before the run.
@@ -443,12 +448,12 @@ def _check_temp(seconds: "Table", meta: Meta, path: Path) -> None:
     for op, stated in (("read", meta.temp.reads), ("write", meta.temp.writes)):
         in_rows = int(count[temp & seconds["op"].equals(op)].sum())
         if not _IN_RUN_SHARE * stated <= in_rows <= stated:
-            _check(path, [(f"{op}s of temp files", in_rows, stated)])
+            _check([(f"{op}s of temp files", in_rows, stated)])
 
 
-def _check_end(end_s: float, meta: Meta, path: Path) -> None:
+def _check_end(end_s: float, meta: Meta) -> None:
     """InputError if rows lie after the end of the recording. Older recordings do not state it."""
     length_s = max(meta.recorded_s, meta.elapsed_s)
     if meta.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
         text = f"a row at {end_s:,.1f} s of a recording of {length_s:,.1f} s"
-        raise damaged(text, AGAIN, path)
+        raise damaged(text)

@@ -128,7 +128,7 @@ class RecordingOutput(Sink):
         except OSError as error:
             self._lose_samples(error)
         path, text, sums = self._rows.publish(json.dumps(meta.to_json()), self._samples_lost)
-        finished = Recording(path, Meta.from_json(text, str(path)), is_stored=True)
+        finished = Recording(path, Meta.from_json(text), is_stored=True)
         finished.written_bytes = WrittenBytes(*sums["written_bytes"])
         finished.other_files = {name: FileSums(*file) for name, file in sums["other_files"].items()}
         return finished

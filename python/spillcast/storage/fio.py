@@ -26,16 +26,16 @@ _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage that fio measured. InputError if no job did reads or writes."""
-    document = json_of(text[text.index("{") :], path, _HINT, rest=True)
-    try:
-        with reading(path, _HINT):
+    with reading(path, _HINT):
+        document = json_of(text[text.index("{") :], rest=True)
+        try:
             given = document.get("global options", {})
             jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
             groups = [group for options, job in jobs for group in _groups(options, job)]
-    except (AttributeError, TypeError) as error:
-        raise damaged("a key has another type than fio writes", _HINT, path) from error
+        except (AttributeError, TypeError) as error:
+            raise damaged("a key has another type than fio writes") from error
     if not groups:
-        raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HINT)
+        raise TargetIncomplete("no job of fio did reads or writes", _HINT, path)
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
 
 

@@ -152,11 +152,17 @@ def nonnull_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def check_facts(facts: Mapping[str, Any], where: str, hint: str) -> None:
-    """InputError if a fact of the storage or of a part of it has another type."""
-    checked = read(Facts, dict(facts), f"{where}: facts", hint)
-    for part in checked.parts:
-        check_facts(part.facts, f"{where}: facts of {part.name}", hint)
+@dataclass(frozen=True)
+class _WithFacts:
+    """The key of a document by which an error names a fact."""
+
+    facts: Facts = key("")
+
+
+def check_facts(facts: Mapping[str, Any]) -> None:
+    """EvidenceDamaged if a fact of the storage or of a part of it has another type."""
+    for part in read(_WithFacts, {"facts": dict(facts)}).facts.parts:
+        check_facts(part.facts)
 
 
 STORAGE_SCHEMA = "spillcast.storage/1"
@@ -353,26 +359,27 @@ class Storage(Tabular):
     @classmethod
     def load(cls, path: Path) -> "Storage":
         """Read a document. InputError if it is invalid."""
-        return cls.from_json(json_of(text_of(path), path, "probe again"), str(path))
+        with reading(path):
+            return cls.from_json(json_of(text_of(path)))
 
     @classmethod
-    def from_json(cls, document: Any, where: str) -> "Storage":
-        """The storage of a document. InputError if it is invalid, naming ``where``."""
+    @reading(hint="probe again")
+    def from_json(cls, document: Any) -> "Storage":
+        """The storage of a document. InputError if it is invalid."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema != STORAGE_SCHEMA:
             given = "it has no schema" if schema is None else f"its schema is {schema!r}"
             raise SchemaUnsupported(
-                f"{where} is not a storage: {given}, this spillcast reads {STORAGE_SCHEMA!r}",
+                f"not a storage: {given}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
-        stored = read(cls, document, where, "probe again")
-        check_facts(stored.facts, where, "probe again")
-        with reading(where, "probe again"):
-            for group in stored.groups:
-                _check(group)
-            for change in stored.changes:
-                _check_counts(change.event, change.count, change.latency_ns, change.latency_count)
-            return replace(stored, source=source_of(document["source"], stored.facts))
+        stored = read(cls, document)
+        check_facts(stored.facts)
+        for group in stored.groups:
+            _check(group)
+        for change in stored.changes:
+            _check_counts(change.event, change.count, change.latency_ns, change.latency_count)
+        return replace(stored, source=source_of(document["source"], stored.facts))
 
     def scaled(self, factor: float, name: str) -> "Storage":
         """The same storage with every latency multiplied by ``factor``."""

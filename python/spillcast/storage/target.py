@@ -13,7 +13,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import STORAGE_WORDS, kind_of
 from spillcast.evidence.selection import is_stated
 from spillcast.evidence.text import head_of, text_of
-from spillcast.gate import json_of
+from spillcast.gate import json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
 from spillcast.storage.free_space import SHARED_MEMORY, Budget, is_tmpfs, tmpfs_advice
@@ -189,7 +189,8 @@ def _measured(path: Path, forms: str) -> Storage:
         return fio_storage(path, content)
     if not content.lstrip().startswith("{"):
         raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
-    return Storage.from_json(json_of(content, path, "probe again"), str(path))
+    with reading(path, "probe again"):
+        return Storage.from_json(json_of(content))
 
 
 def is_fio(text: str) -> bool:

@@ -98,7 +98,7 @@ def documents_of(text: str) -> list[dict[str, Any]]:
     cut: EvidenceDamaged | None = None
     if '"Plan"' in text:
         try:
-            documents = _plans_of(list(json_values(text, mark='"Plan"')))
+            documents = _plans_of(list(json_values(text, '"Plan"')))
         except EvidenceDamaged as error:
             cut = error
     if not documents and "<explain" in text:

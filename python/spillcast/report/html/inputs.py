@@ -17,7 +17,7 @@ from spillcast.fleet.result import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
-from spillcast.gate import damaged, json_of, text_of
+from spillcast.gate import damaged, json_of, reading, text_of
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
 from spillcast.lab.io_size import SWEEP_SCHEMA
 from spillcast.lab.io_size import Sweep as IoSizeSweep
@@ -130,27 +130,29 @@ class Inputs:
 
     def add_document(self, name: str, document: Document) -> None:
         """Add what a verb printed with --json. InputError for a schema that no page shows."""
+        with reading(name, AGAIN):
+            self._add(name, document)
+
+    def _add(self, name: str, document: Document) -> None:
         schema = document.get("schema")
         if schema == HISTORY_SCHEMA:
-            for server in _several(document, "servers", name):
-                self.add_document(name, server)
+            for server in _several(document, "servers"):
+                self._add(name, server)
             return
         if schema == SWEEP_SCHEMA:
             schema = f"{schema} {document.get('kind')}"
         if schema not in KINDS:
-            raise SchemaUnsupported(
-                f"{name}: schema is {schema!r}", f"a report takes {', '.join(KINDS)}"
-            )
+            raise SchemaUnsupported(f"schema is {schema!r}", f"a report takes {', '.join(KINDS)}")
         if schema == STORAGE_SCHEMA:
-            storage = Storage.from_json(document, name)
+            storage = Storage.from_json(document)
             self.documents.append((storage.name, storage))
             return
         # A ranking only names its targets; other documents contain an answer for each.
         parts: Sequence[Document] = [document]
         if "targets" in document and schema != SERVER_SCHEMA:
-            parts = _several(document, "targets", name)
+            parts = _several(document, "targets")
         _, kind = KINDS[schema]
-        self.documents += [(Path(name).name, read(kind, part, name, AGAIN)) for part in parts]
+        self.documents += [(Path(name).name, read(kind, part)) for part in parts]
 
     def first(self, upper: int) -> tuple["Inputs", list[str]]:
         """At most ``upper`` runs, queries and documents of a kind; and what is left out, in words.
@@ -184,11 +186,11 @@ class Inputs:
         return [value for _, value in self.documents if isinstance(value, kind)]
 
 
-def _several(document: Document, key: str, name: str) -> Sequence[Document]:
+def _several(document: Document, key: str) -> Sequence[Document]:
     """The objects in the list of a key. InputError if it is empty or something else."""
     parts = document.get(key)
     if not isinstance(parts, list) or not parts or not all(isinstance(p, dict) for p in parts):
-        raise damaged(f"{key} are empty or no list of objects", AGAIN, name)
+        raise damaged(f"{key} are empty or no list of objects")
     return parts
 
 
@@ -211,9 +213,10 @@ def _document_of(word: str) -> Document | None:
     if path == STDIN and not is_ours:
         return None
     if (size := path.stat().st_size) > _BYTES_MAX:
-        raise FileTooLarge(f"{path}: too large for a report ({size:,} bytes)")
+        raise FileTooLarge(f"too large for a report ({size:,} bytes)", where=path)
     try:
-        content = json_of(text_of(path), path, AGAIN)
+        with reading(path, AGAIN):
+            content = json_of(text_of(path))
     except InputError:
         if is_ours:
             raise

@@ -151,7 +151,7 @@ def load_prices(
 
     InputError names the line of a damaged file, and the regions that have prices.
     """
-    prices = [_price(record, "prices.csv") for record in table("prices")]
+    prices = [_price(record) for record in table("prices")]
     if file is not None:
         given = _read(file)
         replaced = {(price.product, price.region) for price in given}
@@ -175,50 +175,49 @@ def load_prices(
 
 def _read(file: Path) -> list[Price]:
     """The prices of a CSV file."""
-    reader = csv.DictReader(text_of(file).splitlines())
     header = f"the first line names the columns: {_COLUMNS}"
     with reading(file, header):
+        reader = csv.DictReader(text_of(file).splitlines())
         if missing := [name for name in _REQUIRED if name not in (reader.fieldnames or ())]:
-            raise EvidenceDamaged(f"{file}: no column {', '.join(missing)}", header)
-        prices = [_price(record, f"{file}: line {reader.line_num}") for record in reader]
-    if not prices:
-        raise EvidenceDamaged(f"{file}: holds no prices", header)
-    if len(currencies := sorted({price.currency for price in prices})) > 1:
-        raise EvidenceDamaged(f"{file}: several currencies: {', '.join(currencies)}", "use one")
-    return prices
+            raise EvidenceDamaged(f"no column {', '.join(missing)}")
+        prices = list[Price]()
+        for record in reader:
+            with reading(f"{file}: line {reader.line_num}"):
+                prices.append(_price(record))
+        if not prices:
+            raise EvidenceDamaged("holds no prices")
+        if len(currencies := sorted({price.currency for price in prices})) > 1:
+            raise EvidenceDamaged(f"several currencies: {', '.join(currencies)}", "use one")
+        return prices
 
 
-def _price(record: Mapping[str, str | None], where: str) -> Price:
-    """A line of a table of prices. EvidenceDamaged names ``where`` it is wrong."""
+def _price(record: Mapping[str, str | None]) -> Price:
+    """A line of a table of prices. EvidenceDamaged says what is wrong."""
     cells = {name: (value or "").strip() for name, value in record.items() if name}
     product, unit = cells["product"].removeprefix("catalogue:"), cells["unit"]
     if product not in rows_by_name():
         near = " or ".join(nearest(product))
         hint = f"do you mean {near}?" if near else "see: spillcast storage list"
-        raise EvidenceDamaged(
-            f"{where}: product {product or 'is empty'}: not in the catalogue", hint
-        )
+        raise EvidenceDamaged(f"product {product or 'is empty'}: not in the catalogue", hint)
     if provider_of(product) not in PROVIDERS:
         hint = f"products with a price are those of {', '.join(PROVIDERS)}"
-        raise EvidenceDamaged(f"{where}: product {product}: it cannot be rented", hint)
+        raise EvidenceDamaged(f"product {product}: it cannot be rented", hint)
     if unit not in UNITS:
-        raise EvidenceDamaged(
-            f"{where}: unit {unit or 'is empty'}", f"units are {', '.join(UNITS)}"
-        )
+        raise EvidenceDamaged(f"unit {unit or 'is empty'}", f"units are {', '.join(UNITS)}")
     return Price(
         product=product,
         unit=unit,
-        above=_number(cells.get("above") or "0", "above", where) or 0.0,
-        price=_number(cells["price"], "price", where),
+        above=_number(cells.get("above") or "0", "above") or 0.0,
+        price=_number(cells["price"], "price"),
         currency=cells.get("currency") or "USD",
         region=cells.get("region") or DEFAULT_REGIONS.get(provider_of(product), ""),
-        as_of=_date(cells.get("as_of"), "as_of", where),
-        read=_date(cells.get("read"), "read", where),
+        as_of=_date(cells.get("as_of"), "as_of"),
+        read=_date(cells.get("read"), "read"),
         source=cells.get("source") or "given with --prices",
     )
 
 
-def _number(text: str, name: str, where: str) -> float | None:
+def _number(text: str, name: str) -> float | None:
     if not text:
         return None
     try:
@@ -226,15 +225,15 @@ def _number(text: str, name: str, where: str) -> float | None:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise EvidenceDamaged(f"{where}: {name} {text}: not a number of 0 or more", "such as 0.08")
+        raise EvidenceDamaged(f"{name} {text}: not a number of 0 or more", "such as 0.08")
     return number
 
 
-def _date(text: str | None, name: str, where: str) -> date | None:
+def _date(text: str | None, name: str) -> date | None:
     if not text:
         return None
     try:
         return date.fromisoformat(text)
     except ValueError:
         hint = "dates are written 2026-06-30"
-        raise EvidenceDamaged(f"{where}: {name} {text}: not a date", hint) from None
+        raise EvidenceDamaged(f"{name} {text}: not a date", hint) from None

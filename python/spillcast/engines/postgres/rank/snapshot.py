@@ -262,10 +262,10 @@ def save(snapshot: Snapshot, path: Path) -> None:
 
 def _load(path: Path) -> Snapshot:
     with reading(path, HOW):
-        document = json_of(text_of(path), path, HOW)
+        document = json_of(text_of(path))
         if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
-            raise EvidenceDamaged(f"{path} is not a saved snapshot", HOW)
-        return read(Snapshot, document, str(path), HOW)
+            raise EvidenceDamaged("not a saved snapshot")
+        return read(Snapshot, document)
 
 
 def snapshot_since(
