@@ -28,6 +28,7 @@ from spillcast.evidence.oracle.trace import (
     spool_traces,
 )
 from spillcast.evidence.text import repeated_notes
+from spillcast.gate import reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.tabular import plain_rows
 from spillcast.text import exact_name, rows_of
@@ -127,6 +128,7 @@ def view_of_waits(
     Waits in memory have no file. InputError for a damaged file.
     """
     from spillcast.columns import NAME
+    from spillcast.recording.recording import AGAIN
     from spillcast.recording.schema import WAITS
 
     if recording.waits_in_memory:
@@ -135,7 +137,8 @@ def view_of_waits(
     recording.check_rows("waits")
     path = recording.path / "waits.parquet"
     rows = rows_of(path)
-    present = connection.sql(f"from {rows} limit 0").columns
+    with reading(path, AGAIN):
+        present = connection.sql(f"from {rows} limit 0").columns
     kinds = {"int64": "bigint", "bool": "boolean", NAME: "varchar"}
     # Recordings of earlier versions lack some columns.
     columns = [
