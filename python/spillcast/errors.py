@@ -333,27 +333,14 @@ class RehearsalFailed(Refusal):
 
 #: Errors about a file that may say what fixes it: it is made or given again.
 OF_MAKING = (
-    EvidenceUnknown,
-    EvidenceDamaged,
-    EvidenceIncomplete,
-    EvidenceContradictory,
-    FileTooLarge,
-)
+    EvidenceUnknown, EvidenceDamaged, EvidenceIncomplete, EvidenceContradictory, FileTooLarge,
+)  # fmt: skip
 #: Errors about what a file contains; ``gate.reading`` names the file.
 OF_CONTENT = (
-    *OF_MAKING,
-    EvidenceMissing,
-    EvidenceMixed,
-    EvidenceAmbiguous,
-    EvidenceUnsuited,
-    SchemaUnsupported,
-    SelectionEmpty,
-    NoTempIo,
-    NotSpilled,
-    TimesUnknown,
-    TimesContradictory,
+    *OF_MAKING, EvidenceMissing, EvidenceMixed, EvidenceAmbiguous, EvidenceUnsuited,
+    SchemaUnsupported, SelectionEmpty, NoTempIo, NotSpilled, TimesUnknown, TimesContradictory,
     RecordingInsufficient,
-)
+)  # fmt: skip
 
 
 def place(error: SpillcastError, where: str | Path | None, hint: str | None) -> None:

@@ -75,10 +75,9 @@ def reading(where: str | Path | None = None, hint: str | None = None) -> Iterato
     """
     try:
         yield
-    except OF_CONTENT as error:
-        place(error, where, hint if isinstance(error, OF_MAKING) else None)
-        raise
-    except SpillcastError:
+    except SpillcastError as error:
+        if isinstance(error, OF_CONTENT):
+            place(error, where, hint if isinstance(error, OF_MAKING) else None)
         raise
     except OSError as error:
         if not error.errno:

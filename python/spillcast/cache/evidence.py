@@ -117,7 +117,7 @@ def read_requests(
 def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
     """Requests of an oracleGeneral file: each id is one line, whatever its size."""
     if not path.is_file():
-        raise PathMissing(f"{path}: there is no such file")
+        raise PathMissing("there is no such file", where=path)
     if line_bytes is None:
         with reading(path), path.open("rb") as file:
             source = _core.ZstdReader(path) if path.suffix == ".zst" else file
@@ -125,8 +125,8 @@ def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
         line_bytes = int.from_bytes(first[12:16], "little")
         if len(first) < _RECORD_BYTES or line_bytes == 0:
             raise EvidenceDamaged(
-                f"{path}: not an oracleGeneral trace: it does not begin with a 24-byte record "
-                "and a size",
+                "not an oracleGeneral trace: it does not begin with a 24-byte record and a size",
                 "records are time u32, id u64, size u32, next i64, little-endian",
+                path,
             )
     return Requests(_core.CacheRequests.oracle_general(path), line_bytes, [path.name])

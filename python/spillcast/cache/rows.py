@@ -161,13 +161,12 @@ def _with_temp(object_: Integers, names: Sequence[str], temp: Flags) -> tuple[In
 
 def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
     if rows == 0:
-        raise EvidenceIncomplete(
-            f"{where}: holds no reads and no writes", f"a cache needs {needed}"
-        )
+        raise EvidenceIncomplete("holds no reads and no writes", f"a cache needs {needed}", where)
     if known == 0:
         raise EvidenceUnsuited(
-            f"{where}: {format_count(rows, 'operation')}, none with an offset",
+            f"{format_count(rows, 'operation')}, none with an offset",
             f"what is read again is known by file and offset: give {needed}",
+            where,
         )
 
 
@@ -207,7 +206,7 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     tables = [_read(path) for path in paths]
     table = Table.concat(tables)
     if table.num_rows == 0:
-        raise EvidenceIncomplete(f"{paths[0]}: holds no rows", _CSV_HINT)
+        raise EvidenceIncomplete("holds no rows", _CSV_HINT, paths[0])
     object_, objects = coded(table["object"])
     query, _ = coded(table["query"])
     classes, of_row = _core.CacheRequests.classes(), table["class"]
@@ -230,7 +229,7 @@ def read_csv(paths: Sequence[Path]) -> Rows:
 
 def _read(path: Path) -> Table:
     if not path.exists():
-        raise PathMissing(f"{path}: there is no such file")
+        raise PathMissing("there is no such file", where=path)
     with reading(path, _CSV_HINT):
         cells = _cells(path)
         count = len(cells["object"])
@@ -362,12 +361,12 @@ def read_observed(paths: Sequence[Path]) -> Rows:
             scans += [*_of_session(lines), *_of_contents(lines), *_of_metrics(lines)]
     scans = [scan for scan in scans if scan.bytes > 0]
     if not scans:
-        raise EvidenceIncomplete(f"{paths[0]}: no counts of a scan, before and after", _COUNTS_HINT)
+        raise EvidenceIncomplete("no counts of a scan, before and after", _COUNTS_HINT, paths[0])
     largest: dict[str, int] = {}
     for scan in scans:
         largest[scan.object] = max(largest.get(scan.object, 0), scan.bytes)
     if sum(largest.values()) > _LINES_MAX * MIB:
-        raise FileTooLarge(f"{paths[0]}: more than {format_bytes(_LINES_MAX * MIB)} were read")
+        raise FileTooLarge(f"more than {format_bytes(_LINES_MAX * MIB)} were read", where=paths[0])
     notes = [scan.text for scan in scans]
     notes.append("which blocks were read is unknown: each object is assumed to be read in order")
     return _rows(largest, notes)

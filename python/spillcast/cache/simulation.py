@@ -70,8 +70,7 @@ class CacheOptions:
         policies = _core.CacheRequests.policies()
         if self.policy not in policies:
             raise ChoiceUnknown(
-                f"there is no policy {self.policy}",
-                f"the policies are {', '.join(policies)}",
+                f"there is no policy {self.policy}", f"the policies are {', '.join(policies)}"
             )
         if self.size_bytes == 0:
             raise OptionInvalid("a cache of no size holds nothing", "for example 10G")

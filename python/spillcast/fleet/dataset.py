@@ -253,8 +253,9 @@ def _flush_folder(folder: Path) -> None:
 
 def _not_written(address: str, error: OSError) -> SpillcastError:
     return WriteFailed(
-        f"{address}: cannot be written to: {error.strerror or error}",
+        f"cannot be written to: {error.strerror or error}",
         "the dataset is intact; run the same command again when that is fixed",
+        address,
     )
 
 
@@ -344,14 +345,16 @@ def _check_version(where: Place, *, missing_is_fine: bool) -> None:
         if missing_is_fine and not [n for n in where.names("") if n != ".lock"]:
             return
         raise PathMissing(
-            f"{where.address}: there is no dataset",
+            "there is no dataset",
             "make one with: spillcast ingest SOURCE... -o DATASET",
+            where.address,
         ) from None
     with reading(path, ANEW):
         head = object_of(bounded(content).decode(errors="replace"))
     version = head.get("schema")
     if version != DATASET_SCHEMA:
         raise SchemaUnsupported(
-            f"{where.address}: schema is {version!r}, this spillcast reads {DATASET_SCHEMA!r}",
+            f"schema is {version!r}, this spillcast reads {DATASET_SCHEMA!r}",
             "use the spillcast that made it, or ingest into a new dataset",
+            where.address,
         )

@@ -197,11 +197,11 @@ def database_of_export(path: Path) -> str:
         names = {str(value) for value in column if value not in (None, "")}
         if len(names) > 1:
             raise EvidenceMixed(
-                f"{path}: rows of {len(names)} databases", "export each database into its own file"
+                f"rows of {len(names)} databases", "export each database into its own file", path
             )
         if names:
             return names.pop()
-    raise EvidenceIncomplete(f"{path}: names no database", "say which it is with: --database NAME")
+    raise EvidenceIncomplete("names no database", "say which it is with: --database NAME", path)
 
 
 def _columns(path: Path) -> Iterator[list[Any]]:
@@ -276,8 +276,7 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
 def _check_size(size_bytes: int, hint: str) -> None:
     if size_bytes > _BYTES_MAX:
         raise FileTooLarge(
-            f"{size_bytes >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept",
-            hint,
+            f"{size_bytes >> 20} MiB, and evidence of up to {_BYTES_MAX >> 20} MiB is kept", hint
         )
 
 

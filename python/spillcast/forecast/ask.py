@@ -18,6 +18,7 @@ from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.forecast.workload.query import read_workload, too_unsure
+from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_free_space, kept_rehearsal
@@ -154,7 +155,8 @@ def _forecasts(
 ) -> list[Answer]:
     if isinstance(evidence, Counts):
         # Evidence that cannot be used is refused before a target is probed.
-        counted = workload_of_counts(evidence)
+        with reading(evidence.path):
+            counted = workload_of_counts(evidence)
         return _answers(counted, [_resolved(to, evidence, question) for to in targets], question)
     evidence.need_io()
     former = question.known.instead_of(evidence)

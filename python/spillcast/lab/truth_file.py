@@ -106,16 +106,14 @@ def write_truth(path: Path, truth: Truth) -> None:
         with whole_file(path) as partial:
             write_parquet(partial, table, key_values={ABOUT: json.dumps(about)})
     except OSError as error:
-        raise FileUnreadable(
-            f"{path}: {error.strerror or error}", "name another with -o"
-        ) from error
+        raise FileUnreadable(str(error.strerror or error), "name another with -o", path) from error
 
 
 def read_truth(path: Path) -> Truth:
     """Read a file of ``write_truth``. InputError for another file."""
     hint = "make one with: spillcast verify -o FILE"
     if not path.is_file():
-        raise PathMissing(f"{path}: no such file", hint)
+        raise PathMissing("no such file", hint, path)
     with reading(path, hint):
         pairs = dict(_core.ParquetReader(path).key_values())
         about = object_of(pairs.get(ABOUT, "{}"))

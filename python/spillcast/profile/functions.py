@@ -92,9 +92,10 @@ def stacks_of(recording: Recording) -> Stacks:
     path = recording.path / STACKS_FILE
     if not path.is_file():
         raise EvidenceUnsuited(
-            f"{recording.path}: functions were not sampled",
+            "functions were not sampled",
             "record again with --capture bpf or perf, without --all and --minute; a run that "
             "hardly uses the CPU has no samples",
+            recording.path,
         )
     with reading(path, AGAIN):
         return read(Stacks, json_of(text_of(path)))

@@ -37,9 +37,10 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     meta = recording.meta
     if not meta.raw.whole or meta.capture.dropped:
         raise TimesUnknown(
-            f"{recording.path}: single waits were kept for parts of the run only, so --temp cannot "
+            "single waits were kept for parts of the run only, so --temp cannot "
             "identify its temp files",
             f"record again with --temp {several(temp_dirs)[0]}",
+            recording.path,
         )
     folders = [as_text(str(Path(path).resolve())) for path in several(temp_dirs)]
     waits = _labelled(recording.waits, folders)
@@ -47,8 +48,9 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     if not temp.operations:
         where = ", ".join(folders)
         raise NoTempIo(
-            f"{recording.path}: none of the recorded I/O was under {where}",
+            f"none of the recorded I/O was under {where}",
             temp_option(recording.path),
+            recording.path,
         )
     mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]
     relabelled = replace(

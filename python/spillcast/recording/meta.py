@@ -430,4 +430,4 @@ def check_name(path: Path) -> None:
     """InputError for a path that readers of its tables cannot open."""
     if not is_utf8(str(path)):
         hint = "rename the folder, or go into it and name what is below"
-        raise PathUnusable(f"{path}: the path of a recording must be UTF-8", hint)
+        raise PathUnusable("the path of a recording must be UTF-8", hint, path)

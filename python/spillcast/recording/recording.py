@@ -114,18 +114,19 @@ class Recording(Displayed):
         check_name(path)
         meta_path = path / META_FILE
         if not path.exists():
-            raise PathMissing(f"{path}: no such recording", path_hint(path))
+            raise PathMissing("no such recording", path_hint(path), path)
         try:
             is_whole = meta_path.is_file()
         except PermissionError as error:
             hint = "become that user, or record with --share"
             raise PermissionDenied(
-                f"{path}: another user's recording, readable only by them", hint
+                "another user's recording, readable only by them", hint, path
             ) from error
         if not is_whole:
             raise EvidenceDamaged(
-                f"{path}: not a recording, or an incomplete one: it has no {META_FILE}",
+                f"not a recording, or an incomplete one: it has no {META_FILE}",
                 "record again with: spillcast record -o run.spill -- COMMAND",
+                path,
             )
         with reading(meta_path, AGAIN):
             meta = Meta.from_json(text_of(meta_path))

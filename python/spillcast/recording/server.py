@@ -244,18 +244,18 @@ class RecordingsFolder:
         if path.is_symlink():
             raise PathUnusable(f"{path} is a symbolic link", "name the folder it leads to with -o")
         if not parent.is_dir():
-            raise PathMissing(f"{path}: there is no directory {parent}")
+            raise PathMissing(f"there is no directory {parent}", where=path)
         if not path.exists():
             if not os.access(parent, os.W_OK):
-                raise OutputUnwritable(f"{path}: its directory is not writable", OTHER)
+                raise OutputUnwritable("its directory is not writable", OTHER, path)
             return
         if not path.is_dir() or is_recording(path):
-            raise OutputExists(f"{path}: exists and is not a folder of recordings", OTHER)
+            raise OutputExists("exists and is not a folder of recordings", OTHER, path)
         if not os.access(path, os.W_OK):
             raise OutputUnwritable(f"{path} is not writable", OTHER)
         for inner in path.iterdir():
             if not is_recording(inner) and not _core.is_partial(inner.name):
-                raise OutputExists(f"{path}: holds {inner.name}, which is not a recording", OTHER)
+                raise OutputExists(f"holds {inner.name}, which is not a recording", OTHER, path)
         _core.check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:

@@ -48,7 +48,7 @@ def _moved(temp_waits: Table, recording: Recording) -> Flags:
     """Whether each wait moved bytes. InputError if none did."""
     moved = temp_waits["bytes"].filled(0) > 0
     if not moved.any():
-        raise NoTempIo(f"{recording.path}: holds no temp I/O to replay")
+        raise NoTempIo("holds no temp I/O to replay", where=recording.path)
     return moved
 
 

@@ -34,8 +34,9 @@ def recording_of_traces(
     waits = _temp_waits(paths, block_bytes, lenient)
     if waits.num_rows == 0:
         raise EvidenceIncomplete(
-            f"{paths[0]}: its waits name no temp file, block and count",
+            "its waits name no temp file, block and count",
             "a probe replays the direct path read temp and write temp of a trace",
+            paths[0],
         )
     starts = waits["start_ns"].values
     first_ns = int(starts.min())

@@ -43,12 +43,12 @@ def open_filesystem(address: str) -> tuple[Any, str]:
         import fsspec
     except ImportError as error:
         raise PackageMissing(
-            f"{address}: addresses need fsspec", "pip install 'spillcast[fleet]'"
+            "addresses need fsspec", "pip install 'spillcast[fleet]'", address
         ) from error
     try:
         filesystem, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
-        raise OptionInvalid(f"{address}: {first_line(error)}") from error
+        raise OptionInvalid(first_line(error), where=address) from error
     return filesystem, str(path).rstrip("/")
 
 
@@ -242,7 +242,7 @@ class Application:
         if number in ids:
             return ids.index(number)
         known = f"it has {ids[0]} to {ids[-1]}" if ids else "it has none"
-        raise SelectionEmpty(f"{self.path}: there is no {kind} {number}", known)
+        raise SelectionEmpty(f"there is no {kind} {number}", known, self.path)
 
     @property
     def local_memory(self) -> str | None:
@@ -320,9 +320,9 @@ class Application:
             for mark, service in _REMOTE_SHUFFLES.items():
                 if any(mark in part for part in value.lower().split(".")):
                     raise EvidenceUnsuited(
-                        f"{self.path}: its shuffles go to {service} ({name}={value}), not to local "
-                        "storage",
+                        f"its shuffles go to {service} ({name}={value}), not to local storage",
                         "forecast the storage of that service from its own recording",
+                        self.path,
                     )
 
 
@@ -370,13 +370,14 @@ def _opened(address: str) -> Iterator[Any]:
     except InputError:
         raise
     except FileNotFoundError as error:
-        raise PathMissing(f"{address}: there is no such file or folder", _HINT) from error
+        raise PathMissing("there is no such file or folder", _HINT, address) from error
     except Exception as error:
         # The libraries of stores have errors of their own for missing credentials and rights.
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise FileUnreadable(
-            f"{address}: the store refuses it ({reason})",
+            f"the store refuses it ({reason})",
             "give this account the right to list the folder and to read its objects",
+            address,
         ) from error
 
 

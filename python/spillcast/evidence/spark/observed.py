@@ -32,8 +32,9 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
         recording.need_io()
         if not recording.meta.raw.whole or recording.meta.started_at is None:
             raise TimesUnknown(
-                f"{recording.path}: single waits were kept for parts of the run only",
+                "single waits were kept for parts of the run only",
                 "record again without --slices",
+                recording.path,
             )
     launched_ms, finished_ms, moved = (
         np.array(column, dtype=np.float64) for column in application.core.local_io()
@@ -47,8 +48,9 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
     if not moved[recorded].any() or not covered:
         paths = ", ".join(str(recording.path) for recording in recordings)
         raise EvidenceMixed(
-            f"{paths}: recorded no temp files of {application.log.id}",
+            f"recorded no temp files of {application.log.id}",
             f"give the recordings of its executors, made while {application.path} was written",
+            paths,
         )
     task_waits_s = _divided(*waits, launched_ms, finished_ms, moved)
     # Other executors waited as long for a byte.

@@ -395,7 +395,8 @@ def statements_of(
         run = with_origin(open_evidence(evidence, question.selection), question)
         of_all_waits = None
         if isinstance(run, Counts):
-            workload = workload_of_counts(run)
+            with reading(run.path):
+                workload = workload_of_counts(run)
         else:
             run.need_io()
             is_large = run.meta.raw.rows > WHOLE_MAX

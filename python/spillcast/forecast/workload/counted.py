@@ -59,13 +59,11 @@ def workload_of_counts(counts: Counts) -> Workload:
     """
     loads = loads_of(counts)
     if not loads:
-        raise NotSpilled(f"{counts.path}: did not spill")
+        raise NotSpilled("did not spill")
     if counts.elapsed_s <= 0:
-        raise EvidenceContradictory(
-            f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
-        )
+        raise EvidenceContradictory("an elapsed time of 0 leaves nothing to forecast")
     if counts.elapsed_s > DURATION_MAX_S:
-        raise EvidenceContradictory(f"{counts.path}: an elapsed time of more than 300 years")
+        raise EvidenceContradictory("an elapsed time of more than 300 years")
     calibration, time = counts.calibration, counts.time_bounds
     threads, io_s = round(counts.processes), counts.total_s / counts.processes
     quality = Quality(

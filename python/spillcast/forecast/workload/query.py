@@ -62,7 +62,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     total_s = (meta.whole_s or recording.elapsed_s) if elapsed_s is None else elapsed_s
     if min(total_s, recording.elapsed_s) <= 0:
         raise EvidenceContradictory(
-            f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
+            "an elapsed time of 0 leaves nothing to forecast", where=recording.path
         )
     part = Part.of(meta) if elapsed_s is None else None
     workload = replace(workload, total_s=total_s, part=part)
@@ -109,8 +109,9 @@ def _among_other_runs(
     """The workload with the spread of its spill and the CPU time of other runs of its query."""
     if options := hints.of_remaining:
         raise QueryEnded(
-            f"{recording.path}: the query ended while it was recorded: nothing remains",
+            "the query ended while it was recorded: nothing remains",
             f"leave {options} out",
+            recording.path,
         )
     others, unused = hints.runs_of(recording) if hints.history else ((), ())
     former, threads = former_runs(others, workload.loads), workload.threads

@@ -53,7 +53,7 @@ def recorded_workload(recording: Recording, target: Cpus, *, rehearsed: bool) ->
     """
     meta = recording.meta
     if not (loads := loads_of(recording)):
-        raise NotSpilled(f"{recording.path}: {unspilled(meta)}")
+        raise NotSpilled(unspilled(meta), where=recording.path)
     plan = None
     if meta.engine.plan_file is not None:
         from spillcast.evidence.postgres.spills import spills_beside

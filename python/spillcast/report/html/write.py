@@ -67,7 +67,7 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[st
             partial.write_bytes(content)
     except OSError as error:
         hint = "name another with -o"
-        raise WriteFailed(f"{path}: {error.strerror or error}", hint) from error
+        raise WriteFailed(str(error.strerror or error), hint, path) from error
     return {
         "schema": REPORT_SCHEMA,
         "path": str(path),

@@ -73,10 +73,10 @@ def rank_snapshots(
         servers.setdefault(chain[-1].name, []).append(chain)
     hint = "save one with: spillcast postgres DSN --save DIR"
     if not servers:
-        raise SelectionEmpty(f"{address}: no snapshots of a server", hint)
+        raise SelectionEmpty("no snapshots of a server", hint, address)
     if all(len(chain) == 1 for instances in servers.values() for chain in instances):
         raise EvidenceIncomplete(
-            f"{address}: one snapshot of each server, and spills are counted between two", hint
+            "one snapshot of each server, and spills are counted between two", hint, address
         )
     with reading(address, "save snapshots into a new folder"):
         windows = [_Window(name, instances, since_s) for name, instances in sorted(servers.items())]
