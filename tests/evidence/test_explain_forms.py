@@ -195,10 +195,10 @@ def test_verbose_plans_tell_what_each_process_did():
 
 
 def test_a_worker_without_its_lines_did_its_part():
-    """Of three processes that sorted, the plan shows two: 8 MB and 7 MB."""
+    """Of three processes that sorted, the plan shows two: 80 KiB and 70 KiB."""
     disk = {"Sort Method": "external merge", "Sort Space Type": "Disk"}
-    workers = [{"Worker Number": 0, **disk, "Sort Space Used": 7000}]
-    sizes = {"Actual Loops": 3, **disk, "Sort Space Used": 8000, "Workers": workers}
+    workers = [{"Worker Number": 0, **disk, "Sort Space Used": 70}]
+    sizes = {"Actual Loops": 3, **disk, "Sort Space Used": 80, "Workers": workers}
     top = node("Gather", 30, 30, node("Sort", 30, 30, **sizes), **{"Workers Launched": 2})
     assert of(top).processes == pytest.approx((8 + 7 + 7.5) / 8)
 

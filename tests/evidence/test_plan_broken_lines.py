@@ -77,3 +77,14 @@ def test_the_size_of_a_temp_file_is_whole_at_every_width(tmp_path):
         path.write_text(broken(log, width))
         with suppress(InputError):
             assert read_plan(path).writes.count == 17133, width
+
+
+@cases("plan", [PLAN, NARROW])
+def test_lines_that_a_column_cut_are_refused(tmp_path, plan):
+    """Where only the line of blocks is cut, the size of the sort shows it."""
+    path = tmp_path / "plan.txt"
+    for width in range(50, 125):
+        path.write_text("\n".join(line[:width] for line in plan.split("\n")))
+        with suppress(InputError):
+            counts = read_plan(path)
+            assert (counts.reads.count, counts.writes.count) == (22934, 23145), width

@@ -189,7 +189,7 @@ def test_a_sort_in_memory_has_the_files_of_nodes_that_are_left_out(tmp_path):
     (path := tmp_path / "plan.txt").write_text(
         "Sort  (cost=1.0..2.0 rows=5 width=9) (actual time=900.0..900.1 rows=9 loops=1)\n"
         "  Sort Method: quicksort  Memory: 607kB\n"
-        "  Buffers: shared hit=5, temp read=4000 written=1\n"
+        "  Buffers: shared hit=5, temp read=4000 written=4000\n"
         "Execution Time: 901.0 ms\n"
     )
     assert read_plan(path).plan is None

@@ -8,8 +8,16 @@ from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.numbers import Check, check_all
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.node_lines import FIGURES
-from spillcast.evidence.postgres.nodes import GATHERS, SIZES_NOTE, Node, all_nodes, count_disk_sizes
+from spillcast.evidence.postgres.nodes import (
+    GATHERS,
+    SIZES_NOTE,
+    Node,
+    all_nodes,
+    count_disk_sizes,
+    sizes_kib,
+)
 from spillcast.evidence.postgres.text import ELSEWHERE, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, json_or_none, text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -297,8 +305,11 @@ def check_sums(top: Node) -> None:
     plan = f"{total:,} of the entire plan"
     check_all([Check("children-of-parent", max_blocks, parts, total, plan)])
     on_disk = next((node.kind for node in top.walk() if _is_on_disk(node.values)), None)
-    if on_disk and not top.all_temp.blocks:
-        problem = "is on disk, and the plan counts no temp blocks"
+    size_kib = max(sum(sizes_kib(node.values)) for node in top.walk())
+    # Each block of a file was written; a number that is cut has a tenth of its value at most.
+    written = top.all_temp.written
+    if on_disk and (not total or 8 * written * BLOCK_BYTES < 1024 * size_kib):
+        problem = f"is on disk, and the plan counts {written:,} temp blocks that were written"
         raise EvidenceIncomplete(f"its {on_disk} {problem}")
 
 

@@ -196,9 +196,10 @@ def sorts_kib(values: Mapping[str, Any]) -> list[float]:
     ]
 
 
-def _disk_usages_kib(values: Mapping[str, Any]) -> list[float]:
-    """The sizes (KiB) of the files of a hash aggregate, by process."""
-    return [amount(process.get("Disk Usage", 0), "Disk Usage") for process in by_process(values)]
+def sizes_kib(values: Mapping[str, Any]) -> list[float]:
+    """The sizes (KiB) of the files of a sort or a hash aggregate, by process."""
+    usages = [amount(process.get("Disk Usage", 0), "Disk Usage") for process in by_process(values)]
+    return sorts_kib(values) or usages
 
 
 def count_disk_sizes(plan: dict[str, Any]) -> bool:
@@ -221,7 +222,7 @@ def _add_blocks(values: dict[str, Any]) -> int:
 def _size_blocks(values: Mapping[str, Any]) -> int:
     """Blocks that a node wrote, by the sizes of its files, or of rows for a hash join."""
     processes = by_process(values)
-    size_kib = sum(_disk_usages_kib(values)) + sum(sorts_kib(values))
+    size_kib = sum(sizes_kib(values))
     if values.get("Storage") == "Disk":
         size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
     shown = len(_sized(values)) or len(processes)
@@ -312,7 +313,7 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
         shown = processes
     else:
         # Workers whose lines are missing did as much as those shown.
-        parts, shown = sorts_kib(values) or _disk_usages_kib(values), len(_sized(values))
+        parts, shown = sizes_kib(values), len(_sized(values))
     if processes == 1 or not any(parts) or shown < 2:
         return float(processes)
     return min(float(processes), sum(parts) / max(parts) * max(1.0, processes / shown))
