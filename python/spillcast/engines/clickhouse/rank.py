@@ -41,11 +41,11 @@ from spillcast.evidence.clickhouse import (
 )
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import with_origin
+from spillcast.gate import reading
 from spillcast.redaction import masked_text
 from spillcast.units import DAY_S
 
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
-_PLACE = Path("system.query_log")
 _CONSTANT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d+(?:\.\d+)?\b")
 _PASSWORD = "CLICKHOUSE_PASSWORD"
 _DSN = "give http://USER@HOST:8123, with the password in CLICKHOUSE_PASSWORD"
@@ -190,12 +190,10 @@ def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWin
     [sums] = server.rows(
         f"SELECT uniq({key}) AS statements, sum(query_duration_ms) / 1000 AS elapsed_s {where}"
     )
+    with reading("system.query_log"):
+        queries = [logged_query(row, item) for item, row in enumerate(rows, 1)]
     return _LoggedWindow(
-        server.shown,
-        [logged_query(row, item) for item, row in enumerate(rows, 1)],
-        int(sums["statements"]),
-        float(sums["elapsed_s"]),
-        window_s,
+        server.shown, queries, int(sums["statements"]), float(sums["elapsed_s"]), window_s
     )
 
 

@@ -233,14 +233,13 @@ def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     return None
 
 
-_PLACE = Path("pg_stat_statements")
 #: A spill from which those of any size are scaled, and a time that is longer on any storage.
 _BLOCKS, _LONG_MS = 1000, 1e6
 
 
 def rows_of(snapshot: Snapshot) -> list[Row]:
     """The statements of a snapshot."""
-    with reading(_PLACE, HOW):
+    with reading("pg_stat_statements", HOW):
         return merged(Row.of(statement) for statement in snapshot.rows)
 
 
