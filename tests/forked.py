@@ -22,6 +22,7 @@ import traceback
 from pathlib import Path
 
 import inside
+from targets.refuse import refuse
 
 VERBS = (
     "cache", "check", "clickhouse", "collect", "emulate", "export", "fleet", "forecast", "ingest",
@@ -69,22 +70,26 @@ class Forks:
 
 
 class Forked(subprocess.Popen):
-    """A fork in place of a program that is started: its arguments are those of spillcast."""
+    """A fork in place of a program that is started.
+
+    Its arguments are those of spillcast, and the system calls that are refused to it.
+    """
 
     def _execute_child(self, args, *options):
         cwd, env, pipes, leads = *options[4:6], options[9:15], options[20]
         given = (pipes[0], pipes[3], pipes[5])
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate(given)]
-        self.pid = _forks[0].fork(message(args, cwd, env, leads), streams)
+        words, refused = args
+        self.pid = _forks[0].fork(message(words, cwd, env, leads, refused), streams)
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
 
-def message(words, cwd, env, leads=False):
+def message(words, cwd, env, leads=False, refused=()):
     """What asks for a fork, which ``leads`` a session, whose terminal is its stdin."""
     ignored = [number for number in inside.SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     request = {"words": words, "cwd": str(cwd), "env": dict(env), "ignored": ignored}
-    request["leads"] = leads
+    request |= {"leads": leads, "refused": refused}
     return json.dumps(request).encode()
 
 
@@ -138,16 +143,19 @@ def close():
     _forks.clear()
 
 
-def run(arguments, options, timeout_s):
-    """The result of a command line, or None where it has to be started anew."""
+def run(arguments, options, timeout_s, refused=()):
+    """The result of a command line, or None where it has to be started anew.
+
+    ``refused`` are system calls that fail in it, by their names in tests/targets/refuse.py.
+    """
     words = [str(argument) for argument in arguments]
     if options.keys() - {"cwd", "env"} or not can_fork(words, **options):
         return None
     options = {"cwd": Path.cwd(), "env": os.environ} | options
-    if inside.can_run(words, options["env"]):
+    if not refused and inside.can_run(words, options["env"]):
         return run_inside(words, timeout_s, **options)
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with forked(words, text=True, **pipes, **options) as process:
+    with forked(words, refused, text=True, **pipes, **options) as process:
         try:
             texts = process.communicate(timeout=timeout_s)
         finally:
@@ -163,12 +171,12 @@ def start(arguments, options):
     return forked(words, **options) if usual and can_fork(words, **chosen) else None
 
 
-def forked(words, *, cwd=None, env=None, **options):
+def forked(words, refused=(), *, cwd=None, env=None, **options):
     """The same, of one that can fork."""
     if not _forks:
         _forks.append(Forks())
     cwd, env = cwd or Path.cwd(), os.environ if env is None else env
-    return Forked(words, cwd=cwd, env=env, **options)
+    return Forked((words, refused), cwd=cwd, env=env, **options)
 
 
 def can_fork(words, cwd=None, env=os.environ):
@@ -246,6 +254,8 @@ def become(request, streams):
         os.environ.update(request["env"])
         time.tzset()
         sys.argv = ["spillcast", *request["words"]]
+        for name in request["refused"]:
+            refuse(name)
         from spillcast.cli import main
 
         main()

@@ -38,7 +38,9 @@ def spillcast(*arguments, under=(), anew=False, **options):
 
     ``anew`` starts a process of its own for it in any case.
     """
-    result = None if under or anew else forked.run(arguments, options, TIMEOUT_S)
+    refused = refused_calls(under)
+    starts = anew or refused is None
+    result = None if starts else forked.run(arguments, options, TIMEOUT_S, refused)
     return result or subprocess.run(
         [*under, *spillcast_command(*arguments)],
         capture_output=True,
@@ -98,6 +100,13 @@ def bpf_is_built():
     except OSError as error:
         if error.errno == errno.ENOSYS:
             pytest.skip("the core was built with BPF=no")
+
+
+def refused_calls(under):
+    """The system calls that a command refuses to others, None where it does anything else."""
+    names = list(under)[2::3]
+    refusals = [word for name in names for word in target("refuse", name)]
+    return names if refusals == list(under) else None
 
 
 def refuse_perf():

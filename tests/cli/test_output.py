@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from harness import spillcast, spillcast_command
+from harness import spillcast, spillcast_command, started
 from spillcast.cli.output import emit
 from spillcast.recording import Recording
 from statement_files import export, row
@@ -59,12 +59,11 @@ def test_output_that_nobody_reads_is_no_error_of_its_own(words):
     os.close(reader)
     full = os.open("/dev/full", os.O_WRONLY)
     for stdout, status in ((closed, 128 + signal.SIGPIPE), (full, 1)):
-        ran = subprocess.run(
-            spillcast_command(*words), stdout=stdout, stderr=subprocess.PIPE, text=True
-        )
+        with started(*words, stdout=stdout, stderr=subprocess.PIPE, text=True) as process:
+            _, stderr = process.communicate()
         os.close(stdout)
-        assert ran.returncode == status, ran.stderr
-        assert "Exception" not in ran.stderr
+        assert process.returncode == status, stderr
+        assert "Exception" not in stderr
 
 
 def test_a_refused_forecast_is_one_document(tmp_path):

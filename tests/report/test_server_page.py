@@ -26,8 +26,16 @@ def page_of(output, *arguments):
     return json.loads(done.stdout), output.read_text()
 
 
-def test_a_folder_of_snapshots_is_a_page(looks, tmp_path):
-    made, text = page_of(tmp_path / "page.html", looks)
+@pytest.fixture(scope="module")
+def page(looks):
+    """The page of the folder, and what was printed as it was made."""
+    file = looks.parent / "page.html"
+    return file, page_of(file, looks)[0]
+
+
+def test_a_folder_of_snapshots_is_a_page(looks, page, tmp_path):
+    file, made = page
+    text = file.read_text()
     assert made["sections"][:2] == ["What to do first", "What changed"]
     assert len(made["charts"]) >= 2
     assert all(query in text for query in TEXTS.values())
@@ -57,11 +65,10 @@ def test_a_redacted_look_has_no_texts(tmp_path):
 
 
 @pytest.mark.parametrize("width", [375, 1280])
-def test_the_page_fits_its_window(looks, tmp_path, browser, width):
-    page_of(tmp_path / "page.html", looks)
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    page.goto(f"file://{tmp_path / 'page.html'}")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_the_page_fits_its_window(page, browser, width):
+    window = browser.new_page(viewport={"width": width, "height": 800})
+    window.goto(f"file://{page[0]}")
+    assert window.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @cases(

@@ -23,8 +23,9 @@ class Program(ctypes.Structure):
     _fields_ = (("count", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def refuse(number):
-    """Install a filter that answers system call ``number`` with EPERM."""
+def refuse(name):
+    """Install a filter that answers a system call of ``NUMBERS`` with EPERM."""
+    number = NUMBERS[name][platform.machine()]
     instructions = [
         (LOAD_WORD, 0, 0, 0),
         (JUMP_IF_EQUAL, 0, 1, number),
@@ -43,5 +44,5 @@ def refuse(number):
 
 
 if __name__ == "__main__":
-    refuse(NUMBERS[sys.argv[1]][platform.machine()])
+    refuse(sys.argv[1])
     os.execvp(sys.argv[2], sys.argv[2:])
