@@ -8,7 +8,7 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from oracle_files import READ, WRITE, real
-from spillcast.errors import EvidenceDamaged
+from spillcast.errors import InputError
 from spillcast.profile import DIMENSIONS, profile
 
 CLIENT = "SQL*Net message from client"
@@ -90,7 +90,7 @@ def test_no_trace_at_all():
 
 def test_waits_in_running_text_only_where_asked():
     path = real(EXCERPT)
-    with pytest.raises(EvidenceDamaged, match="--lenient"):
+    with pytest.raises(InputError, match="--lenient"):
         profile(path)
     rows = by_event(path, lenient=True)
     assert (rows[WRITE]["count"], rows[READ]["count"]) == (52, 4)

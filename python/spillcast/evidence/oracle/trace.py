@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -218,10 +218,12 @@ def open_reader(
     all there, unless the reader is ``lenient``.
     """
     for path in [] if options.lenient else filter(Path.is_file, paths):
-        if (cut := _LEFT_OUT.search(head_of(path))) is not None:
-            text = f"lines of the trace are left out: {cut[1]}"
-            hint = "give all of them, or read those that are there with --lenient"
-            raise EvidenceIncomplete(text, hint, path)
+        # Of a file that is packed and cut, the core reads the lines before the damage.
+        with suppress(EvidenceDamaged):
+            if (cut := _LEFT_OUT.search(head_of(path))) is not None:
+                text = f"lines of the trace are left out: {cut[1]}"
+                hint = "give all of them, or read those that are there with --lenient"
+                raise EvidenceIncomplete(text, hint, path)
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
     names, on_progress = [str(plain_copy(path)) for path in paths], options.on_progress
