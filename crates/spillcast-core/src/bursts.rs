@@ -9,15 +9,15 @@ pub struct Burst {
     pub weight: f64,
     pub cpu_s: f64,
     /// Stretch of the run.
-    pub stretch: u32,
-    /// Bursts are similar if stretch, size, operations and thread are the same.
+    pub bin: u32,
+    /// Bursts are similar if bin, size, operations and thread are the same.
     pub size: u16,
     pub op: u8,
     pub next_op: u8,
     pub session: i64,
 }
 
-/// By stretch, sums of squares about the means of similar bursts.
+/// By bin, sums of squares about the means of similar bursts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {
     pub weight_weight: Vec<f64>,
@@ -45,17 +45,17 @@ impl Kind {
     }
 }
 
-/// The moments of bursts in stretches that are numbered from 0.
-pub fn moments(bursts: impl Iterator<Item = Burst>, stretches: usize) -> Moments {
+/// The moments of bursts in bins that are numbered from 0.
+pub fn moments(bursts: impl Iterator<Item = Burst>, bins: usize) -> Moments {
     let mut kinds: HashMap<(u32, u16, u8, u8, i64), Kind> = HashMap::new();
-    let mut sum = Moments { weight_weight: vec![0.0; stretches], weight_cpu: vec![0.0; stretches] };
+    let mut sum = Moments { weight_weight: vec![0.0; bins], weight_cpu: vec![0.0; bins] };
     for burst in bursts {
-        let Burst { stretch, size, op, next_op, session, .. } = burst;
-        kinds.entry((stretch, size, op, next_op, session)).or_default().add(burst);
+        let Burst { bin, size, op, next_op, session, .. } = burst;
+        kinds.entry((bin, size, op, next_op, session)).or_default().add(burst);
     }
-    for ((stretch, ..), kind) in kinds {
-        sum.weight_weight[stretch as usize] += kind.weight_weight;
-        sum.weight_cpu[stretch as usize] += kind.weight_cpu;
+    for ((bin, ..), kind) in kinds {
+        sum.weight_weight[bin as usize] += kind.weight_weight;
+        sum.weight_cpu[bin as usize] += kind.weight_cpu;
     }
     sum
 }
@@ -73,18 +73,18 @@ mod tests {
             .map(|_| Burst {
                 weight: drawn(1000) as f64 / 100.0,
                 cpu_s: drawn(1000) as f64 / 1e6,
-                stretch: drawn(3) as u32,
+                bin: drawn(3) as u32,
                 size: drawn(2) as u16,
                 op: drawn(2) as u8,
                 next_op: drawn(2) as u8,
                 session: drawn(2) as i64,
             })
             .collect();
-        let key = |b: &Burst| (b.stretch, b.size, b.op, b.next_op, b.session);
-        let moments_by_stretch = moments(bursts.iter().copied(), 3);
-        for stretch in 0..3 {
+        let key = |b: &Burst| (b.bin, b.size, b.op, b.next_op, b.session);
+        let moments_by_bin = moments(bursts.iter().copied(), 3);
+        for bin in 0..3 {
             let (mut squares, mut products) = (0.0, 0.0);
-            for burst in bursts.iter().filter(|b| b.stretch == stretch) {
+            for burst in bursts.iter().filter(|b| b.bin == bin) {
                 let alike: Vec<&Burst> = bursts.iter().filter(|b| key(b) == key(burst)).collect();
                 let mean = |of: fn(&Burst) -> f64| {
                     alike.iter().map(|b| of(b)).sum::<f64>() / alike.len() as f64
@@ -93,8 +93,8 @@ mod tests {
                 squares += (burst.weight - weight).powi(2);
                 products += (burst.weight - weight) * (burst.cpu_s - cpu_s);
             }
-            assert!((moments_by_stretch.weight_weight[stretch as usize] - squares).abs() < 1e-9);
-            assert!((moments_by_stretch.weight_cpu[stretch as usize] - products).abs() < 1e-12);
+            assert!((moments_by_bin.weight_weight[bin as usize] - squares).abs() < 1e-9);
+            assert!((moments_by_bin.weight_cpu[bin as usize] - products).abs() < 1e-12);
         }
     }
 }

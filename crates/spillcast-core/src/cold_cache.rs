@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::chase::Ring;
+use crate::pointer_chase::Ring;
 
 /// Assumed where the system does not tell.
 const L2_BYTES: usize = 1 << 20;
@@ -34,9 +34,9 @@ pub struct Cache {
     pub bytes: usize,
     /// CPU time to read all of it while warm. A thread that goes through less of it between
     /// two waits pays a part only.
-    pub warm_ns: u64,
+    pub(crate) warm_ns: u64,
     /// By length of a wait, the shortest first, the additional CPU time after it.
-    pub cold_ns: Vec<(u64, u64)>,
+    pub(crate) cold_ns: Vec<(u64, u64)>,
 }
 
 /// Measures the cost of waits: of the core's own cache, and of all the cache it can get. What the

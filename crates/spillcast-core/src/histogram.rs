@@ -21,17 +21,17 @@ impl Default for Histogram {
 
 impl Histogram {
     /// Counts one latency; what is above two hours counts as two hours, the total stays exact.
-    pub fn record(&mut self, latency_ns: u64) {
+    pub(crate) fn record(&mut self, latency_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(latency_ns);
         self.hdr.record(latency_ns.clamp(1, LATENCY_MAX_NS)).expect("an auto-resizing histogram");
     }
 
     /// Middle of the bucket that a latency is counted in.
-    pub fn bucket_ns(&self, latency_ns: u64) -> u64 {
+    pub(crate) fn bucket_ns(&self, latency_ns: u64) -> u64 {
         self.hdr.median_equivalent(latency_ns.clamp(1, LATENCY_MAX_NS))
     }
 
-    pub fn merge(&mut self, other: &Histogram) {
+    pub(crate) fn merge(&mut self, other: &Histogram) {
         let count = self.count() + other.count();
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.hdr.add(&other.hdr).expect("an auto-resizing histogram takes any other");

@@ -1,10 +1,10 @@
 //! The core of spillcast without Python: what is timed (`wait`), how times are kept (`histogram`),
-//! and the rooms that make or use them.
+//! and the modules that make or use them.
 
+pub mod bins;
 pub mod bursts;
 pub mod cache;
 pub mod capture;
-pub mod chase;
 pub mod cold_cache;
 pub mod emulate;
 pub mod histogram;
@@ -12,13 +12,13 @@ mod mounts;
 mod native;
 pub mod oracle;
 pub mod packed;
+pub mod pointer_chase;
 pub mod probe;
 pub mod proc;
 mod random;
 pub mod simulate;
 pub mod spark;
 pub mod storage;
-pub mod stretches;
 pub mod system;
 pub mod thread_trace;
 pub mod unpack;

@@ -24,12 +24,12 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 }
 
 /// What is mounted last at an absolute path.
-pub fn mounted_at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
+pub(crate) fn mounted_at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
     mounts.iter().rfind(|mount| mount.point == point)
 }
 
 /// The mount that holds a path: of the deepest mount points above it the last one.
-pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     above.max_by_key(|mount| mount.point.components().count())
 }

@@ -19,15 +19,11 @@ impl Packed {
         self.rows += 1;
     }
 
-    pub fn len(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.rows
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
-    pub fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
@@ -124,7 +120,7 @@ mod tests {
         #[test]
         fn rows_come_back(waits in prop::collection::vec(any_wait(), 0..20)) {
             let packed: Packed = waits.iter().collect();
-            prop_assert_eq!(packed.len(), waits.len());
+            prop_assert_eq!(packed.row_count(), waits.len());
             prop_assert!(packed.iter().eq(waits.iter().cloned()));
         }
     }

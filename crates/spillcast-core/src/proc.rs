@@ -19,7 +19,7 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
 
 /// The numbers that name the entries of a directory: threads of `/proc/PID/task`, descriptors of
 /// `/proc/PID/fd`. Empty where the process has ended.
-pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
+pub(crate) fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -36,20 +36,20 @@ pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
 }
 
 /// The process of a thread; a process is its own.
-pub fn process_of(tid: i32) -> i32 {
+pub(crate) fn process_of(tid: i32) -> i32 {
     let status = read_text(format!("/proc/{tid}/status")).unwrap_or_default();
     number(&status, "Tgid:").map_or(tid, |pid| pid as i32)
 }
 
 /// Whether this process is in the first PID namespace, whose numbers eBPF programs and tracepoints
 /// report. The inode of that namespace is the same on every machine.
-pub fn in_first_namespace() -> bool {
+pub(crate) fn in_first_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
 }
 
 /// The threads of a process; of a thread that is not the first of its process, itself alone. Empty
 /// where it has ended.
-pub fn threads_of(pid: i32) -> io::Result<Vec<i32>> {
+pub(crate) fn threads_of(pid: i32) -> io::Result<Vec<i32>> {
     match process_of(pid) {
         process if process == pid => numbers_in(&format!("/proc/{pid}/task")),
         _ => Ok(vec![pid]),
@@ -98,7 +98,7 @@ pub fn parent(pid: i32) -> Option<i32> {
 }
 
 /// Whether a process is a child of this one that has yet to run its own program.
-pub fn is_held(pid: i32) -> bool {
+pub(crate) fn is_held(pid: i32) -> bool {
     const FORKED_WITHOUT_EXEC: u64 = 0x40;
     Stat::of(pid).is_some_and(|stat| {
         stat.parent == std::process::id() as i32 && stat.flags & FORKED_WITHOUT_EXEC != 0
@@ -142,7 +142,7 @@ impl Stat {
 }
 
 /// The time of so many clock ticks, by which /proc counts.
-pub fn ticks_ns(ticks: u64) -> u64 {
+pub(crate) fn ticks_ns(ticks: u64) -> u64 {
     let ticks_per_s = u128::from(rustix::param::clock_ticks_per_second());
     (u128::from(ticks) * 1_000_000_000 / ticks_per_s) as u64
 }

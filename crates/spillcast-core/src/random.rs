@@ -1,10 +1,10 @@
 //! Numbers that look random and are the same in every run.
 
 /// What the state of SplitMix64 (Steele, Lea, Flood 2014) moves on by.
-pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64: a bijection, so that different numbers stay different.
-pub fn mix(mut word: u64) -> u64 {
+pub(crate) fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -18,7 +18,7 @@ pub fn next(state: &mut u64) -> u64 {
 
 /// A random order of the numbers below `count`: each comes once, and none is remembered.
 #[derive(Clone, Copy, Debug)]
-pub struct Shuffle {
+pub(crate) struct Shuffle {
     count: u64,
     bits: u32,
     keys: [u64; 4],

@@ -10,7 +10,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Time since the machine started, with the time that it was suspended, in nanoseconds.
-pub fn boot_ns() -> u64 {
+pub(crate) fn boot_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME)
 }
 
@@ -32,14 +32,14 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 }
 
 /// Nanoseconds since the epoch.
-pub fn epoch_ns() -> i128 {
+pub(crate) fn epoch_ns() -> i128 {
     clock_ns(libc::CLOCK_REALTIME).into()
 }
 
 /// Asks that the calling thread runs at once when it wakes, which is for threads that sleep mostly
 /// and come too late if they have to queue behind busy ones: as a real-time thread where that is
 /// allowed, and else with a short slice, which Linux 6.12 and newer take as being in a hurry.
-pub fn run_soon() {
+pub(crate) fn run_soon() {
     // By the kernel's own call, which takes a number: musl's function refuses.
     let priority: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -55,7 +55,7 @@ pub fn run_soon() {
 }
 
 /// Raises the soft limit of open files of this process to its hard limit.
-pub fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // Where it is refused the old limit has to do.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -63,6 +63,6 @@ pub fn raise_descriptor_limit() {
 
 /// Lets sleeps of this thread, and of those it starts, end when they are due, not up to 50 us
 /// later.
-pub fn wake_in_time() {
+pub(crate) fn wake_in_time() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

@@ -57,7 +57,7 @@ impl Recorded {
     }
 
     /// Whether it is a call on a file or a wait for writeback, not a wait for something else.
-    pub fn on_file(&self) -> bool {
+    pub(crate) fn on_file(&self) -> bool {
         self.op != Op::Null || self.file != NONE || self.temp
     }
 
@@ -144,7 +144,7 @@ impl Threads {
         self.0.len()
     }
 
-    pub fn of_wait(&self, wait: &Recorded) -> u32 {
+    pub(crate) fn of_wait(&self, wait: &Recorded) -> u32 {
         self.of_session(wait.session)
     }
 

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::bins::Bins;
 use crate::capture::temp_name_of;
-use crate::stretches::Stretches;
 use crate::thread_trace::Slices;
 use crate::wait::{NameId, Op, RowNames, Wait, size_class_bytes};
 
-/// Stretches of equal length of the run. The number of active threads is averaged in each.
-const STRETCHES: usize = 10;
+/// Bins of equal length of the run. The number of active threads is averaged in each.
+const BINS: usize = 10;
 
 /// The run, and the time of a read from memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,8 +46,8 @@ pub struct Work<'a> {
     /// Intervals in which a thread was on a CPU or in I/O.
     active_ns: Vec<(i64, i64)>,
     /// By stretch, the sum of these intervals, and the time of cold data reads.
-    worked_ns: [i64; STRETCHES],
-    cold_ns: [i64; STRETCHES],
+    worked_ns: [i64; BINS],
+    cold_ns: [i64; BINS],
 }
 
 /// The end of the last operation of an op on a file, bytes, and its slice.
@@ -218,8 +218,8 @@ impl<'a> Work<'a> {
     }
 
     fn stretch(&self, ns: i64) -> usize {
-        let wide_s = self.run.elapsed_s / STRETCHES as f64;
-        let after = (1..STRETCHES).filter(|&edge| edge as f64 * wide_s <= ns as f64 / 1e9);
+        let wide_s = self.run.elapsed_s / BINS as f64;
+        let after = (1..BINS).filter(|&edge| edge as f64 * wide_s <= ns as f64 / 1e9);
         after.count()
     }
 
@@ -248,13 +248,13 @@ impl<'a> Work<'a> {
             return;
         }
         self.active_ns.sort_unstable();
-        let wide_ns = self.run.elapsed_s * 1e9 / STRETCHES as f64;
-        let stretches = Stretches { wide_ns, count: STRETCHES };
-        let covered_ns = stretches.covered_ns(self.active_ns.iter().copied());
+        let width_ns = self.run.elapsed_s * 1e9 / BINS as f64;
+        let bins = Bins { width_ns, count: BINS };
+        let covered_ns = bins.covered_ns(self.active_ns.iter().copied());
         let threads =
             |worked_ns: i64, covered_ns: f64| (worked_ns as f64 / covered_ns.max(1.0)).max(1.0);
         reads.threads_at_once = threads(self.worked_ns.iter().sum(), covered_ns.iter().sum());
-        let elapsed_ns = (0..STRETCHES)
+        let elapsed_ns = (0..BINS)
             .map(|at| self.cold_ns[at] as f64 / threads(self.worked_ns[at], covered_ns[at]));
         reads.cold_elapsed_s = elapsed_ns.sum::<f64>() / 1e9;
     }

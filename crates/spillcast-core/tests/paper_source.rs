@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use spillcast_core::capture::{
-    Births, Block, Call, CallKind, Capture, Event, FileIdentity, Inside, Observed, Observer,
-    Source, TempRules,
+    Block, Call, CallKind, Capture, Event, FileIdentity, Forks, Inside, Observed, Observer, Source,
+    TempRules,
 };
 use spillcast_core::wait::Op;
 
@@ -24,7 +24,7 @@ struct Attached(Mutex<Vec<i32>>);
 const PID: i32 = i32::MAX;
 const JOINING: i32 = PID - 1;
 const REFUSED: i32 = PID - 2;
-const BORN: i32 = PID - 3;
+const FORKED: i32 = PID - 3;
 const OBSERVED: Observed = Observed {
     lost: 3,
     calls: 7,
@@ -65,9 +65,9 @@ impl Observer for Attached {
         Ok(())
     }
 
-    fn births(&self, _parent: i32, _title: &str) -> io::Result<Births> {
-        let mut born = vec![BORN, REFUSED];
-        Ok(Box::new(move || std::mem::take(&mut born)))
+    fn forks(&self, _parent: i32, _title: &str) -> io::Result<Forks> {
+        let mut forked = vec![FORKED, REFUSED];
+        Ok(Box::new(move || std::mem::take(&mut forked)))
     }
 }
 
@@ -154,9 +154,9 @@ fn processes_join_through_the_source_and_may_be_refused() {
         std::thread::sleep(Duration::from_millis(1));
     }
     capture.stop();
-    assert_eq!(*attached.0.lock().unwrap(), [PID, JOINING, BORN]);
+    assert_eq!(*attached.0.lock().unwrap(), [PID, JOINING, FORKED]);
     let joined: Vec<i32> = capture.joined().iter().map(|process| process.pid).collect();
-    assert_eq!(joined, [JOINING, BORN]);
+    assert_eq!(joined, [JOINING, FORKED]);
     assert_eq!(capture.attach(PID - 4).unwrap_err().raw_os_error(), Some(libc::ENOTSUP));
 
     let refused = Paper { events: Vec::new(), attached: Arc::default() };
@@ -177,7 +177,7 @@ impl Observer for Slow {
         Ok(())
     }
 
-    fn births(&self, _parent: i32, _title: &str) -> io::Result<Births> {
+    fn forks(&self, _parent: i32, _title: &str) -> io::Result<Forks> {
         unimplemented!()
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of the crates as exceptions of Python.
 
+use std::fmt::Display;
 use std::io;
 
 use arrow_schema::ArrowError;
@@ -28,8 +29,8 @@ pub fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-/// A ValueError for columns that are not as they must be.
-pub fn wrong(error: ArrowError) -> PyErr {
+/// A ValueError for invalid data.
+pub fn wrong(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 

@@ -16,6 +16,7 @@ macro_rules! extracted {
 
 mod arrow;
 mod behaviour;
+mod bins;
 mod cache;
 mod capture;
 mod columns;
@@ -30,7 +31,6 @@ mod recording;
 mod scan;
 mod simulate;
 mod spark;
-mod stretches;
 mod thread_trace;
 mod trace;
 mod trace_rows;
@@ -38,7 +38,7 @@ mod trace_rows;
 use std::path::Path;
 
 use pyo3::prelude::*;
-use spillcast_core::chase;
+use spillcast_core::pointer_chase::{self, PointerChase};
 
 type Chase = (usize, usize, bool, &'static str, u64, u64);
 
@@ -47,10 +47,10 @@ type Chase = (usize, usize, bool, &'static str, u64, u64);
 /// long (ns), and the median CPU time of the reads (ns).
 #[pyfunction]
 pub fn chases(py: Python<'_>) -> Vec<Chase> {
-    let row = |c: chase::Chase| {
-        (c.bytes, chase::HOPS, c.dependent, c.wait.name(), c.wait_ns, c.elapsed_ns)
+    let row = |c: PointerChase| {
+        (c.bytes, pointer_chase::HOPS, c.dependent, c.wait.name(), c.wait_ns, c.elapsed_ns)
     };
-    py.detach(chase::measure).into_iter().map(row).collect()
+    py.detach(pointer_chase::measure).into_iter().map(row).collect()
 }
 
 /// The engine that names its temp files like this path, and what such a file contains.
@@ -70,6 +70,7 @@ mod _core {
     #[pymodule_export]
     use crate::{
         arrow::{Stream, Table},
+        bins::{burst_moments, covered_ns, spread},
         cache::{CacheCurve, CacheRequests},
         capture::{capture_cost, capture_cost_child},
         chases,
@@ -92,7 +93,6 @@ mod _core {
         simulate::simulate,
         size_class_bytes,
         spark::{SparkApplication, SparkWork},
-        stretches::{burst_moments, covered_ns, spread},
         temp_name_of,
         thread_trace::{replay_plan, work},
         trace::TraceReader,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use spillcast_recording::json::Document;
 use spillcast_recording::{Bounds, folder, seconds_of, waits_of};
 
@@ -98,7 +98,7 @@ impl RecordingWriter {
         meta: &str,
         because: Option<String>,
     ) -> PyResult<Published<'py>> {
-        let meta = object(meta)?;
+        let meta = serde_json::from_str(meta).map_err(wrong)?;
         let output = self.0.take().ok_or_else(ended)?;
         let sums = row_sums(py, &output.kept)?;
         let (path, meta) = py.detach(|| output.publish(meta, because)).map_err(failed)?;
@@ -123,8 +123,7 @@ pub fn add_document(
     name: &str,
     document: &str,
 ) -> PyResult<()> {
-    let value: Value =
-        serde_json::from_str(document).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let value: Value = serde_json::from_str(document).map_err(wrong)?;
     output.add_document(name, &value).map_err(failed)
 }
 
@@ -142,10 +141,6 @@ pub fn row_sums<'py>(
     }
     sums.set_item("other_files", files)?;
     Ok(sums)
-}
-
-pub fn object(text: &str) -> PyResult<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn ended() -> PyErr {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, RecordBatch, new_null_array};
+use arrow_schema::DataType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::capture::CallKind;
@@ -15,7 +16,7 @@ use spillcast_recording::Measured;
 use spillcast_recording::limits::bound_bytes;
 
 use crate::arrow;
-use crate::error::{os_error, probe_error};
+use crate::error::{os_error, probe_error, wrong};
 
 /// A replay of recorded temp I/O on a directory.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -122,16 +123,21 @@ fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
     let offset = plan.column_by_name("offset")?.as_primitive_opt::<UInt64Type>()?;
     let bytes = plan.column_by_name("bytes")?.as_primitive_opt::<UInt32Type>()?;
     let delay = plan.column_by_name("delay_ns")?.as_primitive_opt::<UInt64Type>()?;
-    let optional = |name| match plan.column_by_name(name) {
-        Some(column) => column.as_primitive_opt::<UInt64Type>().map(Some),
-        None => Some(None),
+    let or_null = |name, data_type| match plan.column_by_name(name) {
+        Some(column) => column.clone(),
+        None => new_null_array(&data_type, plan.num_rows()),
     };
-    let (cpu, after_cpu) = (optional("cpu_ns")?, optional("after_cpu_ns")?);
-    let after = match plan.column_by_name("after") {
-        Some(column) => Some(column.as_primitive_opt::<UInt32Type>()?),
-        None => None,
-    };
-    let changes = changes(plan)?;
+    let cpu = or_null("cpu_ns", DataType::UInt64);
+    let cpu = cpu.as_primitive_opt::<UInt64Type>()?;
+    let after_cpu = or_null("after_cpu_ns", DataType::UInt64);
+    let after_cpu = after_cpu.as_primitive_opt::<UInt64Type>()?;
+    let after = or_null("after", DataType::UInt32);
+    let after = after.as_primitive_opt::<UInt32Type>()?;
+    let change = or_null("change", DataType::Utf8);
+    let known =
+        |name: Option<&str>| name.map_or(Some(None), |name| CallKind::named(name).map(Some));
+    let changes: Option<Vec<_>> = change.as_string_opt::<i32>()?.iter().map(known).collect();
+    let changes = changes?;
     let step = |row: usize| Step {
         thread: thread.value(row),
         op: match write.is_valid(row).then(|| write.value(row)) {
@@ -143,28 +149,16 @@ fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
         file: file.value(row),
         offset: offset.value(row),
         bytes: bytes.value(row),
-        cpu_ns: cpu.map_or(0, |column| column.value(row)),
-        after: after.filter(|column| column.is_valid(row)).map(|column| column.value(row)),
-        after_cpu_ns: after_cpu.map_or(0, |column| column.value(row)),
+        cpu_ns: cpu.value(row),
+        after: after.is_valid(row).then(|| after.value(row)),
+        after_cpu_ns: after_cpu.value(row),
         delay_ns: delay.value(row),
     };
     Some((0..plan.num_rows()).map(step).collect())
 }
 
-/// By row, the call that changes the file; None where one is named that is not known.
-fn changes(plan: &RecordBatch) -> Option<Vec<Option<CallKind>>> {
-    let Some(column) = plan.column_by_name("change") else {
-        return Some(vec![None; plan.num_rows()]);
-    };
-    let known = |name: Option<&str>| match name {
-        Some(name) => CallKind::named(name).map(Some),
-        None => Some(None),
-    };
-    column.as_string_opt::<i32>()?.iter().map(known).collect()
-}
-
 fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
+    Duration::try_from_secs_f64(seconds).map_err(wrong)
 }
 
 /// How the names of files begin that a probe of this process makes.

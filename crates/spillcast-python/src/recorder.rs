@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::capture as core;
@@ -17,8 +16,8 @@ use spillcast_recording::sources;
 use spillcast_recording::{Observed, target};
 
 use crate::capture::{CaptureCost, call_kinds, source_named, status_dict, strings};
-use crate::error::{failed, os_error};
-use crate::output::{Published, add_document, object, row_sums};
+use crate::error::{failed, os_error, wrong};
+use crate::output::{Published, add_document, row_sums};
 use crate::recording::{Seconds, Waits};
 
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
@@ -274,7 +273,7 @@ impl Recorder {
         let cost = cost.map(CaptureCost::into_core);
         let process = (command, exit_status);
         let meta = self.with(py, |r| r.account(elapsed_s, started_ns, cost, process));
-        serde_json::to_string(&meta).map_err(|error| PyValueError::new_err(error.to_string()))
+        serde_json::to_string(&meta).map_err(wrong)
     }
 
     /// Write a JSON document beside the rows; do nothing without an output.
@@ -301,7 +300,7 @@ impl Recorder {
         meta: &str,
         because: Option<String>,
     ) -> PyResult<Published<'py>> {
-        let meta = object(meta)?;
+        let meta = serde_json::from_str(meta).map_err(wrong)?;
         let (kept, published) = self.with(py, |r| {
             let kept = r.sink.as_ref().map(|output| output.kept.clone()).unwrap_or_default();
             (kept, r.publish(meta, because))
@@ -340,6 +339,5 @@ pub fn source_refusal(name: &str, number: i32) -> (String, Option<String>) {
 /// `machine` of meta.json for this machine, without its caches.
 #[pyfunction]
 pub fn describe_machine() -> PyResult<String> {
-    let machine = spillcast_recording::machine::Machine::describe();
-    serde_json::to_string(&machine).map_err(|error| PyValueError::new_err(error.to_string()))
+    serde_json::to_string(&spillcast_recording::machine::Machine::describe()).map_err(wrong)
 }

@@ -29,7 +29,7 @@ impl Waits {
     }
 
     fn __len__(&self) -> usize {
-        self.0.rows.len()
+        self.0.rows.row_count()
     }
 
     /// Whether files are temp, of which that was decided after rows of them were handed out.

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheRoom, Quota, Row, Rows, Wait, run};
+use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheLimits, Quota, Row, Rows, Wait, run};
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
@@ -52,10 +52,10 @@ pub fn simulate<'py>(
         .ok_or_else(|| PyValueError::new_err("the rows lack a column, or one is out of range"))?;
     let model = behaviour.map(Behaviour::into_core).transpose()?.unwrap_or_default();
     let memory = Memory { ns: memory.0, ns_per_byte: memory.1 };
-    let room = page_cache.map(|(bytes, dirty_bytes)| PageCacheRoom { bytes, dirty_bytes });
+    let limits = page_cache.map(|(bytes, dirty_bytes)| PageCacheLimits { bytes, dirty_bytes });
     let quota = quota.map(|(quota_ns, period_ns)| Quota { quota_ns, period_ns });
     let cpus = Cpus { cores, quota };
-    let outcome = py.detach(|| run(&rows, cpus, model, memory, room));
+    let outcome = py.detach(|| run(&rows, cpus, model, memory, limits));
     let dict = PyDict::new(py);
     fields! { dict, outcome => elapsed_ns temp_ns temp_busy_ns forced throttled_ns }
     let waits = &outcome.waits;

@@ -46,7 +46,7 @@ pub fn work<'py>(
             })?;
             let trace = core::thread_trace(&waits, &names.events, slices);
             let rows = trace_columns(&trace.rows, &waits)?;
-            Ok((trace.cpu_known, Table(rows), work.finish(), names))
+            Ok::<_, ArrowError>((trace.cpu_known, Table(rows), work.finish(), names))
         })
         .map_err(wrong)?;
     let dict = PyDict::new(py);
@@ -91,7 +91,7 @@ pub fn replay_plan(
         } else {
             plan_of_waits(waits, &names.events, Slices(&slices_ns))
         };
-        Ok((Table(step_columns(&steps)?), closed_loop))
+        Ok::<_, ArrowError>((Table(step_columns(&steps)?), closed_loop))
     })
     .map_err(wrong)
 }

@@ -108,7 +108,7 @@ impl Scan {
                 session: columns.session.value(at),
                 elapsed_ns: columns.elapsed_ns.value(at),
             };
-            cached.push(moved, slice.map(|slice| (self.parts[slice], self.rows.len())));
+            cached.push(moved, slice.map(|slice| (self.parts[slice], self.rows.row_count())));
         }
     }
 
@@ -121,7 +121,7 @@ impl Scan {
     /// The rows of the slices; and where a page cache was asked, by row the bytes that it lacked
     /// with so much room, of reads of temp files.
     pub fn into_rows(self, room_bytes: u64) -> (Waits, Option<Vec<Option<u64>>>) {
-        let count = self.rows.len();
+        let count = self.rows.row_count();
         let waits = Waits { rows: self.rows, names: Arc::new(Mutex::new(self.names)) };
         let missing = self.cached.map(|cached| {
             let mut missing = vec![None; count];

@@ -86,7 +86,7 @@ impl Writer {
         for wait in waits.rows.iter() {
             self.parts.add(&from.rename(wait));
         }
-        self.waits_count += waits.rows.len() as u64;
+        self.waits_count += waits.rows.row_count() as u64;
         self.from = Some(from);
         self.parts.thin_out();
     }

@@ -33,7 +33,7 @@ impl Class {
         }
     }
 
-    pub fn is_write(self) -> bool {
+    pub(crate) fn is_write(self) -> bool {
         matches!(self, Class::Write | Class::TempWrite)
     }
 }
@@ -44,16 +44,16 @@ pub struct Request {
     /// Which line: equal keys are the same line.
     pub key: u64,
     /// Seconds, on any clock that does not run backwards.
-    pub time_s: u32,
+    pub(crate) time_s: u32,
     /// Bytes of the line that are moved.
     pub bytes: u32,
     /// Position of the object in a list of names.
     pub object: u32,
     /// Position of the query in a list.
-    pub query: u32,
+    pub(crate) query: u32,
     pub class: Class,
     /// The last access of its query, which then drops its temp data.
-    pub ends_query: bool,
+    pub(crate) ends_query: bool,
 }
 
 /// Whether the consumer wants more requests.

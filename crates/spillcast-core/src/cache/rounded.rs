@@ -17,7 +17,7 @@ use super::curve::Curve;
 use super::store::fetch;
 
 /// Errors below this take more and smaller buckets than are numbered.
-pub const ERROR_MIN: f64 = 1e-4;
+pub(crate) const ERROR_MIN: f64 = 1e-4;
 /// Buckets are merged when there are so many: at least the former, and the latter at most.
 const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
 /// Of the lines that may be between the two numbers of a distance, so much is for those of a merged
@@ -51,7 +51,7 @@ struct Bucket {
 }
 
 /// All lines, in buckets numbered from 1 in the order of their last use.
-pub struct Rounded {
+pub(crate) struct Rounded {
     error: f64,
     table: Table,
     buckets: Vec<Bucket>,
@@ -89,14 +89,14 @@ impl Rounded {
     }
 
     /// Forgets distances; lines stay where they are.
-    pub fn begin_run(&mut self) {
+    pub(crate) fn begin_run(&mut self) {
         self.settle(1);
         (self.references, self.off) = (0, 0.0);
         self.distances = Histogram::new();
     }
 
     /// Takes hashes of lines, and whether their uses count.
-    pub fn use_lines(&mut self, used: &[(u64, bool)]) {
+    pub(crate) fn use_lines(&mut self, used: &[(u64, bool)]) {
         for used in used.chunks(CHUNK) {
             self.table.reserve(used.len());
             for (at, &(hash, counts)) in used.iter().enumerate() {

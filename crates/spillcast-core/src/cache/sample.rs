@@ -8,7 +8,7 @@ use crate::random;
 ///
 /// In a sample of 1 % of the lines, chance decides which of the hottest are included. So the 256
 /// hottest lines are all followed and stand for themselves (`python -m bench cache_curves`).
-pub struct Hot {
+pub(crate) struct Hot {
     /// The leader of each box and its lead, or `HOT`.
     boxes: Vec<(u32, u32)>,
     left: u32,
@@ -17,7 +17,7 @@ pub struct Hot {
 impl Hot {
     const BITS: u32 = 12;
     /// One of so many requests votes.
-    pub const STEP: usize = 4;
+    pub(crate) const STEP: usize = 4;
     /// The lead that makes a line hot.
     const AHEAD: u32 = 8;
     /// The most hot lines.
@@ -41,7 +41,7 @@ impl Hot {
 
     /// Whether this use makes a line hot.
     #[inline]
-    pub fn vote(&mut self, hash: u64) -> bool {
+    pub(crate) fn vote(&mut self, hash: u64) -> bool {
         let (at, tag) = Hot::at(hash);
         let (leader, votes) = &mut self.boxes[at];
         if self.left == 0 || *votes == Hot::HOT {
@@ -65,7 +65,7 @@ impl Hot {
 
 /// The number of distinct lines, by the bits that their hashes set (linear counting, Whang et al.
 /// 1990).
-pub struct Seen {
+pub(crate) struct Seen {
     bits: Vec<u64>,
     unset: u64,
     /// Bits unset when the run began, and those that requests that count have set since.
@@ -82,12 +82,12 @@ impl Seen {
         Seen { bits, unset, unset_before: unset, set_by_counted: 0 }
     }
 
-    pub fn begin_run(&mut self) {
+    pub(crate) fn begin_run(&mut self) {
         (self.unset_before, self.set_by_counted) = (self.unset, 0);
     }
 
     #[inline]
-    pub fn use_line(&mut self, hash: u64, counts: bool) {
+    pub(crate) fn use_line(&mut self, hash: u64, counts: bool) {
         let at = hash & ((1 << Seen::BITS) - 1);
         let word = &mut self.bits[(at / 64) as usize];
         let new = !*word >> (at % 64) & 1;
@@ -97,14 +97,14 @@ impl Seen {
     }
 
     /// Estimated requests of this run that count and are the first of their line.
-    pub fn firsts(&self) -> f64 {
+    pub(crate) fn firsts(&self) -> f64 {
         let lines =
             f64::from(1 << Seen::BITS) * (self.unset_before as f64 / self.unset.max(1) as f64).ln();
         self.counted(lines)
     }
 
     /// Standard deviation of that estimate: some lines set the same bits.
-    pub fn firsts_deviation(&self) -> f64 {
+    pub(crate) fn firsts_deviation(&self) -> f64 {
         let bits = f64::from(1 << Seen::BITS);
         let load = (self.unset_before as f64 / self.unset as f64).ln();
         let variance = match self.unset {
@@ -123,7 +123,7 @@ impl Seen {
     }
 }
 
-pub const GROUPS: usize = 16;
+pub(crate) const GROUPS: usize = 16;
 /// Student's t of 95 % with `GROUPS` - 1 degrees of freedom.
 const T95: f64 = 2.131;
 /// What the hottest lines of a phase add, which a group may not know of: with it the bound holds in
@@ -138,7 +138,7 @@ const SIZES: usize = 1000;
 /// differences between the curves of the groups show the error of the whole. A group reflects both
 /// causes of it: which lines were sampled, and how many lines lie between two uses. Hot lines are
 /// followed in all groups and stand for themselves, so each group records their distances in turn.
-pub struct Spread {
+pub(crate) struct Spread {
     rate: f64,
     turns: u64,
     /// Requests by distance, by group.
@@ -179,7 +179,7 @@ impl Spread {
     /// Bound of the mean error of a curve that all groups made together, at 95 %: of so many
     /// requests that used hot lines and other lines again, the latter known with this standard
     /// deviation.
-    pub fn error_max(&self, curve: &Curve, hot: f64, others: f64, deviation: f64) -> f64 {
+    pub(crate) fn error_max(&self, curve: &Curve, hot: f64, others: f64, deviation: f64) -> f64 {
         let weight = |histogram: &Vec<u64>, requests: f64| {
             requests / histogram.iter().sum::<u64>().max(1) as f64
         };

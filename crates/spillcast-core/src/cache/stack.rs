@@ -9,12 +9,12 @@ const TIMES_MIN: usize = 1 << 14;
 
 /// How many other lines were used since a line was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
+pub(crate) struct Since {
     /// The singled-out lines among them.
-    pub single: usize,
+    pub(crate) single: usize,
     pub others: usize,
     /// The other lines of the requested group.
-    pub in_group: usize,
+    pub(crate) in_group: usize,
 }
 
 /// The group of lines that were singled out.
@@ -22,7 +22,7 @@ const SINGLE: u8 = u8::MAX;
 
 /// All lines, by the time of their last use.
 #[derive(Default)]
-pub struct Stack {
+pub(crate) struct Stack {
     line_of: FxHashMap<u64, u32>,
     /// By line.
     time_of: Vec<u32>,
@@ -37,13 +37,13 @@ pub struct Stack {
 
 impl Stack {
     /// Lines are in so many groups; in none with 0.
-    pub fn with_groups(groups: usize) -> Stack {
+    pub(crate) fn with_groups(groups: usize) -> Stack {
         Stack { groups: vec![Times::default(); groups], ..Stack::default() }
     }
 
     /// Uses a line: how many others were used since it was; None for the first use, which puts it
     /// into the group. Of any other use the group is the one to count.
-    pub fn touch(&mut self, key: u64, group: u8) -> Option<Since> {
+    pub(crate) fn touch(&mut self, key: u64, group: u8) -> Option<Since> {
         if self.now == self.line_at.len() {
             self.compact();
         }
@@ -91,7 +91,7 @@ impl Stack {
     }
 
     /// Counts a line apart from the others from now on; one that is not known was used just now.
-    pub fn single_out(&mut self, key: u64) {
+    pub(crate) fn single_out(&mut self, key: u64) {
         if !self.line_of.contains_key(&key) {
             self.touch(key, 0);
         }

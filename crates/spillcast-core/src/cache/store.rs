@@ -4,7 +4,7 @@
 //! bytes for a line and 8 bytes for each index slot, at least two slots for a line: some 40 to 56
 //! bytes in all. Lists are positions in one array.
 
-pub const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 const DIRTY: u32 = 1 << 31;
 const BITS_MIN: u32 = 10;
 
@@ -29,7 +29,7 @@ struct Place {
 }
 
 /// The known lines, each in a slot.
-pub struct Store {
+pub(crate) struct Store {
     nodes: Vec<Node>,
     free: Vec<u32>,
     /// Open addressing, a line as near behind its home as there was room.
@@ -37,9 +37,9 @@ pub struct Store {
     bits: u32,
     used: usize,
     /// Lines that left while only the cache held what was written to them.
-    pub written_back: u64,
+    pub(crate) written_back: u64,
     /// Lines that a policy took into the cache so far.
-    pub admitted: u64,
+    pub(crate) admitted: u64,
 }
 
 impl Default for Store {
@@ -95,7 +95,7 @@ impl Store {
 
     /// Prefetches the likely line of a key whose index slot is already cached.
     #[inline]
-    pub fn expect_line(&self, key: u64) {
+    pub(crate) fn expect_line(&self, key: u64) {
         if let Some(node) = self.nodes.get(self.index[self.home(tag(key))].slot as usize) {
             fetch(node);
         }
@@ -157,7 +157,7 @@ impl Store {
     }
 
     #[inline]
-    pub fn set_state(&mut self, slot: u32, state: u32) {
+    pub(crate) fn set_state(&mut self, slot: u32, state: u32) {
         self.nodes[slot as usize].state = state;
     }
 
@@ -166,20 +166,20 @@ impl Store {
     }
 
     /// Marks a line as dirty: only the cache holds its content.
-    pub fn soil(&mut self, slot: u32) {
+    pub(crate) fn soil(&mut self, slot: u32) {
         self.nodes[slot as usize].object |= DIRTY;
     }
 
     /// What was written to a line is written to the disk, where it is not there yet.
     #[inline]
-    pub fn clean(&mut self, slot: u32) {
+    pub(crate) fn clean(&mut self, slot: u32) {
         let object = &mut self.nodes[slot as usize].object;
         self.written_back += u64::from(*object >> 31);
         *object &= !DIRTY;
     }
 
     /// Drops the dirty mark of a line whose content is no longer needed.
-    pub fn forget_written(&mut self, slot: u32) {
+    pub(crate) fn forget_written(&mut self, slot: u32) {
         self.nodes[slot as usize].object &= !DIRTY;
     }
 
@@ -210,7 +210,7 @@ impl Store {
 }
 
 /// Lines in an order: the head came last.
-pub struct List {
+pub(crate) struct List {
     head: u32,
     tail: u32,
     len: usize,
@@ -227,12 +227,12 @@ impl List {
         self.len
     }
 
-    pub fn tail(&self) -> Option<u32> {
+    pub(crate) fn tail(&self) -> Option<u32> {
         (self.tail != NONE).then_some(self.tail)
     }
 
     /// The line that came next after this one; None for the head.
-    pub fn newer(&self, store: &Store, slot: u32) -> Option<u32> {
+    pub(crate) fn newer(&self, store: &Store, slot: u32) -> Option<u32> {
         let before = store.nodes[slot as usize].before;
         (before != NONE).then_some(before)
     }
@@ -274,12 +274,12 @@ impl List {
 
     /// Forgets the line that came first; whether there was one.
     #[inline]
-    pub fn forget_oldest(&mut self, store: &mut Store) -> bool {
+    pub(crate) fn forget_oldest(&mut self, store: &mut Store) -> bool {
         self.pop(store).inspect(|&slot| store.remove(slot)).is_some()
     }
 
     #[inline]
-    pub fn renew(&mut self, store: &mut Store, slot: u32) {
+    pub(crate) fn renew(&mut self, store: &mut Store, slot: u32) {
         if self.head != slot {
             self.take(store, slot);
             self.push(store, slot);

@@ -2,7 +2,7 @@
 //! and whether it is temp.
 
 mod changes;
-mod held;
+mod deferred;
 mod opened;
 mod requests;
 
@@ -22,7 +22,7 @@ use super::temp::TempRules;
 use crate::packed::Packed;
 use crate::system::now_ns;
 use crate::wait::{NameId, Op, RowNames, Wait};
-use held::Held;
+use deferred::DeferredBlocks;
 use opened::Descriptor;
 
 /// The event of a thread that left the CPU voluntarily outside of its I/O.
@@ -40,9 +40,9 @@ const SPINNING: &str = "spinning";
 const WAITS_MAX_BYTES: usize = 20 << 20;
 
 /// Turns the reports of one recording into rows.
-pub struct Assembler {
+pub(crate) struct Assembler {
     origin_ns: u64,
-    pub rules: TempRules,
+    pub(crate) rules: TempRules,
     files: Files,
     descriptors: FxHashMap<(i32, i32), Descriptor>,
     /// By process, when all its open files were looked up.
@@ -55,10 +55,10 @@ pub struct Assembler {
     carried_cpu_ns: FxHashMap<i32, u64>,
     /// CPU time in calls that change files other than temp files, which have no rows though the
     /// source counts it as inside rows.
-    pub other_changes_cpu_ns: u64,
+    pub(crate) other_changes_cpu_ns: u64,
     /// The last call of each thread, if it opened a file that the source has not reported yet.
     pending_opens: FxHashMap<i32, (Call, Inside)>,
-    held: Held,
+    deferred: DeferredBlocks,
     pub spinning: Spinning,
     pub stacks: Stacks,
     /// Files by device and inode, as last seen; None where the look-up failed.
@@ -98,7 +98,7 @@ impl Assembler {
             carried_cpu_ns: FxHashMap::default(),
             other_changes_cpu_ns: 0,
             pending_opens: FxHashMap::default(),
-            held: Held::default(),
+            deferred: DeferredBlocks::default(),
             spinning: Spinning::default(),
             stacks: Stacks::default(),
             by_identity: FxHashMap::default(),
@@ -113,7 +113,7 @@ impl Assembler {
 
     /// Looks up all open files of a process, so that later calls need no look-up; returns how many
     /// of them are temp.
-    pub fn snapshot(&mut self, pid: i32) -> u64 {
+    pub(crate) fn snapshot(&mut self, pid: i32) -> u64 {
         self.snapshots.insert(pid, now_ns());
         self.rules.observe(pid);
         let mut temp_files = 0;
@@ -310,13 +310,13 @@ impl Assembler {
     }
 
     /// Decides at the end which files are temp; the processes `running` have not ended.
-    pub fn settle(&mut self, running: &[i32]) {
+    pub(crate) fn settle(&mut self, running: &[i32]) {
         let mut names = self.names.lock().expect("no holder panics");
         names.temp = self.files.settle(&names.files, running, &mut self.counts);
     }
 
     /// Whether a file that may be temp is output, by its use.
-    pub fn is_output(&self, path: &str) -> bool {
+    pub(crate) fn is_output(&self, path: &str) -> bool {
         self.names().files.get(path).is_some_and(|name| self.files.is_output(name))
     }
 

@@ -32,12 +32,12 @@ pub struct Io {
     /// Those to files on storage.
     pub writes: u64,
     /// Those to files in memory.
-    pub memory_writes: u64,
+    pub(crate) memory_writes: u64,
     pub bytes: u64,
     pub elapsed_ns: u64,
     /// Copies inside the kernel, and their bytes.
     pub copies: u64,
-    pub copied_bytes: u64,
+    pub(crate) copied_bytes: u64,
 }
 
 impl Io {
@@ -71,7 +71,7 @@ impl Counts {
     }
 
     /// Moves I/O from temp to other or back; `temp` is the new label.
-    pub fn relabel(&mut self, io: Io, temp: bool) {
+    pub(crate) fn relabel(&mut self, io: Io, temp: bool) {
         self.add(io, temp);
         self.change(io, !temp, |count, by| *count -= by);
     }

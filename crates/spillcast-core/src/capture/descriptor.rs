@@ -11,7 +11,7 @@ use crate::proc::{DELETED_MARK, number, numbers_in};
 
 /// Looks at descriptor `fd` of a process or thread, but not at its position; None when it is closed
 /// or may not be seen.
-pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
+pub(crate) fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
     let link = format!("/proc/{pid}/fd/{fd}");
     let target = fs::read_link(&link).ok()?;
     // The link leads to the file itself, which may have no name any more.
@@ -53,20 +53,20 @@ fn is_new_appender(pid: i32, fd: i32) -> bool {
 
 /// Whether descriptors, each of a process, share an open file and so its position; false where the
 /// kernel does not tell.
-pub fn is_same_open_file((pid, fd): (i32, i32), (other_pid, other_fd): (i32, i32)) -> bool {
+pub(crate) fn is_same_open_file((pid, fd): (i32, i32), (other_pid, other_fd): (i32, i32)) -> bool {
     const KCMP_FILE: i32 = 0;
     // SAFETY: no pointer is passed.
     unsafe { libc::syscall(libc::SYS_kcmp, pid, other_pid, KCMP_FILE, fd, other_fd) == 0 }
 }
 
 /// What a call of close_range closes: the descriptors from `first` to `last`, all where it is None.
-pub fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
+pub(crate) fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
     first as u32..=last.map_or(u32::MAX, |last| last as u32)
 }
 
 /// The open descriptors of a process with what they stand for, and their positions, each looked up
 /// when it is taken.
-pub fn open_files(pid: i32) -> impl Iterator<Item = (i32, FileIdentity)> {
+pub(crate) fn open_files(pid: i32) -> impl Iterator<Item = (i32, FileIdentity)> {
     let descriptors = numbers_in(&format!("/proc/{pid}/fd")).unwrap_or_default();
     let file = move |fd| {
         let file = identify(pid, fd)?;

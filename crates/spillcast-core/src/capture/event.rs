@@ -29,11 +29,11 @@ pub struct Block {
 /// The registers of a thread, and its stack from the stack pointer on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackSample {
-    pub ip: u64,
-    pub sp: u64,
-    pub fp: u64,
+    pub(crate) ip: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: u64,
     /// The link register, on processors with one.
-    pub lr: u64,
+    pub(crate) lr: u64,
     pub stack: Vec<u8>,
 }
 
@@ -62,7 +62,7 @@ impl FileIdentity {
     }
 
     /// Whether it is a file of memfd_create, which is on no storage.
-    pub fn in_memory(&self) -> bool {
+    pub(crate) fn in_memory(&self) -> bool {
         self.path.starts_with("/memfd:")
     }
 }

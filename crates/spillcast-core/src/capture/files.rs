@@ -98,7 +98,7 @@ impl Files {
     }
 
     /// Whether a file counts as temporary at present.
-    pub fn is_temp(&self, name: NameId) -> bool {
+    pub(crate) fn is_temp(&self, name: NameId) -> bool {
         match self.by_name.get(&name) {
             Some(State::Temp) => true,
             Some(State::Made(made)) => made.temp,
@@ -107,7 +107,7 @@ impl Files {
     }
 
     /// Whether a file was written and does not count as temporary at present.
-    pub fn is_output(&self, name: NameId) -> bool {
+    pub(crate) fn is_output(&self, name: NameId) -> bool {
         match self.by_name.get(&name) {
             Some(State::Made(made)) => made.written_bytes > 0 && !made.temp,
             _ => false,
@@ -115,7 +115,7 @@ impl Files {
     }
 
     /// Whether [`Files::is_temp`] may still change.
-    pub fn is_undecided(&self, name: NameId) -> bool {
+    pub(crate) fn is_undecided(&self, name: NameId) -> bool {
         matches!(self.by_name.get(&name), Some(State::Made(_)))
     }
 
@@ -156,7 +156,7 @@ impl Files {
     }
 
     /// Decides at the end on all undecided files; the processes `running` have not ended.
-    pub fn settle(
+    pub(crate) fn settle(
         &mut self,
         names: &Names,
         running: &[i32],

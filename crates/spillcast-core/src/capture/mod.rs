@@ -14,13 +14,13 @@ use std::io;
 pub use spillcast_calls::{Call, CallKind};
 
 mod assemble;
-mod born;
 mod bpf;
 pub mod cost;
 mod counts;
 mod descriptor;
 mod event;
 mod files;
+mod forked;
 mod paths;
 mod perf;
 pub mod preload;
@@ -34,11 +34,10 @@ mod stacks;
 mod temp;
 mod watch;
 
-pub use counts::Counts;
 pub use event::{Block, Event, FileIdentity, Inside, Request, StackSample};
 pub use seconds::Second;
 pub use session::{Batch, Capture, Joined, Status, Waits};
-pub use source::{Births, Observed, Observer, Source};
+pub use source::{Forks, Observed, Observer, Source};
 pub use spawn::HeldCommand;
 pub use stacks::{NamedStacks, STACKS_PER_S, Symbols};
 pub use temp::{TempName, TempRules, temp_name_of};

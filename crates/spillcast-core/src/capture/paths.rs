@@ -9,7 +9,7 @@ const KNOWN_MAX: usize = 4_096;
 
 /// Resolves paths, and remembers directories.
 #[derive(Default)]
-pub struct Paths {
+pub(crate) struct Paths {
     /// As given, absolute -> without links.
     known: HashMap<PathBuf, PathBuf>,
     /// Folders that paths of a process began in, by descriptor: for when the process has ended.
@@ -19,7 +19,7 @@ pub struct Paths {
 impl Paths {
     /// The absolute path of what process `pid` calls `path`, relative to its directory `at` (as of
     /// openat); None where that is gone and was never seen.
-    pub fn absolute(&mut self, pid: i32, at: i32, path: &str) -> Option<String> {
+    pub(crate) fn absolute(&mut self, pid: i32, at: i32, path: &str) -> Option<String> {
         let path = Path::new(path);
         let path =
             if path.is_absolute() { path.to_owned() } else { self.begin(pid, at)?.join(path) };
@@ -35,7 +35,7 @@ impl Paths {
     }
 
     /// As [`Paths::look`], where nothing is known of it yet.
-    pub fn look_once(&mut self, pid: i32) {
+    pub(crate) fn look_once(&mut self, pid: i32) {
         if !self.begins.contains_key(&(pid, libc::AT_FDCWD)) {
             self.look(pid);
         }
@@ -43,7 +43,7 @@ impl Paths {
 
     /// As [`Paths::look`], of a process that was just started: where `parent` is, if it has ended
     /// already.
-    pub fn started(&mut self, parent: i32, child: i32) {
+    pub(crate) fn started(&mut self, parent: i32, child: i32) {
         if self.begin(child, libc::AT_FDCWD).is_none()
             && let Some(folder) = self.begin(parent, libc::AT_FDCWD).map(Path::to_owned)
         {
@@ -56,7 +56,7 @@ impl Paths {
     }
 
     /// A process has ended.
-    pub fn forget(&mut self, pid: i32) {
+    pub(crate) fn forget(&mut self, pid: i32) {
         self.begins.retain(|key, _| key.0 != pid);
     }
 

@@ -14,7 +14,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 
 /// The CPU time and the delay of threads, summed over windows of time.
 #[derive(Default)]
-pub struct RunQueue {
+pub(crate) struct RunQueue {
     /// By thread, at the last look.
     threads: HashMap<i32, Scheduled>,
     last_look_ns: u64,
@@ -22,12 +22,12 @@ pub struct RunQueue {
     total: Scheduled,
     window: Window,
     /// The part of the delay that others can explain at the most, up to the last whole window.
-    pub others_ns: u64,
+    pub(crate) others_ns: u64,
 }
 
 /// CPU time of a thread, and its time runnable but not scheduled, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Scheduled {
+pub(crate) struct Scheduled {
     pub cpu_ns: u64,
     pub delay_ns: u64,
 }
@@ -109,7 +109,7 @@ impl RunQueue {
 
 /// The part of the threads' delay that others can explain at the most, given the CPU time of the
 /// whole machine; all of it if that is unknown.
-pub fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
+pub(crate) fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
         Some(all_ns) => scheduled.delay_ns.min(all_ns.saturating_sub(scheduled.cpu_ns)),
         None => scheduled.delay_ns,
@@ -121,7 +121,7 @@ fn scheduled(tid: i32) -> Option<Scheduled> {
 }
 
 /// CPU time of the whole machine since it booted, including what a hypervisor gave to others.
-pub fn machine_cpu_ns() -> Option<u64> {
+pub(crate) fn machine_cpu_ns() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     busy_ticks(&text).map(ticks_ns)
 }

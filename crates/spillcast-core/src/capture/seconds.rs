@@ -48,7 +48,7 @@ type Key = (i64, Op, bool, Option<NameId>, i64);
 
 /// Seconds that are still filling up.
 #[derive(Default)]
-pub struct Seconds {
+pub(crate) struct Seconds {
     open: BTreeMap<Key, Second>,
     buckets: Histogram,
 }
@@ -76,7 +76,7 @@ impl Seconds {
     }
 
     /// Takes out the seconds before `second`, oldest first.
-    pub fn finish_before(&mut self, second: i64) -> Vec<Second> {
+    pub(crate) fn finish_before(&mut self, second: i64) -> Vec<Second> {
         let second = if self.open.len() > OPEN_MAX { i64::MAX } else { second };
         let rest = self.open.split_off(&(second, Op::Read, false, None, 0));
         std::mem::replace(&mut self.open, rest).into_values().collect()

@@ -11,7 +11,7 @@ use super::assemble::Assembler;
 use super::counts::Counts;
 use super::event::Event;
 use super::seconds::Second;
-use super::source::{Births, Observed, Observer, Source};
+use super::source::{Forks, Observed, Observer, Source};
 use super::stacks::NamedStacks;
 use super::temp::TempRules;
 use super::watch::{Looks, Watch};
@@ -135,11 +135,11 @@ impl Capture {
     ///
     /// Errors: as of [`Capture::attach`].
     pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
-        let births = self.shared.observer()?.births(parent, title)?;
+        let forks = self.shared.observer()?.forks(parent, title)?;
         let shared = self.shared.clone();
         let thread = thread::Builder::new()
             .name("spillcast-join".into())
-            .spawn(move || shared.attach_born(births))?;
+            .spawn(move || shared.attach_forked(forks))?;
         self.threads.push(thread);
         Ok(())
     }
@@ -224,10 +224,10 @@ impl Shared {
     }
 
     /// Runs in a thread of its own, so that attaching does not delay the reader.
-    fn attach_born(&self, mut births: Births) {
+    fn attach_forked(&self, mut forks: Forks) {
         run_soon();
         while !self.stop.load(Ordering::Relaxed) {
-            for pid in births() {
+            for pid in forks() {
                 // It fails for children that have ended already.
                 drop(self.attach(pid));
             }

@@ -68,9 +68,9 @@ pub trait Observer: Send + Sync {
 
     /// Watches for children that `parent` starts from now on and whose command line holds `title`,
     /// not followed by a digit.
-    fn births(&self, parent: i32, title: &str) -> io::Result<Births>;
+    fn forks(&self, parent: i32, title: &str) -> io::Result<Forks>;
 }
 
 /// Sleeps until a child is started, but only briefly; returns the children since the last call that
 /// have the title.
-pub type Births = Box<dyn FnMut() -> Vec<i32> + Send>;
+pub type Forks = Box<dyn FnMut() -> Vec<i32> + Send>;

@@ -63,18 +63,18 @@ struct Stretch {
 
 /// A time for which a thread spun.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spun {
+pub(crate) struct Spun {
     pub start_ns: u64,
     pub end_ns: u64,
     /// CPU time of the stretch before it, and in it.
-    pub before_ns: u64,
+    pub(crate) before_ns: u64,
     pub cpu_ns: u64,
     /// The thread with the most recent temp I/O.
-    pub waits_for: i32,
+    pub(crate) waits_for: i32,
 }
 
 #[derive(Default)]
-pub struct Spinning {
+pub(crate) struct Spinning {
     stretches: FxHashMap<i32, Stretch>,
     code: Code,
     /// Temp I/O of all threads up to now.
@@ -87,7 +87,7 @@ pub struct Spinning {
 
 impl Spinning {
     /// A thread was at the address `ip`.
-    pub fn sample(&mut self, pid: i32, tid: i32, time_ns: u64, ip: u64) {
+    pub(crate) fn sample(&mut self, pid: i32, tid: i32, time_ns: u64, ip: u64) {
         let synced = self.code.synchronises(pid, ip);
         self.add(tid, time_ns, ip >> LINE_SHIFT, synced);
     }
@@ -110,7 +110,7 @@ impl Spinning {
     }
 
     /// A temp operation of a thread ended.
-    pub fn temp_io(&mut self, tid: i32, elapsed_ns: u64) {
+    pub(crate) fn temp_io(&mut self, tid: i32, elapsed_ns: u64) {
         self.io_ns += elapsed_ns;
         let (most, ahead_ns) = self.io_by;
         self.io_by = if tid == most || elapsed_ns > ahead_ns {
@@ -122,7 +122,7 @@ impl Spinning {
 
     /// A stretch of a thread without an observed call ended, with this much CPU time; returns the
     /// part of it that was spinning.
-    pub fn end_of(&mut self, tid: i32, end_ns: u64, cpu_ns: u64) -> Option<Spun> {
+    pub(crate) fn end_of(&mut self, tid: i32, end_ns: u64, cpu_ns: u64) -> Option<Spun> {
         let mut stretch = self.stretches.remove(&tid)?;
         let samples = stretch.samples;
         let reaches_end = stretch.end_chunk() || stretch.chunk.samples > 0;

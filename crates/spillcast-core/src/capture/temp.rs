@@ -34,7 +34,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether a file can be temporary, before its use is known.
-    pub fn may_be_temp(self, unlinked: bool) -> bool {
+    pub(crate) fn may_be_temp(self, unlinked: bool) -> bool {
         match self {
             Kind::Temp => true,
             Kind::Made { in_temp_dir, .. } => in_temp_dir || unlinked,
@@ -48,7 +48,7 @@ impl Kind {
 pub struct Identity {
     pub ino: u64,
     /// Nanoseconds since the epoch; None on a file system without birth times.
-    pub born_ns: Option<i128>,
+    pub(crate) born_ns: Option<i128>,
 }
 
 impl Identity {
@@ -87,7 +87,7 @@ impl TempRules {
     }
 
     /// Whether a path alone shows that a file is temporary, whatever its use.
-    pub fn is_temp_path(&self, path: &Path) -> bool {
+    pub(crate) fn is_temp_path(&self, path: &Path) -> bool {
         match self.named.is_empty() {
             true => temp_name_of(path).is_some_and(|name| name.certain),
             false => self.named.iter().any(|dir| path.starts_with(dir)),
@@ -126,7 +126,7 @@ impl TempRules {
     }
 
     /// The process started another program, whose TMPDIR may differ.
-    pub fn exec(&mut self, pid: i32) {
+    pub(crate) fn exec(&mut self, pid: i32) {
         if let Some(process) = self.processes.remove(&pid) {
             self.inherited.insert(pid, process);
         }
@@ -268,7 +268,7 @@ fn as_shown(dir: PathBuf) -> PathBuf {
 }
 
 /// Birth of a file, nanoseconds since the epoch; None on a file system without birth times.
-pub fn born_ns(file: &Metadata) -> Option<i128> {
+pub(crate) fn born_ns(file: &Metadata) -> Option<i128> {
     let born = file.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(born.as_nanos() as i128)
 }

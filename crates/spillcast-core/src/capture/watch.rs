@@ -15,10 +15,10 @@ const LARGEST_PAGE_BYTES: u64 = 64 << 10;
 #[derive(Default)]
 pub struct Watch {
     pub pids: BTreeSet<i32>,
-    pub run_queue: RunQueue,
+    pub(crate) run_queue: RunQueue,
     pub io_uring: bool,
     /// Temp files mapped shared, to be written or read: that I/O makes no system call.
-    pub mapped: BTreeSet<String>,
+    pub(crate) mapped: BTreeSet<String>,
 }
 
 impl Watch {
@@ -28,7 +28,7 @@ impl Watch {
     }
 
     /// Looks for mapped temp files and io_uring.
-    pub fn look_for_blind_spots(&mut self, rules: &mut TempRules) {
+    pub(crate) fn look_for_blind_spots(&mut self, rules: &mut TempRules) {
         for pid in &self.pids {
             self.io_uring |=
                 descriptors(*pid).any(|(_, shown)| shown.as_os_str() == "anon_inode:[io_uring]");
@@ -67,15 +67,15 @@ const FEW_THREADS: usize = 16;
 
 /// When /proc is read: for delays of few threads four times a second, of more once a second; for
 /// blind spots early on and then every five seconds.
-pub struct Looks {
+pub(crate) struct Looks {
     start: Instant,
     delay_s: f64,
     blind_spots_s: f64,
 }
 
-pub struct Due {
+pub(crate) struct Due {
     pub delay: bool,
-    pub blind_spots: bool,
+    pub(crate) blind_spots: bool,
 }
 
 impl Default for Looks {

@@ -9,14 +9,14 @@ use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{Timespec, UTIME_NOW, UTIME_OMIT};
 
 /// What was created belongs to who asked for it, with the mode that the kernel has masked.
-pub fn set_owner(request: &Request, file: &File, mode: u32) -> io::Result<()> {
+pub(crate) fn set_owner(request: &Request, file: &File, mode: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         fchown(file, Some(request.uid()), Some(request.gid()))?;
     }
     file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
 }
 
-pub fn attributes(number: INodeNo, file: &File) -> io::Result<FileAttr> {
+pub(crate) fn attributes(number: INodeNo, file: &File) -> io::Result<FileAttr> {
     let metadata = file.metadata()?;
     let time = |seconds: i64, nanoseconds: i64| {
         UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds as u32)
@@ -40,7 +40,7 @@ pub fn attributes(number: INodeNo, file: &File) -> io::Result<FileAttr> {
     })
 }
 
-pub fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {

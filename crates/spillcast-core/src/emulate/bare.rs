@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-pub struct Bare {
+pub(crate) struct Bare {
     pid: Pid,
 }
 
@@ -45,7 +45,7 @@ impl Bare {
     }
 
     /// Waits until it has ended, which is forced after `limit`.
-    pub fn wait_at_most(&self, limit: Duration) {
+    pub(crate) fn wait_at_most(&self, limit: Duration) {
         let start = Instant::now();
         while let Ok(None) = waitpid(Some(self.pid), WaitOptions::NOHANG) {
             if start.elapsed() > limit {

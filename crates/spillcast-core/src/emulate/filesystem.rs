@@ -15,7 +15,7 @@ use rustix::fs::AtFlags;
 use super::passthrough::{Changes, Passthrough, REQUEST_BYTES_MAX};
 
 /// How many requests are in the making at once; each sleeps in a thread of its own.
-pub const WORKERS: usize = 64;
+pub(crate) const WORKERS: usize = 64;
 
 /// How many of these the page cache and asynchronous I/O may take: the others see to the rest, such
 /// as opening files.

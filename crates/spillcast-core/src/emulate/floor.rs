@@ -26,10 +26,10 @@ use crate::system::now_ns;
 use crate::wait::Op;
 
 /// The file, in memory, that is there while the floor is measured.
-pub const FILE_NAME: &str = ".spillcast-floor";
+pub(crate) const FILE_NAME: &str = ".spillcast-floor";
 
 /// How long its operations take meanwhile, so that waking up is part of what is measured.
-pub const SLEEP_NS: u64 = 300_000;
+pub(crate) const SLEEP_NS: u64 = 300_000;
 
 const OPS: [Op; 2] = [Op::Read, Op::Write];
 const SIZES_BYTES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -81,7 +81,7 @@ impl Floor {
     ///
     /// `workers` threads serve in turn; each has its memory mapped before it counts. The program is
     /// a process of its own: one that waits for a mount which it serves itself cannot be killed.
-    pub fn measure(mountpoint: &Path, workers: usize) -> io::Result<Floor> {
+    pub(crate) fn measure(mountpoint: &Path, workers: usize) -> io::Result<Floor> {
         let path = mountpoint.join(FILE_NAME);
         let path = CString::new(path.as_os_str().as_bytes())?;
         let count = ROUNDS * OPS.len() * SIZES_BYTES.len();
@@ -119,7 +119,7 @@ fn typical_ns(took_ns: &[u64]) -> Option<u64> {
 }
 
 /// The file of [`FILE_NAME`]: no file system holds it.
-pub fn memory_file() -> io::Result<File> {
+pub(crate) fn memory_file() -> io::Result<File> {
     let file = File::from(memfd_create("spillcast-floor", MemfdFlags::CLOEXEC)?);
     file.set_len(FILE_BYTES as u64)?;
     Ok(file)

@@ -24,7 +24,7 @@ use super::bare::Bare;
 
 const FUSERMOUNT: [&CStr; 2] = [c"/usr/bin/fusermount3", c"/bin/fusermount3"];
 
-pub struct Guard {
+pub(crate) struct Guard {
     process: Bare,
     /// Closed by the kernel where nobody does it before. None only while it is dropped.
     alive: Option<OwnedFd>,

@@ -18,7 +18,7 @@ pub struct Entry {
 }
 
 #[derive(Default)]
-pub struct Listings {
+pub(crate) struct Listings {
     open: Mutex<Open>,
 }
 

@@ -36,7 +36,7 @@ use crate::storage::Model;
 use crate::system::{raise_descriptor_limit, wake_in_time};
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 
-pub use filesystem::WORKERS;
+pub(crate) use filesystem::WORKERS;
 pub use floor::{Floor, FloorPoint};
 use guard::Guard;
 use pace::Pace;

@@ -19,7 +19,7 @@ use crate::wait::Op;
 /// Device and inode number of a backing file: unique as long as the file is held open.
 type Key = (u64, u64);
 
-pub struct Nodes {
+pub(crate) struct Nodes {
     table: Mutex<Table>,
 }
 
@@ -101,7 +101,7 @@ impl Nodes {
     }
 
     /// The kernel gives back `lookups` references.
-    pub fn forget(&self, number: INodeNo, lookups: u64) {
+    pub(crate) fn forget(&self, number: INodeNo, lookups: u64) {
         let mut table = self.lock();
         let Some(node) = table.by_number.get_mut(&number.0) else {
             return;
@@ -120,7 +120,7 @@ impl Nodes {
 }
 
 /// Opens `name` in `directory` for all later requests.
-pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
+pub(crate) fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
     let entry = open_at(directory, name, libc::O_PATH, 0)?;
     let kind = entry.metadata()?.file_type();
     if kind.is_dir() {
@@ -134,7 +134,7 @@ pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
 }
 
 /// openat(2), never through a symbolic link.
-pub fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
+pub(crate) fn open_at(directory: &File, name: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
     let flags = OFlags::from_bits_retain(flags as u32) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(mode))?.into())
 }

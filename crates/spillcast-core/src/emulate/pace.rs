@@ -22,7 +22,7 @@ impl Pace {
         let _ = self.target.set((Schedule::new(model, now_ns()), floor));
     }
 
-    pub fn measures_floor(&self) -> bool {
+    pub(crate) fn measures_floor(&self) -> bool {
         self.target.get().is_none()
     }
 

@@ -20,27 +20,27 @@ use crate::system::now_ns;
 use crate::wait::Op;
 
 /// The largest I/O that stays one request, which is what the kernel allows by default.
-pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
+pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// What the page cache sends at once arrives in any order: so far apart it is still sequential.
 const REORDERED_BYTES: u64 = 2 * REQUEST_BYTES_MAX as u64;
 
-pub struct Passthrough {
-    pub nodes: Nodes,
-    pub listings: Listings,
+pub(crate) struct Passthrough {
+    pub(crate) nodes: Nodes,
+    pub(crate) listings: Listings,
     pub page_cache: bool,
     pace: Arc<Pace>,
     buffers: Buffers,
 }
 
 /// The attributes that setattr(2) and similar calls change.
-pub struct Changes {
+pub(crate) struct Changes {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size_bytes: Option<u64>,
-    pub accessed: Option<TimeOrNow>,
-    pub modified: Option<TimeOrNow>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) accessed: Option<TimeOrNow>,
+    pub(crate) modified: Option<TimeOrNow>,
 }
 
 impl Passthrough {
@@ -111,18 +111,18 @@ impl Passthrough {
         attributes(number, &file)
     }
 
-    pub fn attributes_at(&self, number: INodeNo) -> io::Result<FileAttr> {
+    pub(crate) fn attributes_at(&self, number: INodeNo) -> io::Result<FileAttr> {
         attributes(number, &*self.nodes.get(number)?)
     }
 
-    pub fn lookup_child(&self, parent: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
+    pub(crate) fn lookup_child(&self, parent: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
         if self.pace.measures_floor() && parent == INodeNo::ROOT && name == floor::FILE_NAME {
             return self.attributes_of(floor::memory_file()?);
         }
         self.attributes_of(open_child(&*self.nodes.get(parent)?, name)?)
     }
 
-    pub fn create_file(
+    pub(crate) fn create_file(
         &self,
         request: &Request,
         parent: INodeNo,
@@ -137,7 +137,7 @@ impl Passthrough {
         self.attributes_of(file)
     }
 
-    pub fn create_directory(
+    pub(crate) fn create_directory(
         &self,
         request: &Request,
         parent: INodeNo,
@@ -155,7 +155,7 @@ impl Passthrough {
         Ok(rustix::fs::unlinkat(&**self.nodes.get(parent)?, name, flags)?)
     }
 
-    pub fn rename_child(
+    pub(crate) fn rename_child(
         &self,
         (parent, name): (INodeNo, &OsStr),
         (new_parent, new_name): (INodeNo, &OsStr),
@@ -190,14 +190,20 @@ impl Passthrough {
         if data_only { file.sync_data() } else { file.sync_all() }
     }
 
-    pub fn allocate(&self, number: INodeNo, offset: u64, bytes: u64, mode: i32) -> io::Result<()> {
+    pub(crate) fn allocate(
+        &self,
+        number: INodeNo,
+        offset: u64,
+        bytes: u64,
+        mode: i32,
+    ) -> io::Result<()> {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         Ok(rustix::fs::fallocate(&**self.nodes.get(number)?, mode, offset, bytes)?)
     }
 
     /// Where data or a hole begins. All I/O here names its offset, so the position that this moves
     /// is nobody's.
-    pub fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> io::Result<i64> {
+    pub(crate) fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> io::Result<i64> {
         let to = match (whence, u64::try_from(offset)) {
             (libc::SEEK_DATA, Ok(offset)) => SeekFrom::Data(offset),
             (libc::SEEK_HOLE, Ok(offset)) => SeekFrom::Hole(offset),

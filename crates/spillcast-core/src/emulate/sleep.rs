@@ -10,7 +10,7 @@ use crate::system::now_ns;
 const ANY: NonZeroU32 = NonZeroU32::MAX;
 
 #[derive(Default)]
-pub struct Sleep {
+pub(crate) struct Sleep {
     /// Not 0 once all sleep has ended.
     over: AtomicU32,
 }

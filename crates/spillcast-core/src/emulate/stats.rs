@@ -27,7 +27,7 @@ pub struct OpStats {
 }
 
 #[derive(Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     read: Mutex<OpStats>,
     write: Mutex<OpStats>,
 }

@@ -17,13 +17,13 @@ impl<'a> Text<'a> {
         self.bytes
     }
 
-    pub fn is_end(self) -> bool {
+    pub(crate) fn is_end(self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Steps over `expected` if it comes next.
     #[inline(always)]
-    pub fn eat(&mut self, expected: &[u8]) -> bool {
+    pub(crate) fn eat(&mut self, expected: &[u8]) -> bool {
         match self.bytes.strip_prefix(expected) {
             Some(rest) => {
                 self.bytes = rest;
@@ -34,7 +34,7 @@ impl<'a> Text<'a> {
     }
 
     #[inline(always)]
-    pub fn skip_spaces(&mut self) {
+    pub(crate) fn skip_spaces(&mut self) {
         while let [b' ', rest @ ..] = self.bytes {
             self.bytes = rest;
         }
@@ -91,7 +91,7 @@ impl<'a> Text<'a> {
 
     /// A number as `int` reads it; where it is not `wanted`, 0 for any.
     #[inline(always)]
-    pub fn int_if(&mut self, wanted: bool) -> Option<i64> {
+    pub(crate) fn int_if(&mut self, wanted: bool) -> Option<i64> {
         if wanted {
             return self.int();
         }

@@ -21,7 +21,7 @@ pub(super) enum Latencies {
 
 impl Latencies {
     #[inline(always)]
-    pub fn record(&mut self, latency_ns: u64) {
+    pub(crate) fn record(&mut self, latency_ns: u64) {
         match self {
             Latencies::Many(counts) => counts[usize::from(bucket(latency_ns))] += 1,
             Latencies::Few(list) if list.len() < FEW => list.push(bucket(latency_ns)),

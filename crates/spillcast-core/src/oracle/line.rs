@@ -3,7 +3,7 @@
 //! Times are as written: microseconds, or centiseconds before Oracle 9i.
 
 /// The fault of a line, as a message for the user.
-pub type Fault = &'static str;
+pub(crate) type Fault = &'static str;
 
 /// One line, read without regard to the lines around it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,14 +36,14 @@ pub enum Line {
 
 /// `WAIT #cursor: nam='...' ela= N <three parameters> [obj#=N] [tim=N]`
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WaitLine {
+pub(crate) struct WaitLine {
     /// Position of the event's name in [`Scanned::events`](super::scan::Scanned::events).
     pub event: u32,
     pub cursor: i64,
     pub ela: i64,
     /// The event's three parameters; what they mean depends on the event.
     pub params: [i64; 3],
-    pub roles: [Role; 3],
+    pub(crate) roles: [Role; 3],
     /// None where the trace has no object number, or one below zero.
     pub object: Option<u32>,
     /// When the wait ended; 0 where the trace does not say.
@@ -52,7 +52,7 @@ pub struct WaitLine {
 
 /// The meaning of a wait's parameter, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     File,
     Blocks,
     Bytes,
@@ -159,7 +159,7 @@ pub struct StatLine {
 
 /// A line that says where the lines after it come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// The first line of a file: what was appended to another file starts afresh here.
     Header,
     /// The release of the database, as in 19.12.0.0.

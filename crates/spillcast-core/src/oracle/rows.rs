@@ -32,17 +32,6 @@ pub struct Tables {
     pub figures: bool,
 }
 
-impl Tables {
-    pub const ALL: Tables = Tables {
-        waits: true,
-        calls: true,
-        statements: true,
-        row_sources: true,
-        binds: true,
-        figures: true,
-    };
-}
-
 /// Collects rows, and hands on each batch that is full.
 pub struct Rows<F> {
     batch: Batch,

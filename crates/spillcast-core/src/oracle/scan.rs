@@ -315,7 +315,7 @@ pub(super) enum Block {
 
 impl Block {
     /// What is wrong with a trace that ends, or goes on with other lines, within this block.
-    pub fn unclosed(self) -> Fault {
+    pub(crate) fn unclosed(self) -> Fault {
         match self {
             Block::Statement => "SQL text without END OF STMT",
             Block::FailedStatement => "SQL text shorter than PARSE ERROR says",
@@ -362,12 +362,12 @@ pub(super) struct Wanted {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Numbered {
     pub line: u32,
-    pub record: Record,
+    pub(crate) record: Record,
 }
 
 impl Numbered {
     /// Whether the record shows that its line was read outside of opaque text.
-    pub fn is_of_its_line(&self) -> bool {
+    pub(crate) fn is_of_its_line(&self) -> bool {
         matches!(&self.record, Record::Line(line) if *line != Line::EndOfStatement)
     }
 }
@@ -375,7 +375,7 @@ impl Numbered {
 /// The content of a chunk.
 #[derive(Debug)]
 pub(super) struct Scanned {
-    pub records: Vec<Numbered>,
+    pub(crate) records: Vec<Numbered>,
     /// Event names, as bytes of the chunk.
     pub events: Vec<Range<u32>>,
     pub lines: u32,

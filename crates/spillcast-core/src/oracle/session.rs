@@ -50,7 +50,7 @@ const DEPTH_MAX: usize = 255;
 pub(super) struct Session {
     pub times: SessionTimes,
     /// When the last line was written, as far as is known; waits without a time move it on.
-    pub clock_us: i64,
+    pub(crate) clock_us: i64,
     /// Whether the clock was moved by lines that do not count.
     passed: bool,
     /// The stretch since the clock last stepped back.
@@ -111,14 +111,14 @@ impl Session {
     }
 
     /// The likely start of a wait that does not say when it ended: behind the line before.
-    pub fn wait_without_tim(&mut self, elapsed_us: i64) -> i64 {
+    pub(crate) fn wait_without_tim(&mut self, elapsed_us: i64) -> i64 {
         let start_us = self.clock_us;
         self.clock_us = (start_us + elapsed_us).min(TIM_MAX_US);
         start_us
     }
 
     /// A line that does not count was written at `tim_us`.
-    pub fn pass(&mut self, tim_us: i64) {
+    pub(crate) fn pass(&mut self, tim_us: i64) {
         self.clock_us = tim_us;
         self.passed = true;
     }
@@ -164,7 +164,7 @@ impl Session {
     /// rounded, cannot be its own: they belong to a call that the trace does not show, and nothing
     /// is taken off. The CPU is below zero where its clock is coarser than the calls are short;
     /// in the sum this cancels out.
-    pub fn self_times(&mut self, call: &CallLine, unit_us: i64) -> (i64, i64) {
+    pub(crate) fn self_times(&mut self, call: &CallLine, unit_us: i64) -> (i64, i64) {
         let depth = (call.dep as usize).min(DEPTH_MAX);
         let mut made = Calls::default();
         for deeper in self.children.drain((depth + 1).min(self.children.len())..) {
@@ -213,13 +213,13 @@ impl Default for Sessions {
 
 impl Sessions {
     #[inline(always)]
-    pub fn current(&mut self, dictionary: &mut Dictionary) -> (usize, &mut Session) {
+    pub(crate) fn current(&mut self, dictionary: &mut Dictionary) -> (usize, &mut Session) {
         let known = &mut self.list[self.current];
         let name = *known.name.get_or_insert_with(|| dictionary.session(known.id));
         (name, &mut known.session)
     }
 
-    pub fn current_id(&self) -> SessionId {
+    pub(crate) fn current_id(&self) -> SessionId {
         self.list[self.current].id
     }
 
@@ -233,7 +233,7 @@ impl Sessions {
         }
     }
 
-    pub fn switch_process(&mut self, pid: i64) {
+    pub(crate) fn switch_process(&mut self, pid: i64) {
         match self.of_process.get(&pid) {
             Some(&position) => self.current = position,
             None => self.switch(SessionId { pid: Some(pid), ..SessionId::default() }),

@@ -110,7 +110,7 @@ impl SessionId {
 pub struct Dictionary {
     pub events: Names,
     /// What follows from each event's name.
-    pub classes: Vec<EventClass>,
+    pub(crate) classes: Vec<EventClass>,
     /// `sqlid`, or the hash value `hv` before Oracle 11g.
     pub sql: Names,
     pub sessions: Vec<SessionId>,

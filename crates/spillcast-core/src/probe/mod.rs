@@ -10,6 +10,7 @@ mod arena;
 mod blocks;
 mod change;
 mod clock;
+mod dependencies;
 mod error;
 mod file;
 pub mod grid;
@@ -23,7 +24,6 @@ mod recorded;
 mod replay;
 mod schedule;
 mod scratch;
-mod turns;
 
 pub use scratch::prefix as scratch_prefix;
 
@@ -36,9 +36,8 @@ pub use group::{Access, Group, Pattern};
 pub use outcome::Outcome;
 pub use place::{Filesystem, is_network, mounted};
 pub use plan::Step;
-pub use progress::Progress;
+pub(crate) use progress::Progress;
 pub use recorded::{FromWaits, plan_of_moves, plan_of_waits};
-pub use schedule::Disturbance;
 
 use arena::Arena;
 use place::Place;

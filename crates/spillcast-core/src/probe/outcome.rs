@@ -35,17 +35,17 @@ pub struct Outcome {
     /// Mean number of operations in flight while at least one is.
     pub in_flight: f64,
     /// Distinct bytes that the plan touches.
-    pub working_set_bytes: u64,
+    pub(crate) working_set_bytes: u64,
     /// Share of the working set that the byte budget had room for; 1 for all.
-    pub byte_share: f64,
+    pub(crate) byte_share: f64,
     #[serde(skip)]
     pub filesystem: Filesystem,
     /// Whether it went past the page cache.
     pub direct: bool,
     /// What the replay reports for an operation that takes no time.
-    pub floor_ns: u64,
+    pub(crate) floor_ns: u64,
     /// How often it was repeated because it was disturbed; of all, this one was disturbed least.
-    pub repeated: u32,
+    pub(crate) repeated: u32,
     /// What other work on the machine cost it.
     #[serde(flatten)]
     pub disturbance: Disturbance,

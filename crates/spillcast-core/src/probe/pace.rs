@@ -91,12 +91,12 @@ impl Done {
     }
 
     /// Whether an operation of a kind is the first of the segment. Calls that change files are not.
-    pub fn is_first(&self, op: Op) -> bool {
+    pub(crate) fn is_first(&self, op: Op) -> bool {
         kind(op).is_some_and(|kind| self.took_ns[kind].is_none())
     }
 
     /// Whether its kind has time left, where there is not enough for all.
-    pub fn has_time_for(&self, op: Op, shares_ns: [u64; 2]) -> bool {
+    pub(crate) fn has_time_for(&self, op: Op, shares_ns: [u64; 2]) -> bool {
         !self.hurries
             || kind(op).is_none_or(|kind| self.took_ns[kind].unwrap_or(0) < shares_ns[kind])
     }

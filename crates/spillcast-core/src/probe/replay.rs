@@ -13,13 +13,13 @@ use spillcast_calls::CallKind;
 use super::arena::{self, Arena, Slice};
 use super::change;
 use super::clock::{self, Cores};
+use super::dependencies::{Dependencies, Signaller};
 use super::error::ProbeError;
 use super::file::ReplayFile;
 use super::outcome::{Outcome, Sample, Tally};
 use super::pace::{Done, Pace};
 use super::schedule::{Disturbance, Machine, OwnSchedule};
 use super::scratch;
-use super::turns::{Teller, Turns};
 use super::{Probe, Step};
 use crate::capture::run_queue::Scheduled;
 use crate::histogram::Histogram;
@@ -33,7 +33,7 @@ struct Replay<'a> {
     pace: Pace,
     /// The positions of each thread's steps, in their order.
     queues: Vec<Vec<usize>>,
-    turns: Turns,
+    dependencies: Dependencies,
     /// Whether threads burn CPU, and do not merely pause; and the cores, where they are fewer than
     /// these.
     burns: bool,
@@ -45,10 +45,10 @@ struct Replay<'a> {
 }
 
 /// The position of a replay thread.
-struct Lane<'a> {
+struct Worker<'a> {
     memory: Slice<'a>,
     schedule: OwnSchedule,
-    teller: Teller<'a>,
+    signaller: Signaller<'a>,
     /// When its last step ended, by the clock and by its CPU clock, less `own_ns`.
     ended_ns: u64,
     ended_cpu_ns: u64,
@@ -81,7 +81,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         probe,
         files,
         pace: Pace::new(steps, probe.threads, probe.options.budget),
-        turns: Turns::new(steps, &queues),
+        dependencies: Dependencies::new(steps, &queues),
         queues,
         burns: steps.iter().any(|step| step.cpu_ns > 0),
         cores: Cores::shared_by(probe.threads),
@@ -90,7 +90,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
         prefilled_bytes: AtomicU64::new(0),
         started_ns: probe.counters.start(),
     };
-    let (mut samples, changes, disturbance) = replay.lanes(arena.slices(probe.threads))?;
+    let (mut samples, changes, disturbance) = replay.workers(arena.slices(probe.threads))?;
     let elapsed_ns = probe.counters.stop();
     probe.counters.check()?;
     let mut tally = Tally::default();
@@ -172,7 +172,7 @@ fn go_direct(probe: &Probe, files: &[ReplayFile]) -> Result<bool, ProbeError> {
 
 impl Replay<'_> {
     /// Runs all threads to their end; returns what they measured.
-    fn lanes<'m>(
+    fn workers<'m>(
         &self,
         memory: impl Iterator<Item = Slice<'m>>,
     ) -> Result<(Vec<Sample>, Vec<Change>, Disturbance), ProbeError> {
@@ -181,7 +181,7 @@ impl Replay<'_> {
             let mut threads = Vec::new();
             for (number, memory) in memory.enumerate() {
                 let name = "spillcast-probe".to_owned();
-                let body = move || self.lane(number, memory);
+                let body = move || self.worker(number, memory);
                 let spawned = thread::Builder::new().name(name).spawn_scoped(scope, body);
                 threads.push(spawned.map_err(|error| {
                     self.failed.store(true, Ordering::Relaxed);
@@ -193,12 +193,12 @@ impl Replay<'_> {
             let mut outcome = Ok(());
             for thread in threads {
                 match thread.join().expect("a replay thread does not panic") {
-                    Ok(lane) => {
-                        samples.extend(lane.samples);
-                        changes.extend(lane.changes);
-                        scheduled.cpu_ns += lane.scheduled.cpu_ns;
-                        scheduled.delay_ns += lane.scheduled.delay_ns;
-                        io_delay_ns += lane.io_delay_ns;
+                    Ok(worker) => {
+                        samples.extend(worker.samples);
+                        changes.extend(worker.changes);
+                        scheduled.cpu_ns += worker.scheduled.cpu_ns;
+                        scheduled.delay_ns += worker.scheduled.delay_ns;
+                        io_delay_ns += worker.io_delay_ns;
                     }
                     Err(error) => outcome = outcome.and(Err(error)),
                 }
@@ -210,12 +210,12 @@ impl Replay<'_> {
     /// One thread's steps, one after the other. Of each segment it issues the first read and the
     /// first write whatever the time, so that every phase of the plan is seen, and the others until
     /// the deadline. Nobody waits for what it leaves out.
-    fn lane<'m>(&'m self, number: usize, memory: Slice<'m>) -> Result<Lane<'m>, ProbeError> {
+    fn worker<'m>(&'m self, number: usize, memory: Slice<'m>) -> Result<Worker<'m>, ProbeError> {
         clock::wake_in_time();
-        let mut lane = Lane {
+        let mut worker = Worker {
             memory,
             schedule: OwnSchedule::open(),
-            teller: self.turns.teller(number),
+            signaller: self.dependencies.signaller(number),
             ended_ns: self.started_ns,
             ended_cpu_ns: clock::thread_cpu_ns(),
             segment: 0,
@@ -230,47 +230,47 @@ impl Replay<'_> {
             if self.stopped() {
                 break;
             }
-            let outcome = self.act(position, &mut lane);
-            lane.teller.end(position);
+            let outcome = self.act(position, &mut worker);
+            worker.signaller.end(position);
             outcome?;
         }
-        lane.scheduled = lane.schedule.read();
-        Ok(lane)
+        worker.scheduled = worker.schedule.read();
+        Ok(worker)
     }
 
-    fn act(&self, position: usize, lane: &mut Lane) -> Result<(), ProbeError> {
+    fn act(&self, position: usize, worker: &mut Worker) -> Result<(), ProbeError> {
         let step = &self.probe.steps[position];
         let segment = self.pace.segment(position);
         let deadline_ns = self.started_ns + self.pace.segments[segment].deadline_ns;
-        if lane.segment != segment {
-            lane.segment = segment;
-            lane.done = lane.done.next();
+        if worker.segment != segment {
+            worker.segment = segment;
+            worker.done = worker.done.next();
         }
-        self.prepare(position, lane, deadline_ns);
+        self.prepare(position, worker, deadline_ns);
         let shares_ns = self.pace.segments[segment].shares_ns;
-        let in_time = clock::now_ns() < deadline_ns && lane.done.has_time_for(step.op, shares_ns);
-        let acts = step.acts() && (in_time || lane.done.is_first(step.op));
-        lane.done.left_out |= step.acts() && !acts;
-        lane.own_ns = 0;
+        let in_time = clock::now_ns() < deadline_ns && worker.done.has_time_for(step.op, shares_ns);
+        let acts = step.acts() && (in_time || worker.done.is_first(step.op));
+        worker.done.left_out |= step.acts() && !acts;
+        worker.own_ns = 0;
         if !acts || self.stopped() {
             self.probe.counters.skip(u64::from(step.op != Op::Null));
-            lane.ended_ns = clock::now_ns();
+            worker.ended_ns = clock::now_ns();
         } else if let Some(kind) = step.change {
             let (file, dir) = (&self.files[step.file as usize], &self.probe.place.dir);
             let extent_bytes = self.probe.extents_bytes[step.file as usize];
             let elapsed_ns = change::make(kind, file, dir, (step.offset, extent_bytes))
                 .map_err(|error| self.step_error(position, error))?;
-            lane.ended_ns = clock::now_ns();
-            lane.changes.push((kind, elapsed_ns));
+            worker.ended_ns = clock::now_ns();
+            worker.changes.push((kind, elapsed_ns));
         } else {
             let sample =
-                self.step(position, lane).map_err(|error| self.step_error(position, error))?;
-            lane.done.add(step.op, sample.elapsed_ns);
+                self.step(position, worker).map_err(|error| self.step_error(position, error))?;
+            worker.done.add(step.op, sample.elapsed_ns);
             self.probe.counters.add(u64::from(step.bytes));
-            lane.samples.push(sample);
+            worker.samples.push(sample);
         }
         if self.burns {
-            lane.ended_cpu_ns = clock::thread_cpu_ns().saturating_sub(lane.own_ns);
+            worker.ended_cpu_ns = clock::thread_cpu_ns().saturating_sub(worker.own_ns);
         }
         Ok(())
     }
@@ -285,11 +285,11 @@ impl Replay<'_> {
     }
 
     /// What comes before the operation of a step: work, the wait for another thread, a pause.
-    fn prepare(&self, position: usize, lane: &mut Lane, deadline_ns: u64) {
+    fn prepare(&self, position: usize, worker: &mut Worker, deadline_ns: u64) {
         let step = &self.probe.steps[position];
         let scaled = |ns: u64| (ns as f64 * self.pace.think_scale) as u64;
         let over = || self.stopped() || clock::now_ns() >= deadline_ns;
-        let ended_cpu_ns = lane.ended_cpu_ns;
+        let ended_cpu_ns = worker.ended_cpu_ns;
         let burn = |cpu_ns| {
             let until_ns = ended_cpu_ns + scaled(cpu_ns);
             match &self.cores {
@@ -299,17 +299,17 @@ impl Replay<'_> {
                 None => clock::burn(until_ns, over),
             }
         };
-        while let Some(cpu_ns) = lane.teller.next_cpu_ns(position) {
+        while let Some(cpu_ns) = worker.signaller.next_cpu_ns(position) {
             burn(cpu_ns);
-            lane.teller.tell();
+            worker.signaller.signal();
         }
-        let mut since_ns = lane.ended_ns;
+        let mut since_ns = worker.ended_ns;
         if step.cpu_ns > 0 {
             burn(step.cpu_ns);
             since_ns = clock::now_ns();
         }
         if step.after.is_some() {
-            self.turns.wait(position, deadline_ns, over);
+            self.dependencies.wait(position, deadline_ns, over);
             since_ns = clock::now_ns();
         }
         let until_ns = deadline_ns.min(since_ns + scaled(step.delay_ns));
@@ -324,21 +324,21 @@ impl Replay<'_> {
 
     /// Only the system call lies between the two readings of the clock. The time within it that the
     /// thread was ready without a CPU is none of the storage's.
-    fn step(&self, position: usize, lane: &mut Lane) -> std::io::Result<Sample> {
+    fn step(&self, position: usize, worker: &mut Worker) -> std::io::Result<Sample> {
         let step = &self.probe.steps[position];
         let file = self.files[step.file as usize].open();
         let range = step.range();
         if step.op == Op::Read {
-            let filled_bytes = file.fill_holes(range.clone(), lane.memory.all())?;
+            let filled_bytes = file.fill_holes(range.clone(), worker.memory.all())?;
             self.prefilled_bytes.fetch_add(filled_bytes, Ordering::Relaxed);
         }
         let begun_ns = clock::now_ns();
-        let buffer = lane.memory.of_file(step.file, step.bytes as usize, self.largest_bytes);
+        let buffer = worker.memory.of_file(step.file, step.bytes as usize, self.largest_bytes);
         if step.op == Op::Write {
             arena::change(buffer, position as u64);
         }
         let before_ns = clock::now_ns();
-        let before = lane.schedule.read();
+        let before = worker.schedule.read();
         let (start_ns, end_ns);
         if step.op == Op::Read {
             start_ns = clock::now_ns();
@@ -350,12 +350,12 @@ impl Replay<'_> {
             end_ns = clock::now_ns();
             file.mark_written(range);
         }
-        let delay_ns = lane.schedule.read().delay_ns.saturating_sub(before.delay_ns);
+        let delay_ns = worker.schedule.read().delay_ns.saturating_sub(before.delay_ns);
         let (after_ns, call_ns) = (clock::now_ns(), end_ns - start_ns);
         let delay_ns = delay_within(call_ns, after_ns - before_ns - call_ns, delay_ns);
-        lane.io_delay_ns += delay_ns;
-        lane.ended_ns = end_ns;
-        lane.own_ns = after_ns - begun_ns - call_ns;
+        worker.io_delay_ns += delay_ns;
+        worker.ended_ns = end_ns;
+        worker.own_ns = after_ns - begun_ns - call_ns;
         Ok(Sample { step: position, start_ns, elapsed_ns: call_ns - delay_ns })
     }
 }

@@ -15,16 +15,16 @@ use crate::system::now_ns;
 pub struct Disturbance {
     /// Time its threads were ready without a CPU, within operations, whose latencies are without
     /// it, and elsewhere.
-    pub run_queue_io_ns: u64,
-    pub run_queue_ns: u64,
+    pub(crate) run_queue_io_ns: u64,
+    pub(crate) run_queue_ns: u64,
     /// Of both, the most that others can have been the cause of.
-    pub run_queue_others_ns: u64,
+    pub(crate) run_queue_others_ns: u64,
     /// CPU time that others had of the machine meanwhile; None where that is not told. And how much
     /// CPU time there was.
     #[serde(skip)]
-    pub others_cpu_ns: Option<u64>,
+    pub(crate) others_cpu_ns: Option<u64>,
     #[serde(skip)]
-    pub all_cpu_ns: u64,
+    pub(crate) all_cpu_ns: u64,
 }
 
 impl Disturbance {
@@ -35,7 +35,7 @@ impl Disturbance {
 
     /// Whether others had so much that latencies are not those of the storage alone. The machine's
     /// CPU time is counted in ticks: a short replay does not tell.
-    pub fn disturbs(&self, elapsed: Duration) -> bool {
+    pub(crate) fn disturbs(&self, elapsed: Duration) -> bool {
         const SHARE_MAX: f64 = 0.1;
         const ELAPSED_MIN: Duration = Duration::from_secs(1);
         elapsed >= ELAPSED_MIN && self.others_share() > SHARE_MAX

@@ -1,19 +1,19 @@
-//! Skips cycles: rounds in which lanes only compute, and periods of their quota.
+//! Skips cycles: rounds in which threads only compute, and periods of their quota.
 //!
-//! While no lane ends its CPU time and no wait ends, the only events are ends of quanta and begins
+//! While no thread ends its CPU time and no wait ends, the only events are ends of quanta and begins
 //! of periods. Once the simulation is then in an earlier state again, the time between the two
-//! repeats until a lane has too little CPU time left or a wait ends. The outcome is that of a
+//! repeats until a thread has too little CPU time left or a wait ends. The outcome is that of a
 //! simulation event by event, to the nanosecond.
 
 use std::cmp::Reverse;
 
-use super::lane::Lane;
 use super::rows::Rows;
+use super::thread::Thread;
 use super::{Due, NEW_PERIOD, QUANTUM_NS, Simulation, Snapshot, State};
 
 impl<R: Rows + ?Sized> Simulation<'_, R> {
     /// Skips repetitions, after an event that ended a quantum or began a period.
-    pub fn skip_cycles(&mut self) {
+    pub(crate) fn skip_cycles(&mut self) {
         self.cycle.events += 1;
         if self.cycle.events < self.cycle.events_min || !self.long_stretches.is_empty() {
             return;
@@ -29,19 +29,20 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
                 now_ns: self.now_ns,
                 owed_ns: self.owed_ns(),
                 throttled_ns: self.outcome.throttled_ns,
-                done_ns: self.lanes.iter().map(Lane::done_ns).collect(),
+                done_ns: self.threads.iter().map(Thread::done_ns).collect(),
             });
         }
     }
 
     fn state(&self) -> State {
-        let mut due: Vec<_> = self.pending().filter(|&(.., lane)| self.computes(lane)).collect();
+        let mut due: Vec<_> =
+            self.pending().filter(|&(.., thread)| self.computes(thread)).collect();
         due.sort_unstable();
-        let relative = |(at_ns, _, lane): (u64, u64, usize)| {
-            let on_core = self.lanes.get(lane);
-            let stretch_ns = on_core.map_or(0, Lane::stretch_ns);
-            let held_ns = on_core.map_or(0, |lane| lane.held_ns.min(QUANTUM_NS));
-            Due { in_ns: at_ns - self.now_ns, lane, stretch_ns, held_ns }
+        let relative = |(at_ns, _, thread): (u64, u64, usize)| {
+            let on_core = self.threads.get(thread);
+            let stretch_ns = on_core.map_or(0, Thread::stretch_ns);
+            let held_ns = on_core.map_or(0, |thread| thread.held_ns.min(QUANTUM_NS));
+            Due { in_ns: at_ns - self.now_ns, thread, stretch_ns, held_ns }
         };
         let (left_ns, ends_ns, _) = self.budget.state(self.now_ns);
         State {
@@ -56,17 +57,17 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         self.budget.state(self.now_ns).2
     }
 
-    /// Events to come: time, number and lane.
+    /// Events to come: time, number and thread.
     fn pending(&self) -> impl Iterator<Item = (u64, u64, usize)> {
-        let is_due = |&(at_ns, number, lane): &(u64, u64, usize)| {
-            lane == NEW_PERIOD || self.lanes[lane].due == (at_ns, number)
+        let is_due = |&(at_ns, number, thread): &(u64, u64, usize)| {
+            thread == NEW_PERIOD || self.threads[thread].due == (at_ns, number)
         };
         self.events.iter().map(|&Reverse(event)| event).filter(is_due)
     }
 
-    /// Whether the lane's event may recur: it ends a quantum or begins a period, and ends no wait.
-    fn computes(&self, lane: usize) -> bool {
-        lane == NEW_PERIOD || self.lanes[lane].on_core
+    /// Whether the thread's event may recur: it ends a quantum or begins a period, and ends no wait.
+    fn computes(&self, thread: usize) -> bool {
+        thread == NEW_PERIOD || self.threads[thread].on_core
     }
 
     /// How many times the time since `earlier` repeats from now on.
@@ -81,13 +82,14 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         let before = |end: u64, each: u64| end.saturating_sub(1) / each;
         let until_wait = self
             .pending()
-            .filter(|&(.., lane)| !self.computes(lane))
+            .filter(|&(.., thread)| !self.computes(thread))
             .map(|(at_ns, ..)| before(at_ns - self.now_ns, length_ns));
-        let until_end = self.lanes.iter().zip(&earlier.done_ns).filter_map(|(lane, done_ns)| {
-            let each_ns = lane.done_ns() - done_ns;
-            let left_ns = lane.left_ns().saturating_sub(each_ns + QUANTUM_NS);
-            (each_ns > 0).then(|| before(left_ns, each_ns))
-        });
+        let until_end =
+            self.threads.iter().zip(&earlier.done_ns).filter_map(|(thread, done_ns)| {
+                let each_ns = thread.done_ns() - done_ns;
+                let left_ns = thread.left_ns().saturating_sub(each_ns + QUANTUM_NS);
+                (each_ns > 0).then(|| before(left_ns, each_ns))
+            });
         let paid_ns = earlier.owed_ns.saturating_sub(self.owed_ns());
         let until_paid = (paid_ns > 0).then(|| before(self.owed_ns(), paid_ns));
         // No clock reads more than that.
@@ -100,17 +102,17 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         let Some(earlier) = self.cycle.earlier.take() else { return };
         let ahead_ns = repetitions * (self.now_ns - earlier.now_ns);
         let mut events: Vec<_> = self.pending().collect();
-        for (at_ns, number, lane) in &mut events {
-            if self.computes(*lane) {
+        for (at_ns, number, thread) in &mut events {
+            if self.computes(*thread) {
                 *at_ns += ahead_ns;
-                if let Some(lane) = self.lanes.get_mut(*lane) {
-                    lane.due = (*at_ns, *number);
+                if let Some(thread) = self.threads.get_mut(*thread) {
+                    thread.due = (*at_ns, *number);
                 }
             }
         }
         self.events = events.into_iter().map(Reverse).collect();
-        for (lane, done_ns) in self.lanes.iter_mut().zip(&earlier.done_ns) {
-            lane.burn(repetitions * (lane.done_ns() - done_ns));
+        for (thread, done_ns) in self.threads.iter_mut().zip(&earlier.done_ns) {
+            thread.burn(repetitions * (thread.done_ns() - done_ns));
         }
         self.outcome.throttled_ns +=
             repetitions * (self.outcome.throttled_ns - earlier.throttled_ns);

@@ -5,29 +5,29 @@
 
 mod cached_reads;
 mod cycle;
-mod lane;
 mod page_cache;
 mod quota;
 mod rows;
 mod target;
+mod thread;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 pub use cached_reads::{CachedReads, Moved};
-use lane::{Lane, Next};
-pub use page_cache::PageCacheRoom;
+pub use page_cache::PageCacheLimits;
 use quota::Budget;
 pub use quota::Quota;
 pub use rows::{Io, Row, Rows, Wait};
 pub use target::Memory;
 use target::Target;
+use thread::{Next, Thread};
 
 use crate::storage::{Model, Waits};
 
 /// How long a thread keeps a core while others want it; Linux gives a few ms.
 const QUANTUM_NS: u64 = 3_000_000;
-/// The lane of the event with which a period of the quota begins.
+/// The thread of the event with which a period of the quota begins.
 const NEW_PERIOD: usize = usize::MAX;
 
 /// The result of a simulation.
@@ -67,7 +67,7 @@ pub fn run<R: Rows + ?Sized>(
     cpus: Cpus,
     model: Model,
     memory: Memory,
-    page_cache: Option<PageCacheRoom>,
+    page_cache: Option<PageCacheLimits>,
 ) -> Outcome {
     let target = Target::new(model, memory, page_cache, rows);
     let mut simulation = Simulation::new(rows, cpus, target);
@@ -77,19 +77,19 @@ pub fn run<R: Rows + ?Sized>(
 
 struct Simulation<'a, R: Rows + ?Sized> {
     rows: &'a R,
-    lanes: Vec<Lane>,
+    threads: Vec<Thread>,
     now_ns: u64,
-    /// Events to come: time, number and lane. The number keeps equal times in order. An event that
-    /// is not its lane's `due` belongs to a stretch that was shortened.
+    /// Events to come: time, number and thread. The number keeps equal times in order. An event that
+    /// is not its thread's `due` belongs to a stretch that was shortened.
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     last_event: u64,
     free_cores: usize,
-    /// Lanes in a stretch longer than a quantum: no other lane wanted a core when it began.
+    /// Threads in a stretch longer than a quantum: no other thread wanted a core when it began.
     long_stretches: Vec<usize>,
-    /// Lanes that want a core, first come first served.
+    /// Threads that want a core, first come first served.
     ready: VecDeque<usize>,
     budget: Budget,
-    /// Whether lanes that want a core wait for the next period.
+    /// Whether threads that want a core wait for the next period.
     throttled: bool,
     cycle: Cycle,
     /// By row that waits for another thread, whether that has got there.
@@ -115,7 +115,7 @@ struct Snapshot {
     now_ns: u64,
     owed_ns: u64,
     throttled_ns: u64,
-    /// By lane, CPU time burned in its row.
+    /// By thread, CPU time burned in its row.
     done_ns: Vec<u64>,
 }
 
@@ -125,7 +125,7 @@ struct State {
     /// CPU time left of the quota's period, and the end of the period.
     period: (u64, i64),
     temp_ns: u64,
-    /// Lanes that want a core, in their order.
+    /// Threads that want a core, in their order.
     ready: Vec<usize>,
     /// Ends of stretches on a core, and the begin of the next period, by time.
     due: Vec<Due>,
@@ -134,9 +134,9 @@ struct State {
 #[derive(PartialEq)]
 struct Due {
     in_ns: u64,
-    lane: usize,
+    thread: usize,
     stretch_ns: u64,
-    /// How long the lane will have held its core, up to a quantum.
+    /// How long the thread will have held its core, up to a quantum.
     held_ns: u64,
 }
 
@@ -158,7 +158,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         let through_cache = if target.has_page_cache() { rows.count() } else { 0 };
         Simulation {
             rows,
-            lanes: lane::lanes(rows),
+            threads: thread::threads(rows),
             now_ns: 0,
             events: BinaryHeap::new(),
             last_event: 0,
@@ -181,22 +181,22 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
     }
 
     fn run(&mut self) {
-        for lane in 0..self.lanes.len() {
-            self.advance(lane);
+        for thread in 0..self.threads.len() {
+            self.advance(thread);
         }
         loop {
-            while let Some(Reverse((at_ns, number, lane))) = self.events.pop() {
-                if lane == NEW_PERIOD {
+            while let Some(Reverse((at_ns, number, thread))) = self.events.pop() {
+                if thread == NEW_PERIOD {
                     self.now_ns = at_ns;
                     self.throttled = false;
                     self.dispatch();
                     self.skip_cycles();
-                } else if self.lanes[lane].due == (at_ns, number) {
+                } else if self.threads[thread].due == (at_ns, number) {
                     self.now_ns = at_ns;
-                    self.stretch_ended(lane);
+                    self.stretch_ended(thread);
                 }
             }
-            let stuck = self.lanes.iter().filter_map(Lane::waiting_row).min();
+            let stuck = self.threads.iter().filter_map(Thread::waiting_row).min();
             let Some(row) = stuck else { break };
             self.outcome.forced += 1;
             self.signal(row);
@@ -204,20 +204,20 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         self.outcome.elapsed_ns = self.now_ns;
     }
 
-    /// Begins the lane's next stretch: CPU up to a signal or the end of a quantum, or a wait.
-    fn advance(&mut self, lane: usize) {
+    /// Begins the thread's next stretch: CPU up to a signal or the end of a quantum, or a wait.
+    fn advance(&mut self, thread: usize) {
         loop {
-            for row in self.lanes[lane].signals_due() {
+            for row in self.threads[thread].signals_due() {
                 self.signal(row);
             }
-            match self.lanes[lane].next(self.rows, &self.signalled) {
-                Next::Core { ns } => return self.compute(lane, ns),
+            match self.threads[thread].next(self.rows, &self.signalled) {
+                Next::Core { ns } => return self.compute(thread, ns),
                 Next::Wait { ns, temp } => {
                     self.budget.left_ns(self.now_ns);
-                    self.budget.take(self.lanes[lane].call_ns(ns));
-                    self.leave_core(lane);
+                    self.budget.take(self.threads[thread].call_ns(ns));
+                    self.leave_core(thread);
                     self.temp_begins(temp);
-                    return self.schedule(lane, ns);
+                    return self.schedule(thread, ns);
                 }
                 Next::Io { row, io } => {
                     let taken = self.target.issue(self.now_ns, io);
@@ -225,58 +225,58 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
                     if let Some(storage_ns) = self.outcome.storage_ns.get_mut(row) {
                         *storage_ns = taken.storage_ns;
                     }
-                    self.lanes[lane].io_begins(taken.ns.round() as u64, taken.on_core);
+                    self.threads[thread].io_begins(taken.ns.round() as u64, taken.on_core);
                 }
-                Next::Signal => return self.leave_core(lane),
+                Next::Signal => return self.leave_core(thread),
                 Next::Row => continue,
-                Next::Ended => return self.leave_core(lane),
+                Next::Ended => return self.leave_core(thread),
             }
         }
     }
 
-    fn compute(&mut self, lane: usize, ns: u64) {
-        let quantum_over = !self.ready.is_empty() && self.lanes[lane].held_ns >= QUANTUM_NS;
-        if self.lanes[lane].on_core && !quantum_over && self.budget.left_ns(self.now_ns) > 0 {
-            return self.take_stretch(lane, ns);
+    fn compute(&mut self, thread: usize, ns: u64) {
+        let quantum_over = !self.ready.is_empty() && self.threads[thread].held_ns >= QUANTUM_NS;
+        if self.threads[thread].on_core && !quantum_over && self.budget.left_ns(self.now_ns) > 0 {
+            return self.take_stretch(thread, ns);
         }
-        self.ready.push_back(lane);
-        self.leave_core(lane);
+        self.ready.push_back(thread);
+        self.leave_core(thread);
         self.dispatch();
     }
 
-    /// Gives free cores to the lanes that want one while the quota lasts.
+    /// Gives free cores to the threads that want one while the quota lasts.
     fn dispatch(&mut self) {
         while self.free_cores > 0 && !self.ready.is_empty() {
             if self.budget.left_ns(self.now_ns) == 0 {
                 return self.throttle();
             }
-            let lane = self.ready.pop_front().expect("one is ready");
-            let Next::Core { ns } = self.lanes[lane].next(self.rows, &self.signalled) else {
-                unreachable!("a lane that wants a core has CPU time to burn");
+            let thread = self.ready.pop_front().expect("one is ready");
+            let Next::Core { ns } = self.threads[thread].next(self.rows, &self.signalled) else {
+                unreachable!("a thread that wants a core has CPU time to burn");
             };
-            self.take_core(lane, ns);
+            self.take_core(thread, ns);
         }
         if !self.ready.is_empty() {
             self.shorten_long_stretches();
         }
     }
 
-    /// Ends stretches at the next multiple of a quantum, now that other lanes want a core.
+    /// Ends stretches at the next multiple of a quantum, now that other threads want a core.
     fn shorten_long_stretches(&mut self) {
-        for lane in std::mem::take(&mut self.long_stretches) {
-            let (ends_ns, number) = self.lanes[lane].due;
-            let began_ns = ends_ns - self.lanes[lane].stretch_ns();
+        for thread in std::mem::take(&mut self.long_stretches) {
+            let (ends_ns, number) = self.threads[thread].due;
+            let began_ns = ends_ns - self.threads[thread].stretch_ns();
             let quanta = (self.now_ns - began_ns).div_ceil(QUANTUM_NS).max(1);
             let stretch_ns = quanta * QUANTUM_NS;
             if began_ns + stretch_ns < ends_ns {
-                self.lanes[lane].shorten_stretch(stretch_ns);
-                self.lanes[lane].due = (began_ns + stretch_ns, number);
-                self.events.push(Reverse((began_ns + stretch_ns, number, lane)));
+                self.threads[thread].shorten_stretch(stretch_ns);
+                self.threads[thread].due = (began_ns + stretch_ns, number);
+                self.events.push(Reverse((began_ns + stretch_ns, number, thread)));
             }
         }
     }
 
-    /// Lets no lane have a core before the next period.
+    /// Lets no thread have a core before the next period.
     fn throttle(&mut self) {
         if !std::mem::replace(&mut self.throttled, true) {
             let wait_ns = self.budget.until_ns() - self.now_ns;
@@ -285,39 +285,39 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    fn take_core(&mut self, lane: usize, ns: u64) {
+    fn take_core(&mut self, thread: usize, ns: u64) {
         self.free_cores -= 1;
-        self.lanes[lane].on_core = true;
-        self.lanes[lane].held_ns = 0;
-        self.take_stretch(lane, ns);
+        self.threads[thread].on_core = true;
+        self.threads[thread].held_ns = 0;
+        self.take_stretch(thread, ns);
     }
 
-    fn take_stretch(&mut self, lane: usize, ns: u64) {
+    fn take_stretch(&mut self, thread: usize, ns: u64) {
         let shared = self.budget.limited() || !self.ready.is_empty();
         let most_ns = if shared { QUANTUM_NS } else { u64::MAX };
         let most_ns = most_ns.min(self.budget.left_ns(self.now_ns));
-        let (stretch_ns, temp) = self.lanes[lane].take_stretch(ns.min(most_ns));
+        let (stretch_ns, temp) = self.threads[thread].take_stretch(ns.min(most_ns));
         if stretch_ns > QUANTUM_NS {
-            self.long_stretches.push(lane);
+            self.long_stretches.push(thread);
         }
         self.budget.take(stretch_ns);
         self.temp_begins(temp);
-        self.schedule(lane, stretch_ns);
+        self.schedule(thread, stretch_ns);
     }
 
-    fn leave_core(&mut self, lane: usize) {
-        if std::mem::replace(&mut self.lanes[lane].on_core, false) {
+    fn leave_core(&mut self, thread: usize) {
+        if std::mem::replace(&mut self.threads[thread].on_core, false) {
             self.free_cores += 1;
             self.dispatch();
         }
     }
 
-    fn stretch_ended(&mut self, lane: usize) {
-        self.long_stretches.retain(|&other| other != lane);
-        let ended_temp = self.lanes[lane].stretch_ended();
+    fn stretch_ended(&mut self, thread: usize) {
+        self.long_stretches.retain(|&other| other != thread);
+        let ended_temp = self.threads[thread].stretch_ended();
         self.temp_ends(ended_temp);
-        let computes = self.lanes[lane].left_ns() > 0;
-        self.advance(lane);
+        let computes = self.threads[thread].left_ns() > 0;
+        self.advance(thread);
         if computes {
             self.skip_cycles();
         } else {
@@ -328,19 +328,19 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
     /// The thread that `row` waits for has got there. The waiting thread goes on if it is at `row`.
     fn signal(&mut self, row: usize) {
         self.signalled[row] = true;
-        let lane = self.rows.row(row).thread as usize;
-        if self.lanes[lane].waiting_row() == Some(row) {
-            self.lanes[lane].wait_over();
-            self.schedule(lane, 0);
+        let thread = self.rows.row(row).thread as usize;
+        if self.threads[thread].waiting_row() == Some(row) {
+            self.threads[thread].wait_over();
+            self.schedule(thread, 0);
         }
     }
 
-    fn schedule(&mut self, lane: usize, ns: u64) {
+    fn schedule(&mut self, thread: usize, ns: u64) {
         self.last_event += 1;
-        if lane != NEW_PERIOD {
-            self.lanes[lane].due = (self.now_ns + ns, self.last_event);
+        if thread != NEW_PERIOD {
+            self.threads[thread].due = (self.now_ns + ns, self.last_event);
         }
-        self.events.push(Reverse((self.now_ns + ns, self.last_event, lane)));
+        self.events.push(Reverse((self.now_ns + ns, self.last_event, thread)));
     }
 
     fn temp_begins(&mut self, ns: Option<u64>) {

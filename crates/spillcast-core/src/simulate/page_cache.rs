@@ -23,14 +23,14 @@ const DIRTY: u32 = 1;
 
 /// The limits of a page cache.
 #[derive(Clone, Copy, Debug)]
-pub struct PageCacheRoom {
+pub struct PageCacheLimits {
     pub bytes: u64,
     /// Writers wait while more than this is dirty. Writeback begins at half of it.
     pub dirty_bytes: u64,
 }
 
 /// Pages in memory, evicted by LRU. The pages of a file are dropped after its last operation.
-pub struct PageCache {
+pub(crate) struct PageCache {
     pages_max: usize,
     dirty_max: usize,
     store: Store,
@@ -53,11 +53,11 @@ struct File {
 
 impl PageCache {
     /// A cache for `operations`. It holds what they read and did not write, as far as that fits.
-    pub fn new(room: PageCacheRoom, operations: &[Io]) -> PageCache {
+    pub fn new(limits: PageCacheLimits, operations: &[Io]) -> PageCache {
         let pages = |bytes: u64| usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX);
         let mut cache = PageCache {
-            pages_max: pages(room.bytes),
-            dirty_max: pages(room.dirty_bytes.min(room.bytes)),
+            pages_max: pages(limits.bytes),
+            dirty_max: pages(limits.dirty_bytes.min(limits.bytes)),
             store: Store::default(),
             lru: List::default(),
             dirty_order: VecDeque::new(),
@@ -81,7 +81,13 @@ impl PageCache {
     }
 
     /// How long an operation waits for the storage; 0 if memory answers it.
-    pub fn storage_ns(&mut self, now_ns: u64, io: Io, sequential: bool, on: &Schedule) -> f64 {
+    pub(crate) fn storage_ns(
+        &mut self,
+        now_ns: u64,
+        io: Io,
+        sequential: bool,
+        on: &Schedule,
+    ) -> f64 {
         let ns = if io.op == Op::Write {
             keys(&io).for_each(|key| self.make_dirty(key));
             self.write_back(now_ns as f64, on)
@@ -217,7 +223,7 @@ impl PageCache {
 /// This is SHARDS (Waldspurger et al., FAST 2015) with regions in place of lines: a hash picks the
 /// regions. They are in groups, and each group has a cache of its own: the differences between the
 /// groups show the error.
-pub struct Regions {
+pub(crate) struct Regions {
     rate: f64,
     ends: Ends,
     operations: u64,
@@ -278,7 +284,7 @@ impl Regions {
     }
 
     /// Of each picked operation, the bytes that a cache of `room_bytes` lacks; 0 for writes.
-    pub fn missing_bytes(self, room_bytes: u64) -> Vec<u64> {
+    pub(crate) fn missing_bytes(self, room_bytes: u64) -> Vec<u64> {
         let groups = 0..self.written_bytes.len();
         let mut missing: Vec<_> =
             groups.map(|group| self.missing_of(group, room_bytes).into_iter()).collect();
@@ -299,7 +305,7 @@ impl Regions {
         let operations: Vec<Io> = of_group().map(|picked| picked.io).collect();
         let bytes = (room_bytes as f64 * self.share(group)) as u64;
         // Only reads count, so nothing has to be written back.
-        let mut cache = PageCache::new(PageCacheRoom { bytes, dirty_bytes: bytes }, &operations);
+        let mut cache = PageCache::new(PageCacheLimits { bytes, dirty_bytes: bytes }, &operations);
         drop(operations);
         // The last operation of each file, the earliest at the end.
         let mut file_ends: Vec<(u64, u32)> =

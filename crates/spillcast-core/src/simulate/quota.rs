@@ -8,7 +8,7 @@ pub struct Quota {
 }
 
 /// CPU time left in the current period; a debt below 0 is paid by the next periods.
-pub struct Budget {
+pub(crate) struct Budget {
     quota: Option<Quota>,
     left_ns: i64,
     /// Begin of the next period.
@@ -30,7 +30,7 @@ impl Budget {
     }
 
     /// CPU time left at `now_ns`.
-    pub fn left_ns(&mut self, now_ns: u64) -> u64 {
+    pub(crate) fn left_ns(&mut self, now_ns: u64) -> u64 {
         let Some(quota) = self.quota else { return u64::MAX };
         if now_ns >= self.until_ns {
             let periods = (now_ns - self.until_ns) / quota.period_ns + 1;
@@ -50,7 +50,7 @@ impl Budget {
     }
 
     /// Begin of the next period, as of the last `left_ns`.
-    pub fn until_ns(&self) -> u64 {
+    pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }
 
@@ -61,7 +61,7 @@ impl Budget {
     }
 
     /// Moves on by `ns`, in which `paid_ns` of the debt are paid.
-    pub fn pass(&mut self, ns: u64, paid_ns: u64) {
+    pub(crate) fn pass(&mut self, ns: u64, paid_ns: u64) {
         if self.quota.is_some() {
             self.until_ns += ns;
             self.left_ns += paid_ns as i64;

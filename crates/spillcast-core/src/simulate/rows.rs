@@ -64,7 +64,7 @@ pub struct Io {
 }
 
 /// By file, numbered from 0, the ends of its last read and of its last write.
-pub type Ends = Vec<[Option<u64>; 2]>;
+pub(crate) type Ends = Vec<[Option<u64>; 2]>;
 
 /// The operation with its offset, and whether it is sequential: it begins where the last one of its
 /// op on its file ended, or is the first.

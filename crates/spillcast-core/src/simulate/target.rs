@@ -1,17 +1,17 @@
 //! The storage of simulated I/O, with a page cache before it or without.
 
-use super::page_cache::{PageCache, PageCacheRoom};
+use super::page_cache::{PageCache, PageCacheLimits};
 use super::rows::{Ends, Io, Rows, Wait, place};
 use crate::storage::{Model, Operation, Schedule, Waits};
 
 /// The time of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Taken {
+pub(crate) struct Taken {
     pub ns: f64,
     /// The storage's part of `ns`.
-    pub storage_ns: f64,
+    pub(crate) storage_ns: f64,
     /// Whether the thread keeps its core during the operation.
-    pub on_core: bool,
+    pub(crate) on_core: bool,
 }
 
 /// The longest time that memory takes for an operation. A thread keeps its core for as long.
@@ -32,7 +32,7 @@ impl Target {
     pub fn new<R: Rows + ?Sized>(
         model: Model,
         memory: Memory,
-        room: Option<PageCacheRoom>,
+        limits: Option<PageCacheLimits>,
         rows: &R,
     ) -> Target {
         let operations = || {
@@ -44,17 +44,17 @@ impl Target {
         Target {
             schedule: Schedule::of(model, operations().map(|io| (io.op, io.bytes))),
             memory,
-            page_cache: room.map(|room| PageCache::new(room, &placed(operations()))),
+            page_cache: limits.map(|limits| PageCache::new(limits, &placed(operations()))),
             ends: Ends::new(),
         }
     }
 
-    pub fn has_page_cache(&self) -> bool {
+    pub(crate) fn has_page_cache(&self) -> bool {
         self.page_cache.is_some()
     }
 
     /// Issues an operation at `now_ns`.
-    pub fn issue(&mut self, now_ns: u64, io: Io) -> Taken {
+    pub(crate) fn issue(&mut self, now_ns: u64, io: Io) -> Taken {
         let (io, sequential) = place(&mut self.ends, io);
         if let Some(cache) = &mut self.page_cache {
             let storage_ns = cache.storage_ns(now_ns, io, sequential, &self.schedule);

@@ -303,9 +303,10 @@ fn reads_follow_reads_and_writes_follow_writes() {
 #[test]
 fn a_page_cache_tells_the_part_of_the_storage() {
     let rows = [io(0, Op::Write, 0, 0), io(0, Op::Read, 0, 0)];
-    let through = |room| super::run(&rows, of(1), Model::fixed(100, 100), Memory::default(), room);
-    let room = PageCacheRoom { bytes: 1 << 20, dirty_bytes: 1 << 20 };
-    let (cached, direct) = (through(Some(room)), through(None));
+    let through =
+        |limits| super::run(&rows, of(1), Model::fixed(100, 100), Memory::default(), limits);
+    let limits = PageCacheLimits { bytes: 1 << 20, dirty_bytes: 1 << 20 };
+    let (cached, direct) = (through(Some(limits)), through(None));
     assert_eq!((cached.io_ns, cached.storage_ns), (vec![0.0; 2], vec![0.0; 2]));
     assert_eq!((direct.io_ns, direct.storage_ns), (vec![100.0; 2], vec![]));
 }

@@ -46,7 +46,7 @@ pub struct Executor {
 pub struct Execution {
     pub id: i64,
     /// Its SQL text, or where the program called an action.
-    pub description: String,
+    pub(crate) description: String,
     pub started_ms: i64,
     pub ended_ms: Option<i64>,
 }
@@ -130,7 +130,7 @@ impl Metrics {
         self.output_bytes += other.output_bytes;
     }
 
-    pub fn shuffle_read_bytes(&self) -> i64 {
+    pub(crate) fn shuffle_read_bytes(&self) -> i64 {
         self.shuffle_read_local_bytes + self.shuffle_read_remote_bytes
     }
 }
@@ -157,7 +157,7 @@ impl Application {
         }
     }
 
-    pub fn task_cpus(&self) -> u32 {
+    pub(crate) fn task_cpus(&self) -> u32 {
         let cpus = self.properties.get("spark.task.cpus").and_then(|cpus| cpus.parse().ok());
         cpus.unwrap_or(1).max(1)
     }

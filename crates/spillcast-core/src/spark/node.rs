@@ -70,7 +70,7 @@ pub(super) struct Read {
     pub file: File,
     pub bytes: f64,
     /// How many times the whole file is read, by all.
-    pub times_read: f64,
+    pub(crate) times_read: f64,
 }
 
 /// A part of a task, which works while bytes are read and written.
@@ -86,8 +86,8 @@ pub(super) struct Phase {
     /// The share of the phase that is left.
     pub left: f64,
     /// Time for which it has waited for reads and for writes so far.
-    pub read_wait_s: f64,
-    pub write_wait_s: f64,
+    pub(crate) read_wait_s: f64,
+    pub(crate) write_wait_s: f64,
 }
 
 /// No phase is shorter: it would be infinitely fast.
@@ -215,7 +215,7 @@ impl Node {
     }
 
     /// When a phase ends or a limit is reached, so that rates change, unless a phase starts before.
-    pub fn next_s(&self) -> f64 {
+    pub(crate) fn next_s(&self) -> f64 {
         let ends = self.running.iter().zip(&self.rates.phase_s);
         let ends_s = ends.map(|(phase, (whole_s, ..))| phase.left * whole_s);
         let limit_s = self
@@ -242,7 +242,7 @@ impl Node {
     }
 
     /// Advances to a time that is not after `next_s`; returns the phases that end there.
-    pub fn advance(&mut self, to_s: f64) -> Vec<Phase> {
+    pub(crate) fn advance(&mut self, to_s: f64) -> Vec<Phase> {
         let passed_s = to_s - self.now_s;
         self.short_steps = if passed_s > 1.01 * STEP_MIN_S { 0 } else { self.short_steps + 1 };
         let limit = self.next_limit();

@@ -64,12 +64,12 @@ impl Order {
     }
 
     /// The index of a stage's job: slots take the tasks of the first job first.
-    pub fn job_of_stage(&self, stage: usize) -> usize {
+    pub(crate) fn job_of_stage(&self, stage: usize) -> usize {
         self.job_of_stage[stage]
     }
 
     /// The points whose dependencies have all been reached since the last call, with their times.
-    pub fn take_ready(&mut self) -> Vec<(f64, Point)> {
+    pub(crate) fn take_ready(&mut self) -> Vec<(f64, Point)> {
         let ready = mem::take(&mut self.ready);
         let times = ready.into_iter().map(|point| {
             let entry = &self.entries[&point];

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub executions: Vec<(f64, f64)>,
     pub jobs: Vec<(f64, f64)>,
     /// By task: time that it waited for reads and for writes.
-    pub waits_s: Vec<(f64, f64)>,
+    pub(crate) waits_s: Vec<(f64, f64)>,
 }
 
 /// The begin and end of a stage, and sums over its tasks.

@@ -9,7 +9,7 @@ use crate::random::{STEP, mix};
 use crate::wait::{Op, size_class_bytes};
 
 /// Quantiles from 0 up to but not including 1.
-pub enum Draws {
+pub(crate) enum Draws {
     /// For operations that are not known in advance.
     Random(Random),
     /// For known operations: each of the n of an op and size class gets another one of n strata.
@@ -25,7 +25,7 @@ impl Draws {
     }
 
     /// For these operations, each of which comes once, in any order.
-    pub fn even(operations: impl Iterator<Item = (Op, u64)>) -> Draws {
+    pub(crate) fn even(operations: impl Iterator<Item = (Op, u64)>) -> Draws {
         // A sorted map, so that the same operations always get the same quantiles.
         let mut counts: BTreeMap<Class, usize> = BTreeMap::new();
         for (op, bytes) in operations {
@@ -49,7 +49,7 @@ impl Draws {
 }
 
 /// The middles of n equal parts of 0 to 1, shuffled.
-pub struct Strata {
+pub(crate) struct Strata {
     shuffled: Vec<u32>,
     next: usize,
 }

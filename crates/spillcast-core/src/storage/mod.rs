@@ -9,4 +9,4 @@ mod model;
 mod schedule;
 
 pub use model::{Curve, Curves, Distribution, Latencies, Limit, Model, Operation};
-pub use schedule::{Schedule, Waits};
+pub(crate) use schedule::{Schedule, Waits};

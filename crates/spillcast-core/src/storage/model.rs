@@ -44,14 +44,14 @@ impl Model {
     }
 
     /// The latency of `operation` at a quantile, from 0 to 1, with `depth` operations in flight.
-    pub fn latency_ns(&self, operation: Operation, depth: u32, quantile: f64) -> f64 {
+    pub(crate) fn latency_ns(&self, operation: Operation, depth: u32, quantile: f64) -> f64 {
         let latencies = if operation.op == Op::Write { &self.write } else { &self.read };
         let curves = if operation.sequential { &latencies.sequential } else { &latencies.random };
         curves.latency_ns(operation.bytes, depth, quantile)
     }
 
     /// Whether latency depends on the number of operations in flight.
-    pub fn knows_depth(&self) -> bool {
+    pub(crate) fn knows_depth(&self) -> bool {
         let of = |latencies: &Latencies| [latencies.sequential.0.len(), latencies.random.0.len()];
         [of(&self.read), of(&self.write)].into_iter().flatten().any(|depths| depths > 1)
     }
@@ -71,7 +71,7 @@ impl Curves {
 
     /// Between two measured depths latency is a power of the depth. Beyond the outermost ones the
     /// power is that of the nearest two, from 0 to 1.
-    pub fn latency_ns(&self, bytes: u64, depth: u32, quantile: f64) -> f64 {
+    pub(crate) fn latency_ns(&self, bytes: u64, depth: u32, quantile: f64) -> f64 {
         let (first, last) = match self.0.as_slice() {
             [] => return 0.0,
             [(_, only)] => return only.latency_ns(bytes, quantile),
@@ -113,7 +113,7 @@ impl Curve {
     /// Linear in bytes between the same quantiles of the two neighbouring sizes. Beyond the
     /// smallest and the largest size the slope is that of the nearest two, from 0 to proportional
     /// to the size.
-    pub fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
+    pub(crate) fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
         let (low, high) = match self.0.as_slice() {
             [] => return 0.0,
             [(_, only)] => return only.quantile_ns(quantile),

@@ -9,7 +9,7 @@ use super::model::{Model, Operation};
 use crate::wait::Op;
 
 /// Determines when operations complete.
-pub struct Schedule {
+pub(crate) struct Schedule {
     model: Model,
     draws: Draws,
     /// Whether operations depend on earlier ones. If not, there is no state to lock.

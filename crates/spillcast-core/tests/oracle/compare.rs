@@ -21,7 +21,15 @@ pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadErro
         all.row_sources.extend(batch.row_sources);
         all.binds.extend(batch.binds);
     };
-    let mut sink = Rows::new(100, Tables::ALL, |_: &Dictionary, batch| {
+    let tables = Tables {
+        waits: true,
+        calls: true,
+        statements: true,
+        row_sources: true,
+        binds: true,
+        figures: true,
+    };
+    let mut sink = Rows::new(100, tables, |_: &Dictionary, batch| {
         take(batch);
         true
     });

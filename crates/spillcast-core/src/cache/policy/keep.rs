@@ -29,7 +29,7 @@ pub struct Rules {
     pub unread_s: u32,
 }
 
-pub struct Keep {
+pub(crate) struct Keep {
     lines: usize,
     temp_max: usize,
     rules: Rules,

@@ -2,11 +2,11 @@
 //!
 //! Each policy is compiled into the loop that drives it.
 
-pub mod arc;
-pub mod keep;
-pub mod queue;
-pub mod s3fifo;
-pub mod sieve;
+pub(crate) mod arc;
+pub(crate) mod keep;
+pub(crate) mod queue;
+pub(crate) mod s3fifo;
+pub(crate) mod sieve;
 
 use super::request::Request;
 use super::store::Store;
@@ -14,7 +14,7 @@ use super::store::Store;
 pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
 
 /// A cache of a fixed number of lines, which a store knows.
-pub trait Policy {
+pub(crate) trait Policy {
     /// Uses a line; returns whether it was cached. A miss inserts it, unless the policy declines.
     fn access(&mut self, store: &mut Store, request: &Request) -> bool;
 

@@ -5,7 +5,7 @@ use crate::cache::request::Request;
 use crate::cache::store::{List, Store};
 
 /// LRU with `MOVES`, FIFO without.
-pub struct Queue<const MOVES: bool> {
+pub(crate) struct Queue<const MOVES: bool> {
     lines: usize,
     list: List,
 }

@@ -17,7 +17,7 @@ const USES_MAX: u32 = 3;
 /// Uses in the small queue with which a line goes on to the main one.
 const USES_TO_STAY: u32 = 2;
 
-pub struct S3Fifo {
+pub(crate) struct S3Fifo {
     lines: usize,
     small_max: usize,
     ghost_max: usize,

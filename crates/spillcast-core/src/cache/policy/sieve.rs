@@ -8,7 +8,7 @@ use crate::cache::store::{List, Store};
 /// State of a line that was used since the hand passed.
 const VISITED: u32 = 1;
 
-pub struct Sieve {
+pub(crate) struct Sieve {
     lines: usize,
     list: List,
     hand: Option<u32>,

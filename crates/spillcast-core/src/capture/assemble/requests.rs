@@ -15,13 +15,13 @@ use std::collections::hash_map::Entry;
 
 use super::super::descriptor;
 use super::super::event::{Block, FileIdentity, Request};
-use super::held::Awaited;
+use super::deferred::Awaited;
 use super::{Assembler, File};
 use crate::wait::{Op, Wait};
 
 impl Assembler {
     pub(super) fn blocked_in_request(&mut self, tid: i32, block: Block) {
-        for block in self.held.add(tid, block) {
+        for block in self.deferred.add(tid, block) {
             self.blocked(tid, block);
         }
     }
@@ -33,10 +33,10 @@ impl Assembler {
         let file = if moved { self.file_of_request(&request) } else { None };
         self.counts.unknown_file += (moved && file.is_none()) as u64;
         let Some(file) = file.filter(|_| request.start_ns >= self.origin_ns) else {
-            let blocks = self.held.release(request.tid);
+            let blocks = self.deferred.release(request.tid);
             return blocks.into_iter().for_each(|block| self.blocked(request.tid, block));
         };
-        let (awaited, rows) = self.held.end(&request);
+        let (awaited, rows) = self.deferred.end(&request);
         if self.files.is_temp(file.name) {
             self.count_temp_request(&request, awaited.as_ref());
         }

@@ -34,7 +34,7 @@ const RESTRICT: u32 = 11;
 ///
 /// What they only point to is void. None where `whole` is no BTF. See the kernel's
 /// Documentation/bpf/btf.rst.
-pub fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
     let whole = Whole::read(whole)?;
     let wanted: HashSet<&str> = wanted().collect();
     let mut part = Part::default();
@@ -50,7 +50,7 @@ pub fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
 /// A description that holds the type of a tracepoint's programs under the number it has in `whole`,
 /// by which the kernel knows what such a program is given. Pointers to nothing fill the places
 /// before it.
-pub fn of_tracepoint(whole: &[u8], tracepoint: &str) -> Option<Vec<u8>> {
+pub(crate) fn of_tracepoint(whole: &[u8], tracepoint: &str) -> Option<Vec<u8>> {
     let whole = Whole::read(whole)?;
     let wanted = format!("btf_trace_{tracepoint}");
     let is_it = |&id: &u32| {

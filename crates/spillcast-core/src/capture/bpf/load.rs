@@ -58,15 +58,15 @@ const CALLS_MAX: usize = 512;
 
 /// See `enum role` of programs/records.h.
 pub const OBSERVED: u32 = 1;
-pub const WATCHED: u32 = 2;
+pub(crate) const WATCHED: u32 = 2;
 
 /// What the kernel keeps of a thread: `struct thread` of programs/records.h.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Thread {
-    pub role: u32,
+    pub(crate) role: u32,
     call: [u16; 2],
-    pub on_cpu_since_ns: u64,
+    pub(crate) on_cpu_since_ns: u64,
     pub cpu_ns: u64,
     rest: [u64; 20],
 }
@@ -84,7 +84,7 @@ unsafe impl Pod for Thread {}
 pub type Threads = HashMap<MapData, i32, Thread>;
 
 /// The reports of the programs at work.
-pub struct Reports {
+pub(crate) struct Reports {
     pub ring: RingBuf<MapData>,
     pub stacks: RingBuf<MapData>,
     pub counts: PerCpuArray<MapData, u64>,

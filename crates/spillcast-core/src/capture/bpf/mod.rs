@@ -85,7 +85,7 @@ pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
         reports,
         observer: Arc::new(Observer {
             threads: Mutex::new(threads),
-            born: Mutex::default(),
+            children: Mutex::default(),
             _loaded: loaded,
         }),
         paths: Paths::default(),
@@ -227,7 +227,7 @@ impl BpfSource {
                 let (parent, child) = (life.header.pid, life.child);
                 self.paths.started(parent, child);
                 if life.role & load::OBSERVED == 0 {
-                    self.observer.add_born(parent, child);
+                    self.observer.add_forked(parent, child);
                     self.undecided.insert(child, Vec::new());
                 } else if self.undecided.contains_key(&parent) {
                     self.undecided.insert(child, Vec::new());

@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use aya::Ebpf;
 
-use super::super::born::Born;
-use super::super::source::{self, Births};
+use super::super::forked::ForkedChildren;
+use super::super::source::{self, Forks};
 use super::load::{OBSERVED, Threads, WATCHED};
 use crate::proc::threads_of;
 use crate::system::now_ns;
 
-/// How long one who waits for children sleeps when none is born.
+/// How long one who waits for children sleeps when none is forked.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Puts threads into the kernel's map, and takes them out.
 pub struct Observer {
     pub threads: Mutex<Threads>,
     /// The servers whose children are waited for.
-    pub born: Mutex<Vec<(Born, Arc<Wanted>)>>,
+    pub children: Mutex<Vec<(ForkedChildren, Arc<Wanted>)>>,
     /// The programs go with it.
-    pub _loaded: Ebpf,
+    pub(crate) _loaded: Ebpf,
 }
 
 /// Children that are wanted, until they are asked for.
 #[derive(Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     pids: Mutex<Vec<i32>>,
     any: Condvar,
 }
@@ -59,7 +59,7 @@ impl Observer {
     }
 
     /// CPU time that threads have used since they were last reported.
-    pub fn unreported_cpu_ns(&self) -> u64 {
+    pub(crate) fn unreported_cpu_ns(&self) -> u64 {
         let threads = self.threads.lock().expect("no holder panics");
         let now_ns = now_ns();
         let observed = threads.iter().flatten().map(|(_, thread)| thread);
@@ -71,19 +71,19 @@ impl Observer {
             .sum()
     }
 
-    /// A child of a server was born.
-    pub fn add_born(&self, parent: i32, child: i32) {
-        let mut servers = self.born.lock().expect("no holder panics");
-        servers.iter_mut().filter(|(born, _)| born.parent == parent).for_each(|(born, _)| {
-            born.add(child);
+    /// A child of a server was forked.
+    pub(crate) fn add_forked(&self, parent: i32, child: i32) {
+        let mut servers = self.children.lock().expect("no holder panics");
+        servers.iter_mut().filter(|(forked, _)| forked.parent == parent).for_each(|(forked, _)| {
+            forked.add(child);
         });
     }
 
     /// Children that have said what they are; those that nobody wants are observed no longer.
-    pub fn decide(&self) -> Vec<(i32, bool)> {
+    pub(crate) fn decide(&self) -> Vec<(i32, bool)> {
         let mut decided = Vec::new();
-        for (born, wanted) in self.born.lock().expect("no holder panics").iter_mut() {
-            for (pid, is_wanted) in born.decide() {
+        for (children, wanted) in self.children.lock().expect("no holder panics").iter_mut() {
+            for (pid, is_wanted) in children.decide() {
                 if is_wanted {
                     wanted.pids.lock().expect("no holder panics").push(pid);
                     wanted.any.notify_one();
@@ -103,10 +103,10 @@ impl source::Observer for Observer {
         self.observe(pid, OBSERVED)
     }
 
-    fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
+    fn forks(&self, parent: i32, title: &str) -> io::Result<Forks> {
         let wanted = Arc::<Wanted>::default();
-        let born = Born::of(parent, title);
-        self.born.lock().expect("no holder panics").push((born, wanted.clone()));
+        let children = ForkedChildren::of(parent, title);
+        self.children.lock().expect("no holder panics").push((children, wanted.clone()));
         self.observe(parent, WATCHED)?;
         Ok(Box::new(move || {
             let pids = wanted.pids.lock().expect("no holder panics");

@@ -11,7 +11,7 @@ use super::super::stacks::STACK_BYTES;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Header {
+pub(crate) struct Header {
     type_: u32,
     pub pid: i32,
     pub tid: i32,
@@ -30,7 +30,7 @@ pub struct Call {
     pub ret: i64,
     pub cpu_before_ns: u64,
     /// CPU time in the call since its last wait.
-    pub inside_cpu_ns: u64,
+    pub(crate) inside_cpu_ns: u64,
     pub fd: i32,
     unused: u32,
 }
@@ -63,19 +63,19 @@ struct Blocked {
 }
 
 /// See `enum inside` of programs/records.h.
-pub const IN_CALL: u32 = 1;
-pub const IN_ONE_REQUEST: u32 = 2;
-pub const WRITEBACK: u32 = 3;
-pub const OTHER_IO: u32 = 4;
+pub(crate) const IN_CALL: u32 = 1;
+pub(crate) const IN_ONE_REQUEST: u32 = 2;
+pub(crate) const WRITEBACK: u32 = 3;
+pub(crate) const OTHER_IO: u32 = 4;
 
 /// What a descriptor or a request leads to.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub ino: u64,
     /// As the kernel has it: major << 20 | minor.
     pub device: u32,
-    pub links: u32,
+    pub(crate) links: u32,
     pub mode: u32,
     unused: u32,
 }
@@ -100,24 +100,24 @@ pub struct Request {
 /// Where in its code a thread was.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Sample {
+pub(crate) struct Sample {
     pub header: Header,
     unused: u32,
-    pub time_ns: u64,
-    pub ip: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) ip: u64,
 }
 
 /// The registers of a thread and its stack.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Stack {
+pub(crate) struct Stack {
     pub header: Header,
     bytes: u32,
-    pub time_ns: u64,
-    pub ip: u64,
-    pub sp: u64,
-    pub fp: u64,
-    pub lr: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) ip: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: u64,
+    pub(crate) lr: u64,
     stack: [u8; STACK_BYTES],
 }
 
@@ -136,18 +136,18 @@ pub struct Named {
     pub call: Call,
     pub file: Identity,
     /// -1 where the descriptor does not append.
-    pub append_at: i64,
+    pub(crate) append_at: i64,
     path_bytes: i64,
     path: [u8; PATH_BYTES],
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Life {
+pub(crate) struct Life {
     pub header: Header,
     pub child: i32,
     /// Of a fork: what is observed of the parent.
-    pub role: u32,
+    pub(crate) role: u32,
     /// Of a thread that ends: how many others of its process have not.
     pub live: u32,
     pub cpu_ns: u64,
@@ -172,7 +172,7 @@ impl Named {
 }
 
 /// One report.
-pub enum Record {
+pub(crate) enum Record {
     Call(Call, Option<Block>),
     /// A call that was given a path.
     Named(Box<Named>),

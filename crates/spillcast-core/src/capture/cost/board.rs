@@ -10,10 +10,10 @@ use rustix::thread::futex::{self, Flags, Timespec};
 use spillcast_calls::Mapping;
 
 /// Children of a measurement: one is observed, one is not, and each hands the CPU to the third.
-pub const SEATS: usize = 3;
+pub(crate) const SEATS: usize = 3;
 pub const OBSERVED: usize = 0;
-pub const BARE: usize = 1;
-pub const PARTNER: usize = 2;
+pub(crate) const BARE: usize = 1;
+pub(crate) const PARTNER: usize = 2;
 
 /// What a child does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Words {
     cpu: AtomicU32,
 }
 
-pub struct Board(Mapping);
+pub(crate) struct Board(Mapping);
 
 impl Board {
     /// Lays one out in an empty memory file; children map it with [`Board::map`].
@@ -62,14 +62,14 @@ impl Board {
     }
 
     /// Gives a child its task, or with `Task::None` says that it is done.
-    pub fn give(&self, seat: usize, task: Task) {
+    pub(crate) fn give(&self, seat: usize, task: Task) {
         self.words().tasks[seat].store(task as u32, Ordering::Release);
         wake(&self.words().tasks[seat]);
     }
 
     /// Sleeps until a child has done what it was given. TimedOut where it takes longer than
     /// `limit`.
-    pub fn wait_done(&self, seat: usize, limit: Duration) -> io::Result<()> {
+    pub(crate) fn wait_done(&self, seat: usize, limit: Duration) -> io::Result<()> {
         let (word, end) = (&self.words().tasks[seat], Instant::now() + limit);
         loop {
             let task = word.load(Ordering::Acquire);
@@ -104,7 +104,7 @@ impl Board {
     }
 
     /// The other side: sleeps until the CPU is handed over, and hands it back.
-    pub fn hand_back(&self) {
+    pub(crate) fn hand_back(&self) {
         self.await_turn(1);
         self.pass(0);
     }

@@ -15,7 +15,7 @@ use super::board::{Board, Task};
 /// Calls of a burst, and turns that two processes take in one: so few that the smallest ring holds
 /// what a source reports of them.
 pub const CALLS: usize = 400;
-pub const SWITCHES: usize = 200;
+pub(crate) const SWITCHES: usize = 200;
 /// What a call reads: a block of a database.
 const BYTES: usize = 8192;
 

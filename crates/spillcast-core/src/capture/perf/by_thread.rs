@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::super::source::{self, Births};
-use super::births;
+use super::super::source::{self, Forks};
 use super::events::Events;
+use super::forks;
 use crate::proc::{children, family, numbers_in, parent, threads_of};
 use crate::system::raise_descriptor_limit;
 
@@ -26,7 +26,7 @@ use crate::system::raise_descriptor_limit;
 const SPARED: usize = 48;
 
 /// Observes threads one by one; the threads and processes that they start are followed.
-pub struct ByThread {
+pub(crate) struct ByThread {
     events: Arc<Events>,
     state: Mutex<State>,
 }
@@ -132,7 +132,7 @@ impl source::Observer for ByThread {
         Ok(())
     }
 
-    fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
-        births::births(parent, title)
+    fn forks(&self, parent: i32, title: &str) -> io::Result<Forks> {
+        forks::forks(parent, title)
     }
 }

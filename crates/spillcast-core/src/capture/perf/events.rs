@@ -20,12 +20,12 @@ type Add<'a> = dyn FnMut(OwnedFd) -> io::Result<()> + 'a;
 
 /// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
 pub struct Events {
-    pub tracepoints: Tracepoints,
+    pub(crate) tracepoints: Tracepoints,
     /// Numbers of the calls' tracepoints, and what each does beside.
     calls: Vec<(u16, Also)>,
     cpus: Vec<i32>,
     /// One a CPU: the events that carry the rings.
-    pub holders: Vec<OwnedFd>,
+    pub(crate) holders: Vec<OwnedFd>,
     opened: Mutex<Vec<OwnedFd>>,
     /// Whether no event that samples was refused.
     samples: AtomicBool,
@@ -51,7 +51,7 @@ impl Events {
 
     /// Whether this process may observe all others at once. A kernel filter by name needs tracefs,
     /// where the tracepoint of renamings is found.
-    pub fn may_observe_everyone(&self) -> bool {
+    pub(crate) fn may_observe_everyone(&self) -> bool {
         let event =
             || open::tracepoint(self.calls.first()?.0, EVERYONE, self.cpus[0], Also::Nothing).ok();
         self.tracepoints.renaming.is_some() && event().is_some()
@@ -64,7 +64,7 @@ impl Events {
     }
 
     /// Opens all events of one thread and of what it starts.
-    pub fn open_on(&self, tid: i32) -> io::Result<()> {
+    pub(crate) fn open_on(&self, tid: i32) -> io::Result<()> {
         self.open_each(|cpu, add| {
             add(open::switches(tid, cpu)?)?;
             self.add_samples(tid, cpu, add)?;
@@ -79,7 +79,7 @@ impl Events {
     }
 
     /// Opens the context switches, forks and exits of all threads of the machine.
-    pub fn open_switches(&self) -> io::Result<()> {
+    pub(crate) fn open_switches(&self) -> io::Result<()> {
         self.open_each(|cpu, add| {
             add(open::switches(EVERYONE, cpu)?)?;
             self.add_samples(EVERYONE, cpu, add)
@@ -110,7 +110,7 @@ impl Events {
 
     /// Opens the calls, wakings and renamings of those threads of the machine whose name passes
     /// `filter`, which is told what the name is called; None lets all through.
-    pub fn open_calls(&self, filter: impl Fn(&str) -> Option<CString>) -> io::Result<()> {
+    pub(crate) fn open_calls(&self, filter: impl Fn(&str) -> Option<CString>) -> io::Result<()> {
         let filtered = |event: OwnedFd, field| {
             filter(field).map_or(Ok(()), |text| open::filter(&event, &text))?;
             Ok::<_, io::Error>(event)

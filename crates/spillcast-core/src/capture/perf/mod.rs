@@ -7,12 +7,12 @@
 //! main cost. So only one side of a close is observed, and of PostgreSQL only the calls that temp
 //! files take: a third of the cost.
 
-mod births;
 mod by_thread;
 mod events;
-mod given;
-mod looks;
+mod forks;
+mod lookups;
 mod open;
+mod open_path;
 mod record;
 mod ring;
 mod system_wide;
@@ -33,7 +33,7 @@ use super::source::{self, Observed, Source};
 use crate::system::now_ns;
 use by_thread::ByThread;
 use events::Events;
-use looks::Looks;
+use lookups::Lookups;
 use record::{Payload, Record};
 use ring::{Ring, page_bytes};
 use system_wide::SystemWide;
@@ -54,7 +54,7 @@ struct PerfSource {
     way: Way,
     rings: Vec<Ring>,
     pending: Vec<Record>,
-    looks: Looks,
+    lookups: Lookups,
     threads: Threads,
     lost: u64,
 }
@@ -77,7 +77,7 @@ pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
         events,
         way,
         pending: Vec::new(),
-        looks: Looks::default(),
+        lookups: Lookups::default(),
         threads: Threads::default(),
         lost: 0,
     }))
@@ -109,11 +109,11 @@ impl Source for PerfSource {
                 (Payload::Renaming { name }, Way::SystemWide(everyone)) => {
                     self.lost += everyone.rename(name).is_err() as u64;
                 }
-                (Payload::ThreadExit, _) => self.looks.forget(record.tid),
+                (Payload::ThreadExit, _) => self.lookups.forget(record.tid),
                 _ => (),
             }
             self.threads.take(&record, out);
-            if let Some((fd, file)) = self.looks.take(&record) {
+            if let Some((fd, file)) = self.lookups.take(&record) {
                 out.push(Event::File { pid: record.pid, fd, file });
             }
         }
@@ -159,11 +159,11 @@ impl PerfSource {
         loop {
             let newborn = self.newborn();
             let observes = |record: &Record| self.way.observes(record, &newborn);
-            if !self.looks.look(&self.pending, observes) {
+            if !self.lookups.look(&self.pending, observes) {
                 return;
             }
             self.read_rings();
-            self.looks.check(&self.pending);
+            self.lookups.check(&self.pending);
         }
     }
 

@@ -20,7 +20,7 @@ const CALLER_STACK_BYTES: u32 = 4096;
 /// The registers by which a stack is unwound, as perf events number them and in the order in which
 /// a sample has them: frame pointer, return address where the processor has a register for it,
 /// stack pointer, instruction pointer. None where they are not known.
-pub const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
+pub(crate) const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
     &[6, 7, 8]
 } else if cfg!(target_arch = "aarch64") {
     &[29, 30, 31, 32]
@@ -35,7 +35,7 @@ fn register(from_last: usize) -> Option<u32> {
 
 /// What a tracepoint does beside writing its raw data to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Also {
+pub(crate) enum Also {
     Nothing,
     /// It wakes the reader at once, for calls whose descriptor must be looked at now.
     Wakes,
@@ -45,9 +45,9 @@ pub enum Also {
 }
 
 /// In place of a thread: every thread there is, with one CPU.
-pub const EVERYONE: i32 = -1;
+pub(crate) const EVERYONE: i32 = -1;
 /// And this very thread.
-pub const THIS_THREAD: i32 = 0;
+pub(crate) const THIS_THREAD: i32 = 0;
 
 /// What a thread starts is followed, but for our own, which tries things out.
 fn follows(tid: i32) -> bool {
@@ -71,7 +71,7 @@ fn attributes(inherit: bool) -> sys::perf_event_attr {
 }
 
 /// A tracepoint of number `id`: one sample, with its raw data, each time it is passed.
-pub fn tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
+pub(crate) fn tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
     let opened = open(&mut sampled(id, tid, also), tid, cpu);
     match also {
         Also::Stack => opened.or_else(|_| tracepoint(id, tid, cpu, Also::Nothing)),
@@ -81,7 +81,7 @@ pub fn tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd
 
 /// The same of a tracepoint that is passed in the kernel, which an ordinary user is refused. What
 /// an interrupt does belongs to the thread that runs meanwhile.
-pub fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
+pub(crate) fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
     let mut attr = sampled(id, tid, also);
     attr.set_exclude_kernel(0);
     open(&mut attr, tid, cpu)
@@ -152,7 +152,7 @@ pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
 }
 
 /// Forks of a process alone, each of which wakes the reader at once.
-pub fn births(pid: i32) -> io::Result<OwnedFd> {
+pub fn forks(pid: i32) -> io::Result<OwnedFd> {
     let mut attr = software(false);
     attr.set_task(1);
     wake_at(&mut attr, 1);
@@ -160,7 +160,7 @@ pub fn births(pid: i32) -> io::Result<OwnedFd> {
 }
 
 /// An event that never fires: it holds a ring others write to.
-pub fn dummy(cpu: i32) -> io::Result<OwnedFd> {
+pub(crate) fn dummy(cpu: i32) -> io::Result<OwnedFd> {
     let mut attr = software(false);
     // The ring takes its watermark from the event that maps it; the kernel caps it at half.
     wake_at(&mut attr, 128 << 10);
@@ -178,7 +178,7 @@ pub fn filter(event: &OwnedFd, text: &CStr) -> io::Result<()> {
 }
 
 /// Sends the records of `event` to the ring of `holder`.
-pub fn redirect(event: &OwnedFd, holder: &OwnedFd) -> io::Result<()> {
+pub(crate) fn redirect(event: &OwnedFd, holder: &OwnedFd) -> io::Result<()> {
     let (event, holder) = (event.as_raw_fd(), holder.as_raw_fd());
     // SAFETY: two descriptors are passed and no pointer.
     match unsafe { perf_event_open_sys::ioctls::SET_OUTPUT(event, holder) } {

@@ -5,28 +5,28 @@ use perf_event_open_sys::bindings as sys;
 use spillcast_calls::{CallKind, TO_END};
 
 use super::super::event::StackSample;
-use super::given::GivenPath;
 use super::open::UNWIND_REGISTERS;
+use super::open_path::OpenPath;
 use super::tracepoints::{Edge, Tracepoints};
 use crate::native::{u32_at, u64_at};
 
 /// One record of a ring, as far as a capture needs it.
 #[derive(Clone, Debug)]
-pub struct Record {
-    pub time_ns: u64,
+pub(crate) struct Record {
+    pub(crate) time_ns: u64,
     pub pid: i32,
     pub tid: i32,
-    pub payload: Payload,
+    pub(crate) payload: Payload,
 }
 
 #[derive(Clone, Debug)]
-pub enum Payload {
+pub(crate) enum Payload {
     Enter {
         kind: CallKind,
         fd: i32,
         offset: Option<i64>,
         /// Of an open.
-        path: Option<GivenPath>,
+        path: Option<OpenPath>,
     },
     Exit {
         kind: CallKind,
@@ -65,7 +65,7 @@ pub enum Payload {
 }
 
 /// The kernel's size of a thread's name, with the NUL that ends it.
-pub const NAME_BYTES: usize = 16;
+pub(crate) const NAME_BYTES: usize = 16;
 const HEADER: usize = 8;
 /// Size of pid, tid and time at the end of a record that is no sample.
 const TRAILER: usize = 16;
@@ -163,7 +163,7 @@ fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
         // preadv2 and pwritev2 take -1 for "at the file position".
         _ => offset.filter(|&offset| offset >= 0),
     };
-    let given = |folder, address| GivenPath::new(folder, address, on_stack(stack, address));
+    let given = |folder, address| OpenPath::new(folder, address, on_stack(stack, address));
     let path = match kind {
         CallKind::Open | CallKind::Creat => Some(given(libc::AT_FDCWD, argument(0)?)),
         kind if kind.opens() => Some(given(argument(0)? as i32, argument(1)?)),

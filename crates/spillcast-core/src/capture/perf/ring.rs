@@ -6,11 +6,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
-pub use rustix::param::page_size as page_bytes;
+pub(crate) use rustix::param::page_size as page_bytes;
 use spillcast_calls::Mapping;
 
 /// A mapped ring. The kernel appends at `data_head`; [`Ring::drain`] moves `data_tail` up to it.
-pub struct Ring {
+pub(crate) struct Ring {
     /// A page of counters, then the records.
     mapping: Mapping,
     data_bytes: usize,

@@ -17,15 +17,15 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::super::source::{self, Births};
-use super::births;
+use super::super::source::{self, Forks};
 use super::events::Events;
+use super::forks;
 use super::record::{Payload, Record};
 use crate::proc::{parent, threads_of};
 use crate::system::{now_ns, raise_descriptor_limit};
 
 /// Observes processes, or single threads, by their numbers.
-pub struct SystemWide {
+pub(crate) struct SystemWide {
     events: Arc<Events>,
     /// Since when each is observed (CLOCK_MONOTONIC).
     observed: Mutex<HashMap<i32, u64>>,
@@ -66,7 +66,7 @@ impl SystemWide {
     }
 
     /// Processes that observed ones start among `records`, which are in the order of time.
-    pub fn newborn(&self, records: &[Record]) -> HashSet<i32> {
+    pub(crate) fn newborn(&self, records: &[Record]) -> HashSet<i32> {
         let observed = self.observed.lock().expect("no holder panics");
         let mut newborn = HashSet::new();
         for record in records {
@@ -128,8 +128,8 @@ impl source::Observer for SystemWide {
         opened
     }
 
-    fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
-        births::births(parent, title)
+    fn forks(&self, parent: i32, title: &str) -> io::Result<Forks> {
+        forks::forks(parent, title)
     }
 }
 

@@ -186,7 +186,7 @@ impl Threads {
     }
 
     /// Forgets the processes that no thread runs of any more, and returns them.
-    pub fn ended_processes(&mut self) -> Vec<i32> {
+    pub(crate) fn ended_processes(&mut self) -> Vec<i32> {
         self.headless.extract_if(|&pid| ended(pid)).collect()
     }
 

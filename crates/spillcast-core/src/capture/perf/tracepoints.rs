@@ -25,26 +25,26 @@ use crate::proc::in_first_namespace;
 
 /// Which side of a system call a tracepoint stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edge {
+pub(crate) enum Edge {
     Enter,
     Exit,
 }
 
 /// Tracepoint numbers of the observed calls; a call the kernel does not know is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tracepoints {
+pub(crate) struct Tracepoints {
     list: Vec<(u16, CallKind, Edge)>,
     by_id: Vec<Option<(CallKind, Edge)>>,
     /// `sched:sched_waking` and the thread that is woken. None, as below, where tracefs cannot be
     /// read, and in a PID namespace: it has the numbers of the first, which name nobody here.
-    pub waking: Option<Field>,
+    pub(crate) waking: Option<Field>,
     /// `task:task_rename` and the new name.
-    pub renaming: Option<Field>,
+    pub(crate) renaming: Option<Field>,
 }
 
 /// A tracepoint of which one field is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Field {
+pub(crate) struct Field {
     pub id: u16,
     /// Where its raw data holds the field.
     pub at: usize,
@@ -76,7 +76,7 @@ impl Tracepoints {
     /// The tracepoints that `calls` are observed by, and what each does beside. A
     /// context switch of an observed thread costs the kernel some 0.3 us for each, so what tells
     /// nothing is skipped: where a close ends, and calls of whose path no event tells.
-    pub fn of_calls(&self, calls: &[CallKind]) -> Vec<(u16, Also)> {
+    pub(crate) fn of_calls(&self, calls: &[CallKind]) -> Vec<(u16, Also)> {
         let needless =
             |kind: CallKind, edge| (kind.closes() && edge == Edge::Exit) || kind.names_file();
         let needed = self

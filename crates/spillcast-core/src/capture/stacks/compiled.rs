@@ -11,7 +11,7 @@ use crate::proc::read_text;
 const BYTES_MAX: u64 = 256 << 20;
 
 /// A process that runs code which no file holds.
-pub struct Runtime {
+pub(crate) struct Runtime {
     pid: i32,
     /// The number of the process where it runs, which is another one in a container.
     inner_pid: i32,
@@ -60,7 +60,7 @@ impl Functions {
         Functions(functions)
     }
 
-    pub fn name_at(&self, address: u64) -> Option<&str> {
+    pub(crate) fn name_at(&self, address: u64) -> Option<&str> {
         let after = self.0.partition_point(|function| function.0 <= address);
         let (_, end, name) = self.0.get(after.checked_sub(1)?)?;
         (address < *end).then_some(name)

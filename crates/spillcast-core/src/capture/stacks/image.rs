@@ -23,7 +23,7 @@ const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
 
 type Header = FileHeader64<Endianness>;
 type Cache = ReadCache<File>;
-pub type Sections = ExplicitModuleSectionInfo<Arc<[u8]>>;
+pub(crate) type Sections = ExplicitModuleSectionInfo<Arc<[u8]>>;
 
 /// Which functions of a file have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,16 +43,16 @@ struct Function {
 }
 
 /// A file that is mapped as code. Addresses are those in the file, before it is loaded anywhere.
-pub struct Image {
+pub(crate) struct Image {
     pub name: String,
-    pub build_id: Option<String>,
+    pub(crate) build_id: Option<String>,
     pub symbols: Symbols,
     segments: Vec<Segment>,
     functions: Vec<Function>,
     /// The file with the names, and where its table of names begins.
     names: Option<(File, u64)>,
     /// By which a stack is unwound.
-    pub sections: Sections,
+    pub(crate) sections: Sections,
 }
 
 struct Segment {
@@ -63,7 +63,7 @@ struct Segment {
 
 impl Image {
     /// A file without code that can be read.
-    pub fn unreadable(name: String) -> Image {
+    pub(crate) fn unreadable(name: String) -> Image {
         Image {
             name,
             build_id: None,
@@ -112,7 +112,7 @@ impl Image {
     }
 
     /// The address of a place in the file that holds code.
-    pub fn address(&self, offset: u64) -> Option<u64> {
+    pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         // Whole pages are mapped, and two segments may share one of the file.
         let page = |offset: u64| offset & !(rustix::param::page_size() as u64 - 1);
         let holds = |s: &&Segment| (page(s.offset)..s.offset + s.size).contains(&offset);
@@ -121,7 +121,7 @@ impl Image {
     }
 
     /// Where the function begins that holds an address.
-    pub fn function_at(&self, address: u64) -> Option<u64> {
+    pub(crate) fn function_at(&self, address: u64) -> Option<u64> {
         self.function(address).map(|function| function.start)
     }
 
@@ -132,7 +132,7 @@ impl Image {
     }
 
     /// The name of the function that holds an address, as its author wrote it.
-    pub fn name_at(&self, address: u64) -> Option<String> {
+    pub(crate) fn name_at(&self, address: u64) -> Option<String> {
         let (file, names_at) = self.names.as_ref()?;
         let at = names_at + u64::from(self.function(address)?.name);
         let mut bytes = vec![0; NAME_BYTES_MAX];
@@ -270,7 +270,7 @@ impl Write for Bounded {
 
 /// Opens what process `pid` has mapped from `range` of its addresses as `path`, even in a
 /// container.
-pub fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File> {
+pub(crate) fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File> {
     let by_path = || {
         let file = open_regular(format!("/proc/{pid}/root{path}"))?;
         (file.metadata().ok()?.ino() == inode).then_some(file)
@@ -279,7 +279,7 @@ pub fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File
 }
 
 /// Opens a file of somebody else's, which might be a pipe on which a reader would wait for ever.
-pub fn open_regular(path: impl AsRef<Path>) -> Option<File> {
+pub(crate) fn open_regular(path: impl AsRef<Path>) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }

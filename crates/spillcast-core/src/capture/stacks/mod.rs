@@ -47,7 +47,7 @@ struct Key {
 
 /// Counts of the sampled stacks of one recording.
 #[derive(Default)]
-pub struct Stacks {
+pub(crate) struct Stacks {
     spaces: FxHashMap<i32, Known>,
     codes: Codes,
     cache: CacheNative<MayAllocateDuringUnwind>,
@@ -93,7 +93,7 @@ pub struct NamedStack {
 }
 
 impl Stacks {
-    pub fn sample(&mut self, (pid, tid): (i32, i32), time_ns: u64, sample: &StackSample) {
+    pub(crate) fn sample(&mut self, (pid, tid): (i32, i32), time_ns: u64, sample: &StackSample) {
         self.samples += 1;
         let thread = self.thread(pid, tid);
         self.look(pid, time_ns, sample.ip);
@@ -120,7 +120,7 @@ impl Stacks {
     /// Reads the files that a process has mapped as code. That takes some 30 ms for a large
     /// program: before a query begins, it takes no CPU from the query. Where they are mapped is
     /// read at the first sample, for a process that has just begun maps more.
-    pub fn read_files(&mut self, pid: i32) {
+    pub(crate) fn read_files(&mut self, pid: i32) {
         drop(Space::read(pid, &mut self.codes));
     }
 
@@ -133,7 +133,7 @@ impl Stacks {
     }
 
     /// A process has ended, or runs another program.
-    pub fn forget(&mut self, pid: i32) {
+    pub(crate) fn forget(&mut self, pid: i32) {
         self.spaces.remove(&pid);
         self.threads.retain(|&(of, _), _| of != pid);
     }

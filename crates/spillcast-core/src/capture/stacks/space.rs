@@ -20,7 +20,7 @@ const CODES_MAX: usize = 4096;
 const DEPTH_MAX: usize = 128;
 
 /// What code belongs to.
-pub enum Code {
+pub(crate) enum Code {
     Image(Box<Image>),
     Runtime(Runtime),
     Unknown,
@@ -28,7 +28,7 @@ pub enum Code {
 
 /// A function: what its code belongs to, and where it begins; None where it has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Function {
+pub(crate) struct Function {
     pub code: u32,
     pub start: Option<u64>,
 }
@@ -36,12 +36,12 @@ pub struct Function {
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedModule {
     pub name: String,
-    pub build_id: Option<String>,
+    pub(crate) build_id: Option<String>,
     pub symbols: Symbols,
 }
 
 /// All code of the observed processes, each file once.
-pub struct Codes {
+pub(crate) struct Codes {
     list: Vec<Code>,
     by_file: FxHashMap<(String, u64), u32>,
     by_runtime: FxHashMap<i32, u32>,
@@ -56,7 +56,7 @@ struct Mapping {
 }
 
 /// The code of a process, as it was when it was looked at.
-pub struct Space {
+pub(crate) struct Space {
     /// By address.
     mappings: Vec<Mapping>,
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
@@ -94,7 +94,7 @@ impl Space {
     }
 
     /// The functions of a sample from the one that ran to its callers, and whether these are all.
-    pub fn unwind(
+    pub(crate) fn unwind(
         &self,
         sample: &StackSample,
         cache: &mut CacheNative<MayAllocateDuringUnwind>,
@@ -142,7 +142,7 @@ impl Default for Codes {
 
 impl Codes {
     /// Code of which nothing is known.
-    pub const UNKNOWN: u32 = 0;
+    pub(crate) const UNKNOWN: u32 = 0;
 
     pub fn list(&self) -> &[Code] {
         &self.list
@@ -198,7 +198,7 @@ impl Codes {
 }
 
 impl Code {
-    pub fn described(&self) -> NamedModule {
+    pub(crate) fn described(&self) -> NamedModule {
         let (name, build_id, symbols) = match self {
             Code::Image(image) => (image.name.clone(), image.build_id.clone(), image.symbols),
             Code::Runtime(_) => ("compiled at run time".to_owned(), None, Symbols::None),
@@ -208,7 +208,7 @@ impl Code {
     }
 }
 
-pub struct FunctionNames<'a> {
+pub(crate) struct FunctionNames<'a> {
     codes: &'a Codes,
     /// By the position of their runtime.
     compiled: Vec<Option<compiled::Functions>>,

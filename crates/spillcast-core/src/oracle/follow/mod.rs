@@ -101,7 +101,7 @@ impl Follower {
     }
 
     /// Takes the file's next chunk, scanned as if nothing opaque were open before it.
-    pub fn chunk(&mut self, chunk: &Chunk, guess: Scanned, out: &mut Output<impl Sink>) {
+    pub(crate) fn chunk(&mut self, chunk: &Chunk, guess: Scanned, out: &mut Output<impl Sink>) {
         let scanned = match self.scan_state {
             State::Normal => guess,
             entry => scan::resync(&chunk.bytes, entry, self.wanted, guess),

@@ -11,7 +11,7 @@ pub(super) enum Tail {
 }
 
 /// A wait that starts somewhere within a line of running text.
-pub fn wait_within(line: &[u8], figures: bool) -> Option<(Line, &[u8])> {
+pub(crate) fn wait_within(line: &[u8], figures: bool) -> Option<(Line, &[u8])> {
     let starts = memchr::memmem::find_iter(line, b"WAIT #");
     let read = |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures);
     starts.filter_map(|at| read(at).ok()).next()

@@ -12,7 +12,7 @@ pub(super) const DEPTH_MAX: usize = 32;
 pub(super) const BYTES_MAX: usize = 1 << 20;
 
 pub const SIZES: [u32; 6] = [4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, BYTES_MAX as u32];
-pub const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, DEPTH_MAX as u32];
+pub(crate) const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, DEPTH_MAX as u32];
 
 /// Operations of one kind, always `depth` of them under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,7 +81,7 @@ pub struct Outcome {
     #[serde(skip)]
     pub filesystem: Filesystem,
     /// The latency that an operation which takes no time would have.
-    pub floor_ns: u64,
+    pub(crate) floor_ns: u64,
 }
 
 /// A directory that may be measured. One thread runs it; others may watch and cancel.
@@ -127,7 +127,7 @@ impl Grid {
                 &mut thread_memory,
                 self.options.psync,
             );
-            Turns::new(self, &prefilled, engine, seed as u64)
+            Rounds::new(self, &prefilled, engine, seed as u64)
                 .run(self.deadline_ns(start_ns, CELLS_SHARE))?
         };
         // The file of the cells is gone: the budget is there for another.
@@ -190,7 +190,7 @@ struct Prefilled {
 }
 
 /// The cells and what was measured of each.
-struct Turns<'a> {
+struct Rounds<'a> {
     grid: &'a Grid,
     prefilled: &'a Prefilled,
     engine: Engine<'a>,
@@ -200,8 +200,8 @@ struct Turns<'a> {
     seed: u64,
 }
 
-impl<'a> Turns<'a> {
-    fn new(grid: &'a Grid, prefilled: &'a Prefilled, engine: Engine<'a>, seed: u64) -> Turns<'a> {
+impl<'a> Rounds<'a> {
+    fn new(grid: &'a Grid, prefilled: &'a Prefilled, engine: Engine<'a>, seed: u64) -> Rounds<'a> {
         let direct_refusal = direct_refusal(&prefilled.file);
         let mut cells = cells();
         if direct_refusal.is_some() {
@@ -211,7 +211,7 @@ impl<'a> Turns<'a> {
         cells.retain(|cell| u64::from(cell.bytes) * u64::from(cell.depth) <= prefilled.bytes);
         let without_room = count - cells.len();
         let cells = cells.into_iter().map(|cell| (cell, Running::default())).collect();
-        Turns { grid, prefilled, engine, cells, direct_refusal, without_room, seed }
+        Rounds { grid, prefilled, engine, cells, direct_refusal, without_room, seed }
     }
 
     /// Lets every cell have its turns. In the first round the shallow ones come first; later ones

@@ -31,7 +31,7 @@ pub(super) fn run(
         for memory in arena.slices(slice.cell.depth as usize) {
             let body = || {
                 drop(gate.read());
-                lane(slice, &next, memory)
+                worker(slice, &next, memory)
             };
             let name = "spillcast-probe".to_owned();
             match thread::Builder::new().name(name).spawn_scoped(scope, body) {
@@ -48,10 +48,10 @@ pub(super) fn run(
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
         for thread in threads {
             match thread.join().expect("a probing thread does not panic") {
-                Ok(lane) => {
-                    running.merge(&lane.histogram, slice.cell.bytes.into());
-                    first_ns = first_ns.min(lane.first_ns);
-                    last_ns = last_ns.max(lane.last_ns);
+                Ok(worker) => {
+                    running.merge(&worker.histogram, slice.cell.bytes.into());
+                    first_ns = first_ns.min(worker.first_ns);
+                    last_ns = last_ns.max(worker.last_ns);
                 }
                 Err(error) => outcome = outcome.and(Err(error)),
             }
@@ -63,7 +63,7 @@ pub(super) fn run(
 }
 
 /// What one thread did.
-struct Lane {
+struct Worker {
     histogram: Histogram,
     /// Start of its first operation and of its last.
     first_ns: u64,
@@ -71,18 +71,18 @@ struct Lane {
 }
 
 /// One thread's operations, the next of all each time.
-fn lane(slice: &Slice, next: &AtomicU64, mut memory: arena::Slice) -> Result<Lane, SliceError> {
-    let mut lane = Lane { histogram: Histogram::default(), first_ns: u64::MAX, last_ns: 0 };
+fn worker(slice: &Slice, next: &AtomicU64, mut memory: arena::Slice) -> Result<Worker, SliceError> {
+    let mut worker = Worker { histogram: Histogram::default(), first_ns: u64::MAX, last_ns: 0 };
     loop {
         let operation = next.fetch_add(1, Ordering::Relaxed);
         let buffer = memory.buffer(slice.cell.bytes as usize);
         let offset = slice.offsets.at(operation);
         let start_ns = clock::now_ns();
         if !slice.goes_on(operation, start_ns) {
-            return Ok(lane);
+            return Ok(worker);
         }
-        lane.first_ns = lane.first_ns.min(start_ns);
-        lane.last_ns = start_ns;
+        worker.first_ns = worker.first_ns.min(start_ns);
+        worker.last_ns = start_ns;
         let done = match slice.cell.op {
             Op::Write => slice.file.write_all_at(buffer, offset),
             _ => slice.file.read_exact_at(buffer, offset),
@@ -93,7 +93,7 @@ fn lane(slice: &Slice, next: &AtomicU64, mut memory: arena::Slice) -> Result<Lan
             return Err(SliceError::new(&slice.cell, offset, error));
         }
         if slice.counts(operation) {
-            lane.histogram.record(elapsed_ns);
+            worker.histogram.record(elapsed_ns);
         }
     }
 }

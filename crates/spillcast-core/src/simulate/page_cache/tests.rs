@@ -18,8 +18,8 @@ fn io(op: Op, file: u32, page: u64, pages: u64) -> Io {
 }
 
 fn cache(pages: u64, dirty_pages: u64, operations: &[Io]) -> PageCache {
-    let room = PageCacheRoom { bytes: pages * PAGE, dirty_bytes: dirty_pages * PAGE };
-    PageCache::new(room, operations)
+    let limits = PageCacheLimits { bytes: pages * PAGE, dirty_bytes: dirty_pages * PAGE };
+    PageCache::new(limits, operations)
 }
 
 /// Whether each operation finds all of its pages among those used last: as slow as can be.

@@ -2,8 +2,8 @@
 
 use super::rows::{Io, Row, Rows, Wait};
 
-/// What a lane does next.
-pub enum Next {
+/// What a thread does next.
+pub(crate) enum Next {
     /// Burn CPU.
     Core {
         ns: u64,
@@ -18,14 +18,14 @@ pub enum Next {
         row: usize,
         io: Io,
     },
-    /// Wait for another lane's signal.
+    /// Wait for another thread's signal.
     Signal,
     /// Go to the next row.
     Row,
     Ended,
 }
 
-/// The position of a lane in its row.
+/// The position of a thread in its row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     /// In the row's CPU time, of which so much is burned.
@@ -39,75 +39,75 @@ enum At {
     Over,
 }
 
-/// A signal to a row of another lane, given after `cpu_ns` in the row at `position`.
+/// A signal to a row of another thread, given after `cpu_ns` in the row at `position`.
 struct Signal {
     position: usize,
     cpu_ns: u64,
     row: usize,
 }
 
-pub struct Lane {
+pub struct Thread {
     rows: Vec<u32>,
     position: usize,
-    /// The row at the position; any once the lane has ended.
+    /// The row at the position; any once the thread has ended.
     row: Row,
     at: At,
     /// Length of the current stretch.
     stretch_ns: u64,
     /// Time of the row's operation.
     io_ns: u64,
-    /// Signals to other lanes, in their order, and how many were given.
+    /// Signals to other threads, in their order, and how many were given.
     signals: Vec<Signal>,
     signals_given: usize,
     waits_for_signal: bool,
     /// End of the current stretch, and the number of that event.
     pub due: (u64, u64),
-    pub on_core: bool,
-    /// Time since the lane got its core, at the end of the current stretch.
-    pub held_ns: u64,
+    pub(crate) on_core: bool,
+    /// Time since the thread got its core, at the end of the current stretch.
+    pub(crate) held_ns: u64,
 }
 
-/// The lanes of `rows`, by thread.
-pub fn lanes<R: Rows + ?Sized>(rows: &R) -> Vec<Lane> {
-    let mut lanes: Vec<Lane> = Vec::new();
+/// The threads of `rows`, by thread.
+pub fn threads<R: Rows + ?Sized>(rows: &R) -> Vec<Thread> {
+    let mut threads: Vec<Thread> = Vec::new();
     let mut signals = false;
     for index in 0..rows.count() {
         let row = rows.row(index);
         let thread = row.thread as usize;
-        if lanes.len() <= thread {
-            lanes.resize_with(thread + 1, Lane::new);
+        if threads.len() <= thread {
+            threads.resize_with(thread + 1, Thread::new);
         }
-        lanes[thread].rows.push(u32::try_from(index).expect("fewer than 2^32 rows"));
+        threads[thread].rows.push(u32::try_from(index).expect("fewer than 2^32 rows"));
         signals |= matches!(row.wait, Wait::Until { .. });
     }
     if signals {
-        add_signals(&mut lanes, rows);
+        add_signals(&mut threads, rows);
     }
-    for lane in &mut lanes {
-        lane.rows.shrink_to_fit();
-        lane.signals.sort_by_key(|signal| (signal.position, signal.cpu_ns));
-        lane.look(rows);
+    for thread in &mut threads {
+        thread.rows.shrink_to_fit();
+        thread.signals.sort_by_key(|signal| (signal.position, signal.cpu_ns));
+        thread.look(rows);
     }
-    lanes
+    threads
 }
 
-/// Adds a signal for each row that waits for another lane.
-fn add_signals<R: Rows + ?Sized>(lanes: &mut [Lane], rows: &R) {
+/// Adds a signal for each row that waits for another thread.
+fn add_signals<R: Rows + ?Sized>(threads: &mut [Thread], rows: &R) {
     for index in 0..rows.count() {
         if let Wait::Until { row: after, cpu_ns } = rows.row(index).wait {
-            let lane = &mut lanes[rows.row(after).thread as usize];
-            let before = lane.rows.partition_point(|&row| (row as usize) < after);
+            let thread = &mut threads[rows.row(after).thread as usize];
+            let before = thread.rows.partition_point(|&row| (row as usize) < after);
             let position = before + 1;
-            let following = lane.rows.get(position);
+            let following = thread.rows.get(position);
             let most_ns = following.map_or(0, |&next| rows.row(next as usize).cpu_ns);
-            lane.signals.push(Signal { position, cpu_ns: cpu_ns.min(most_ns), row: index });
+            thread.signals.push(Signal { position, cpu_ns: cpu_ns.min(most_ns), row: index });
         }
     }
 }
 
-impl Lane {
-    fn new() -> Lane {
-        Lane {
+impl Thread {
+    fn new() -> Thread {
+        Thread {
             rows: Vec::new(),
             position: 0,
             row: Row::default(),
@@ -124,7 +124,7 @@ impl Lane {
     }
 
     /// The rows to signal by now, each once.
-    pub fn signals_due(&mut self) -> Vec<usize> {
+    pub(crate) fn signals_due(&mut self) -> Vec<usize> {
         let burned_ns = match self.at {
             At::Cpu(ns) => ns,
             _ => u64::MAX,
@@ -142,7 +142,7 @@ impl Lane {
         due
     }
 
-    /// What the lane does next; `signalled` says by row whether it need not wait any more.
+    /// What the thread does next; `signalled` says by row whether it need not wait any more.
     pub fn next<R: Rows + ?Sized>(&mut self, rows: &R, signalled: &[bool]) -> Next {
         let Some(&index) = self.rows.get(self.position) else { return Next::Ended };
         let (index, row) = (index as usize, self.row);
@@ -175,7 +175,7 @@ impl Lane {
     }
 
     /// Begins the row's operation, which takes `ns`.
-    pub fn io_begins(&mut self, ns: u64, on_core: bool) {
+    pub(crate) fn io_begins(&mut self, ns: u64, on_core: bool) {
         self.io_ns = ns;
         self.at = if on_core { At::OnCore(0) } else { At::Io };
     }
@@ -194,7 +194,7 @@ impl Lane {
     }
 
     /// CPU time within the row's wait, which lasts `ns`.
-    pub fn call_ns(&self, ns: u64) -> u64 {
+    pub(crate) fn call_ns(&self, ns: u64) -> u64 {
         self.row.call_ns.min(ns)
     }
 
@@ -207,33 +207,33 @@ impl Lane {
     }
 
     /// Begins a stretch on the core of `ns`; with it the whole wait, where temp I/O begins.
-    pub fn take_stretch(&mut self, ns: u64) -> (u64, Option<u64>) {
+    pub(crate) fn take_stretch(&mut self, ns: u64) -> (u64, Option<u64>) {
         self.stretch_ns = ns;
         self.held_ns += ns;
         let begins = self.row.temp && self.at == At::OnCore(0);
         (ns, begins.then(|| self.on_core_ns()))
     }
 
-    pub fn stretch_ns(&self) -> u64 {
+    pub(crate) fn stretch_ns(&self) -> u64 {
         self.stretch_ns
     }
 
     /// Ends the current stretch on the core earlier, after `ns`.
-    pub fn shorten_stretch(&mut self, ns: u64) {
+    pub(crate) fn shorten_stretch(&mut self, ns: u64) {
         self.held_ns -= self.stretch_ns - ns;
         self.stretch_ns = ns;
     }
 
     /// CPU time burned in the row, or time on the core in its wait.
-    pub fn done_ns(&self) -> u64 {
+    pub(crate) fn done_ns(&self) -> u64 {
         match self.at {
             At::Cpu(done_ns) | At::OnCore(done_ns) => done_ns,
             At::Io | At::Waiting | At::Over => 0,
         }
     }
 
-    /// CPU time left before the lane does anything else.
-    pub fn left_ns(&self) -> u64 {
+    /// CPU time left before the thread does anything else.
+    pub(crate) fn left_ns(&self) -> u64 {
         match self.at {
             At::Cpu(done_ns) => self.until_signal(done_ns, self.row.cpu_ns),
             At::OnCore(done_ns) => self.on_core_ns() - done_ns,
@@ -242,14 +242,14 @@ impl Lane {
     }
 
     /// Burns so much CPU time at once.
-    pub fn burn(&mut self, ns: u64) {
+    pub(crate) fn burn(&mut self, ns: u64) {
         if let At::Cpu(done_ns) | At::OnCore(done_ns) = &mut self.at {
             *done_ns += ns;
         }
     }
 
     /// Ends the current stretch; true if a temp operation ended with it.
-    pub fn stretch_ended(&mut self) -> bool {
+    pub(crate) fn stretch_ended(&mut self) -> bool {
         if self.position >= self.rows.len() {
             return false;
         }
@@ -268,12 +268,12 @@ impl Lane {
         false
     }
 
-    /// The row in which the lane waits for another, if it does.
-    pub fn waiting_row(&self) -> Option<usize> {
+    /// The row in which the thread waits for another, if it does.
+    pub(crate) fn waiting_row(&self) -> Option<usize> {
         self.waits_for_signal.then(|| self.rows[self.position] as usize)
     }
 
-    pub fn wait_over(&mut self) {
+    pub(crate) fn wait_over(&mut self) {
         self.waits_for_signal = false;
         self.at = At::Over;
     }

@@ -1,22 +1,22 @@
-//! Sums of intervals over stretches of equal length of a run.
+//! Sums of intervals over bins of equal length of a run.
 //!
 //! A time line adds up waits batch by batch, so that ten million waits are never in memory
 //! (`python -m bench report`).
 
-/// Stretches of equal length, the first from 0 on.
+/// Bins of equal length, the first from 0 on.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretches {
-    pub wide_ns: f64,
+pub struct Bins {
+    pub width_ns: f64,
     pub count: usize,
 }
 
-impl Stretches {
-    /// Sums by stretch of the values of intervals, each spread evenly from begin to end.
+impl Bins {
+    /// Sums by bin of the values of intervals, each spread evenly from begin to end.
     ///
-    /// The first stretch takes what lies before it, the last what lies after it.
+    /// The first bin takes what lies before it, the last what lies after it.
     pub fn spread(self, intervals: impl Iterator<Item = (i64, i64, f64)>) -> Vec<f64> {
         let mut sums = vec![0.0; self.count];
-        // Changes of the value that intervals add to each stretch that they cover as a whole.
+        // Changes of the value that intervals add to each bin that they cover as a whole.
         let mut steps = vec![0.0; self.count + 1];
         for (begin_ns, end_ns, value) in intervals {
             let (begin, end) = (self.place(begin_ns), self.place(end_ns));
@@ -39,9 +39,9 @@ impl Stretches {
         sums
     }
 
-    /// By stretch, how long (ns) at least one of the intervals covers it. They are sorted by begin.
+    /// By bin, how long (ns) at least one of the intervals covers it. They are sorted by begin.
     pub fn covered_ns(self, intervals: impl Iterator<Item = (i64, i64)>) -> Vec<f64> {
-        let most_ns = (self.wide_ns * self.count as f64) as i64;
+        let most_ns = (self.width_ns * self.count as f64) as i64;
         let within = covered(intervals).map(|(begin_ns, end_ns)| {
             let (begin_ns, end_ns) = (begin_ns.clamp(0, most_ns), end_ns.clamp(0, most_ns));
             (begin_ns, end_ns, (end_ns - begin_ns) as f64)
@@ -50,7 +50,7 @@ impl Stretches {
     }
 
     fn place(self, ns: i64) -> f64 {
-        (ns as f64 / self.wide_ns).clamp(0.0, self.count as f64)
+        (ns as f64 / self.width_ns).clamp(0.0, self.count as f64)
     }
 
     fn number(self, place: f64) -> usize {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::random::next;
 
-    const STRETCHES: Stretches = Stretches { wide_ns: 10.0, count: 10 };
+    const BINS: Bins = Bins { width_ns: 10.0, count: 10 };
 
     /// Intervals of up to 60 ns that begin from -20 to 120, by their beginnings.
     fn some(seed: u64) -> Vec<(i64, i64)> {
@@ -92,23 +92,23 @@ mod tests {
             let mut sums = [0.0; 10];
             let mut covered = [0.0; 10];
             for &(begin, end) in &intervals {
-                let stretch = |ns: i64| (ns.clamp(0, 99) / 10) as usize;
+                let bin = |ns: i64| (ns.clamp(0, 99) / 10) as usize;
                 if begin.clamp(0, 100) == end.clamp(0, 100) {
-                    sums[stretch(begin)] += 1.0;
+                    sums[bin(begin)] += 1.0;
                     continue;
                 }
                 let inside: Vec<i64> = (begin..end).filter(|ns| (0..100).contains(ns)).collect();
-                inside.iter().for_each(|&ns| sums[stretch(ns)] += 1.0 / inside.len() as f64);
+                inside.iter().for_each(|&ns| sums[bin(ns)] += 1.0 / inside.len() as f64);
             }
             for ns in 0..100 {
                 let any = intervals.iter().any(|&(begin, end)| begin <= ns && ns < end);
                 covered[(ns / 10) as usize] += f64::from(u8::from(any));
             }
-            let spread = STRETCHES.spread(intervals.iter().map(|&(a, b)| (a, b, 1.0)));
+            let spread = BINS.spread(intervals.iter().map(|&(a, b)| (a, b, 1.0)));
             for (sum, expected) in spread.iter().zip(sums) {
                 assert!((sum - expected).abs() < 1e-9, "{intervals:?}: {spread:?}, not {sums:?}");
             }
-            let covered_ns = STRETCHES.covered_ns(intervals.iter().copied());
+            let covered_ns = BINS.covered_ns(intervals.iter().copied());
             for (sum, expected) in covered_ns.iter().zip(covered) {
                 assert!((sum - expected).abs() < 1e-9, "{intervals:?}");
             }

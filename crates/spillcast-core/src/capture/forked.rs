@@ -1,54 +1,54 @@
-//! Children of a server that have just been born: the wanted ones by what they call themselves.
+//! Children of a server that have just been forked: the wanted ones by what they call themselves.
 
 use std::fs;
 
 use crate::system::now_ns;
 
 /// How long a child may take to say what it is; one that never does is not wanted.
-const NAMELESS_NS: u64 = 2_000_000_000;
+const UNTITLED_NS: u64 = 2_000_000_000;
 /// How long a title stays as it is before it is taken to be whole: it may be read while it is
 /// written.
 const WRITTEN_NS: u64 = 50_000_000;
 
 /// Children of one server that have not said yet what they are.
-pub struct Born {
+pub(crate) struct ForkedChildren {
     pub parent: i32,
     /// Command line of the server, which a child has until it sets its own.
     parent_title: Vec<u8>,
     wanted: Vec<u8>,
-    nameless: Vec<Nameless>,
+    untitled: Vec<Untitled>,
 }
 
-struct Nameless {
+struct Untitled {
     pid: i32,
     title: Vec<u8>,
     /// Since when it has this title.
     since_ns: u64,
 }
 
-impl Born {
+impl ForkedChildren {
     /// Children of `parent` are wanted whose command line holds `wanted`, not followed by a digit.
-    pub fn of(parent: i32, wanted: &str) -> Born {
+    pub fn of(parent: i32, wanted: &str) -> ForkedChildren {
         let parent_title = title(parent).unwrap_or_default();
-        Born { parent, parent_title, wanted: wanted.into(), nameless: Vec::new() }
+        ForkedChildren { parent, parent_title, wanted: wanted.into(), untitled: Vec::new() }
     }
 
-    /// A child was born.
+    /// A child was forked.
     pub fn add(&mut self, pid: i32) {
         let title = self.parent_title.clone();
-        self.nameless.push(Nameless { pid, title, since_ns: now_ns() });
+        self.untitled.push(Untitled { pid, title, since_ns: now_ns() });
     }
 
     /// Whether any is waited for.
     pub fn waits(&self) -> bool {
-        !self.nameless.is_empty()
+        !self.untitled.is_empty()
     }
 
     /// Those that have said what they are since the last time, or ended: whether they are wanted.
-    pub fn decide(&mut self) -> Vec<(i32, bool)> {
+    pub(crate) fn decide(&mut self) -> Vec<(i32, bool)> {
         let now_ns = now_ns();
         let mut decided = Vec::new();
-        self.nameless.retain_mut(|child| {
+        self.untitled.retain_mut(|child| {
             let wanted = match title(child.pid) {
                 Some(title) if holds(&title, &self.wanted) => true,
                 Some(title) => {
@@ -56,7 +56,7 @@ impl Born {
                         (child.title, child.since_ns) = (title, now_ns);
                     }
                     let has_title = child.title != self.parent_title;
-                    if now_ns < child.since_ns + if has_title { WRITTEN_NS } else { NAMELESS_NS } {
+                    if now_ns < child.since_ns + if has_title { WRITTEN_NS } else { UNTITLED_NS } {
                         return true;
                     }
                     false
@@ -97,20 +97,20 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut born = Born::of(std::process::id() as i32, wanted);
+        let mut children = ForkedChildren::of(std::process::id() as i32, wanted);
         let pid = child.id() as i32;
-        born.add(pid);
+        children.add(pid);
         while !title(pid).unwrap().starts_with(b"postgres: parallel wo") {
             sleep(Duration::from_millis(1));
         }
-        assert_eq!(born.decide(), []);
+        assert_eq!(children.decide(), []);
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         while !holds(&title(pid).unwrap(), wanted.as_bytes()) {
             sleep(Duration::from_millis(1));
         }
-        let decided = born.decide();
+        let decided = children.decide();
         // Whoever keeps another title is not wanted.
-        let mut other = Born::of(std::process::id() as i32, "parallel worker for PID 7");
+        let mut other = ForkedChildren::of(std::process::id() as i32, "parallel worker for PID 7");
         other.add(pid);
         assert_eq!(other.decide(), []);
         sleep(Duration::from_nanos(WRITTEN_NS));

@@ -14,7 +14,7 @@ use spillcast_calls::CallKind;
 use super::super::descriptor::{self, closed_range};
 use super::super::event::FileIdentity;
 use super::super::paths::Paths;
-use super::given::GivenPath;
+use super::open_path::OpenPath;
 use super::record::{Payload, Record};
 use crate::system::now_ns;
 
@@ -23,19 +23,19 @@ type Opens<T> = HashMap<(i32, u64), T>;
 
 /// The looks at the opens of records that are pending.
 #[derive(Default)]
-pub struct Looks {
-    made: Opens<Look>,
+pub(crate) struct Lookups {
+    made: Opens<Lookup>,
     /// The path of the open that each thread is in.
-    given: HashMap<i32, GivenPath>,
+    open_paths: HashMap<i32, OpenPath>,
     paths: Paths,
 }
 
 /// What was known of an opened descriptor at one moment.
-struct Look {
+struct Lookup {
     /// What it stood for.
     file: Option<FileIdentity>,
     /// And the path that the call was given.
-    path: Option<GivenPath>,
+    path: Option<OpenPath>,
     at_ns: u64,
 }
 
@@ -48,7 +48,7 @@ struct Next {
     open_ns: Option<u64>,
 }
 
-impl Looks {
+impl Lookups {
     /// Looks at each new open of `pending`, which are in the order of time, that `observes` lets
     /// through; whether anything was seen that may have changed meanwhile.
     pub fn look(&mut self, pending: &[Record], observes: impl Fn(&Record) -> bool) -> bool {
@@ -58,10 +58,10 @@ impl Looks {
             let tid = record.tid;
             let given = match &record.payload {
                 Payload::Enter { path: Some(path), .. } => {
-                    self.given.insert(tid, path.clone());
+                    self.open_paths.insert(tid, path.clone());
                     continue;
                 }
-                Payload::Exit { kind, .. } if kind.opens() => self.given.remove(&tid),
+                Payload::Exit { kind, .. } if kind.opens() => self.open_paths.remove(&tid),
                 _ => continue,
             };
             let Some(fd) = opened(record).filter(|_| observes(record)) else { continue };
@@ -77,7 +77,7 @@ impl Looks {
                 Some(_) => None,
             };
             seen |= file.is_some() || path.as_ref().is_some_and(|path| !path.on_stack);
-            place.insert(Look { file, path, at_ns: now_ns() });
+            place.insert(Lookup { file, path, at_ns: now_ns() });
         }
         seen
     }
@@ -94,18 +94,18 @@ impl Looks {
     /// What the open of a record stands for, once.
     pub fn take(&mut self, record: &Record) -> Option<(i32, FileIdentity)> {
         let fd = opened(record)?;
-        let Look { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
+        let Lookup { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
         Some((fd, file.or_else(|| path?.file(record.tid, &mut self.paths))?))
     }
 
     /// A thread has ended.
-    pub fn forget(&mut self, tid: i32) {
-        self.given.remove(&tid);
+    pub(crate) fn forget(&mut self, tid: i32) {
+        self.open_paths.remove(&tid);
         self.paths.forget(tid);
     }
 }
 
-impl Look {
+impl Lookup {
     /// Forgets what may be of something that came later.
     fn forget_since(&mut self, next: Next) {
         let is_past = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn enter(path: &[u8], on_stack: bool) -> Payload {
-        let path = GivenPath::new(libc::AT_FDCWD, path.as_ptr() as u64, on_stack.then_some(path));
+        let path = OpenPath::new(libc::AT_FDCWD, path.as_ptr() as u64, on_stack.then_some(path));
         Payload::Enter { kind: KIND, fd: -1, offset: None, path: Some(path) }
     }
 
@@ -184,11 +184,11 @@ mod tests {
 
     /// What is known of the first open, with more records read after the look at `before`.
     fn first_open(payloads: Vec<Payload>, before: usize) -> Option<String> {
-        let (pending, mut looks) = (records(payloads), Looks::default());
-        looks.look(&pending[..before], |_| true);
-        looks.check(&pending);
+        let (pending, mut lookups) = (records(payloads), Lookups::default());
+        lookups.look(&pending[..before], |_| true);
+        lookups.check(&pending);
         let exit = pending.iter().find(|record| opened(record).is_some()).unwrap();
-        looks.take(exit).map(|(_, file)| file.path)
+        lookups.take(exit).map(|(_, file)| file.path)
     }
 
     #[test]
@@ -204,10 +204,10 @@ mod tests {
         assert_eq!(first_open(two(true), 5).unwrap(), "/tmp/part-1");
         assert_eq!(first_open(two(false), 5), None);
         // Of an open whose entry was not observed nothing is known, whatever came before.
-        let mut looks = Looks::default();
+        let mut lookups = Lookups::default();
         let pending = records(vec![enter(path, true), opened.clone(), close(3), opened.clone()]);
-        looks.look(&pending, |_| true);
-        assert!(looks.take(&pending[3]).is_none_or(|(_, file)| file.path != "/tmp/part-1"));
+        lookups.look(&pending, |_| true);
+        assert!(lookups.take(&pending[3]).is_none_or(|(_, file)| file.path != "/tmp/part-1"));
         assert_eq!(first_open(two(false), 3), None);
     }
 
@@ -223,10 +223,10 @@ mod tests {
         let after = Record { time_ns: u64::MAX, ..records(vec![close(fd)]).remove(0) };
         let again = [alone, vec![close(fd), opened.clone()]].concat();
         assert_eq!(first_open(again.clone(), 2).unwrap(), "/tmp/part-1");
-        let (mut looks, mut pending) = (Looks::default(), records(again));
-        looks.look(&pending[..2], |_| true);
+        let (mut lookups, mut pending) = (Lookups::default(), records(again));
+        lookups.look(&pending[..2], |_| true);
         pending.push(after);
-        looks.check(&pending);
-        assert_eq!(looks.take(&pending[1]).unwrap().1.path, "/tmp/part-1");
+        lookups.check(&pending);
+        assert_eq!(lookups.take(&pending[1]).unwrap().1.path, "/tmp/part-1");
     }
 }

@@ -1,4 +1,4 @@
-//! Reports the children of a process at their birth, and selects those with a wanted title.
+//! Reports the children of a process as they are forked, and selects those with a wanted title.
 //!
 //! PostgreSQL's parallel workers are children of the server, not of the session that they work for.
 //! One perf event on the server reports each fork and wakes a thread, which reads the title of the
@@ -12,20 +12,20 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::super::born::Born;
-use super::super::source::Births;
+use super::super::forked::ForkedChildren;
+use super::super::source::Forks;
 use super::open;
 use super::record::{self, Payload, Record};
 use super::ring::{Ring, page_bytes};
 use super::tracepoints::Tracepoints;
 
-/// How long the watcher sleeps when no child is born.
-const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How long the watcher sleeps when no child is forked.
+const IDLE_NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often children that have not said yet what they are are looked at.
-const NAMELESS_NAP: Duration = Duration::from_millis(1);
+const UNTITLED_NAP: Duration = Duration::from_millis(1);
 
-/// What [`Observer::births`](super::super::source::Observer::births) gives of a server.
-pub fn births(parent: i32, title: &str) -> io::Result<Births> {
+/// What [`Observer::forks`](super::super::source::Observer::forks) gives of a server.
+pub fn forks(parent: i32, title: &str) -> io::Result<Forks> {
     let mut watch = Watch::new(parent, title)?;
     Ok(Box::new(move || watch.next()))
 }
@@ -36,24 +36,24 @@ struct Watch {
     /// None once the server has ended: its descriptor would be readable for ever.
     event: Option<OwnedFd>,
     ring: Ring,
-    born: Born,
+    forked: ForkedChildren,
 }
 
 impl Watch {
     /// Watches `parent` for children whose command line holds `wanted`, not followed by a digit.
     fn new(parent: i32, wanted: &str) -> io::Result<Watch> {
-        let event = open::births(parent)?;
+        let event = open::forks(parent)?;
         let ring = Ring::map(event.as_fd(), page_bytes())?;
-        Ok(Watch { event: Some(event), ring, born: Born::of(parent, wanted) })
+        Ok(Watch { event: Some(event), ring, forked: ForkedChildren::of(parent, wanted) })
     }
 
-    /// Sleeps until a child is born, or one that was has had the time to say what it is.
+    /// Sleeps until a child is forked, or one that was has had the time to say what it is.
     fn wait(&self) {
         match &self.event {
-            _ if self.born.waits() => std::thread::sleep(NAMELESS_NAP),
+            _ if self.forked.waits() => std::thread::sleep(UNTITLED_NAP),
             // A signal ends it early, which does no harm.
             Some(event) => {
-                let _ = poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&NAP));
+                let _ = poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&IDLE_NAP));
             }
             None => std::thread::sleep(Duration::from_millis(100)),
         }
@@ -64,13 +64,13 @@ impl Watch {
         self.wait();
         let none = Tracepoints::default();
         self.ring.drain(|bytes| match record::parse(bytes, &none) {
-            Some(Record { payload: Payload::Fork { .. }, pid, .. }) => self.born.add(pid),
-            Some(Record { payload: Payload::ThreadExit, pid, .. }) if pid == self.born.parent => {
+            Some(Record { payload: Payload::Fork { .. }, pid, .. }) => self.forked.add(pid),
+            Some(Record { payload: Payload::ThreadExit, pid, .. }) if pid == self.forked.parent => {
                 self.event = None;
             }
             _ => (),
         });
-        let decided = self.born.decide().into_iter();
+        let decided = self.forked.decide().into_iter();
         decided.filter_map(|(pid, wanted)| wanted.then_some(pid)).collect()
     }
 }

@@ -1,15 +1,15 @@
-//! Blocks of threads that are held while a request of theirs is in flight.
+//! Defers the blocks of threads while a request of theirs is in flight.
 
 use std::collections::HashMap;
 
 use super::super::event::{Block, Request};
 
-/// Blocks that are held for a request. A thread with more of them does not wait for the request.
-const HELD_MAX: usize = 64;
+/// Blocks deferred for a request. A thread with more of them does not wait for the request.
+const DEFERRED_MAX: usize = 64;
 
-/// Held blocks, by thread.
+/// Deferred blocks, by thread.
 #[derive(Default)]
-pub struct Held(HashMap<i32, Thread>);
+pub(crate) struct DeferredBlocks(HashMap<i32, Thread>);
 
 #[derive(Default)]
 struct Thread {
@@ -22,15 +22,15 @@ struct Thread {
 }
 
 /// A request that its thread waited for.
-pub struct Awaited {
+pub(crate) struct Awaited {
     /// Whether the thread left the CPU.
     pub blocked: bool,
     /// CPU time of the thread's other work meanwhile.
     pub busy_ns: u64,
 }
 
-impl Held {
-    /// Holds a block; returns those that are rows.
+impl DeferredBlocks {
+    /// Defers a block; returns those that are rows.
     pub fn add(&mut self, tid: i32, block: Block) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
         let (start_ns, end_ns) = thread.last;
@@ -38,19 +38,19 @@ impl Held {
             return part_after(block, end_ns).into_iter().collect();
         }
         thread.blocks.push(block);
-        thread.overflowed |= thread.blocks.len() > HELD_MAX;
+        thread.overflowed |= thread.blocks.len() > DEFERRED_MAX;
         if thread.overflowed { std::mem::take(&mut thread.blocks) } else { Vec::new() }
     }
 
-    /// Returns the held blocks, which are rows where the request was not alone.
+    /// Returns the deferred blocks, which are rows where the request was not alone.
     pub fn release(&mut self, tid: i32) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
         thread.overflowed = false;
         std::mem::take(&mut thread.blocks)
     }
 
-    /// Ends a request. If it was alone, the held blocks are a part of it and what they last beyond
-    /// it is returned as rows; otherwise all of them are rows.
+    /// Ends a request. If it was alone, the deferred blocks are a part of it and what they last
+    /// beyond it is returned as rows; otherwise all of them are rows.
     pub fn end(&mut self, request: &Request) -> (Option<Awaited>, Vec<Block>) {
         let thread = self.0.entry(request.tid).or_default();
         if request.at_once > 1 || thread.overflowed {
@@ -104,41 +104,42 @@ mod tests {
 
     #[test]
     fn waits_for_the_only_request_are_a_part_of_it() {
-        let mut held = Held::default();
-        assert!(held.add(TID, block(110, 150)).is_empty());
-        assert!(held.add(TID, block(160, 190)).is_empty());
-        let (awaited, rows) = held.end(&request((100, 200), 1));
+        let mut deferred = DeferredBlocks::default();
+        assert!(deferred.add(TID, block(110, 150)).is_empty());
+        assert!(deferred.add(TID, block(160, 190)).is_empty());
+        let (awaited, rows) = deferred.end(&request((100, 200), 1));
         let awaited = awaited.unwrap();
         assert!(awaited.blocked && rows.is_empty());
         assert_eq!(awaited.busy_ns, 3);
-        assert!(!held.end(&request((300, 400), 1)).0.unwrap().blocked);
+        assert!(!deferred.end(&request((300, 400), 1)).0.unwrap().blocked);
     }
 
     #[test]
     fn what_a_wait_takes_after_the_request_is_a_row() {
-        let mut held = Held::default();
-        held.add(TID, block(110, 250));
+        let mut deferred = DeferredBlocks::default();
+        deferred.add(TID, block(110, 250));
         let after = Block { cpu_before_ns: 0, ..block(200, 250) };
-        assert_eq!(held.end(&request((100, 200), 1)).1, [after]);
+        assert_eq!(deferred.end(&request((100, 200), 1)).1, [after]);
         // Another thread may report the request before its own wakes up.
-        assert_eq!(held.add(TID, block(190, 230)), [Block { end_ns: 230, ..after }]);
-        assert!(held.add(TID, block(190, 200)).is_empty());
+        assert_eq!(deferred.add(TID, block(190, 230)), [Block { end_ns: 230, ..after }]);
+        assert!(deferred.add(TID, block(190, 200)).is_empty());
     }
 
     #[test]
     fn waits_beside_several_requests_are_rows() {
-        let mut held = Held::default();
-        held.add(TID, block(110, 150));
-        let (awaited, rows) = held.end(&request((100, 200), 2));
+        let mut deferred = DeferredBlocks::default();
+        deferred.add(TID, block(110, 150));
+        let (awaited, rows) = deferred.end(&request((100, 200), 2));
         assert!(awaited.is_none());
         assert_eq!(rows, [block(110, 150)]);
     }
 
     #[test]
     fn a_request_that_nobody_awaits_swallows_no_waits() {
-        let mut held = Held::default();
-        let rows: usize = (0..1000).map(|n| held.add(TID, block(n * 10, n * 10 + 5)).len()).sum();
+        let mut deferred = DeferredBlocks::default();
+        let rows: usize =
+            (0..1000).map(|n| deferred.add(TID, block(n * 10, n * 10 + 5)).len()).sum();
         assert_eq!(rows, 1000);
-        assert!(held.end(&request((0, 100_000), 1)).0.is_none());
+        assert!(deferred.end(&request((0, 100_000), 1)).0.is_none());
     }
 }

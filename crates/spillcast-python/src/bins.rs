@@ -1,23 +1,23 @@
-//! Intervals and bursts of a run as Arrow columns in, what each stretch of the run has of them out.
+//! Intervals and bursts of a run as Arrow columns in, what each bin of the run has of them out.
 
 use arrow_array::RecordBatch;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int8Type, Int64Type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use spillcast_core::bins::Bins;
 use spillcast_core::bursts::{Burst, moments};
-use spillcast_core::stretches::Stretches;
 
 use crate::arrow;
 
-/// Sums by stretch of `values` (float64), each spread evenly from begin_ns to end_ns (int64).
+/// Sums by bin of `values` (float64), each spread evenly from begin_ns to end_ns (int64).
 ///
-/// There are `count` stretches of `wide_ns` from 0 on; what lies before them counts in the first,
+/// There are `count` bins of `width_ns` from 0 on; what lies before them counts in the first,
 /// what lies after them in the last. ValueError for columns of another kind.
 #[pyfunction]
 pub fn spread(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
-    wide_ns: f64,
+    width_ns: f64,
     count: usize,
 ) -> PyResult<Vec<f64>> {
     let batch = arrow::import(rows)?;
@@ -25,37 +25,37 @@ pub fn spread(
     let values = numbers::<Float64Type>(&batch, "values")?;
     let intervals =
         begin.iter().zip(end).zip(values).map(|((&begin, &end), &value)| (begin, end, value));
-    Ok(py.detach(|| Stretches { wide_ns, count }.spread(intervals)))
+    Ok(py.detach(|| Bins { width_ns, count }.spread(intervals)))
 }
 
-/// By stretch, ns that at least one interval from begin_ns to end_ns (int64) covers.
+/// By bin, ns that at least one interval from begin_ns to end_ns (int64) covers.
 ///
-/// There are `count` stretches of `wide_ns` from 0 on. ValueError for columns of another kind.
+/// There are `count` bins of `width_ns` from 0 on. ValueError for columns of another kind.
 #[pyfunction]
 pub fn covered_ns(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
-    wide_ns: f64,
+    width_ns: f64,
     count: usize,
 ) -> PyResult<Vec<f64>> {
     let batch = arrow::import(rows)?;
     let (begin, end) = ends(&batch)?;
-    let stretches = Stretches { wide_ns, count };
+    let bins = Bins { width_ns, count };
     Ok(py.detach(|| {
         if begin.is_sorted() {
-            return stretches.covered_ns(begin.iter().copied().zip(end.iter().copied()));
+            return bins.covered_ns(begin.iter().copied().zip(end.iter().copied()));
         }
         let mut order: Vec<u32> = (0..begin.len() as u32).collect();
         order.sort_by_key(|&at| begin[at as usize]);
-        stretches.covered_ns(order.iter().map(|&at| (begin[at as usize], end[at as usize])))
+        bins.covered_ns(order.iter().map(|&at| (begin[at as usize], end[at as usize])))
     }))
 }
 
 /// Sums of squares of weights, and of their products with CPU times, about the means of what is
-/// alike, by stretch.
+/// alike, by bin.
 ///
 /// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op
-/// (int8). Those are alike that end in the same of so many stretches of a run of `whole_s`, and
+/// (int8). Those are alike that end in the same of so many bins of a run of `whole_s`, and
 /// whose sizes are within one part in `sizes` of a power of two. ValueError for columns of another
 /// kind.
 #[pyfunction]
@@ -63,7 +63,7 @@ pub fn burst_moments(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
     whole_s: f64,
-    stretches: u32,
+    bins: u32,
     sizes: f64,
 ) -> PyResult<(Vec<f64>, Vec<f64>)> {
     let batch = arrow::import(rows)?;
@@ -77,14 +77,14 @@ pub fn burst_moments(
     let bursts = (0..weight.len()).map(|at| Burst {
         weight: weight[at],
         cpu_s: cpu_s[at],
-        stretch: ((end_s[at] / whole_s * f64::from(stretches)) as u32).min(stretches - 1),
+        bin: ((end_s[at] / whole_s * f64::from(bins)) as u32).min(bins - 1),
         size: (sizes * (bytes[at].max(1) as f64).log2()).round_ties_even() as u16,
         op: op[at] as u8,
         next_op: next_op[at] as u8,
         session: session[at],
     });
-    let moments_by_stretch = py.detach(|| moments(bursts, stretches as usize));
-    Ok((moments_by_stretch.weight_weight, moments_by_stretch.weight_cpu))
+    let moments_by_bin = py.detach(|| moments(bursts, bins as usize));
+    Ok((moments_by_bin.weight_weight, moments_by_bin.weight_cpu))
 }
 
 fn ends(batch: &RecordBatch) -> PyResult<(&[i64], &[i64])> {

@@ -51,7 +51,7 @@ impl Wait {
 
 /// What `HOPS` reads took after a wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Chase {
+pub struct PointerChase {
     pub bytes: usize,
     pub dependent: bool,
     pub wait: Wait,
@@ -61,7 +61,7 @@ pub struct Chase {
 }
 
 /// Measures every set of memory after every wait, in some two seconds.
-pub fn measure() -> Vec<Chase> {
+pub fn measure() -> Vec<PointerChase> {
     let mut waits = vec![(Wait::Not, Duration::ZERO)];
     for wait in [Wait::Spinning, Wait::Sleeping] {
         waits.extend(WAITS.map(|duration| (wait, duration)));
@@ -73,7 +73,7 @@ pub fn measure() -> Vec<Chase> {
             for &(wait, duration) in &waits {
                 let elapsed_ns = median_ns(&ring, dependent, wait, duration);
                 let wait_ns = duration.as_nanos() as u64;
-                chases.push(Chase { bytes, dependent, wait, wait_ns, elapsed_ns });
+                chases.push(PointerChase { bytes, dependent, wait, wait_ns, elapsed_ns });
             }
         }
     }
@@ -92,7 +92,7 @@ fn median_ns(ring: &Ring, dependent: bool, wait: Wait, duration: Duration) -> u6
 }
 
 /// Lines of memory, each of which holds the place of the next one in a round through all.
-pub struct Ring {
+pub(crate) struct Ring {
     words: Vec<usize>,
     /// Lines in the order of the round.
     order: Vec<u32>,
@@ -115,7 +115,7 @@ impl Ring {
     }
 
     /// CPU time to read every line once, none of them by what another holds.
-    pub fn pass_ns(&self) -> u64 {
+    pub(crate) fn pass_ns(&self) -> u64 {
         self.read_ns(0, self.order.len(), false)
     }
 

@@ -8,11 +8,11 @@ use super::Step;
 use super::clock::{SLEEP_MAX_NS, now_ns};
 
 /// Not while a thread works, but when its step has ended.
-const AT_THE_END: u64 = u64::MAX;
+const AT_STEP_END: u64 = u64::MAX;
 
-pub(super) struct Turns {
+pub(super) struct Dependencies {
     /// Of each step, 1 from when it need not wait any more.
-    come: Vec<AtomicU32>,
+    released: Vec<AtomicU32>,
     /// By thread, in the order of its steps.
     signals: Vec<Vec<Signal>>,
 }
@@ -26,9 +26,9 @@ struct Signal {
     waiter: usize,
 }
 
-impl Turns {
+impl Dependencies {
     /// `queues` are the positions of each thread's steps.
-    pub(super) fn new(steps: &[Step], queues: &[Vec<usize>]) -> Turns {
+    pub(super) fn new(steps: &[Step], queues: &[Vec<usize>]) -> Dependencies {
         let mut following = vec![None; steps.len()];
         for pair in queues.iter().flat_map(|queue| queue.windows(2)) {
             following[pair[0]] = Some(pair[1]);
@@ -41,61 +41,61 @@ impl Turns {
                     let cpu_ns = step.after_cpu_ns.min(steps[next].cpu_ns);
                     Signal { step: next, cpu_ns, waiter }
                 }
-                _ => Signal { step: after, cpu_ns: AT_THE_END, waiter },
+                _ => Signal { step: after, cpu_ns: AT_STEP_END, waiter },
             });
         }
         signals.iter_mut().for_each(|signals| signals.sort_unstable());
-        Turns { come: steps.iter().map(|_| AtomicU32::new(0)).collect(), signals }
+        Dependencies { released: steps.iter().map(|_| AtomicU32::new(0)).collect(), signals }
     }
 
     /// The signals that a thread has to give.
-    pub(super) fn teller(&self, thread: usize) -> Teller<'_> {
-        Teller { turns: self, left: &self.signals[thread] }
+    pub(super) fn signaller(&self, thread: usize) -> Signaller<'_> {
+        Signaller { dependencies: self, left: &self.signals[thread] }
     }
 
-    /// Sleeps until `step` has been told to go on, or until `over` says so.
+    /// Sleeps until `step` is released, or until `over` says so.
     pub(super) fn wait(&self, step: usize, until_ns: u64, over: impl Fn() -> bool) {
-        let come = &self.come[step];
-        while come.load(Ordering::Acquire) == 0 && !over() {
+        let released = &self.released[step];
+        while released.load(Ordering::Acquire) == 0 && !over() {
             let sleep_ns = until_ns.saturating_sub(now_ns()).min(SLEEP_MAX_NS);
             let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as i64 };
             // The kernel sleeps only while it is 0.
-            let _ = futex::wait(come, Flags::PRIVATE, 0, Some(&timeout));
+            let _ = futex::wait(released, Flags::PRIVATE, 0, Some(&timeout));
         }
     }
 
-    fn tell(&self, waiter: usize) {
-        let come = &self.come[waiter];
-        come.store(1, Ordering::Release);
-        let _ = futex::wake(come, Flags::PRIVATE, 1);
+    fn signal(&self, waiter: usize) {
+        let released = &self.released[waiter];
+        released.store(1, Ordering::Release);
+        let _ = futex::wake(released, Flags::PRIVATE, 1);
     }
 }
 
 /// The signals that a thread has not given yet.
-pub(super) struct Teller<'a> {
-    turns: &'a Turns,
+pub(super) struct Signaller<'a> {
+    dependencies: &'a Dependencies,
     left: &'a [Signal],
 }
 
-impl Teller<'_> {
+impl Signaller<'_> {
     /// How much CPU time of `step` is burned before the next signal; None where there is none.
     pub(super) fn next_cpu_ns(&self, step: usize) -> Option<u64> {
         let next = self.left.first().filter(|next| next.step == step)?;
-        (next.cpu_ns != AT_THE_END).then_some(next.cpu_ns)
+        (next.cpu_ns != AT_STEP_END).then_some(next.cpu_ns)
     }
 
     /// Gives the next signal.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn signal(&mut self) {
         if let Some((next, left)) = self.left.split_first() {
             self.left = left;
-            self.turns.tell(next.waiter);
+            self.dependencies.signal(next.waiter);
         }
     }
 
     /// Gives all that belong to `step`, which has ended or will not be done.
     pub(super) fn end(&mut self, step: usize) {
         while self.left.first().is_some_and(|next| next.step <= step) {
-            self.tell();
+            self.signal();
         }
     }
 }
@@ -119,23 +119,23 @@ mod tests {
             step(1, 0, Some(0), 500),
         ];
         let queues = [vec![0, 2], vec![1, 3, 4, 5]];
-        let turns = Turns::new(&steps, &queues);
-        let is_announced = |step: usize| turns.come[step].load(Ordering::Relaxed) == 1;
-        let mut teller = turns.teller(0);
-        assert_eq!(teller.next_cpu_ns(0), None);
-        teller.end(0);
+        let dependencies = Dependencies::new(&steps, &queues);
+        let is_announced = |step: usize| dependencies.released[step].load(Ordering::Relaxed) == 1;
+        let mut signaller = dependencies.signaller(0);
+        assert_eq!(signaller.next_cpu_ns(0), None);
+        signaller.end(0);
         assert!(is_announced(4) && !is_announced(1));
-        assert_eq!(teller.next_cpu_ns(2), Some(30));
-        teller.tell();
+        assert_eq!(signaller.next_cpu_ns(2), Some(30));
+        signaller.signal();
         assert!(is_announced(1));
         // No later than the thread has burned all that it burned in the step.
-        assert_eq!(teller.next_cpu_ns(2), Some(100));
-        teller.tell();
+        assert_eq!(signaller.next_cpu_ns(2), Some(100));
+        signaller.signal();
         assert!(is_announced(5) && !is_announced(3));
-        assert_eq!(teller.next_cpu_ns(2), None);
-        teller.end(2);
+        assert_eq!(signaller.next_cpu_ns(2), None);
+        signaller.end(2);
         assert!(is_announced(3));
-        turns.wait(3, u64::MAX, || false);
-        turns.wait(0, u64::MAX, || true);
+        dependencies.wait(3, u64::MAX, || false);
+        dependencies.wait(0, u64::MAX, || true);
     }
 }

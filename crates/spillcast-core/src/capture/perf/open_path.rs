@@ -11,25 +11,25 @@ use super::super::temp::born_ns;
 
 /// A path in the memory of the process that opens it.
 #[derive(Clone, Debug)]
-pub struct GivenPath {
+pub(crate) struct OpenPath {
     /// The folder that a relative path begins in, as of openat.
     folder: i32,
     address: u64,
     text: Option<Box<str>>,
     /// The path came with the record of the call, from the caller's stack: it is what was opened.
-    pub on_stack: bool,
+    pub(crate) on_stack: bool,
 }
 
-impl GivenPath {
+impl OpenPath {
     /// A path at an address, relative to a folder; `stack` is what the caller's stack held there.
-    pub fn new(folder: i32, address: u64, stack: Option<&[u8]>) -> GivenPath {
+    pub fn new(folder: i32, address: u64, stack: Option<&[u8]>) -> OpenPath {
         let text: Option<Box<str>> = stack.and_then(text).map(Into::into);
-        GivenPath { folder, address, on_stack: text.is_some(), text }
+        OpenPath { folder, address, on_stack: text.is_some(), text }
     }
 
     /// The same with the path that stands in the memory of thread `tid`, if it is not known; None
     /// where that is gone or may not be read.
-    pub fn read(mut self, tid: i32, paths: &mut Paths) -> Option<GivenPath> {
+    pub fn read(mut self, tid: i32, paths: &mut Paths) -> Option<OpenPath> {
         if self.text.is_none() {
             let mut bytes = [0; libc::PATH_MAX as usize];
             let memory = File::open(format!("/proc/{tid}/mem")).ok()?;
@@ -75,7 +75,7 @@ mod tests {
         let me = std::process::id() as i32;
         let file = |path: &[u8]| {
             let (mut paths, address) = (Paths::default(), path.as_ptr() as u64);
-            GivenPath::new(libc::AT_FDCWD, address, None).read(me, &mut paths)?.file(me, &mut paths)
+            OpenPath::new(libc::AT_FDCWD, address, None).read(me, &mut paths)?.file(me, &mut paths)
         };
         let exe = std::env::current_exe().unwrap().canonicalize().unwrap();
         let mut given = exe.as_os_str().as_encoded_bytes().to_vec();
@@ -86,6 +86,6 @@ mod tests {
         let gone = file(b"/proc/self/../gone\0").unwrap();
         assert_eq!((gone.ino, gone.regular), (0, true));
         assert_eq!(file(b"/no/such/folder/file\0"), None);
-        assert!(GivenPath::new(0, 1, None).read(me, &mut Paths::default()).is_none());
+        assert!(OpenPath::new(0, 1, None).read(me, &mut Paths::default()).is_none());
     }
 }
