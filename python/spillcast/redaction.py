@@ -90,6 +90,8 @@ def masked_arguments(arguments: Sequence[str]) -> list[str]:
 
 def masked_text(text: str) -> str:
     """A statement, or any other text, without the secrets that it carries."""
+    if not text:
+        return text
     text = re.sub(_ADDRESS, rf"\1\2{MASK}@", text)
     for pattern in _EVERYWHERE:
         text = pattern.sub(_masked, text)
@@ -98,7 +100,7 @@ def masked_text(text: str) -> str:
     if _ORACLE_CLIENTS.search(text):
         text = _LOGON.sub(_masked, text)
     for name, value in os.environ.items():
-        if _VARIABLE.fullmatch(name) and _VALUE.fullmatch(value):
+        if value in text and _VARIABLE.fullmatch(name) and _VALUE.fullmatch(value):
             text = text.replace(value, MASK)
     return text
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, pairwise, takewhile
 from typing import Any
 
@@ -348,6 +348,7 @@ def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
         yield from ((part, inner_at or at) for part, inner_at in parts)
 
 
+@lru_cache
 def _plain(name: Any) -> str:
     """A name in any spelling: ``error_severity``, ``errorLevel_s``, ``@message``."""
     return re.sub(r"_[sd]$|[\W_]", "", str(name)).lower()
