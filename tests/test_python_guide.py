@@ -1,6 +1,8 @@
 """What docs/python.md shows is what Python prints, and results show themselves in a notebook."""
 
+import copy
 import doctest
+import pickle
 import re
 from pathlib import Path
 
@@ -62,6 +64,42 @@ def test_impossible_arguments_are_refused_with_a_hint(place, monkeypatch, call, 
         call()
     # What a traceback in a notebook shows below the message.
     assert raised.value.__notes__ == [raised.value.hint]
+
+
+@cases(
+    "name, call",
+    [
+        ("baseline", lambda: spillcast.forecast(5, "latency:1ms")),
+        ("baseline", lambda: spillcast.forecast(["hdd.trc", 3], "latency:1ms")),
+        ("to", lambda: spillcast.forecast("hdd.trc", ["latency:1ms", 3])),
+        ("elapsed_s", lambda: spillcast.forecast("hdd.trc", "latency:1ms", elapsed_s="773")),
+        ("cpus", lambda: spillcast.forecast("run.spill", "latency:1ms", cpus="2")),
+        ("cpus", lambda: spillcast.forecast("run.spill", "latency:1ms", cpus=True)),
+        ("by", lambda: spillcast.profile("hdd.trc", by=5)),
+        ("lenient", lambda: spillcast.profile("hdd.trc", lenient="no")),
+        ("evidence", lambda: spillcast.profile(["hdd.trc"])),
+        ("word", lambda: spillcast.storage(5)),
+        ("runs", lambda: spillcast.cache("hdd.trc", runs="2")),
+        ("temp", lambda: spillcast.record("new.spill", temp=5)),
+        ("path", lambda: spillcast.Recording.open(5)),
+        ("path", lambda: spillcast.Storage.load(5)),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_its_name(place, monkeypatch, name, call):
+    monkeypatch.chdir(place)
+    with pytest.raises(OptionInvalid, match=rf"^{name}="):
+        call()
+
+
+@cases("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy])
+def test_calls_and_results_go_to_other_processes(place, monkeypatch, copied):
+    monkeypatch.chdir(place)
+    for call in (spillcast.forecast, spillcast.profile, spillcast.storage, spillcast.cache):
+        assert copied(call) is call
+    recording = spillcast.Recording.open("run.spill")
+    several = spillcast.forecast(recording, ["latency:1ms", "catalogue:aws-gp3"])
+    for result in (recording, several, several[0], spillcast.profile("hdd.trc")):
+        assert copied(result).to_arrow().to_pylist() == result.to_arrow().to_pylist()
 
 
 def test_evidence_and_targets_may_be_any_iterables(place, monkeypatch):

@@ -56,8 +56,8 @@ def test_the_stub_has_the_parameters_of_each_call():
     assert inspect.signature(spillcast.profile) == inspect.signature(profile)
     names = [item.arg for item in stub_function("cache").args.kwonlyargs]
     assert set(names) == set(inspect.signature(curve).parameters) - {"requests", "on_progress"}
-    word = inspect.signature(type(spillcast.storage).__call__).parameters
-    assert [item.arg for item in stub_function("storage").args.args] == list(word)[1:]
+    word = inspect.signature(spillcast.storage).parameters
+    assert [item.arg for item in stub_function("storage").args.args] == list(word)
 
 
 def test_names_are_completed_before_their_first_use():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from spillcast.errors import CaptureUnavailable, PermissionDenied, SpillcastError, kinds
+from spillcast.public import checked
 from spillcast.text import several
 from spillcast.units import format_count, format_duration
 
@@ -113,6 +114,7 @@ class Run:
         forecast: Forecast | Forecasts = ask(str(self.output), target, **options)
         return forecast
 
+    @checked
     def probe(self, directory: str | Path) -> "Storage":
         """Measure the storage of a directory with the recorded I/O.
 
@@ -134,6 +136,7 @@ class Run:
         result: Sweep = sweep(storage, self.recording, **options)
         return result
 
+    @checked
     def report(
         self, output: str | Path, targets: Sequence[str] = (), *, redact: bool = False
     ) -> Path:
@@ -187,6 +190,7 @@ def _check(text: str) -> None:
         raise kind(answer["message"], hint or None)
 
 
+@checked
 def record(
     output: str | Path | None = None,
     *,

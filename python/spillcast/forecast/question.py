@@ -12,6 +12,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import KIND_WORDS, Evidence
 from spillcast.evidence.selection import Filter, Selection, is_stated
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
+from spillcast.public import check_types
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import parse_budget
@@ -88,6 +89,7 @@ class Question:
 
     def __post_init__(self) -> None:
         """OptionInvalid for values that the options do not have, such as a negative time."""
+        check_types(vars(self), Question.__annotations__)
         if not 0 < self.confidence < 1:
             raise OptionInvalid(f"confidence {self.confidence:g}: not a share", "such as 0.9")
         if self.elapsed_s is not None and not 0 <= self.elapsed_s < inf:

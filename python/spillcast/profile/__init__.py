@@ -4,11 +4,9 @@ Readers are imported where they are needed: loading all of them takes longer tha
 trace.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import OptionConflict, OptionInvalid, QueryInvalid, SelectionEmpty
@@ -17,6 +15,7 @@ from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, LatencyCounts, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
 from spillcast.profile.result import Profile as Profile
+from spillcast.public import as_package
 from spillcast.recording import is_like
 from spillcast.text import several
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DIMENSIONS", "Profile", "profile"]
 
 
+@as_package(__name__)
 def profile(
     *evidence: str | Path,
     by: Sequence[str] = ("event",),
@@ -181,12 +181,3 @@ def _only_event(result: Profile, pattern: str) -> Profile:
     # Not all evidence has histograms.
     histograms = [h for h, kept in zip(result.histograms, keep, strict=False) if kept]
     return replace(result, rows=rows, histograms=histograms)
-
-
-class _Callable(ModuleType):
-    """Makes ``spillcast.profile`` both a package and a function."""
-
-    __call__ = staticmethod(profile)
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from spillcast.errors import EvidenceDamaged, PathMissing, PermissionDenied, TimesUnknown
 from spillcast.gate import damaged, reading, text_of
+from spillcast.public import checked
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.tabular import Column, Display, Displayed, polars_of
 from spillcast.text import path_hint
@@ -108,6 +109,7 @@ class Recording(Displayed):
         self.sample: Sample | None = None
 
     @classmethod
+    @checked
     def open(cls, path: str | Path) -> "Recording":
         """Open the folder at ``path``. InputError if it is not a complete recording."""
         path = Path(path)

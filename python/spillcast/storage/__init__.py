@@ -1,24 +1,19 @@
 """Storages: how long their operations take, and the source of that knowledge."""
 
-import sys
-from types import ModuleType
+from pathlib import Path
 
+from spillcast.public import as_package
 from spillcast.storage.storage import Group, Limit, Storage
 
 __all__ = ["Group", "Limit", "Storage"]
 
 
-class _Callable(ModuleType):
-    """Makes ``spillcast.storage`` both a package and a function."""
+@as_package(__name__)
+def _storage(word: str | Path) -> Storage:
+    """The storage of a storage.json, a recording, or ``catalogue:NAME``.
 
-    def __call__(self, word: str) -> Storage:
-        """The storage of a storage.json, a recording, or ``catalogue:NAME``.
+    InputError for anything else. Directories are probed by ``spillcast probe`` and forecasts.
+    """
+    from spillcast.storage.target import resolve_storage
 
-        InputError for anything else. Directories are probed by ``spillcast probe`` and forecasts.
-        """
-        from spillcast.storage.target import resolve_storage
-
-        return resolve_storage(str(word))
-
-
-sys.modules[__name__].__class__ = _Callable
+    return resolve_storage(str(word))

@@ -10,6 +10,7 @@ from spillcast import stats
 from spillcast.document import internal, key, read, written
 from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
+from spillcast.public import checked
 from spillcast.recording import OPS
 from spillcast.storage.source import ASSUMED, Provenance, StorageSource, source_of
 from spillcast.tabular import Column, Display, Tabular
@@ -351,14 +352,17 @@ class Storage(Tabular):
         """The document of docs/schema.md."""
         return {"schema": STORAGE_SCHEMA, **written(self), "source": self.source.name}
 
-    def save(self, path: Path) -> None:
+    @checked
+    def save(self, path: str | Path) -> None:
         """Write the document, completely or not at all."""
-        with whole_file(path) as partial:
+        with whole_file(Path(path)) as partial:
             partial.write_text(json.dumps(self.to_json(), indent=1) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> "Storage":
+    @checked
+    def load(cls, path: str | Path) -> "Storage":
         """Read a document. InputError if it is invalid."""
+        path = Path(path)
         with reading(path):
             return cls.from_json(json_of(text_of(path)))
 

@@ -19,6 +19,7 @@ from spillcast.lab.io_size.spill import (
     settings_of,
 )
 from spillcast.lab.io_size.trials import Operations, Trials, measured, modelled
+from spillcast.public import checked
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget, parse_budget
@@ -238,6 +239,7 @@ MIN_SIZES, MAX_SIZES, BLOCK, BUDGET = "48K..1M", "48K..4M", "8K", "60s"
 DATA, MEMORY = "1G", "32M"
 
 
+@checked
 def sweep(
     storage: Storage | str | Path,
     like: Recording | None = None,
