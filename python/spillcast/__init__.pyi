@@ -47,7 +47,7 @@ class _Options(TypedDict, total=False):
     executors: int | None
     cores: int | None
     memory_bytes: int | None
-    temp_dirs: Sequence[str | Path]
+    temp_dirs: str | Path | Sequence[str | Path]
     lenient: bool
     exact: bool
     cpus: int | None
@@ -73,7 +73,7 @@ def profile(
     by: Sequence[str] = ("event",),
     event: str | None = None,
     where: str | None = None,
-    temp_dirs: Sequence[str | Path] = (),
+    temp_dirs: str | Path | Sequence[str | Path] = (),
     lenient: bool = False,
     block_bytes: int | None = None,
 ) -> Profile: ...

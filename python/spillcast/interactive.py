@@ -138,7 +138,7 @@ class Run:
 
     @checked
     def report(
-        self, output: str | Path, targets: Sequence[str] = (), *, redact: bool = False
+        self, output: str | Path, targets: str | Path | Sequence[Any] = (), *, redact: bool = False
     ) -> Path:
         """Write the page of ``spillcast report`` for the recording, with forecasts for targets.
 

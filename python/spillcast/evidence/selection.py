@@ -55,7 +55,7 @@ class Selection:
     sql_id: str | None = None
     exec_id: int | None = None
     block: str | None = None
-    temp_dirs: Sequence[str | Path] = ()
+    temp_dirs: str | Path | Sequence[str | Path] = ()
 
     @property
     def block_bytes(self) -> int:

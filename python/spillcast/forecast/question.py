@@ -67,7 +67,7 @@ class Question:
     cores: int | None = None
     memory_bytes: int | None = None
     #: Directories of temp files of a recording; by default those that were recognised.
-    temp_dirs: Sequence[str | Path] = ()
+    temp_dirs: str | Path | Sequence[str | Path] = ()
     #: Whether damaged traces are read.
     lenient: bool = False
     #: Whether to use all waits of a large recording instead of a sample.

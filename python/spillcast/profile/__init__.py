@@ -31,7 +31,7 @@ def profile(
     by: Sequence[str] = ("event",),
     event: str | None = None,
     where: str | None = None,
-    temp_dirs: Sequence[str | Path] = (),
+    temp_dirs: str | Path | Sequence[str | Path] = (),
     lenient: bool = False,
     chosen: Filter = NO_FILTER,
     block_bytes: int | None = None,
@@ -134,7 +134,10 @@ def _by_function(
 
 
 def _of_recording(
-    evidence: Evidence, by: Sequence[str], where: str | None, temp_dirs: Sequence[str | Path]
+    evidence: Evidence,
+    by: Sequence[str],
+    where: str | None,
+    temp_dirs: str | Path | Sequence[str | Path],
 ) -> Profile:
     from spillcast.profile.other_rows import of_samples
     from spillcast.profile.rows import of_recording

@@ -25,7 +25,7 @@ from spillcast.tables import Table
 from spillcast.text import several
 
 
-def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recording:
+def with_temp(recording: Recording, temp_dirs: str | Path | Sequence[str | Path]) -> Recording:
     """The same run in memory, whose temp files are exactly those under ``temp_dirs``.
 
     The recording itself if there are no ``temp_dirs``. Refusal unless all single waits were kept,

@@ -425,11 +425,11 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
     if not matches:
         hint = "it has no waits, which a trace holds from level 8 of event 10046 on"
         if names:
-            hint = f"up to release 9.2 give 'direct path*'; events: {', '.join(sorted(names))}"
+            is_old = any(is_like(name, "direct path*") for name in names)
+            remedy = "up to release 9.2 give 'direct path*'; " if is_old else ""
+            hint = f"{remedy}the events are {', '.join(sorted(names))}"
         remark = " (the default)" if temp_events == TEMP_EVENTS else ""
-        raise NoTempIo(
-            f"--temp-events '{temp_events}'{remark} matches no event of the baseline", hint
-        )
+        raise NoTempIo(f"--temp-events '{temp_events}'{remark} matches no event of the run", hint)
     return matches
 
 

@@ -52,7 +52,7 @@ def add_runs(
     evidence: Evidence,
     chosen: Filter = NO_FILTER,
     *,
-    temp_dirs: Sequence[str | Path] = (),
+    temp_dirs: str | Path | Sequence[str | Path] = (),
     lenient: bool,
 ) -> None:
     """Add a run for each recording, one for all traces and one for all ASH exports.
