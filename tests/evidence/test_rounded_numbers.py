@@ -114,9 +114,15 @@ direct path read temp        10,000    3,000.00         .30
 direct path write temp        3,000      900.00         .30
 os thread startup                 1       20.00       17.30
 """
+#: The same below a statement whose lines begin with commas.
+BELOW_SQL = f"""\
+select region
+{"".join(f"      ,{number} as n{number}{chr(10)}" for number in range(40))}  from t order by 1
+
+{PRINTED}"""
 
 
-@cases("text", [COMMAS, BARS, LESS, PRINTED])
+@cases("text", [COMMAS, BARS, LESS, PRINTED, BELOW_SQL])
 def test_waits_of_less_than_one_unit_may_lack_the_zero(figures, text):
     result = figures(text, elapsed_s=10)
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)

@@ -17,10 +17,13 @@ _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
 _JUDGED_LENGTH = 1 << 20
 _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-#: Numbers in a text, and forms that only a decimal comma or only a decimal point explains.
+#: Numbers in a text, and forms that only a decimal comma or only a decimal point explains. A comma
+#: that begins a line belongs to SQL.
 _TOKEN = re.compile(
-    r"(?:(?<![\w.,:/#*-])\d[\d.,]*\d|(?:(?<=\s\s)|(?<=[|;>])|(?<=[|;]\s)|(?<=[\s|;,]\")),\d++)"
-    r"(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))"
+    r"(?:^[ \t]++,\d++|(?<![\w.,:/#*-])\d[\d.,]*\d"
+    r"|(?:(?<=\s\s)|(?<=[|;>])|(?<=[|;]\s)|(?<=[\s|;,]\")),\d++)"
+    r"(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))",
+    re.MULTILINE,
 )
 _COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d*,\d+")
 _UNAMBIGUOUS = (
