@@ -50,7 +50,7 @@ def test_json_among_other_text_is_found_however_long_it_is(length):
     values = [["x" * length], {"a": [None] * length, "b": True}, {"a": 1}]
     other = "[2026-11-27] plan: {\nplan = [\n"
     text = other + f"\nplan: {other}".join(json.dumps(value, indent=0) for value in values)
-    assert list(gate.json_values(f"{text}\n{other}", "nowhere")) == values
+    assert list(gate.json_values(f"{text}\n{other}", mark="nowhere")) == values
 
 
 def test_each_value_of_a_repeated_name_is_checked():

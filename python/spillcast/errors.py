@@ -41,6 +41,7 @@ class SpillcastError(Exception):
             "schema": ERROR_SCHEMA,
             "code": self.code,
             "message": self.message,
+            "where": self.where,
             "hint": self.hint,
             "exit_status": self.exit_status,
         }

@@ -174,8 +174,7 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
         recorder.finish(KnownRun(fields={"ended_by": "end", "before": None}))
         print(json.dumps({}), flush=True)
     except SpillcastError as error:
-        answer = {"code": error.code, "message": error.message, "hint": error.hint}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(error.to_json()), flush=True)
 
 
 def _check(text: str) -> None:
@@ -187,7 +186,7 @@ def _check(text: str) -> None:
         hint = (answer["hint"] or "").replace("--force", "force=True").replace(" with -o", "")
         if kind in (CaptureUnavailable, PermissionDenied):
             hint = f"{hint} {_REFUSED}".strip()
-        raise kind(answer["message"], hint or None)
+        raise kind(answer["message"], hint or None, answer["where"])
 
 
 @checked

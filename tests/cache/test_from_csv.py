@@ -25,6 +25,14 @@ def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
     assert io["offset"].to_pylist() == [0, 4096]
 
 
+def test_a_class_that_there_is_not_is_damage_of_its_file(tmp_path):
+    path = tmp_path / "io.csv"
+    path.write_text("object,offset,bytes,class\nt1,0,4096,wish\n")
+    with pytest.raises(EvidenceDamaged) as raised:
+        read_csv([path])
+    assert raised.value.where == str(path)
+
+
 def test_a_column_that_is_missing_is_named(tmp_path):
     path = tmp_path / "io.csv"
     path.write_text("Object,Offset\nt1,0\n")

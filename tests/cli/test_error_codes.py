@@ -21,24 +21,28 @@ def test_codes_are_unique_and_kebab_case():
 
 
 @cases(
-    ("words", "code"),
+    ("words", "code", "where"),
     [
-        (("forcast", "--json"), "usage-invalid"),
-        (("profile", "nothing.spill", "--json"), "path-missing"),
-        (("profile", "notes.txt", "--json"), "evidence-unknown"),
-        (("profile", "damaged.spill", "--json"), "evidence-damaged"),
-        (("forecast", "run.spill", "--to", "nowhere.json", "--json"), "target-unknown"),
+        (("forcast", "--json"), "usage-invalid", None),
+        (("profile", "nothing.spill", "--json"), "path-missing", "nothing.spill"),
+        (("profile", "notes.txt", "--json"), "evidence-unknown", "notes.txt"),
+        (("profile", "damaged.spill", "--json"), "evidence-damaged", "damaged.spill/meta.json"),
+        (("forecast", "plan.json", "--to", "factor:2", "--json"), "evidence-damaged", "plan.json"),
+        (("forecast", "run.spill", "--to", "nowhere.json", "--json"), "target-unknown", None),
     ],
 )
-def test_json_of_an_error_has_its_code(tmp_path, words, code):
+def test_json_of_an_error_has_its_code_and_place(tmp_path, words, code, where):
     (tmp_path / "notes.txt").write_text("notes")
     recording(tmp_path / "damaged.spill", [("read", 8192, 1, 1000)], elapsed_s=1.0, cpu_s=0.5)
     (tmp_path / "damaged.spill" / "meta.json").write_text("{")
+    plan = (Path(__file__).parents[2] / "examples" / "work-memory" / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(plan.replace('"512kB"', '"4 heaps"'))
     recording(tmp_path / "run.spill", [("read", 8192, 1, 1000)], elapsed_s=1.0, cpu_s=0.5)
     result = spillcast(*words, cwd=tmp_path)
     assert result.returncode == 2
     assert error_code(result) == code
-    assert json.loads(result.stdout)["schema"] == ERROR_SCHEMA
+    document = json.loads(result.stdout)
+    assert (document["schema"], document["where"]) == (ERROR_SCHEMA, where)
 
 
 def test_a_refused_forecast_is_a_forecast_document_with_the_code(tmp_path):

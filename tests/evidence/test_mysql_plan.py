@@ -7,7 +7,7 @@ import re
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceUnsuited, InputError
+from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, InputError
 from spillcast.evidence.mysql import merges
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
@@ -158,6 +158,13 @@ def test_what_the_client_prints_is_the_plan(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     (plain := tmp_path / "plan.json").write_text(json.dumps(SORTED))
     assert read_figures([path]).reads == read_figures([plain]).reads
+
+
+def test_a_size_that_is_none_is_damage_of_its_file(tmp_path):
+    (path := tmp_path / "plan.json").write_text(json.dumps(SORTED).replace("255KiB", "2 heaps"))
+    with pytest.raises(EvidenceDamaged) as raised:
+        read_figures([path])
+    assert raised.value.where == str(path)
 
 
 @cases(

@@ -19,7 +19,6 @@ from spillcast.errors import (
     EvidenceMixed,
     EvidenceUnsuited,
     FileTooLarge,
-    OptionInvalid,
     PathMissing,
 )
 from spillcast.evidence.oracle.trace_recording import name_blocks, waits_of
@@ -212,8 +211,8 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     classes, of_row = _core.CacheRequests.classes(), table["class"]
     unknown = set(of_row.names) - set(classes)
     if unknown:
-        problem = f"{paths[0]}: there is no class {min(unknown)!r}"
-        raise OptionInvalid(problem, f"the classes are {', '.join(classes)}")
+        hint = f"the classes are {', '.join(classes)}"
+        raise EvidenceDamaged(f"there is no class {min(unknown)!r}", hint, paths[0])
     class_numbers = np.array([classes.index(name) for name in of_row.names], dtype=np.int64)
     io = {
         "time_s": np.floor(table["time_s"].values).astype(np.int64),

@@ -140,9 +140,9 @@ def _mask_passwords(error: "SpillcastError", arguments: list[str]) -> None:
         from spillcast.redaction import masked_arguments
 
         (shown,) = masked_arguments([argument])
-        error.message = error.message.replace(argument, shown)
-        if error.hint:
-            error.hint = error.hint.replace(argument, shown)
+        for name in ("message", "where", "hint"):
+            if text := getattr(error, name):
+                setattr(error, name, text.replace(argument, shown))
 
 
 def _write_error_status(error: OSError) -> int:

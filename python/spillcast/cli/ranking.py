@@ -282,7 +282,7 @@ def fleet(
             for text in not_taken(ingested):
                 notify(text)
             if not ingested.files:
-                raise EvidenceUnsuited(f"{dataset}: none of its files is usable evidence")
+                raise EvidenceUnsuited("none of its files is usable evidence", where=dataset)
         fleet = make(
             address,
             to,

@@ -80,8 +80,8 @@ def probe(
         from spillcast.storage.fio import write_iolog
 
         if not isinstance(evidence, Recording):
-            text = f"{evidence.path}: has only counts, no single operations to export"
-            raise EvidenceUnsuited(text)
+            text = "has only counts, no single operations to export"
+            raise EvidenceUnsuited(text, where=evidence.path)
         written = write_iolog(evidence, iolog)
         if directory is None:
             return Answer(written.to_json, lambda: iolog_page(written))
@@ -218,9 +218,9 @@ def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
     ops = [name for name in OPS if any(g.count for g in storage.of(name))]
     if op is not None and op not in ops:
         others = f"it has figures for {ops[0]}s" if ops else None
-        raise TargetIncomplete(f"{text}: has no figures for {op}s", others)
+        raise TargetIncomplete(f"has no figures for {op}s", others, text)
     if not ops:
-        raise TargetIncomplete(f"{text}: has no figures at all", "probe again")
+        raise TargetIncomplete("has no figures at all", "probe again", text)
     return ops if op is None else [op]
 
 

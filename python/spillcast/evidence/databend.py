@@ -14,7 +14,7 @@ from spillcast.evidence.counts import (
     TempTimes,
     counts_of_figures,
 )
-from spillcast.evidence.numbers import number_of
+from spillcast.evidence.numbers import number_of, quantity_of
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
@@ -57,10 +57,12 @@ def read(path: Path, selection: Selection) -> Counts:
         )
     if len(plans) > 1:
         raise EvidenceAmbiguous(f"{len(plans)} plans", "give one, in a file of its own")
-    busy_s = sum(parse_duration_s(match[1]) for match in _BUSY.finditer(text))
+    busy_s = sum(
+        quantity_of(parse_duration_s, match[1], "a time") for match in _BUSY.finditer(text)
+    )
     if not busy_s:
         raise EvidenceIncomplete("the plan was not run, so it counts no temp I/O")
-    spilled, remote_bytes = _spilled(path, text)
+    spilled, remote_bytes = _spilled(text)
     if not any(spilled["bytes"].values()):
         raise NoTempIo("this query of Databend does not spill")
     note = f"{format_bytes(remote_bytes)} of it were written to and read from object storage"
@@ -77,16 +79,17 @@ def read(path: Path, selection: Selection) -> Counts:
     )
 
 
-def _spilled(path: Path, text: str) -> tuple[Mapping[str, Mapping[str, float]], float]:
+def _spilled(text: str) -> tuple[Mapping[str, Mapping[str, float]], float]:
     """Sums over all operators by unit (files or ranges, bytes, seconds) and op; remote bytes."""
     sums = {unit: dict.fromkeys(OPS, 0.0) for unit in ("numbers", "bytes", "seconds")}
     remote_bytes = 0.0
     for match in _SPILLED.finditer(text):
+        name = f"spilled by {match['op']}"
         unit = "seconds" if match["time"] else match["unit"] or "numbers"
         if unit == "seconds":
-            value = parse_duration_s(match["value"])
+            value = quantity_of(parse_duration_s, match["value"], name)
         elif unit == "bytes":
-            value = float(parse_bytes(match["value"], f"{path}: bytes spilled by {match['op']}"))
+            value = quantity_of(parse_bytes, match["value"], name)
         else:
             number = number_of(match["value"])
             if number is None:

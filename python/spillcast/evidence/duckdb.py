@@ -9,6 +9,7 @@ from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.counts import PROFILE, Bounds, Counts, counts_of_figures, times_up_to
+from spillcast.evidence.numbers import quantity_of
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -62,7 +63,7 @@ def read(path: Path, selection: Selection) -> Counts:
     """
     text = text_of(path, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
-        raise _unsized(parse_duration_s(box[1]))
+        raise _unsized(quantity_of(parse_duration_s, box[1], "Total Time"))
     text = unwrapped(text)
     values = json_values(text)
     lists = (value if isinstance(value, list) else [value] for value in values)

@@ -17,7 +17,7 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
-from spillcast.evidence.numbers import number_of
+from spillcast.evidence.numbers import number_of, quantity_of
 from spillcast.evidence.recognise import BYTE_COUNTERS, COUNTER_HEADING
 from spillcast.evidence.selection import FIGURES_PREFIX, Selection
 from spillcast.evidence.table_rows import rows_of
@@ -185,10 +185,13 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
         rows = rows_of(text[heading.start() :])
         text = "\n".join(f"{name}: {cell}" for row in rows for name, cell in row.items())
     for engine, counter, time in BYTE_COUNTERS:
-        sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
+        sizes = [
+            re.sub(r"(?<=\d)$", "B", re.sub(r"\s", "", match[1]))
+            for match in re.finditer(counter, text, _FLAGS)
+        ]
         if not sizes:
             continue
-        spilled_bytes = sum(parse_bytes(size, f"{path}: a plan of {engine}") for size in sizes)
+        spilled_bytes = int(sum(quantity_of(parse_bytes, size, engine) for size in sizes))
         is_cut = LEFT_OUT.search(text) is not None
         if not spilled_bytes and not is_cut:
             raise NoTempIo(f"this query of {engine} does not spill")

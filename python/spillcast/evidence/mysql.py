@@ -9,6 +9,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.counts import PROFILE, Counts, counts_of_figures, times_up_to
+from spillcast.evidence.numbers import quantity_of
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -191,6 +192,7 @@ def _sort(node: Mapping[str, Any]) -> Sort | None:
     buffer = node.get("r_buffer_size")
     if not isinstance(buffer, str) or not buffer[:1].isdigit():
         raise EvidenceIncomplete(f"r_buffer_size is {buffer!r}, not one size", _RECORD)
+    buffer_bytes = int(quantity_of(parse_bytes, buffer, "r_buffer_size"))
     # The time of a sort includes that of tables that it reads.
     rows_ms = sum(
         _number(below, "r_table_time_ms") for name, below in _nodes(node) if name == "table"
@@ -198,7 +200,7 @@ def _sort(node: Mapping[str, Any]) -> Sort | None:
     total_ms = _number(node, "r_total_time_ms")
     spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
     loops = max(1, round(_number(node, "r_loops")))
-    return Sort(loops, passes, parse_bytes(buffer, "r_buffer_size"), spent_ms / 1e3)
+    return Sort(loops, passes, buffer_bytes, spent_ms / 1e3)
 
 
 def _number(node: Mapping[str, Any], name: str) -> float:

@@ -1,10 +1,10 @@
 """Reads printed numbers and durations with the bounds that rounding leaves, and compares them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from spillcast.errors import EvidenceContradictory
+from spillcast.errors import EvidenceContradictory, EvidenceDamaged, OptionInvalid
 from spillcast.gate import COUNT_MAX
 
 #: A number with an exponent or a suffix such as K, and a unit of time or bytes.
@@ -154,6 +154,14 @@ def seconds_of(text: str) -> Number | None:
         half = 0.5 * 10.0 ** -len(re.sub(r"^\d+[.,]?", "", clock[4]))
         return Number(value, max(value - half, 0.0), value + half)
     return rounded_number(text)
+
+
+def quantity_of(parse: Callable[[str, str], float], text: str, name: str) -> float:
+    """The size or time ``name`` of a file, by a parser of options. EvidenceDamaged."""
+    try:
+        return parse(text, name)
+    except OptionInvalid as error:
+        raise EvidenceDamaged(error.message) from error
 
 
 def value_of(number: Number | None) -> float | None:

@@ -101,8 +101,8 @@ class Evidence:
         if kind in TOTALS:
             file = getattr(self, kind)[0]
             hint = f"forecast it: spillcast forecast {shell_word(str(file))} --to catalogue:aws-gp3"
-            text = f"{file}: {KIND_WORDS[kind]} contain totals, not the time of each wait"
-            raise EvidenceUnsuited(text, hint)
+            text = f"{KIND_WORDS[kind]} contain totals, not the time of each wait"
+            raise EvidenceUnsuited(text, hint, file)
         return kind
 
     @property
@@ -184,12 +184,12 @@ def _expand(argument: str) -> list[Path]:
         return [path]
     if matches := [Path(name) for name in sorted(glob.glob(argument, recursive=True))]:
         if broken := next((match for match in matches if not match.exists()), None):
-            raise PathMissing(f"{broken}: the symbolic link leads to no file")
+            raise PathMissing("the symbolic link leads to no file", where=broken)
         return matches
     _check_no_server(argument)
     is_target = argument.partition(":")[0] in ("tmpfs", *STORAGE_WORDS)
     hint = "a target is named with --to" if is_target else path_hint(path)
-    raise PathMissing(f"{argument}: there is no such file or folder", hint)
+    raise PathMissing("there is no such file or folder", hint, argument)
 
 
 def _check_no_server(argument: str) -> None:
@@ -214,14 +214,14 @@ def _kind_of(path: Path) -> str:
         return spooled
     head = head_of(path)
     if not head.strip():
-        raise EvidenceUnknown(f"{path} is empty", f"give {_KNOWN}")
+        raise EvidenceUnknown("is empty", f"give {_KNOWN}", path)
     if (document := _OWN_DOCUMENT.match(head)) is not None:
         hint = _HINTS_BY_DOCUMENT.get(document[1], f"give {_KNOWN}")
-        raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
+        raise EvidenceUnknown(f"a spillcast {document[1]}, not evidence", hint, path)
     if (kind := kind_of(path, score_min=0.0)) is not None:
         return kind
     hint = f"give {_KNOWN}; {FIGURES_HINT}"
-    raise EvidenceUnknown(f"{path} is not evidence of a known kind", hint)
+    raise EvidenceUnknown("not evidence of a known kind", hint, path)
 
 
 def kind_of(path: Path, score_min: float = 1.0) -> str | None:

@@ -114,8 +114,7 @@ def place(address: str) -> "Place":
     local = LocalStore(Path(path))
     if not is_utf8(str(local.root)):
         # DuckDB cannot open such files.
-        problem = f"{address}: the path of a dataset must be UTF-8"
-        raise PathUnusable(problem, "name another folder")
+        raise PathUnusable("the path of a dataset must be UTF-8", "name another folder", address)
     return local
 
 
@@ -189,7 +188,7 @@ class LocalStore:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise LockTaken(
-                    f"{self.address}: another ingest writes to it", "wait until it has ended"
+                    "another ingest writes to it", "wait until it has ended", self.address
                 ) from error
             for path in self.root.rglob("*.partial"):
                 if _PARTIAL.fullmatch(path.name):

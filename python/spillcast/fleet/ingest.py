@@ -109,14 +109,15 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
 def _local(argument: str) -> Iterable[Source]:
     paths = [argument] if os.path.exists(argument) else sorted(glob.glob(argument, recursive=True))
     if not paths:
-        raise PathMissing(f"{argument}: there is no such file or folder")
+        raise PathMissing("there is no such file or folder", where=argument)
     for path in paths:
         check_kind(Path(path))
     sources = [source for path in paths for source in _walk(path)]
     if not sources:
         raise EvidenceMissing(
-            f"{argument}: the folder holds no evidence",
+            "the folder holds no evidence",
             f"looked for {', '.join(_PATTERNS)}, *.spill",
+            argument,
         )
     return sources
 
@@ -156,7 +157,7 @@ def _remote(argument: str) -> Iterator[Source]:
         for listed_path in listed:
             files.update(filesystem.find(listed_path, detail=True))
     except (OSError, ValueError) as error:
-        raise FileUnreadable(f"{argument}: cannot be listed: {error}") from error
+        raise FileUnreadable(f"cannot be listed: {error}", where=argument) from error
     children: dict[str, list[str]] = {}
     for name in files:
         folder, _, child = name.rpartition("/")
@@ -171,7 +172,7 @@ def _remote(argument: str) -> Iterator[Source]:
             unit = folder or name
             sizes[unit] = sizes.get(unit, 0) + int(facts["size"] or 0)
     if not sizes:
-        raise EvidenceMissing(f"{argument}: there is no evidence")
+        raise EvidenceMissing("there is no evidence", where=argument)
     for name, size in sizes.items():
         yield Source(f"{scheme}://{name.lstrip('/')}", size)
 

@@ -225,14 +225,14 @@ def measure_machine(
     chases = [Chase(*measured) for measured in _core.chases()]
     with workspace(work) as workdir:
         if free_bytes(workdir) < DATA_BYTES:
-            message = (
-                f"{workdir.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
-            )
-            raise SpaceInsufficient(message, "name another directory with --work DIR")
+            message = f"calibration needs {format_bytes(DATA_BYTES)} of free space"
+            hint = "name another directory with --work DIR"
+            raise SpaceInsufficient(message, hint, workdir.parent)
         if fast_parent(SPILL_BYTES) is None:
             raise SpaceInsufficient(
-                f"{SHARED_MEMORY}: calibration needs {format_bytes(SPILL_BYTES)} of free space",
+                f"calibration needs {format_bytes(SPILL_BYTES)} of free space",
                 "free some, or make it larger: mount -o remount,size=2G /dev/shm",
+                SHARED_MEMORY,
             )
         opened, skipped = _opened(workdir, queries, server)
         with named_places(STORAGES, workdir) as places:

@@ -20,7 +20,13 @@ import msgspec
 
 from spillcast.document import as_text
 from spillcast.engines.ranking import ServerRanking
-from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceUnsuited,
+    QueryInvalid,
+    SelectionEmpty,
+    first_line,
+)
 from spillcast.profile import Profile
 from spillcast.profile.result import LatencyCounts
 from spillcast.profile.timeline import RUN_QUEUE_MIN_NS
@@ -115,11 +121,11 @@ def _rows(
             while batch := rows.fetchmany(_BATCH_ROWS):
                 any_rows = True
                 yield from batch
-        except duckdb.ConversionException as error:
+        except duckdb.DataError as error:
             raise QueryInvalid(f"--where: {first_line(error)}") from error
         except duckdb.Error as error:
-            problem = f"{path}: cut or damaged: {first_line(error)}"
-            raise QueryInvalid(problem, "record again") from error
+            problem = f"cut or damaged: {first_line(error)}"
+            raise EvidenceDamaged(problem, "record again", path) from error
     if where is not None and not any_rows:
         raise SelectionEmpty(f"--where: no row of {table} meets '{where}'")
 

@@ -152,7 +152,7 @@ def failures_as_errors(directory: Path) -> Iterator[None]:
     """Turn errors of the core while it measures ``directory`` into errors with a remedy."""
     if not directory.exists():
         raise PathMissing(
-            f"{directory}: there is no such directory", "create it on the storage you mean"
+            "there is no such directory", "create it on the storage you mean", directory
         )
     if not directory.is_dir():
         raise PathUnusable(f"{directory} is not a directory", "give one on the storage to probe")
@@ -163,10 +163,10 @@ def failures_as_errors(directory: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             hint = "free some space, name a larger directory, or give a smaller --budget"
-            raise SpaceExhausted(f"{directory}: filled up during the probe", hint) from error
+            raise SpaceExhausted("filled up during the probe", hint, directory) from error
         if error.errno == errno.EDQUOT:
             hint = "see it with quota(1); have it raised, or name a directory of another owner"
-            raise SpaceExhausted(f"{directory}: the disk quota there is used up", hint) from error
+            raise SpaceExhausted("the disk quota there is used up", hint, directory) from error
         raise SystemFailed(error.strerror or str(error)) from error
 
 

@@ -148,7 +148,7 @@ class _Client:
             raise self.error(error.read().decode(errors="replace")) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise ServerUnreachable(f"{self.shown}: {reason}", _DSN) from None
+            raise ServerUnreachable(str(reason), _DSN, self.shown) from None
 
     def error(self, text: str) -> InputError:
         """The error for a message of the server, with a remedy if its code is known."""

@@ -184,7 +184,7 @@ def parts_of(dsn: str) -> dict[str, Any]:
             # PyMySQL reads the file in the same way.
             configparser.RawConfigParser(allow_no_value=True).read(defaults)
         except (configparser.Error, UnicodeDecodeError):
-            raise OptionInvalid(f"{defaults}: not a defaults file of MySQL", _HINT) from None
+            raise OptionInvalid("not a defaults file of MySQL", _HINT, defaults) from None
         parts["read_default_file"] = str(defaults)
     return parts
 

@@ -151,7 +151,7 @@ def read_ash(
     fields = {field.name: field for export in exports for field in export.samples.fields}
     samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
     if samples.num_rows == 0:
-        raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
+        raise EvidenceIncomplete("no row could be read", where=", ".join(map(str, files)))
     first = _first_seen(exports, samples)
     notes = [*repeated_notes(repeated), *_notes(exports)]
     if again := len(first) - int(first.sum()):

@@ -47,7 +47,7 @@ def failures_as_errors() -> Iterator[None]:
     except ValueError as error:
         raise EvidenceDamaged(with_original_names(str(error)), _BEHIND) from error
     except OSError as error:
-        raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
+        raise EvidenceDamaged(str(error.strerror), where=error.filename) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from spillcast.evidence.numbers import quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import Node, amount, by_process, nodes_of, sorts_kib
@@ -81,10 +82,10 @@ def spills_beside(recording: "Recording") -> PlanSpills | None:
 def size_of_setting(setting: str | int) -> int:
     """Bytes of a setting as PostgreSQL writes it: ``64MB``, ``4096kB``, or kB without a unit.
 
-    OptionInvalid for another text.
+    EvidenceDamaged for another text.
     """
     text = str(setting).strip()
-    return parse_bytes(f"{text}kB" if text.isdigit() else text, "work_mem")
+    return int(quantity_of(parse_bytes, f"{text}kB" if text.isdigit() else text, "work_mem"))
 
 
 def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:

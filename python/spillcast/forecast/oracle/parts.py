@@ -108,8 +108,9 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
     of_traces = spilled.lines if spilled is not None and spilled.more_pga is None else []
     if ash is None and traces and of_traces and not any(is_like(n, temp_events) for n in seen):
         raise EvidenceIncomplete(
-            f"{traces.name}: {of_traces[0].operation} spilled, and it has no wait for temp files",
+            f"{of_traces[0].operation} spilled, and it has no wait for temp files",
             "trace it whole, with waits (level 8); tkprof of it gives bounds",
+            traces.name,
         )
     baselines = []
     for name in matching(list(ash.share if ash is not None else seen), temp_events):
@@ -121,8 +122,9 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
                 raise EvidenceIncomplete(
-                    f"{traces.name}: the lines have no times (tim)",
+                    "the lines have no times (tim)",
                     "the time by event must come from an ASH export",
+                    traces.name,
                 )
             share = traces.shares.get(name, latency.total_s / traces.sessions_s)
             time_s = share * elapsed_s

@@ -385,7 +385,7 @@ def statements_of(
                 f"name storages and their prices: spillcast forecast {shell_word(argument)} "
                 "--to A --to B --cost A=PRICE --cost B=PRICE"
             )
-            raise EvidenceUnsuited(f"{argument}: size does not take {kind}", hint)
+            raise EvidenceUnsuited(f"size does not take {kind}", hint, argument)
         # A stated time is that of one statement.
         if evidence.statements and question.queryid is None and question.elapsed_s is None:
             path = evidence.statements[0]

@@ -144,8 +144,9 @@ def forecast_application(
     scope = _Scope.of(application, question)
     if not any(application.log.stages[place].moves_temp for place in scope.stages):
         raise NoTempIo(
-            f"{application.path}: {scope.title} neither spilled nor shuffled",
+            f"{scope.title} neither spilled nor shuffled",
             "no storage for temp files changes its time",
+            application.path,
         )
     warnings = list(_warnings(scope, question))
     if question.origin is None and application.local_memory is not None:
@@ -220,8 +221,8 @@ def _source(
     """Measured over simulated time, and the run on today's storage."""
     source = scope.run(scope.application.core, _figures(origin, cache_bytes), work)
     if min(scope.measured_s, source.elapsed_s) <= 0:
-        problem = f"{scope.application.path}: by its log {scope.title} took no time"
-        raise EvidenceContradictory(problem, "give the whole event log")
+        problem = f"by its log {scope.title} took no time"
+        raise EvidenceContradictory(problem, "give the whole event log", scope.application.path)
     scale = scope.measured_s / source.elapsed_s
     if scope.resources.changed:
         work = _work_today(scope, scope.core) or work

@@ -59,8 +59,8 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[st
         if len(content) <= BYTES_MAX:
             break
         if upper <= 1:
-            problem = f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}"
-            raise WriteFailed(problem, "give fewer inputs or targets")
+            problem = f"the page would have {len(content):,} bytes, more than {BYTES_MAX:,}"
+            raise WriteFailed(problem, "give fewer inputs or targets", path)
         upper //= 2
     try:
         with whole_file(path) as partial:

@@ -425,5 +425,5 @@ def _tablespace(connection: Connection, directory: Path) -> str:
     record = connection.execute(_TABLESPACE, [location]).fetchone()
     if record is None:
         hint = f"as a superuser: create tablespace rehearsal location {literal(location)}"
-        raise TargetUnsuited(f"{directory}: no tablespace of the server lies there", hint)
+        raise TargetUnsuited("no tablespace of the server lies there", hint, directory)
     return str(record[0])
