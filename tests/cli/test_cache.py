@@ -108,7 +108,7 @@ def test_bad_options(rows, arguments, words):
         ("no.csv", "object,bytes\nT,8192\n", "no column offset"),
         ("class.csv", "object,offset,bytes,class\nT,0,8192,sort\n", "the classes are scan"),
         ("text.csv", "object,offset,bytes\nT,zero,8192\n", "zero"),
-        ("negative.csv", "object,offset,bytes\nT,-1,8192\n", "negative"),
+        ("negative.csv", "object,offset,bytes\nT,-1,8192\n", "offset is -1"),
         ("empty.csv", "object,offset,bytes\n", "holds no rows"),
         ("none.csv", "", "no column object"),
         (

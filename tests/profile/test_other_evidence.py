@@ -159,7 +159,7 @@ def folder(example, tmp_path):
         (["profile", "full"], "full/plan.txt"),
         (["profile", "full/plan.txt"], "spillcast forecast full/plan.txt --to "),
         (["profile", "absent.trc"], "absent.trc: there is no such file or folder"),
-        (["profile", "bad.csv"], "bad.csv is not evidence of a known kind"),
+        (["profile", "bad.csv"], "bad.csv: not evidence of a known kind"),
         (["profile", "hdd.trc", "--event", "nope"], "no event is like 'nope'"),
         (["profile", "ash.csv", "--event", "nope"], "no event is like 'nope'"),
         (["profile", "hdd.trc", "--by", "op", "--event", "d*"], "--event goes with --by event"),
