@@ -3,9 +3,11 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceAmbiguous, SelectionEmpty
+from spillcast.errors import EvidenceAmbiguous, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.evidence.selection import Selection
+from spillcast.forecast.question import Question
+from spillcast.forecast.sizing import statements_of
 
 
 #: Columns that queries rename, or that other views have.
@@ -28,6 +30,16 @@ def test_a_row_without_an_identifier_is_selected_by_its_number(tmp_path, name):
         read_statements(path, Selection(item=3))
 
 
+def test_the_storage_of_one_statement_is_that_of_its_calls(tmp_path):
+    (path := tmp_path / "rows.csv").write_text(
+        "stmt,calls,total_exec_time,temp_blks_read,temp_blks_written\n"
+        "create index on t (a),2,9120.0,24000,24010\n"
+        "select a from t,40,32120.0,51200,51320\n"
+    )
+    sized = statements_of([path], Question(item=2), None)
+    assert [each.name for each in sized] == [path.name]
+
+
 def test_intervals_of_a_statement_add_up(tmp_path):
     """As the query store of Azure has them, whose identifier is query_id."""
     (path := tmp_path / "store.csv").write_text(
@@ -39,3 +51,7 @@ def test_intervals_of_a_statement_add_up(tmp_path):
     counts = read_statements(path)
     assert (counts.statement.queryid, counts.statement.calls) == ("-44", 20)
     assert (counts.elapsed_s, counts.operations) == (2.0, 100)
+    # Without its beginning, a time is the moment of counts that contain those before.
+    path.write_text(path.read_text().replace("start_time", "first"))
+    with pytest.raises(EvidenceMixed):
+        read_statements(path)

@@ -415,9 +415,9 @@ KINDS: Sequence[Kind] = (
                 "plan and its times",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan; or "
                 "sys.dm_io_virtual_file_stats(2, NULL) from before and after the query"),
-    *(_too_little(f"a text of {engine}", mark, f"a text of {engine} in a form that is not read",
-                  f"record the query: spillcast record --pid PID; {FIGURES_HINT}")
-      for engine, mark in _ENGINES),
+    *(_too_little(f"a text of {engine}", mark,
+    f"a text of {engine} in a form that is not read, or of what did not spill",
+    f"record the query: spillcast record --pid PID; {FIGURES_HINT}") for engine, mark in _ENGINES),
     _too_little("pages and logs of Spark",
                 r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
                 r"|\b(?:memory|disk)BytesSpilled|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",

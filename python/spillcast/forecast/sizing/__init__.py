@@ -387,7 +387,8 @@ def statements_of(
             )
             raise EvidenceUnsuited(f"size does not take {kind}", hint, argument)
         # A stated time is that of one statement.
-        if evidence.statements and question.queryid is None and question.elapsed_s is None:
+        of_one = (question.queryid, question.item, question.elapsed_s) != (None, None, None)
+        if evidence.statements and not of_one:
             path = evidence.statements[0]
             with reading(path):
                 statements += sized_rows(read_rows(path), question, runs_per_day)
