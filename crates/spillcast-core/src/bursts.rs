@@ -8,7 +8,7 @@ pub struct Burst {
     /// The independent variable of the slope.
     pub weight: f64,
     pub cpu_s: f64,
-    /// Stretch of the run.
+    /// Bin of the run.
     pub bin: u32,
     /// Bursts are similar if bin, size, operations and thread are the same.
     pub size: u16,

@@ -45,7 +45,7 @@ pub struct Work<'a> {
     reads: DataReads,
     /// Intervals in which a thread was on a CPU or in I/O.
     active_ns: Vec<(i64, i64)>,
-    /// By stretch, the sum of these intervals, and the time of cold data reads.
+    /// By bin, the sum of these intervals, and the time of cold data reads.
     worked_ns: [i64; BINS],
     cold_ns: [i64; BINS],
 }
@@ -95,7 +95,7 @@ pub struct DataReads {
     pub total_ns: i64,
     pub cold: u64,
     pub cold_bytes: i64,
-    /// Time of the cold reads, in each stretch divided by the number of its active threads.
+    /// Time of the cold reads, in each bin divided by the number of its active threads.
     pub cold_elapsed_s: f64,
     /// Mean number of active threads while any was active, at least 1.
     pub threads_at_once: f64,
@@ -203,7 +203,7 @@ impl<'a> Work<'a> {
         let begin_ns = wait.start_ns - wait.cpu_before_ns.unwrap_or(0);
         let end_ns = wait.start_ns + if on_file { wait.elapsed_ns } else { 0 };
         self.active_ns.push((begin_ns, end_ns));
-        self.worked_ns[self.stretch(wait.start_ns)] += end_ns - begin_ns;
+        self.worked_ns[self.bin(wait.start_ns)] += end_ns - begin_ns;
     }
 
     fn data_read(&mut self, wait: &Wait) {
@@ -213,13 +213,13 @@ impl<'a> Work<'a> {
         if elapsed_s > memory_s && wait.blocked.unwrap_or(true) {
             self.reads.cold += 1;
             self.reads.cold_bytes += bytes;
-            self.cold_ns[self.stretch(wait.start_ns)] += wait.elapsed_ns;
+            self.cold_ns[self.bin(wait.start_ns)] += wait.elapsed_ns;
         }
     }
 
-    fn stretch(&self, ns: i64) -> usize {
-        let wide_s = self.run.elapsed_s / BINS as f64;
-        let after = (1..BINS).filter(|&edge| edge as f64 * wide_s <= ns as f64 / 1e9);
+    fn bin(&self, ns: i64) -> usize {
+        let width_s = self.run.elapsed_s / BINS as f64;
+        let after = (1..BINS).filter(|&edge| edge as f64 * width_s <= ns as f64 / 1e9);
         after.count()
     }
 

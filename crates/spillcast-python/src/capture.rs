@@ -29,11 +29,9 @@ pub fn call_kinds(calls: Option<Vec<String>>) -> PyResult<Vec<CallKind>> {
 pub fn status_dict(py: Python<'_>, status: core::Status) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("elapsed_ns", status.elapsed_ns)?;
-    fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
-    other_writes other_io_ns unknown_file temp_copies temp_copied_bytes io_uring_depth io_uring_busy_ns }
-    fields! { dict, status.observed => lost calls switches file_faults file_fault_ns connected sampled }
-    fields! { dict, status => dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
-    run_queue_others_ns io_uring spun_ns mapped running }
+    fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns }
+    fields! { dict, status.observed => lost calls switches sampled }
+    fields! { dict, status => dropped tracer_cpu_ns cpu_ns io_uring mapped running }
     Ok(dict)
 }
 

@@ -50,10 +50,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// may still create files in it, so it tries again for 10 s.
 const JANITOR: &str = r#"
 trap "" INT TERM HUP
-cat >/dev/null
-for attempt in $(seq 100); do
-    rm -rf --one-file-system -- "$1" 2>/dev/null && break
-    sleep 0.1
+read -r line
+n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
+    n=$((n+1)); sleep 0.1
 done
 "#;
 

@@ -67,7 +67,7 @@ pub struct Thread {
     pub(crate) held_ns: u64,
 }
 
-/// The threads of `rows`, by thread.
+/// The threads of `rows`, by their numbers.
 pub fn threads<R: Rows + ?Sized>(rows: &R) -> Vec<Thread> {
     let mut threads: Vec<Thread> = Vec::new();
     let mut signals = false;

@@ -1,8 +1,8 @@
 //! Identifies opened descriptors: by /proc while they are open, otherwise by the path of the open.
 //!
 //! A call that returns a descriptor wakes the reader, which looks at /proc/PID/fd before the
-//! program can close it. A look counts only if no record shows that the descriptor changed before
-//! it. Later looks fall back on the path, which comes with the record if it stood on the caller's
+//! program can close it. A lookup counts only if no record shows that the descriptor changed before
+//! it. Later lookups fall back on the path, which comes with the record if it stood on the caller's
 //! stack. Opens that stay unidentified are counted.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::system::now_ns;
 /// Opens by thread and time.
 type Opens<T> = HashMap<(i32, u64), T>;
 
-/// The looks at the opens of records that are pending.
+/// Lookups of the opens of records that are pending.
 #[derive(Default)]
 pub(crate) struct Lookups {
     made: Opens<Lookup>,
@@ -39,7 +39,7 @@ struct Lookup {
     at_ns: u64,
 }
 
-/// What came after an open: until then a look tells of it, and of nothing that came later.
+/// What came after an open: until then a lookup tells of it, and of nothing that came later.
 #[derive(Clone, Copy, Default)]
 struct Next {
     /// Its descriptor is closed, or stands for something else.
@@ -82,11 +82,11 @@ impl Lookups {
         seen
     }
 
-    /// Forgets of all looks what came too late, as records show that were read since.
+    /// Forgets of all lookups what came too late, as records show that were read since.
     pub fn check(&mut self, pending: &[Record]) {
         for (open, next) in next(pending) {
-            if let Some(look) = self.made.get_mut(&open) {
-                look.forget_since(next);
+            if let Some(lookup) = self.made.get_mut(&open) {
+                lookup.forget_since(next);
             }
         }
     }
@@ -182,7 +182,7 @@ mod tests {
         Payload::Enter { kind: CallKind::Close, fd, offset: None, path: None }
     }
 
-    /// What is known of the first open, with more records read after the look at `before`.
+    /// What is known of the first open, with more records read after the lookup at `before`.
     fn first_open(payloads: Vec<Payload>, before: usize) -> Option<String> {
         let (pending, mut lookups) = (records(payloads), Lookups::default());
         lookups.look(&pending[..before], |_| true);
