@@ -28,8 +28,9 @@ def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
 def test_a_class_that_there_is_not_is_damage_of_its_file(tmp_path):
     path = tmp_path / "io.csv"
     path.write_text("object,offset,bytes,class\nt1,0,4096,wish\n")
+    (other := tmp_path / "other.csv").write_text("object,offset,bytes,class\nt1,0,4096,scan\n")
     with pytest.raises(EvidenceDamaged) as raised:
-        read_csv([path])
+        read_csv([other, path])
     assert raised.value.where == str(path)
 
 

@@ -56,6 +56,8 @@ def test_options_of_another_mode_are_refused(tmp_path, words, option):
     [
         ("record", "-o", "", "--", "true"),
         ("emulate", "", "--read", "1ms"),
+        ("forecast", ""),
+        ("sweep", "io-size", ""),
         ("probe", "", "--grid"),
         ("forecast", "x.spill", "--history", "y.spill", "--temp", ""),
         ("move", "duckdb", "--to", ""),

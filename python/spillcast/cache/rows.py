@@ -209,10 +209,6 @@ def read_csv(paths: Sequence[Path]) -> Rows:
     object_, objects = coded(table["object"])
     query, _ = coded(table["query"])
     classes, of_row = _core.CacheRequests.classes(), table["class"]
-    unknown = set(of_row.names) - set(classes)
-    if unknown:
-        hint = f"the classes are {', '.join(classes)}"
-        raise EvidenceDamaged(f"there is no class {min(unknown)!r}", hint, paths[0])
     class_numbers = np.array([classes.index(name) for name in of_row.names], dtype=np.int64)
     io = {
         "time_s": np.floor(table["time_s"].values).astype(np.int64),
@@ -233,7 +229,10 @@ def _read(path: Path) -> Table:
         cells = _cells(path)
         count = len(cells["object"])
         defaults = {"time_s": ["0"] * count, "class": ["read"] * count, "query": [""] * count}
-        texts = defaults | cells
+        texts, classes = defaults | cells, _core.CacheRequests.classes()
+        if unknown := set(texts["class"]) - set(classes):
+            hint = f"the classes are {', '.join(classes)}"
+            raise EvidenceDamaged(f"there is no class {min(unknown)!r}", hint)
         return Table({name: _column(name, type, texts[name]) for name, type in _TYPES.items()})
 
 

@@ -42,7 +42,7 @@ class Grouped(TyperCommand):
     """A command whose help lists options by panel; those without a panel come first."""
 
     def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
-        """Parse as typer does. BadParameter for an empty path, which would be the current folder.
+        """Parse as typer does. BadParameter for an empty argument or path, the current folder.
 
         Also for a second value, of which the last would count without a word.
         """
@@ -53,7 +53,9 @@ class Grouped(TyperCommand):
             if valued and order.count(parameter) > 1:
                 raise BadParameter("it takes one value", ctx=context, param=parameter)
             value = raw.get(parameter.name or "")
-            if parameter.type.name == "path" and value in ("", [""], ("",)):
+            # An empty DSN is that of the environment.
+            names_file = not is_option(parameter) and "DSN" not in str(parameter.metavar)
+            if (names_file or parameter.type.name == "path") and value in ("", [""], ("",)):
                 text = "it is empty: is a shell variable unset?"
                 raise BadParameter(text, ctx=context, param=parameter)
         return super().parse_args(context, arguments)
