@@ -23,7 +23,7 @@ def write(count):
         print("written", flush=True)
         end.wait()
 for count in (40, 700):
-    threading.Thread(target=write, args=[count]).start()
+    threading.Thread(target=write, args=[count], daemon=True).start()
     input()
 gate.set()
 input()
