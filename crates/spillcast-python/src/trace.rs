@@ -206,7 +206,7 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
     for file in &reading.files {
         let dict = PyDict::new(py);
         fields! { dict, file => lines waits waits_unmeasured calls statements outside
-        local_less_tim_us size_limit_line waits_in_text }
+        local_less_tim_us size_limit_line failure waits_in_text }
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
             file.damages.first.iter().map(|damage| (damage.line, damage.fault)).collect();

@@ -92,7 +92,7 @@ def _name_groups(read: Traces) -> None:
 
 def trace_warnings(read: Traces) -> list[str]:
     """Warnings about lines and time that the profile of a trace lacks or counts twice."""
-    warnings = repeated_notes(read.repeated)
+    warnings = [*repeated_notes(read.repeated), *read.ended()]
     unmeasured = read.unmeasured()
     if damaged := read.damaged_count() - unmeasured:
         warnings.append(f"not in the profile: {format_count(damaged, 'damaged line')}")
@@ -100,9 +100,6 @@ def trace_warnings(read: Traces) -> list[str]:
         text = "with an impossible time (ela= below zero): counted apart, in no row"
         warnings.append(f"{format_count(unmeasured, 'wait')} {text}")
     for path, file in zip(read.paths, read.files, strict=True):
-        if file["size_limit_line"]:
-            where = f"{path}:{file['size_limit_line']}"
-            warnings.append(f"{where}: the trace stopped at its size limit (max_dump_file_size)")
         if file["waits_in_text"]:
             warnings.append(
                 f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"

@@ -62,11 +62,17 @@ def test_waits_that_no_call_ends_after_are_of_a_part(tmp_path, dropped, open_s):
     assert ("part-only" in codes(estimate(path, "latency:1ms"))) is bool(open_s)
 
 
-def test_a_trace_that_stopped_at_its_size_limit_is_of_a_part(tmp_path):
+@cases("line, of_part", [
+    ("*** DUMP FILE SIZE IS LIMITED TO 400000 BYTES ***", True),
+    ("ERROR #3:err=1652 tim=0", True),
+    ("ERROR #3:err=1403 tim=0", False),
+])  # fmt: skip
+def test_a_trace_that_stopped_or_whose_statement_failed_is_of_a_part(tmp_path, line, of_part):
+    """1652 is temp space that is used up; 1403, no data, is usual in PL/SQL."""
     path = trace(tmp_path / "run.trc", 10_000, 200)
     with path.open("a") as file:
-        file.write("\n*** DUMP FILE SIZE IS LIMITED TO 400000 BYTES ***\n")
-    assert "part-only" in codes(estimate(path, "latency:1ms"))
+        file.write(f"\n{line}\n")
+    assert ("part-only" in codes(estimate(path, "latency:1ms"))) is of_part
 
 
 @cases(

@@ -26,7 +26,12 @@ pub enum Line {
     Binds {
         cursor: i64,
     },
-    /// A trace line that times no operation (XCTEND, ERROR, a separator); `tim` is 0 where it has
+    /// `ERROR`: a call failed with ORA-`err`.
+    Error {
+        err: i64,
+        tim: i64,
+    },
+    /// A trace line that times no operation (XCTEND, a separator); `tim` is 0 where it has
     /// none.
     Other {
         tim: i64,

@@ -141,6 +141,14 @@ class Traces:
         """The number of waits of impossible length, which are in no group and no time."""
         return sum(file["waits_unmeasured"] for file in self.files)
 
+    def ended(self) -> Iterator[str]:
+        """Why files may end before the statement did: it failed, or the trace has a limit."""
+        for path, file in zip(self.paths, self.files, strict=True):
+            if (line := file["size_limit_line"]) is not None:
+                yield f"{path}:{line}: the trace stopped at its size limit (max_dump_file_size)"
+            if (error := file["failure"]) is not None:
+                yield f"{path}: a statement failed with ORA-{error:05}"
+
 
 def _times_repeated(session: Mapping[str, Any]) -> int:
     """How often a session stands in a file: its time is that many times its span, to the us."""

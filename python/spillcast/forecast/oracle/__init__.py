@@ -246,14 +246,12 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
             f"the trace covers {covered} of {total}: the rest is assumed to have the same mix; ASH "
             "of the entire run would show it",
         )
-    elif traces.is_limited or traces.open_s > OPEN_SHARE * elapsed_s:
-        cut = (
-            "the trace stopped at its size limit (max_dump_file_size)"
-            if traces.is_limited
-            else f"{format_duration(traces.open_s)} of waits belong to a call that does not end in "
-            "the trace: the query goes on, or lines are missing, such as those that grep left out"
+    elif traces.ended or traces.open_s > OPEN_SHARE * elapsed_s:
+        ended = traces.ended or (
+            f"{format_duration(traces.open_s)} of waits belong to a call that does not end in the "
+            "trace: the query goes on, or lines are missing, such as those that grep left out"
         )
-        text = f"{cut}; {format_duration(elapsed_s)} is the time from the first line to the last"
+        text = f"{ended}; {format_duration(elapsed_s)} is the time from the first line to the last"
         yield Warned("part-only", text)
     if traces.sessions_s > 1.05 * traces.elapsed_s:
         text = "sessions ran in parallel: each is assumed to have its share of their waits"

@@ -87,8 +87,8 @@ class TraceEvidence:
     ``shares`` has the share of ``elapsed_s`` by event if there are traces of a parallel query's
     servers: they work while others wait for them. If it is empty, sessions share the time.
     ``calls`` is the number of database calls by kind; None if the time is not that of whole
-    sessions. ``open_s`` is the time of waits after which no call ended; ``is_limited`` whether a
-    trace reached ``max_dump_file_size``. ``unmeasured`` is how many of the ``damaged`` lines are
+    sessions. ``open_s`` is the time of waits after which no call ended; ``ended`` says why
+    traces may end before the statement did. ``unmeasured`` is how many of the ``damaged`` lines are
     waits with an impossible length. ``overlap`` is a sentence if waits and CPU time exceed their
     sessions, and ``notes`` are sentences about the files.
     """
@@ -99,7 +99,7 @@ class TraceEvidence:
     events: dict[str, EventLatency]
     damaged: int
     open_s: float = 0.0
-    is_limited: bool = False
+    ended: str = ""
     shares: dict[str, float] = field(default_factory=dict)
     calls: dict[str, int] | None = None
     unmeasured: int = 0
@@ -249,7 +249,7 @@ def read_traces(
         events,
         read.damaged_count(),
         open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
-        is_limited=any(file["size_limit_line"] for file in read.files),
+        ended="; ".join(read.ended()),
         shares=times[2],
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),

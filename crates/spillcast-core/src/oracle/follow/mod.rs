@@ -27,11 +27,17 @@ pub struct FileSummary {
     pub damages: Damages,
     /// The line that says the trace stopped at `max_dump_file_size`.
     pub size_limit_line: Option<u64>,
+    /// The last error (ORA number) that ends a statement before it has done its work.
+    pub failure: Option<i64>,
     /// Waits that stand in running text and were not counted: there is no trace around them.
     pub waits_in_text: u64,
     /// Position in [`Dictionary::sessions`], and where its time went.
     pub sessions: Vec<(usize, SessionTimes)>,
 }
+
+/// Errors of a statement that ran: a user cancelled it, its snapshot was too old, temp space or the
+/// memory of the process was used up. Other errors may be usual, as 1403 is in PL/SQL.
+const FAILURES: [i64; 4] = [1013, 1555, 1652, 4036];
 
 /// Follows one file from line to line.
 pub(super) struct Follower {
@@ -154,6 +160,11 @@ impl Follower {
             Line::Parsing(parsing) => self.parsing(line, *parsing, out),
             Line::ParseError { cursor, tim, .. } => {
                 self.at(line, tim, out).parsed(cursor, None);
+            }
+            Line::Error { err, tim } => {
+                self.at(line, tim, out);
+                self.summary.failure =
+                    Some(err).filter(|err| FAILURES.contains(err)).or(self.summary.failure);
             }
             Line::Other { tim } => {
                 self.at(line, tim, out);

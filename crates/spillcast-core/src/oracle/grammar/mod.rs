@@ -168,10 +168,10 @@ fn parse_error(text: &mut Text) -> Result<Line, Fault> {
 /// `ERROR #cursor:err=N tim=N`
 fn error(text: &mut Text) -> Result<Line, Fault> {
     const FAULT: Fault = "ERROR that is not #cursor:err=number tim=number";
-    text.int().filter(|_| text.eat(b":err=")).and_then(|_| text.int()).ok_or(FAULT)?;
+    let err = text.int().filter(|_| text.eat(b":err=")).and_then(|_| text.int()).ok_or(FAULT)?;
     let tim = if text.eat(b" tim=") { text.int().ok_or(FAULT)? } else { 0 };
     text.ended(FAULT)?;
-    Ok(Line::Other { tim })
+    Ok(Line::Error { err, tim })
 }
 
 /// `XCTEND rlbk=0, rd_only=1[, tim=N]`
