@@ -215,6 +215,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
         (("--where", "session = -1"), "no row of waits meets 'session = -1'"),
         (("--where", "event::int = 1"), "--where: Conversion Error"),
         (("--where", f"session * {(1 << 63) - 1} > 1"), "--where: "),
+        (("--where", "strptime(event, '%Y') is null"), "--where: Invalid Input Error"),
         (("--by", "event"), "--by is for --format openmetrics"),
         (("-o", "none/run.json"), "there is no directory"),
     ],

@@ -20,13 +20,8 @@ import msgspec
 
 from spillcast.document import as_text
 from spillcast.engines.ranking import ServerRanking
-from spillcast.errors import (
-    EvidenceDamaged,
-    EvidenceUnsuited,
-    QueryInvalid,
-    SelectionEmpty,
-    first_line,
-)
+from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
+from spillcast.gate import reading
 from spillcast.profile import Profile
 from spillcast.profile.result import LatencyCounts
 from spillcast.profile.timeline import RUN_QUEUE_MIN_NS
@@ -109,23 +104,21 @@ def _rows(
     any_rows = False
     import duckdb
 
-    with duckdb.connect() as connection:
+    with duckdb.connect() as connection, reading(path, "record again"):
+        recorded = connection.read_parquet(exact_name(path))
         try:
-            recorded = connection.read_parquet(exact_name(path))
-            try:
-                chosen = recorded if where is None else recorded.filter(where)
-            except duckdb.Error as error:
-                hint = f"the columns are {', '.join(recorded.columns)}"
-                raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
+            chosen = recorded if where is None else recorded.filter(where)
             rows = connection.execute(chosen.project(names).sql_query())
             while batch := rows.fetchmany(_BATCH_ROWS):
                 any_rows = True
                 yield from batch
-        except duckdb.DataError as error:
-            raise QueryInvalid(f"--where: {first_line(error)}") from error
         except duckdb.Error as error:
-            problem = f"cut or damaged: {first_line(error)}"
-            raise EvidenceDamaged(problem, "record again", path) from error
+            if where is None:
+                raise
+            # If this does not fail too, it is the condition that fails, not the file.
+            recorded.aggregate("bit_xor(hash(columns(*)))").fetchall()
+            hint = f"the columns are {', '.join(recorded.columns)}"
+            raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
     if where is not None and not any_rows:
         raise SelectionEmpty(f"--where: no row of {table} meets '{where}'")
 
