@@ -58,6 +58,7 @@ def test_options_of_another_mode_are_refused(tmp_path, words, option):
         ("emulate", "", "--read", "1ms"),
         ("forecast", ""),
         ("sweep", "io-size", ""),
+        ("clickhouse", ""),
         ("probe", "", "--grid"),
         ("forecast", "x.spill", "--history", "y.spill", "--temp", ""),
         ("move", "duckdb", "--to", ""),
@@ -66,6 +67,12 @@ def test_options_of_another_mode_are_refused(tmp_path, words, option):
 def test_an_empty_path_is_not_the_current_folder(tmp_path, words):
     assert "shell variable" in only_line(spillcast(*words, cwd=tmp_path), 2)
     assert list(tmp_path.iterdir()) == []
+
+
+@cases("words", [("postgres", ""), ("move", "postgres", "", "--to", "/tmp")])
+def test_an_empty_dsn_is_that_of_the_environment(tmp_path, monkeypatch, words):
+    monkeypatch.setenv("PGHOST", str(tmp_path / "of the environment"))
+    assert "of the environment" in only_line(spillcast(*words, cwd=tmp_path), 2)
 
 
 def test_arguments_of_the_recorded_command_may_be_empty(tmp_path):

@@ -206,7 +206,7 @@ def clickhouse(
     server: Annotated[
         str,
         typer.Argument(
-            metavar="DSN|EXPORT",
+            metavar="URL|EXPORT",
             help="A server, http://USER@HOST:8123; or a file of rows of system.query_log.",
         ),
     ],

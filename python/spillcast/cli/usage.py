@@ -54,7 +54,7 @@ class Grouped(TyperCommand):
                 raise BadParameter("it takes one value", ctx=context, param=parameter)
             value = raw.get(parameter.name or "")
             # An empty DSN is that of the environment.
-            names_file = not is_option(parameter) and "DSN" not in str(parameter.metavar)
+            names_file = not is_option(parameter) and "DSN" not in term_of(parameter)
             if (names_file or parameter.type.name == "path") and value in ("", [""], ("",)):
                 text = "it is empty: is a shell variable unset?"
                 raise BadParameter(text, ctx=context, param=parameter)
