@@ -47,8 +47,7 @@ def _held(path: Path, share: float | None) -> Result:
     for kind, seed in traces:
         write(path, kind, SMALL_REQUESTS, seed)
         exact, _ = _timed(path)
-        requested = {"rate": share} if share else {"error_points": ERROR_POINTS}
-        result, _ = _timed(path, **requested)
+        result, _ = _timed(path, rate=share, error_points=None if share else ERROR_POINTS)
         off.append(100 * _off(exact, result))
         held += off[-1] <= 100 * result.error_max
     how = f"{share:.0%} of the lines" if share else f"--error {ERROR_POINTS}"
@@ -62,10 +61,12 @@ def _held(path: Path, share: float | None) -> Result:
     )
 
 
-def _timed(path: Path, **requested: float) -> tuple[Curve, float]:
+def _timed(
+    path: Path, *, rate: float | None = None, error_points: float | None = None
+) -> tuple[Curve, float]:
     requests = read_requests([str(path)])
     start = time.process_time()
-    result = curve(requests, **requested)
+    result = curve(requests, rate=rate, error_points=error_points)
     return result, time.process_time() - start
 
 

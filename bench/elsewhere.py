@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.result import Result
 from spillcast.engines.duckdb import DEMO
 from spillcast.engines.registry import lab_of
+from spillcast.errors import ExperimentFailed
 from spillcast.forecast import forecast
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
@@ -44,6 +45,8 @@ def run() -> Iterator[Result]:
         ]
         for item, about in zip(target, matches, strict=True):
             measured_s = run_bare(engine, DEMO, item).elapsed_s
+            if about.forecast_s is None or about.interval_s is None:
+                raise ExperimentFailed(f"no forecast for {item.name}: {about.refused}")
             ratio = about.forecast_s / measured_s
             low, high = about.interval_s
             yield Result(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.result import Result
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import Mount, emulate
-from spillcast.storage.model import behaviour_of, fixed_behaviour
+from spillcast.storage.model import Behaviour, behaviour_of, fixed_behaviour
 from spillcast.storage.source import ASSUMED
 from spillcast.units import format_duration
 from spillcast.workspace import workspace
@@ -87,7 +87,7 @@ def run() -> Iterator[Result]:
 
 
 @contextmanager
-def mounted(model) -> Iterator[Mount]:
+def mounted(model: Behaviour) -> Iterator[Mount]:
     with workspace() as room, workspace(MEMORY) as backing:
         mountpoint = room / "mountpoint"
         mountpoint.mkdir()

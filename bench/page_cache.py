@@ -6,7 +6,6 @@ figures are known, from the recording alone; the truth is the query on the far o
 same forecast without any page cache.
 """
 
-import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from bench.queries import QUERIES
 from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
+from spillcast.forecast import Forecast
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.workload.query import workload_of_recording
@@ -75,7 +75,9 @@ def run() -> Iterator[Result]:
     )
 
 
-def of_query(engine: Lab, query: Workload, room: Path) -> Iterator[tuple]:
+def of_query(
+    engine: Lab, query: Workload, room: Path
+) -> Iterator[tuple[float, Forecast, float, float]]:
     """Share, forecast, forecast without a page cache, and the time measured."""
     engine.build(query.rows)
     with ExitStack() as stack:
@@ -125,9 +127,9 @@ def device(storage: Emulated, group: Path, room: Path) -> Iterator[Place]:
         yield Place(storage.name, directory, {}, "kernel", fast=False, inside=inside)
 
 
-def call(*command: object) -> str:
+def call(*command: str | Path) -> str:
     """What a command prints."""
-    done = subprocess.run([*map(os.fspath, command)], check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 

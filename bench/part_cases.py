@@ -64,9 +64,9 @@ def of_lab(
 
 def _made(lab: Lab, query: Workload, place: Place, path: Path) -> Whole:
     lab.build(query.rows)
-    runs = [path.with_suffix(suffix) for suffix in (".spill", ".former.spill")]
-    for run in runs:
-        run_recorded(lab, query, place, run)
+    made, former = path.with_suffix(".spill"), path.with_suffix(".former.spill")
+    for output in (made, former):
+        run_recorded(lab, query, place, output)
     plan = path.with_suffix(".plan.json") if isinstance(lab, Explains) else None
     if plan is not None:
         explained = replace(query, sql=f"explain (settings, format json) {query.sql}")
@@ -74,4 +74,4 @@ def _made(lab: Lab, query: Workload, place: Place, path: Path) -> Whole:
             held.start()
             rows = json.loads(held.result().rows)
         plan.write_text(json.dumps(rows[0][0]))
-    return Whole(*runs, plan)
+    return Whole(made, former, plan)

@@ -2,9 +2,11 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import process_time
+from types import ModuleType
+from typing import Any
 
 from bench.result import Result
 
@@ -43,7 +45,7 @@ def run() -> Iterator[Result]:
         yield _large(drawn, room)
 
 
-def _searches(drawn, forecasters) -> Result:
+def _searches(drawn: ModuleType, forecasters: Sequence[Any]) -> Result:
     off, calls, search_s, trying_s = 0.0, 0, 0.0, 0.0
     for seed in range(SEARCHES):
         forecaster = forecasters[seed % RECORDINGS]
@@ -68,7 +70,7 @@ def _searches(drawn, forecasters) -> Result:
     )
 
 
-def _large(drawn, room: Path) -> Result:
+def _large(drawn: ModuleType, room: Path) -> Result:
     from bench.result import SPILLCAST, used
 
     path = drawn.write_varied_recording(room / "large.spill", LARGE_WAITS, 3, 3000)

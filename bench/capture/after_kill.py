@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bench.capture.sources import usable, workroom
 from bench.programs import OUTPUT, observed, recording, summary_of
@@ -19,7 +20,11 @@ CALLS = 3_000_000
 AIM = 1.03
 #: A preloaded program notices after a second that nobody reads.
 NOTICED_S = 1.5
-PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+PIPES: dict[str, Any] = {
+    "stdin": subprocess.PIPE,
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.DEVNULL,
+}
 
 
 def run() -> Iterator[Result]:

@@ -51,7 +51,7 @@ def added_ns(observer: Observer, kind: str, room: Path) -> list[float]:
 def _each_ns(reported: dict[str, Any]) -> float:
     """What one took, of the hand-overs or calls that the program counted itself."""
     number = reported.get("handed_over") or reported["calls"]["pread64"]["count"]
-    return float(reported["loop_s"]) * 1e9 / number
+    return float(reported["loop_s"] * 1e9 / number)
 
 
 def _spread_text(differences_ns: list[float]) -> str:

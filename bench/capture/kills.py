@@ -93,7 +93,7 @@ def _kill_of_process(method: str, room: Path, after_s: float) -> tuple[bool, str
 
 def bpf_objects() -> dict[tuple[str, int], str]:
     """Programs and maps in the kernel, by kind and number; empty where bpftool is not installed."""
-    result = {}
+    result: dict[tuple[str, int], str] = {}
     if shutil.which("bpftool"):
         for kind in ("prog", "map"):
             done = subprocess.run(["bpftool", "-j", kind, "list"], capture_output=True, text=True)

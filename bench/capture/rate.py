@@ -46,4 +46,4 @@ def _per_s(observer: Observer | None, room: Path, calls: int, **options: int) ->
     """Calls a second of all processes together, by the program's own clock."""
     program = observed("reads", room, calls, processes=PROCESSES, **options)
     reported = run_program(observer.command(program, room) if observer else program)
-    return reported["calls"]["pread64"]["count"] / reported["loop_s"]
+    return float(reported["calls"]["pread64"]["count"] / reported["loop_s"])
