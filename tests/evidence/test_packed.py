@@ -18,7 +18,7 @@ from oracle_files import READ, blocks, write_trace
 from spark_logs import zstd
 from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
 from spillcast.evidence.open import find_evidence
-from spillcast.evidence.pipes import plain_copy, remove_copies
+from spillcast.evidence.text import plain_copy, remove_copies
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 

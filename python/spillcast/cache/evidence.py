@@ -24,8 +24,7 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
-from spillcast.evidence.open import Evidence, find_evidence
-from spillcast.evidence.pipes import rereadable
+from spillcast.evidence.open import Evidence, find_evidence, rereadable
 from spillcast.gate import check_kind, reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording

@@ -1,29 +1,41 @@
 """Sorts the files of a command line by kind of evidence, and opens the selected run."""
 
 import glob
+import os
 import re
+import shutil
+import stat
+import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from threading import Thread
+from typing import IO
 
 from spillcast.errors import (
     EvidenceMissing,
     EvidenceMixed,
     EvidenceUnknown,
     EvidenceUnsuited,
+    FileTooLarge,
     PathMissing,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.pipes import rereadable
 from spillcast.evidence.selection import FIGURES_HINT, ONLY_RUN, Selection, is_stated
 from spillcast.evidence.spark import is_address, is_log_folder
 from spillcast.evidence.text import head_of
-from spillcast.gate import check_kind
+from spillcast.gate import TEXT_BYTES_MAX, check_kind
 from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording
 from spillcast.text import path_hint, shell_word
 
+STDIN = Path("/dev/stdin")
+_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
+_BUFFER_BYTES = 1 << 20
+#: Inodes of the pipes that ``_refill_pipe`` made.
+_REFILLED = set[int]()
 TRACES = ("*.trc", *(f"*.trc.{codec}" for codec in ("gz", "zst", "bz2", "xz", "zip")))
 #: The beginning of a JSON document that spillcast itself wrote, such as a forecast.
 _OWN_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
@@ -190,6 +202,61 @@ def _expand(argument: str) -> list[Path]:
     is_target = argument.partition(":")[0] in ("tmpfs", *STORAGE_WORDS)
     hint = "a target is named with --to" if is_target else path_hint(path)
     raise PathMissing("there is no such file or folder", hint, argument)
+
+
+def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
+    """The path of an argument; ``-`` is standard input.
+
+    An unnamed temporary file with the content of a pipe takes over its descriptor. If the content
+    exceeds ``bytes_max``, a trace stays a pipe, because it is read once; other kinds raise
+    FileTooLarge.
+    """
+    path = STDIN if argument == "-" else Path(argument)
+    if (match := _DESCRIPTOR.fullmatch(str(path))) is None:
+        return path
+    descriptor = int(match[1] or 0)
+    try:
+        status = os.fstat(descriptor)
+    except OSError as error:
+        raise EvidenceMissing(str(error.strerror), "give a file", path) from error
+    if not stat.S_ISREG(status.st_mode) and status.st_ino not in _REFILLED:
+        _pipe_to_file(path, descriptor, bytes_max)
+    return path
+
+
+def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
+    """Make the descriptor of a pipe a file with its content."""
+    with ExitStack() as stack:
+        pipe = stack.enter_context(os.fdopen(os.dup(descriptor), "rb", buffering=0))
+        kept = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
+        while (block := pipe.read(_BUFFER_BYTES)) and kept.tell() + len(block) <= bytes_max:
+            kept.write(block)
+        kept.write(block)
+        kept.flush()
+        kept.seek(0)
+        os.dup2(kept.fileno(), descriptor)
+        if not block:
+            return
+        if kind_of(path, score_min=0.0) not in (None, "traces"):
+            raise FileTooLarge(f"more than {bytes_max >> 20} MiB", "give a file", path)
+        stack.pop_all()
+        _refill_pipe(kept, pipe, descriptor)
+
+
+def _refill_pipe(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
+    """Make the descriptor a pipe of ``kept`` and ``rest``, which a thread writes to it."""
+    end, begin = os.pipe()
+    _REFILLED.add(os.fstat(end).st_ino)
+    os.dup2(end, descriptor)
+    os.close(end)
+
+    def copy() -> None:
+        with kept, rest, os.fdopen(begin, "wb", buffering=0) as out:
+            for source in (kept, rest):
+                shutil.copyfileobj(source, out, _BUFFER_BYTES)
+
+    # If the reader stops early, the thread waits for ever, which must not keep the process alive.
+    Thread(target=copy, name="spillcast-pipe", daemon=True).start()
 
 
 def _check_no_server(argument: str) -> None:

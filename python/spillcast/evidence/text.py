@@ -1,18 +1,22 @@
-"""Reads a file as text: unpacked, decoded and bounded, whole or in blocks of lines."""
+"""Files as text: unpacked, decoded and bounded; whole, in blocks of lines, or as a plain copy."""
 
+import atexit
 import bz2
 import codecs
 import gzip
 import io
 import json
 import lzma
+import os
+import re
+import resource
 import tarfile
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
-from os import stat_result
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +45,8 @@ _BOMS = (
 #: decode to more ASCII letters, digits and blanks than this share of the characters.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
+#: Copies of files as plain text, by path, size and time of the last change.
+_COPIES = dict[tuple[Path, int, int], IO[bytes]]()
 #: A repeated file, and the first file that it equals.
 Repeated = tuple[Path, Path]
 
@@ -153,6 +159,48 @@ def is_plain(path: Path) -> bool:
         is_tar = isinstance(text, tarfile.ExFileObject)
         return not is_tar and "16" not in _encoding(text.read(_PROBED_BYTES))
     return True
+
+
+def plain_copy(path: Path) -> Path:
+    """A path from which the core reads a file: its own, or that of an unnamed copy in plain UTF-8.
+
+    InputError for an archive of several files, and for one that is damaged.
+    """
+    if not path.is_file() or not os.access(path, os.R_OK) or is_plain(path):
+        return path
+    status = path.stat()
+    key = path, status.st_size, status.st_mtime_ns
+    if key not in _COPIES:
+        # Each copy takes a descriptor.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        with ExitStack() as stack:
+            copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
+            for block in blocks_of(path):
+                copy.write(block)
+                free = os.fstatvfs(copy.fileno())
+                if copy.tell() > free.f_bavail * free.f_frsize:
+                    text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
+                    raise FileTooLarge(f"{text} left", "set TMPDIR to a larger directory", path)
+            copy.flush()
+            stack.pop_all()
+        _COPIES[key] = copy
+    return Path(f"/proc/self/fd/{_COPIES[key].fileno()}")
+
+
+def with_original_names(text: str) -> str:
+    """A message of the core with the names of the files in place of their copies."""
+    names = {str(copy.fileno()): str(path) for (path, *_), copy in list(_COPIES.items())}
+    return re.sub(r"/proc/self/fd/(\d+)", lambda match: names.get(match[1], match[0]), text)
+
+
+@atexit.register
+def remove_copies(path: Path | None = None) -> None:
+    """Remove the copies of a file, or of all."""
+    # Other threads add copies meanwhile.
+    for key in list(_COPIES):
+        if path in (None, key[0]):
+            _COPIES.pop(key).close()
 
 
 @contextmanager
@@ -273,7 +321,7 @@ def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
     ]
 
 
-def _status(path: Path) -> stat_result | None:
+def _status(path: Path) -> os.stat_result | None:
     try:
         return path.stat() if path.is_file() else None
     except OSError:

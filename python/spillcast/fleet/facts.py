@@ -23,10 +23,10 @@ from spillcast.evidence.oracle.ash_profile import WAITS, active_samples
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_reader
-from spillcast.evidence.pipes import remove_copies
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.spark import Application, read_application
+from spillcast.evidence.text import remove_copies
 from spillcast.fleet.dataset import ACTIVE, ASH_SUMS, CPU, UNKNOWN, WAIT
 from spillcast.forecast.oracle.evidence import servers_of
 from spillcast.gate import COUNT_MAX, damaged, reading

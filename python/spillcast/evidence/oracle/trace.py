@@ -16,9 +16,8 @@ from spillcast.errors import (
     OptionConflict,
     SelectionEmpty,
 )
-from spillcast.evidence.pipes import plain_copy, with_original_names
 from spillcast.evidence.selection import NO_FILTER, Filter
-from spillcast.evidence.text import Repeated, distinct, head_of
+from spillcast.evidence.text import Repeated, distinct, head_of, plain_copy, with_original_names
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import format_duration, parse_duration_s
 

@@ -11,7 +11,7 @@ from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
-from spillcast.evidence.pipes import STDIN, rereadable
+from spillcast.evidence.open import STDIN, rereadable
 from spillcast.evidence.text import head_of
 from spillcast.fleet.result import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
