@@ -283,7 +283,7 @@ def move_mysql(
         )
     present, service, checks = dict[str, str](), "mariadb", list[str]()
     if dsn is not None:
-        from spillcast.engines.mysql import server as mysql
+        from spillcast.engines import mysql
 
         with mysql.connected(dsn) as connection:
             server = mysql.server_of(connection)

@@ -12,8 +12,8 @@ from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
 from spillcast.engines.engine import SessionSelector
+from spillcast.engines.mysql import MysqlServer, connected, parts_of, server_of, shown_dsn
 from spillcast.engines.mysql.record import listed, record_mysql
-from spillcast.engines.mysql.server import MysqlServer, connected, parts_of, server_of, shown_dsn
 from spillcast.errors import InputError, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(

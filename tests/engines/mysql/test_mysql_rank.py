@@ -13,9 +13,9 @@ import pytest
 
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import spillcast
+from spillcast.engines.mysql import connected, server_of
 from spillcast.engines.mysql.rank import rank_mysql
 from spillcast.engines.mysql.record import listed
-from spillcast.engines.mysql.server import connected, server_of
 from spillcast.engines.ranking import Ranked, RankRequest, with_gains
 from spillcast.errors import InputError
 from spillcast.evidence.counts import Bounds, Counts, OpCounts

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.mysql import server as mysql
+from spillcast.engines import mysql
 from spillcast.engines.ranking import (
     FORECAST_MAX,
     Ranked,

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from spillcast.engines import mysql
 from spillcast.engines.activity import ProcessTempFiles, SessionState, Statement
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.live import (
@@ -18,7 +19,6 @@ from spillcast.engines.live import (
     session_line,
     wait_for_session,
 )
-from spillcast.engines.mysql import server as mysql
 from spillcast.engines.registry import MYSQL
 from spillcast.errors import (
     OptionInvalid,
