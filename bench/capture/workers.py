@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from harness import ordinary_user
 from postgres_rig import JOIN, PARALLEL, private_server
-from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.live import record_postgres
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.completeness import (

@@ -144,7 +144,7 @@ def test_what_computes_nothing_waits_for_no_numpy():
 
 
 def test_a_recorder_of_sessions_waits_for_no_forecast():
-    modules = "spillcast.engines.mysql.record, spillcast.engines.postgres.live.record"
+    modules = "spillcast.engines.mysql.record, spillcast.engines.postgres.live"
     assert {"spillcast.engines.ranking", "spillcast.forecast"} & imported_by(modules) == set()
 
 

@@ -239,7 +239,7 @@ def rehearsing(
         place = recording, directory, duration_s, folder
         try:
             if server is not None:
-                from spillcast.engines.postgres.live.record import rehearse_postgres
+                from spillcast.engines.postgres.live import rehearse_postgres
 
                 return rehearse_postgres(server, *place, statement=command, say=say)
             if recording.meta.server is not None:

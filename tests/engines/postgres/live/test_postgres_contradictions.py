@@ -17,7 +17,7 @@ from bench.capture.workers import outcome
 
 from harness import available, ordinary_user
 from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
-from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.live import record_postgres
 from spillcast.errors import EvidenceDamaged
 from spillcast.forecast import forecast
 from spillcast.recording import Recording

@@ -7,8 +7,8 @@ import pytest
 from postgres_rig import MIDWAY, PARALLEL, interrupted_after
 from spillcast.cli import run
 from spillcast.engines.engine import SessionSelector
+from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.explain import estimate
-from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording, minute
 from spillcast.storage.target import resolve

@@ -24,7 +24,7 @@ from postgres_rig import (
     until_attached,
 )
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.postgres.live.record import SETTING_NAMES, record_postgres
+from spillcast.engines.postgres.live import SETTING_NAMES, record_postgres
 from spillcast.report.recording import PROPOSAL
 
 ROOT = Path(__file__).parents[4]

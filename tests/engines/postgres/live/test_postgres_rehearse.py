@@ -8,7 +8,7 @@ import pytest
 from emulator import skip_without_fuse
 from harness import only_line, spillcast
 from postgres_rig import JOIN, OPERATION_S
-from spillcast.engines.postgres.live.record import rehearse_postgres
+from spillcast.engines.postgres.live import rehearse_postgres
 from spillcast.errors import Refusal, TargetUnsuited
 from spillcast.recording import Recording
 

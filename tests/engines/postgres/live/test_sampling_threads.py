@@ -6,8 +6,8 @@ import pytest
 
 from spillcast.engines.activity import QueryLife, ServerClock
 from spillcast.engines.engine import SessionSelector
+from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.activity import ActivityQueries
-from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.sampler import SessionQuery
 
 #: Longer than a recorder takes to attach; it is cancelled.

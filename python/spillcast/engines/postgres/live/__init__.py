@@ -1,4 +1,4 @@
-"""Records queries of a running PostgreSQL server: finds sessions, samples them, attaches processes.
+"""Records a query of a PostgreSQL server: of a given session, under EXPLAIN, or a rehearsal.
 
 Parallel workers are children of the server, not of the session that they work for. The capture
 watches for children of the server and attaches a session's workers within about 10 ms of their
@@ -11,3 +11,431 @@ parallel worker belongs to. Two seconds after the end of a query, the rows of it
 begin and end become a recording, if they contain temp I/O. Rows that belong to no known query are
 counted and reported.
 """
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillcast.engines.engine import OnStatus, Say, SessionSelector
+from spillcast.engines.live import SessionRecorder, prepare
+from spillcast.engines.postgres.connection import (
+    CALLS,
+    EXPLAINER,
+    SAMPLER,
+    WORKER_TITLE,
+    Connection,
+    literal,
+    local_process,
+    may_be_cut,
+    open_session,
+    postmaster,
+    row,
+    temp_directories,
+    while_it_answers,
+)
+from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find_session
+from spillcast.engines.postgres.live.explain import (
+    MAYBE_CANCELLED,
+    PLAN_FILE,
+    Explained,
+    estimate,
+    former_calls,
+    plan_summary,
+)
+from spillcast.errors import (
+    InputError,
+    OptionMissing,
+    RehearsalFailed,
+    RehearsalRefused,
+    TargetUnsuited,
+)
+from spillcast.evidence.postgres import COMMENTS
+from spillcast.recording import Recording
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.live import Running
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, EndedBy, ObservedEngine
+from spillcast.recording.observed import Server
+from spillcast.recording.record import Recorder
+from spillcast.redaction import MASK, masked_text
+from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    from spillcast.storage.rehearse import Rehearsal
+
+
+@contextmanager
+def sampler_connection(dsn: str) -> Iterator[Connection]:
+    """Open a session for the sampler. StatementFailed if the server ends it."""
+    with closing(open_session(dsn, SAMPLER)) as connection, while_it_answers():
+        yield connection
+
+
+def record_postgres(
+    dsn: str,
+    output: Path | None,
+    wanted: SessionSelector | None = None,
+    *,
+    explain: str | None = None,
+    timed: bool = True,
+    settings: Mapping[str, str] | None = None,
+    options: RecordOptions | None = None,
+    say: Say = lambda _text: None,
+    on_status: OnStatus = lambda _recorder, _status: None,
+    running: Running | None = None,
+) -> Recording:
+    """Record the query of the session ``wanted``, or the statement ``explain``, to its end.
+
+    A new session runs the statement under EXPLAIN (ANALYZE, BUFFERS) with ``settings``, and rolls
+    it back; unless it is ``timed``, the plan has no times of its nodes. The recording ends with
+    the query, after ``options.duration_s``, or upon Ctrl-C. ``on_status`` gets the capture's counts
+    with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
+    written; ``running`` gets the recording so far.
+
+    InputError for a server, a session or a right that is missing, and if the query ended before
+    it was seen; SpillcastError if the connection is lost, and if no query began in time.
+    """
+    if (wanted is None) == (explain is None):
+        raise OptionMissing("give either a session to find or a statement to explain")
+    recorder = Recorder(output, options, running)
+    with sampler_connection(dsn) as connection, ExitStack() as stack:
+        pid, reason = local_process(connection)
+        absent_because = prepare(recorder, pid, reason, say, CALLS)
+        session: SessionRecorder
+        if wanted is not None:
+            selected = find_session(connection, wanted, say, recorder.options.duration_s)
+            owner = connection.execute(_SESSION_OWNER, [selected.pid]).fetchone() or (0, 0)
+            session = _WatchedSession(
+                recorder,
+                connection,
+                selected.pid,
+                ServerSettings.of(connection).for_session(*owner),
+                dsn=dsn,
+                database=selected.database or connection.info.dbname,
+                runs=selected.active and wanted.backend is None,
+            )
+        else:
+            assert explain is not None
+            run = Explained(dsn, explain, settings or {}, say, timed=timed)
+            stack.callback(run.close)
+            rows = run.connection.execute(_CURRENT, [list(SETTING_NAMES)]).fetchall()
+            run_settings = {str(name): str(value) for name, value in rows}
+            session = _ExplainedSession(recorder, connection, run.pid, run_settings, run=run)
+        session.begin(absent_because, say)
+        return session.until_the_end(on_status)
+
+
+class _PostgresSession(SessionRecorder):
+    option = "--backend"
+    # A look takes the server a millisecond, and a capture measures the times already.
+    rate_hz, rate_alone_hz = 10, 50
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        connection: Connection,
+        pid: int,
+        settings: Mapping[str, str],
+        *,
+        runs: bool = False,
+    ) -> None:
+        super().__init__(recorder, ActivityQueries(connection, SESSION, pid), pid, pid, runs=runs)
+        self.connection, self.settings = connection, settings
+
+    def observe(self) -> None:
+        """Capture the session's process, and parallel workers from their start on."""
+        self.recorder.observe(self, temp_dirs=temp_directories(self.pid), only_calls=True)
+        parent = postmaster(self.pid)
+        if parent is not None:
+            # If this is refused, each worker is attached when a sample first shows it.
+            with suppress(OSError):
+                self.recorder.attach_children(parent, WORKER_TITLE.format(pid=self.pid))
+
+    def describe_engine(self) -> ObservedEngine:
+        return engine_meta(
+            self.connection, self.pid, self.settings, self.query.text, self.query.queryid
+        )
+
+
+class _WatchedSession(_PostgresSession):
+    """The recording of a query that a session of another client runs."""
+
+    def __init__(self, *session: Any, dsn: str, database: str, runs: bool) -> None:
+        super().__init__(*session, runs=runs)
+        self._dsn, self._database = dsn, database
+        self._rolled_back = self._rollbacks()
+        self._plan: dict[str, Any] | None = None
+        #: Earlier calls of the query, and when the server was asked for them (CLOCK_MONOTONIC).
+        self._calls: list[dict[str, Any]] | None = None
+        self._counted_ns = 0
+
+    def observe(self) -> None:
+        super().observe()
+        self.recorder.know_before()
+
+    def watch(self) -> None:
+        # Asked for before the query ends, because the server does not count a cancelled call:
+        # if the number of calls has grown afterwards, the query was completed.
+        if self._calls is None and self.query.queryid is not None:
+            self._calls = former_calls(self._dsn, self._database, self.query.queryid)
+            self._counted_ns = time.monotonic_ns()
+
+    def completed(self) -> bool:
+        life, calls = self.query.life, self._calls
+        done = life.completed
+        ended_ns = (self.query.started_ns or 0) + round((life.elapsed_s or 0.0) * 1e9)
+        if done is None and calls and self.query.queryid and self._counted_ns < ended_ns:
+            after = former_calls(self._dsn, self._database, self.query.queryid)
+            if after:
+                # Calls of other sessions in the meantime are counted, too.
+                done = sum(row["calls"] for row in after) != sum(row["calls"] for row in calls)
+        if done is None and self._rollbacks() != self._rolled_back:
+            self.say(MAYBE_CANCELLED)
+        return done is not False
+
+    @property
+    def documents(self) -> Mapping[str, object]:
+        self.watch()
+        if self._plan is None and self.query.text:
+            self._plan = estimate(self._dsn, self._database, self.query.text, self.settings)
+        documents = {ESTIMATE_FILE: self._plan, FORMER_FILE: self._calls}
+        return {name: document for name, document in documents.items() if document}
+
+    def _rollbacks(self) -> int | None:
+        """Transactions of its database that were rolled back so far; None if not counted."""
+        text = "select xact_rollback from pg_stat_database where datname = %s"
+        record = self.connection.execute(text, [self._database]).fetchone()
+        return None if record is None else record[0]
+
+
+class _ExplainedSession(_PostgresSession):
+    """The recording of a statement that spillcast runs under EXPLAIN."""
+
+    def __init__(self, *session: Any, run: Explained) -> None:
+        super().__init__(*session)
+        self._run = run
+
+    @property
+    def started_ns(self) -> int | None:
+        return self._run.started_ns
+
+    def start(self) -> None:
+        super().start()
+        self._run.start()
+
+    def ended(self, timeout_s: float) -> EndedBy | None:
+        return "end" if self._run.wait(timeout_s) else None
+
+    def finish(self, ended_by: EndedBy) -> Recording:
+        self.sampler.stop()
+        self._run.finish()
+        if self._run.plan is not None:
+            self.recorder.add_document(PLAN_FILE, self._run.plan)
+        return super().finish(ended_by)
+
+    def elapsed_s(self) -> float:
+        elapsed_s = self._run.elapsed_s
+        return super().elapsed_s() if elapsed_s is None else elapsed_s
+
+    def describe_engine(self) -> ObservedEngine:
+        plan = None if self._run.plan is None else plan_summary(self._run.plan)
+        settings = {**self.settings, "settings_of": "the session that ran it", "plan": plan}
+        # The identifier of EXPLAIN is not that of the statement which it runs.
+        return engine_meta(self.connection, self.pid, settings, self._run.statement)
+
+
+#: Settings in meta.json, without those that a server's version does not have.
+SETTING_NAMES = (
+    "work_mem",
+    "hash_mem_multiplier",
+    "max_parallel_workers_per_gather",
+    "temp_tablespaces",
+    "track_io_timing",
+    "io_method",
+)
+#: Values in meta.json for the session of another client.
+_OTHER_CLIENT = {
+    "settings_of": "server, database and role; what the session has set by itself does not show",
+    "plan": None,
+}
+
+# The server's own values, whether our session has them, and built-in values. A setting of our role
+# or database hides the server's value: then the file has it, for roles that may read the file.
+_SERVER = """
+select s.name, s.source in ('default', 'configuration file', 'command line',
+                            'environment variable', 'override'),
+       current_setting(s.name), s.boot_val || coalesce(s.unit, '')
+  from pg_settings s where s.name = any (%s)
+"""
+_FILE = "select name, setting from pg_file_settings where applied"
+_MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
+# From the widest to the narrowest scope: the later takes precedence.
+_SCOPED = """
+select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
+ order by s.setrole <> 0, s.setdatabase <> 0
+"""
+_SESSION_OWNER = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
+_CURRENT = "select name, current_setting(name) from pg_settings where name = any (%s)"
+
+
+def engine_meta(
+    connection: Connection,
+    pid: int,
+    settings: Mapping[str, Any],
+    query: str = "",
+    queryid: str | None = None,
+) -> ObservedEngine:
+    """Server, session, settings and query, and the summary of its plan."""
+    info = connection.info
+    return ObservedEngine(
+        name="postgres",
+        version=info.parameter_status("server_version"),
+        server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
+        pid=pid,
+        query=masked_text(query),
+        queryid=queryid,
+        settings={**_OTHER_CLIENT, **settings},
+    )
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings with which sessions begin: the server's own, and those of databases and roles."""
+
+    servers: Mapping[str, str]
+    #: Database, role (0 for any) and NAME=VALUE pairs, from the widest scope to the narrowest.
+    scoped: Sequence[tuple[int, int, Sequence[str]]]
+
+    @classmethod
+    def of(cls, connection: Connection) -> "ServerSettings":
+        """The present settings of a server."""
+        rows = connection.execute(_SERVER, [list(SETTING_NAMES)]).fetchall()
+        file: dict[str, str] = {}
+        if row(connection, _MAY_READ_FILE)[0]:
+            file = dict(connection.execute(_FILE).fetchall())
+        servers = {
+            str(name): str(current if is_servers else file.get(name, built_in))
+            for name, is_servers, current, built_in in rows
+        }
+        return cls(servers, connection.execute(_SCOPED).fetchall())
+
+    def for_session(self, database_id: int, user_id: int) -> dict[str, str]:
+        """The settings with which a session begins; those that it changes are not visible."""
+        settings = dict(self.servers)
+        for database, role, pairs in self.scoped:
+            if database in (0, database_id) and role in (0, user_id):
+                for name, _, value in (pair.partition("=") for pair in pairs):
+                    if name in SETTING_NAMES:
+                        settings[name] = value
+        return settings
+
+
+#: Settings of the recorded session that determine its plan.
+PLAN_SETTINGS = ("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather")
+#: Functions that change something although a read-only transaction permits them.
+CHANGES = re.compile(
+    r"(?i)\b(pg_(?:terminate|cancel)_backend|pg_(?:try_)?advisory\w*|pg_notify|pg_reload_conf|"
+    r"pg_switch_wal|pg_logical\w*|pg_replication\w*|dblink\w*|lo_\w+|pg_file_\w+)\s*\("
+)
+_TABLESPACE = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
+#: The server cancels the statement if spillcast has not done so within this time.
+GRACE_S = 5.0
+
+
+def rehearse_postgres(
+    dsn: str,
+    recording: Recording,
+    directory: Path,
+    duration_s: float,
+    folder: Path,
+    *,
+    statement: str | None = None,
+    say: Say = lambda _text: None,
+) -> "Rehearsal":
+    """Run the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for ``duration_s``.
+
+    The transaction is read-only, with the recording's settings and with temp files in the
+    tablespace in ``directory``. InputError if there is no such tablespace; Refusal for a statement
+    that is no SELECT or changes something, and if it does no temp I/O.
+    """
+    from spillcast.storage.rehearse import LONGER, Rehearsal
+
+    with closing(open_session(dsn, EXPLAINER)) as connection:
+        text = _whole_text(connection, recording, statement)
+        _check_read_only(text)
+        space = _tablespace(connection, directory)
+    recorded_settings = recording.meta.engine.settings
+    settings = {
+        name: str(recorded_settings[name])
+        for name in PLAN_SETTINGS
+        if recorded_settings.get(name) is not None
+    }
+    settings |= {
+        "temp_tablespaces": space,
+        "default_transaction_read_only": "on",
+        "statement_timeout": f"{round((duration_s + GRACE_S) * 1000)}ms",
+    }
+    limit = f"for {format_duration(duration_s)} at most and cancelled then"
+    say(
+        f"runs under EXPLAIN ANALYZE in a read-only transaction, {limit}, its temp files in "
+        f"tablespace {space}: {' '.join(text.split())}"
+    )
+    output = folder / f"rehearsal-{len(list(folder.iterdir()))}.spill"
+    try:
+        made = record_postgres(
+            dsn,
+            output,
+            explain=text,
+            # Timing each node takes time: only if the recorded run did so, too.
+            timed=recorded_settings.get("plan") is not None,
+            settings=settings,
+            options=RecordOptions(duration_s=duration_s),
+            say=say,
+        )
+    except InputError as error:
+        raise RehearsalFailed(f"it could not be rehearsed: {error.message}", error.hint) from None
+    if not made.meta.captured:
+        raise RehearsalFailed(f"it could not be rehearsed: {made.meta.capture.absent_because}")
+    if not made.meta.temp.operations:
+        raise RehearsalFailed(
+            f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER
+        )
+    return Rehearsal(made)
+
+
+def _whole_text(connection: Connection, recording: Recording, statement: str | None) -> str:
+    """``statement``, else the recorded query. Refusal if the recording lacks a part of it."""
+    hint = "give the statement as it is to be run: --command 'select ...'"
+    text = statement or recording.meta.engine.query or recording.meta.engine.sql
+    if not text:
+        raise RehearsalRefused("the recording does not contain the text of its query", hint)
+    if statement is None and MASK in text:
+        raise RehearsalRefused("its query contains secrets, which are not stored", hint)
+    if statement is None and may_be_cut(connection, text):
+        raise RehearsalRefused("the recording contains only the beginning of its query", hint)
+    return text.strip().rstrip(";")
+
+
+def _check_read_only(text: str) -> None:
+    """Refusal for a statement that is no SELECT, or calls a function that changes something."""
+    bare = COMMENTS.sub(" ", text).strip()
+    if not re.match(r"(?i)\(*\s*(select|with|values|table)\b", bare):
+        word = (bare.split() or [""])[0]
+        raise RehearsalRefused(f"its query begins with '{word}', and only a SELECT is rehearsed")
+    if (match := CHANGES.search(bare)) is not None:
+        raise RehearsalRefused(
+            f"its query calls {match[1]}, and queries that change something are not rehearsed"
+        )
+
+
+def _tablespace(connection: Connection, directory: Path) -> str:
+    """The name of the tablespace in a directory. InputError if there is none."""
+    location = str(directory.resolve())
+    record = connection.execute(_TABLESPACE, [location]).fetchone()
+    if record is None:
+        hint = f"as a superuser: create tablespace rehearsal location {literal(location)}"
+        raise TargetUnsuited("no tablespace of the server lies there", hint, directory)
+    return str(record[0])

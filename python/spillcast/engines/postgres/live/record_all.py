@@ -18,8 +18,8 @@ from spillcast.engines.postgres.connection import (
     row,
     temp_directories,
 )
+from spillcast.engines.postgres.live import ServerSettings, engine_meta, sampler_connection
 from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, permission_error
-from spillcast.engines.postgres.live.record import ServerSettings, engine_meta, sampler_connection
 from spillcast.engines.sampler import SessionQuery
 from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
