@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from spillcast.engines.postgres.rank import save_snapshot
 from spillcast.engines.postgres.rank.history import rank_snapshots
-from spillcast.engines.postgres.rank.rank import save_snapshot
 from spillcast.engines.postgres.server import (
     DEBIAN,
     Cluster,

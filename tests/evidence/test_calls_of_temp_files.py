@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from spillcast.engines.postgres.rank.rank import of_logs, rank_postgres
+from spillcast.engines.postgres.rank import of_logs, rank_postgres
 from spillcast.engines.ranking import RankRequest
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.postgres.logs import read_logs

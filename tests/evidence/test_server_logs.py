@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cases import cases
-from spillcast.engines.postgres.rank.rank import of_logs
+from spillcast.engines.postgres.rank import of_logs
 from spillcast.engines.ranking import RankRequest
 from spillcast.errors import (
     EvidenceAmbiguous,

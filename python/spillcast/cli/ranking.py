@@ -106,7 +106,7 @@ def postgres(
 
     Example: spillcast postgres /var/lib/spillcast --since 7d --alert 'temp > 10G/h'
     """
-    from spillcast.engines.postgres.rank.rank import rank_postgres, save_snapshot
+    from spillcast.engines.postgres.rank import rank_postgres, save_snapshot
     from spillcast.engines.ranking import RankRequest
     from spillcast.fleet.dataset import is_dataset
     from spillcast.report.servers import saved_page
@@ -155,7 +155,7 @@ def rankings_of_snapshots(
 def _history_answer(
     address: str, rankings: "list[ServerRanking]", top: int, *, per_day: bool
 ) -> Answer:
-    from spillcast.engines.postgres.rank.rank import with_sizing
+    from spillcast.engines.postgres.rank import with_sizing
     from spillcast.engines.ranking import histories_document
     from spillcast.report.servers import histories_page
 

@@ -175,7 +175,7 @@ def report(
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
     from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
-    from spillcast.engines.postgres.rank.rank import with_sizing
+    from spillcast.engines.postgres.rank import with_sizing
     from spillcast.engines.ranking import RankRequest, ServerRanking
     from spillcast.evidence.open import KIND_WORDS, TOTALS, Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset

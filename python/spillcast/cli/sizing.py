@@ -90,7 +90,7 @@ def _statements(
 ) -> "list[Sized]":
     """The statements of all evidence; those of servers' snapshots with their counted runs."""
     from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
-    from spillcast.engines.postgres.rank.rank import statements_to_size
+    from spillcast.engines.postgres.rank import statements_to_size
     from spillcast.engines.ranking import RankRequest
     from spillcast.evidence.open import Evidence
     from spillcast.fleet.dataset import is_dataset

@@ -10,7 +10,7 @@ from cases import cases
 from harness import environment, only_line, spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import private_server
-from spillcast.engines.postgres.rank.rank import _record
+from spillcast.engines.postgres.rank import _record
 from spillcast.engines.postgres.server import make_cluster, serve
 from spillcast.engines.ranking import Ranked
 from spillcast.workspace import workspace

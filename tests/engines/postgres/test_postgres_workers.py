@@ -8,7 +8,7 @@ import pytest
 
 from harness import only_line, started, until
 from postgres_rig import PARALLEL, of_debian, private_server
-from spillcast.engines.postgres.rank.rank import NAME
+from spillcast.engines.postgres.rank import NAME
 from spillcast.workspace import workspace
 
 SETTINGS = {

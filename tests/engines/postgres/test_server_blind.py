@@ -11,9 +11,8 @@ from harness import spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
 from spillcast.engines.postgres.connection import EXPLAINER, open_session
-from spillcast.engines.postgres.rank import enable
+from spillcast.engines.postgres.rank import enable, rank_postgres
 from spillcast.engines.postgres.rank.enable import enable_commands
-from spillcast.engines.postgres.rank.rank import rank_postgres
 from spillcast.engines.postgres.server import serve
 from spillcast.engines.ranking import Gain, Ranked, RankRequest, ServerRanking
 from spillcast.report.servers import ranking_page

@@ -4,7 +4,7 @@ import pytest
 
 import statement_files
 from cases import cases
-from spillcast.engines.postgres.rank.rank import of_rows, rows_of
+from spillcast.engines.postgres.rank import of_rows, rows_of
 from spillcast.engines.ranking import RankRequest
 from spillcast.evidence.postgres.logs import Logs
 from spillcast.fleet.snapshots import Snapshot

@@ -1,1 +1,436 @@
-"""Ranks the statements of a PostgreSQL server that spill, by snapshots of counts and by logs."""
+"""Ranks statements by the cost of their spills: of a server, its logs or an export of counts."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.postgres.connection import (
+    RANKED_MIN,
+    Connection,
+    open_session,
+    shown_dsn,
+    while_it_answers,
+)
+from spillcast.engines.postgres.live.activity import HIDDEN
+from spillcast.engines.postgres.rank.enable import enable_commands
+from spillcast.engines.postgres.rank.snapshot import (
+    WorkersSeen,
+    document_of,
+    save,
+    server_log,
+    snapshot_since,
+    take_snapshot,
+)
+from spillcast.engines.ranking import (
+    FORECAST_MAX,
+    Ranked,
+    RankRequest,
+    ServerRanking,
+    SpillNode,
+    with_gains,
+)
+from spillcast.errors import InputError, OptionConflict, Refusal
+from spillcast.evidence.counts import Counts, feasible_processes
+from spillcast.evidence.open import kind_of
+from spillcast.evidence.postgres import BLOCK_BYTES, COMMENTS, CONSTANT
+from spillcast.evidence.postgres.logs import Logs, counted, normal, read_logs
+from spillcast.evidence.postgres.nodes import amount, nodes_of
+from spillcast.evidence.postgres.plan import counts_of_plan
+from spillcast.evidence.postgres.statements import (
+    HOW,
+    PER_GATHER,
+    Row,
+    counts_of_row,
+    merged,
+    other_memory,
+    processes_of,
+    read_rows,
+)
+from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
+from spillcast.evidence.postgres.work_memory import enough_bytes
+from spillcast.fleet.snapshots import Snapshot, store_snapshot
+from spillcast.forecast.ask import with_origin
+from spillcast.forecast.question import Question
+from spillcast.forecast.sizing import size, sized_rows
+from spillcast.forecast.sizing.products import Sized
+from spillcast.forecast.workload.counted import timed_on
+from spillcast.gate import reading
+from spillcast.recording.calibration import MachineCalibration, kept_calibration
+from spillcast.redaction import masked_text
+from spillcast.storage.catalogue.prices import load_prices
+from spillcast.storage.target import depends_on_recording
+from spillcast.text import shell_word
+from spillcast.units import parse_duration_s
+
+NAME = "spillcast postgres"
+_session = partial(open_session, name=NAME, version_min=RANKED_MIN)
+#: The most characters of a statement in the command that records it.
+_PATTERN_MAX = 40
+
+
+def rank_postgres(
+    server: str,
+    request: RankRequest,
+    *,
+    log: str | None = None,
+    since: str | None = None,
+    save_as: Path | None = None,
+) -> ServerRanking:
+    """Rank the statements of ``server``: a DSN, logs, or a file of pg_stat_statements.
+
+    ``since`` is the time between two snapshots, or the file of an earlier one. InputError if the
+    server does not answer, and for an argument that needs a server and has logs.
+    """
+    # Not Path.exists, which raises an error for a DSN that is longer than a file's name can be.
+    if server and os.path.exists(server):
+        if (log, since, save_as) != (None, None, None):
+            raise OptionConflict("--log, --since and --save need a server, not its logs")
+        path = Path(server)
+        if path.is_file() and kind_of(path) == "statements":
+            rows = read_rows(path)
+            statements = of_rows(rows, None, request)
+            source, record = masked_text(server), _record("DSN", statements)
+            return ServerRanking(
+                *(source, None, statements, request.targets, request.confidence),
+                record=record,
+                counted=rows,
+            )
+        return _of_logs(path, request)
+    if since is not None and not os.path.isfile(since):
+        parse_duration_s(since, "--since")
+    logs = None if log is None else read_logs(Path(log))
+    with _session(server) as connection, while_it_answers():
+        snapshot = take_snapshot(connection)
+        if save_as is not None:
+            save(snapshot, save_as)
+        if since is not None:
+            seen, again = WorkersSeen(connection), partial(take_snapshot, connection)
+            snapshot = seen.add_to(snapshot_since(since, snapshot, again, seen.during))
+        request = replace(request, calibration=_calibration(connection))
+        shown, enable = shown_dsn(server), list[str]()
+        if snapshot.statements_seen is None:
+            logs = logs or (None if since is not None else server_log(connection))
+            enable = enable_commands(connection, shown, snapshot.settings)
+    return _of_server(shown, snapshot, logs, enable, request)
+
+
+def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[str, Any]:
+    """Save a snapshot of a server into the dataset at ``address``; return a summary document.
+
+    InputError if the server does not answer, SpillcastError if the file cannot be written.
+    """
+    with _session(server) as connection, while_it_answers():
+        snapshot = take_snapshot(connection)
+    path, size = store_snapshot(address, document_of(snapshot), redact=redact)
+    return {
+        "schema": "spillcast.saved/1",
+        "path": path,
+        "bytes": size,
+        "server": snapshot.name,
+        "statements": len(snapshot.rows),
+        "asked_s": snapshot.asked_s,
+        "unseen": [text for text in snapshot.unseen if not text.startswith("processes")],
+    }
+
+
+def _calibration(connection: Connection) -> MachineCalibration | None:
+    """The calibration of this machine if the server is connected by a socket, so runs on it."""
+    calibration = kept_calibration() if connection.info.host.startswith("/") else None
+    if calibration is None or (measured := calibration.for_recordings) is None:
+        return None
+    version = connection.info.parameter_status("server_version")
+    return replace(measured, costs=[measured.cost_of("postgres", version)])
+
+
+def _of_server(
+    shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
+) -> ServerRanking:
+    """The ranking by counts of statements; by the log if these are to be enabled first."""
+    rows, databases = rows_of(snapshot), snapshot.databases
+    window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s or None
+    if enable:
+        statements = [] if logs is None else of_logs(logs, request)
+        window_s = window_s if logs is None else logs.window_s
+        databases = [replace(d, spill_s=spill_s(d.temp_bytes, request)) for d in databases]
+        # The lines of ``enable`` are the remedy for both.
+        remedied = ["statements: this database", "times of temp I/O: set"]
+    else:
+        statements = of_rows(rows, logs, request)
+        remedied = ["times of temp I/O: "] * (request.origin is not None)
+    return ServerRanking(
+        source=shown,
+        window_s=window_s,
+        statements=statements,
+        targets=request.targets,
+        confidence=request.confidence,
+        statements_seen=snapshot.statements_seen,
+        elapsed_s=snapshot.elapsed_s,
+        databases=databases,
+        enable=enable,
+        database_temp_bytes=sum(database.temp_bytes for database in snapshot.databases),
+        data_read_s=snapshot.data_read_s,
+        live=snapshot.live,
+        exceeded=[] if logs is None else counted(logs.exceeded),
+        settings=snapshot.settings,
+        unseen=[text for text in snapshot.unseen if not text.startswith(tuple(remedied))],
+        record=_record(shown, statements),
+        asked_s=snapshot.asked_s,
+        counted=rows,
+    )
+
+
+def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
+    logs = read_logs(path)
+    statements = of_logs(logs, request)
+    unseen = list(logs.notes)
+    if not logs.plans and statements:
+        timed = any(statement.elapsed_s for statement in statements)
+        unseen.append(
+            "times of temp I/O: the logs tell only how long the calls took, so it took no longer; "
+            "load auto_explain"
+            if timed
+            else "times and plans: the logs contain only temp files; load auto_explain"
+        )
+    if any(statement.query is None for statement in statements):
+        unseen.append("statements: the log has some temp files without their statement")
+    return ServerRanking(
+        masked_text(str(path)),
+        logs.window_s,
+        statements,
+        request.targets,
+        request.confidence,
+        unseen=unseen,
+        record=_record("DSN", statements),
+        exceeded=counted(logs.exceeded),
+    )
+
+
+def _pattern(query: str) -> str:
+    """A pattern of the longest part of a statement without constants and comments.
+
+    Those differ between calls. White space is any: a line break in the text is not a blank.
+    """
+    text = CONSTANT.sub("?", COMMENTS.sub("?", query))
+    words = max(re.findall(r"[^\W\d](?:[\w.]|,?\s+(?=[^\W\d]))*", text), key=len, default="")
+    if len(words) > _PATTERN_MAX:
+        words = words[:_PATTERN_MAX]
+        complete = re.sub(r"\s+\S*$", "", words)
+        words = complete if 2 * len(complete) > _PATTERN_MAX else words
+    return re.sub(r"(?! \S)\s+", r"\\s+", words)
+
+
+def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
+    """The command that records the first statement when it runs next."""
+    dsn = shell_word(shown)
+    for statement in statements:
+        if statement.query and statement.query != HIDDEN and (pattern := _pattern(statement.query)):
+            return f"spillcast record --postgres {dsn} --query {shell_word(pattern)} -o run.spill"
+    return None
+
+
+#: A spill from which those of any size are scaled, and a time that is longer on any storage.
+_BLOCKS, _LONG_MS = 1000, 1e6
+
+
+def rows_of(snapshot: Snapshot) -> list[Row]:
+    """The statements of a snapshot."""
+    with reading("pg_stat_statements", HOW):
+        return merged(Row.of(statement) for statement in snapshot.rows)
+
+
+def of_rows(rows: Sequence[Row], logs: Logs | None, request: RankRequest) -> list[Ranked]:
+    """The statements of a snapshot or an export that spill."""
+    rows = [row for row in rows if row.spills]
+    rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
+    plans = {} if logs is None else _all_plans(logs)
+    ranked = [
+        _of_row(row, plans.get(normal(row.query or ""), []), request if at < FORECAST_MAX else None)
+        for at, row in enumerate(rows)
+    ]
+    return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
+
+
+def with_sizing(ranking: ServerRanking) -> ServerRanking:
+    """The ranking with storage to buy for all its statements, if their counts allow it."""
+    try:
+        sizing = size(statements_to_size(ranking), load_prices(), confidence=ranking.confidence)
+    except (InputError, Refusal):
+        return ranking
+    return replace(ranking, sizing=sizing)
+
+
+def statements_to_size(
+    ranking: ServerRanking, question: Question | None = None, runs_per_day: float | None = None
+) -> list[Sized]:
+    """The statements of a ranking that spill; ``runs_per_day`` replaces the counted runs of all."""
+    rows = ranking.counted
+    if runs_per_day is None and ranking.per_day is not None:
+        runs_per_day = sum(row.calls for row in rows if row.spills) * ranking.per_day
+    return sized_rows(rows, question or Question(), runs_per_day)
+
+
+def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
+    """The time (s) by target to write ``size_bytes`` and read them back, one block at a time.
+
+    Without targets that are relative to present latencies, which are unknown.
+    """
+    blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
+    row = Row.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
+    counts = counts_of_row(row, timed=False)
+    share = size_bytes / BLOCK_BYTES / _BLOCKS
+    return {
+        target: share * timed_on(counts, request.storage(target, counts)).total_s
+        for target in request.targets
+        if not depends_on_recording(target)
+    }
+
+
+def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
+    """The statements in logs that spill, by the sizes of their temp files and by their plans."""
+    files: dict[str, list[TempFile]] = {}
+    for file in logs.temp:
+        files.setdefault(normal(file.query or ""), []).append(file)
+    sizes = {key: sum(file.bytes for file in group) for key, group in files.items()}
+    texts = {key: (group[0].queryid, group[0].query) for key, group in files.items()}
+    all_plans = _all_plans(logs)
+    for key, plans in all_plans.items():
+        text = str(max(plans, key=_blocks).get("Query Text", ""))
+        texts.setdefault(key, (None, masked_text(text)))
+    ranked = []
+    for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
+        memory = other_memory(texts[key][1])
+        statement = Ranked(*texts[key], None, None, sizes.get(key, 0), memory=memory)
+        if plans := all_plans.get(key, []):
+            elapsed_s = sum(float(plan.get("Execution Time", 0.0)) for plan in plans) / 1e3
+            statement = replace(statement, calls=len(plans), elapsed_s=elapsed_s)
+        if plans and number < 2 * FORECAST_MAX:
+            statement = _of_plan(statement, max(plans, key=_blocks), len(plans), request)
+        elif key in files:
+            statement = _of_files(statement, files[key])
+        ranked.append(statement)
+    return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
+
+
+def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest | None) -> Ranked:
+    moved_bytes = row.blocks * BLOCK_BYTES
+    ranked = Ranked(
+        *(row.queryid, row.query, row.calls, row.elapsed_s, moved_bytes, _temp_s(row)),
+        memory=other_memory(row.query),
+    )
+    if request is None:
+        text = f"only the {FORECAST_MAX} with the most temp I/O are forecast"
+        return replace(ranked, refused=text)
+    try:
+        counts = with_origin(counts_of_row(row, timed=request.origin is None), request)
+        counts = replace(counts, calibration=request.calibration)
+        at_bounds = _at_bounds(counts, plans)
+        ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, row.calls))
+        ranked = with_gains(ranked, at_bounds, row.calls, request)
+    except (InputError, Refusal) as error:
+        return replace(ranked, refused=error.message)
+    if not plans:
+        return ranked
+    largest = max(plans, key=_blocks)
+    enough = None
+    with suppress(InputError, Refusal):
+        enough = _enough_bytes(counts_of_plan(largest, timed=False))
+    return replace(ranked, work_mem_bytes=enough, nodes=_spilling(largest))
+
+
+def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
+    """The counts of a call with the fewest and with the most processes that may share its I/O.
+
+    Plans of the statement have the numbers of processes; the counts bound them.
+    """
+    shared = counts.processes_bounds
+    if shared is None or counts.time_bounds is not None:
+        return counts.at_bounds() or [counts]
+    processes = [counts_of_plan(plan, timed=False).processes for plan in plans]
+    ends = sorted({min(max(number, shared.lower), shared.upper) for number in processes})
+    ends = ends or [shared.lower, shared.upper]
+    return [counts.with_processes(number) for number in dict.fromkeys((ends[0], ends[-1]))]
+
+
+def _temp_s(row: Row) -> tuple[float, float] | None:
+    """Elapsed time (s) of all calls in temp I/O, shared by the most and by the fewest processes."""
+    if not row.temp_s:
+        return None
+    shared, calls = processes_of(row), row.calls
+    per_call = row.elapsed_s / calls, row.temp_s / calls, row.other_s / calls
+    try:
+        shared = feasible_processes(shared, *per_call)
+    except Refusal:
+        return row.temp_s / shared.upper, min(row.temp_s, row.elapsed_s)
+    return row.temp_s / shared.upper, row.temp_s / shared.lower
+
+
+def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
+    """Add the bounds that temp files give: their I/O took at most the time of their calls."""
+    ranked = replace(ranked, work_mem_between=work_mem_between(files))
+    calls = {file.call: file.elapsed_s for file in files if file.elapsed_s is not None}
+    if not calls:
+        return ranked
+    elapsed_s = sum(calls.values())
+    return replace(ranked, calls=len(calls), elapsed_s=elapsed_s, temp_s=(0.0, elapsed_s))
+
+
+def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
+    """Add the times, gains and nodes of ``plan`` as if it were that of all ``calls``."""
+    moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
+    ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
+    try:
+        counts = counts_of_plan(plan, timed=request.origin is None)
+        enough = _enough_bytes(counts)
+        counts = with_origin(counts, request)
+        at_bounds = counts.at_bounds() or [counts]
+        ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, calls))
+        ranked = with_gains(ranked, at_bounds, calls, request)
+    except (InputError, Refusal) as error:
+        return replace(ranked, refused=error.message)
+    return replace(ranked, work_mem_bytes=enough, nodes=_spilling(plan))
+
+
+def _temp_bounds_s(at_bounds: Sequence[Counts], calls: int) -> tuple[float, float]:
+    times_s = [calls * counts.total_s / counts.processes for counts in at_bounds]
+    return min(times_s), max(times_s)
+
+
+def _enough_bytes(counts: Counts) -> int | None:
+    """The work_mem with which no node of a plan spills; None if the plan does not show it."""
+    return None if counts.plan is None else enough_bytes(counts.plan)
+
+
+_DETAILS = ("Sort Method", "Hash Batches", "HashAgg Batches", "Disk Usage", "Workers Launched")
+
+
+def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
+    with reading("a plan in the log"):
+        nodes = [node for node in nodes_of(plan["Plan"]).walk() if node.temp.blocks]
+    nodes.sort(key=lambda node: -node.temp.blocks)
+    return [
+        SpillNode(
+            node.kind,
+            BLOCK_BYTES * node.temp.blocks,
+            ", ".join(f"{name} {node.values[name]}" for name in _DETAILS if name in node.values),
+        )
+        for node in nodes
+    ]
+
+
+def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for plan in logs.plans:
+        if _blocks(plan):
+            by_key.setdefault(normal(str(plan.get("Query Text", ""))), []).append(plan)
+    return by_key
+
+
+def _blocks(plan: Mapping[str, Any]) -> float:
+    names = ("Temp Read Blocks", "Temp Written Blocks")
+    with reading("a plan in the log"):
+        return sum(amount(plan["Plan"].get(name, 0), name) for name in names)

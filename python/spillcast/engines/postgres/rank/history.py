@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from spillcast.engines.postgres.rank.rank import of_rows
+from spillcast.engines.postgres.rank import of_rows
 from spillcast.engines.ranking import (
     Alert,
     Bucket,
