@@ -15,7 +15,7 @@ from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
 from spillcast.evidence.figures import StatedFigures
-from spillcast.fleet.result import Fleet
+from spillcast.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.lab.case import Verification
 from spillcast.lab.doctor import Diagnosis

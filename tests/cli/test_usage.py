@@ -138,7 +138,7 @@ def test_the_command_line_imports_nothing_heavy():
 
 def test_what_computes_nothing_waits_for_no_numpy():
     """Help of verbs, tables of engines and steps of moves, classes of a fleet's document."""
-    modules = {*VERBS.values(), "spillcast.report.engines", "spillcast.fleet.result"}
+    modules = {*VERBS.values(), "spillcast.report.engines", "spillcast.fleet"}
     imported = imported_by(", ".join(sorted(modules)))
     assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported == set()
 

@@ -12,10 +12,10 @@ from harness import only_line, spillcast
 from oracle_files import make_example
 from snapshot_files import Server
 from spark_logs import text, two_stages, zstd
+from spillcast.fleet import Row
 from spillcast.fleet.fleet import fleet, statements_for_most
 from spillcast.fleet.forecasts import clashing
 from spillcast.fleet.ingest import ingest
-from spillcast.fleet.result import Row
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import duckdb
 
 from spillcast import stats
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
+from spillcast.fleet import Bounds, DatabaseRow, DayRow, Fleet, Row
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
 from spillcast.fleet.forecasts import (
     DAYS,
@@ -23,7 +24,6 @@ from spillcast.fleet.forecasts import (
     read_runs,
     statements,
 )
-from spillcast.fleet.result import Bounds, DatabaseRow, DayRow, Fleet, Row
 from spillcast.fleet.snapshots import chains, read_snapshots
 from spillcast.forecast.oracle import resolve_target
 from spillcast.forecast.oracle.evidence import Target

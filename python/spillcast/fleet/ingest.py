@@ -34,6 +34,7 @@ from spillcast.errors import (
 from spillcast.evidence.open import TRACES, find_evidence
 from spillcast.evidence.oracle.ash import NO_SECONDS, WITH_SECONDS, read_ash
 from spillcast.evidence.spark import open_filesystem, parts_of, read_application
+from spillcast.fleet import Ingested
 from spillcast.fleet.dataset import (
     FACTS,
     FACTS_FOLDER,
@@ -63,7 +64,6 @@ from spillcast.fleet.facts import (
     pack,
     read_trace,
 )
-from spillcast.fleet.result import Ingested
 from spillcast.gate import check_kind, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import META_FILE

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from spillcast.fleet.result import Fleet, Ingested
+from spillcast.fleet import Fleet, Ingested
 from spillcast.report.page import Drawing, Notes, Page, Prose, listed, with_bars
 from spillcast.tabular import Column, Table
 from spillcast.units import (

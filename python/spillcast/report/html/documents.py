@@ -11,7 +11,7 @@ from typing import Any
 
 from spillcast.cache.simulation import CacheResult
 from spillcast.engines.ranking import History, Ranked, ServerRanking
-from spillcast.fleet.result import Fleet
+from spillcast.fleet import Fleet
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.lab.case import Verification
 from spillcast.lab.io_size import Sweep as IoSizeSweep

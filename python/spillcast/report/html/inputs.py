@@ -13,7 +13,7 @@ from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
 from spillcast.evidence.open import STDIN, rereadable
 from spillcast.evidence.text import head_of
-from spillcast.fleet.result import FLEET_SCHEMA, Fleet
+from spillcast.fleet import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing

@@ -17,7 +17,7 @@ from spillcast.cache.simulation import CacheResult
 from spillcast.document import written
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
-from spillcast.fleet.result import Fleet
+from spillcast.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.forecast.verdict import ranked
