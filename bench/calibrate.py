@@ -14,7 +14,7 @@ from typing import Any
 from bench import compression, memory_answers, oracle_traces, spill_spread
 from spillcast.calibrated import CALIBRATED, document
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.lab.truth_file import read_truth
+from spillcast.lab.case import read_truth
 from spillcast.recording.meta import describe_machine
 from spillcast.units import format_bytes
 from spillcast_lab.calibrate import calibrate, judged, residuals_of

@@ -22,8 +22,7 @@ from spillcast.engines.registry import engine_of, lab_of
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.lab.case import Case, Runs, Truth, evidence_of
-from spillcast.lab.truth_file import write_truth
+from spillcast.lab.case import Case, Runs, Truth, evidence_of, write_truth
 from spillcast.recording import Recording
 from spillcast.recording.meta import describe_machine
 from spillcast.storage import Storage

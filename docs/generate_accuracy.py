@@ -7,7 +7,7 @@ and ``<!-- end of accuracy -->``.
 import re
 from pathlib import Path
 
-from spillcast.lab.truth_file import read_truth
+from spillcast.lab.case import read_truth
 from spillcast_lab.accuracy import readme_section, write_accuracy
 
 PAGE = Path(__file__).with_name("accuracy.md")

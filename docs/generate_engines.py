@@ -14,8 +14,7 @@ from typing import Any
 
 from spillcast.engines.engine import LikelyName
 from spillcast.engines.registry import engines
-from spillcast.lab.case import Case
-from spillcast.lab.truth_file import read_truth
+from spillcast.lab.case import Case, read_truth
 from spillcast.report.engines import MEASURED, engines_page
 
 PAGE = Path(__file__).with_name("engines.md")

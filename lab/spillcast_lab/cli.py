@@ -97,8 +97,7 @@ def verify(
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.errors import OptionConflict, OptionInvalid, OptionMissing
-    from spillcast.lab.case import document
-    from spillcast.lab.truth_file import read_truth, write_truth
+    from spillcast.lab.case import document, read_truth, write_truth
     from spillcast.workspace import check_output_file
     from spillcast_lab.accuracy import write_accuracy
     from spillcast_lab.matrix import (

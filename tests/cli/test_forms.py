@@ -18,8 +18,8 @@ from screen import Terminal, plain, screen
 from spillcast import cli
 from spillcast.cli import progress
 from spillcast.fleet.ingest import ingest
+from spillcast.lab.case import read_truth
 from spillcast.lab.check import Demo
-from spillcast.lab.truth_file import read_truth
 from spillcast.report.checks import demo_page
 
 CASES = Path(__file__).parents[2] / "docs" / "accuracy" / "cases.parquet"

@@ -20,7 +20,7 @@ from spillcast.engines.registry import (
     work_memory_of,
 )
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
-from spillcast.lab.truth_file import read_truth
+from spillcast.lab.case import read_truth
 
 ROOT = Path(__file__).parents[2]
 generate = generator("engines")

@@ -19,7 +19,7 @@ from fuzz.mutate import zstd
 from fuzz.trial import attempt
 from io_made_up import oracle_general
 from made_up import case
-from spillcast.lab.truth_file import Truth, write_truth
+from spillcast.lab.case import Truth, write_truth
 from spillcast.recording import schema
 from spillcast.tables import Table, write_parquet
 from text_plan import TEXT_PLAN

@@ -8,7 +8,7 @@ from made_up import case
 from spillcast.cli.progress import TerminalStage
 from spillcast.engines.duckdb import DuckDbLab
 from spillcast.errors import OptionConflict
-from spillcast.lab.truth_file import read_truth, write_truth
+from spillcast.lab.case import read_truth, write_truth
 from spillcast_lab.cell import CellRun
 from spillcast_lab.draw import Drawn
 from spillcast_lab.matrix import Cell, choose_storages

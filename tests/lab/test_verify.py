@@ -11,8 +11,7 @@ from harness import environment, only_line, spillcast_command, until
 from spillcast.cli.progress import TerminalStage
 from spillcast.engines import duckdb as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
-from spillcast.lab.case import document
-from spillcast.lab.truth_file import read_truth, write_truth
+from spillcast.lab.case import document, read_truth, write_truth
 from spillcast_lab import cell as lab_cell
 from spillcast_lab.draw import Drawn
 from spillcast_lab.matrix import Cell, choose_storages

@@ -14,8 +14,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.evidence.spark import read_application
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark import forecast_application
-from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
-from spillcast.lab.truth_file import read_truth, write_truth
+from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant, read_truth, write_truth
 from spillcast_lab.accuracy import write_accuracy
 from spillcast_lab.kernel_slowed import BLKIO
 from spillcast_lab.spark.runs import BDI, why_not

@@ -15,8 +15,7 @@ from cases import cases
 from harness import environment, generator, only_line, spillcast
 from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
-from spillcast.lab.case import Truth
-from spillcast.lab.truth_file import COLUMNS, read_truth, write_truth
+from spillcast.lab.case import COLUMNS, Truth, read_truth, write_truth
 from spillcast_lab.accuracy import readme_section
 from spillcast_lab.outcome import engine_name
 

@@ -25,10 +25,18 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import RUN_QUEUE, ZERO_LATENCY
 from spillcast.forecast.verdict import unknown_share
 from spillcast.gate import json_of, reading, text_of
-from spillcast.lab.case import Case, Evidence, Runs, Truth, evidence_of, seed_formula_s
+from spillcast.lab.case import (
+    Case,
+    Evidence,
+    Runs,
+    Truth,
+    evidence_of,
+    read_truth,
+    seed_formula_s,
+    write_truth,
+)
 from spillcast.lab.run import Stage, run, run_recorded, undisturbed
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
-from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
 from spillcast.storage.free_space import ALL_FREE
