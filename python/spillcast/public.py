@@ -25,7 +25,7 @@ def check_types(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if not _is_of(value, hint := hints.get(name, Any)):
             text = one_line(f"{name}={value!r}", _VALUE_MAX)
-            form = re.sub(r"\w+\.(?=\w)", "", formatannotation(hint))
+            form = re.sub(r"\b\w++\.(?=\w)", "", formatannotation(hint))
             raise OptionInvalid(f"{text}: wrong type", f"{name}: {form}")
 
 

@@ -168,9 +168,14 @@ def crlf(text, rng):
 
 
 def preformatted(text, rng):
-    """The source of a page."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"<p>Output:</p>\n<pre><code>{escaped}</code></pre>\n"
+    """The source of a page, with words behind the last line."""
+    escaped = text.rstrip().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<p>Output:</p>\n<pre><code>{escaped}</code></pre>Thanks for any hint.\n"
+
+
+def numbered(text, rng):
+    """The lines of a comment, numbered by a client."""
+    return "".join(f"-- {at} {line}\n" for at, line in enumerate(text.splitlines(), 1))
 
 
 def trimmed(text, rng):
@@ -200,7 +205,7 @@ def broken(text, rng):
 #: What keeps all that a report tells.
 KEEPING = (
     broken, indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,
-    preformatted, trimmed, in_prose,
+    numbered, preformatted, trimmed, in_prose,
 )  # fmt: skip
 
 

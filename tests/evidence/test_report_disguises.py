@@ -120,6 +120,11 @@ OTHERS = {
     "mariadb": '{\n  "query_block": {"r_total_time_ms": 9, "filesort": {"r_sort_passes": 3}}\n}\n',
     "sqlserver": '<?xml version="1.0"?><ShowPlanXML Build="16.0"><a/></ShowPlanXML>\n',
     "duckdb": '{\n"operator_timing": 0.5\n}\n',
+    "trace": """\
+EXEC #7:c=9,e=12,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=1,tim=1000
+WAIT #7: nam='direct path read temp' ela= 9 file number=201 first dba=5 block cnt=31 tim=1020
+FETCH #7:c=20,e=30,p=31,cr=0,cu=0,mis=0,r=1,dep=0,og=1,plh=1,tim=1050
+""",
     "postgres": """\
 Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)
   Buffers: shared hit=9, temp read=500 written=500

@@ -61,6 +61,12 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "# Attribute          total     min     max\n# Exec time        179486s     3us   2713s\n",
         '{\n  "stageId" : 0,\n  "memoryBytesSpilled" : 9,\n  "diskBytesSpilled" : 7\n}\n',
         "24/1/5 23:04 INFO Sorter: Thread 152 spilling sort data of 2.1 GiB to disk (0 time)\n",
+        "INFO ExternalSorter: Task 12 force spilling in-memory map to disk and it will release\n"
+        "INFO ExternalSorter: Thread 47 spilling in-memory map of 96.0 MiB to disk (3 times)",
+        ' "Task Metrics": {\n  "Memory Bytes Spilled": 81920,\n  "Disk Bytes Spilled": 4096\n },\n',
+        "sort time\n1.2 m\nspill size total (min, med, max)\n4.5 GiB (0.0 B, 1.1 GiB, 1.2 GiB)\n",
+        "  SUM_SUM_SORT_MERGE_PASSES: 12\n  SUM_SUM_SORT_ROWS: 912\n",
+        "Code: 241. DB::Exception: Memory limit (for query) exceeded: would use 9.31 GiB\n",
         "     CPU: 235.00ms (20.12%), Scheduled: 266.00ms (15.09%), Output: 1500000 rows\n",
         "| TableReader_17 | 1.00 | 1 | root | time:211.1us | N/A | N/A |\n  cop[tikv]\n",
         "Bytes spilled: 977346042\n",
@@ -127,6 +133,7 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
             '"operatorType": "HASH_AGGREGATE", "metrics": {"SPILL_MB": 812, "SPILL_CYCLE": 1}\n',
         ),
         ("Teradata", "by way of an all-rows scan into Spool 1 (group_amps), built locally.\n"),
+        ("MatrixOne", "  Analyze: timeConsumed=812ms MemorySize=32mb SpillSize=4194304bytes\n"),
         ("Databricks", '{"metrics": {"total_time_ms": 22443, "spill_to_disk_bytes": 21474}}\n'),
         ("SingleStore", "HashGroupBy [c] actual_rows: 12 exec_time: 41ms memory_usage: 5 KB\n"),
         ("Presto", '{"queryStats": {"executionTime": "1.45m", "spilledDataSize": "12GB"}}\n'),
@@ -161,10 +168,18 @@ HISTORY = (
 STATISTICS = (
     'QUERY_ID,OPERATOR_STATISTICS\n01b2,"{""spilling"": {""bytes_spilled_local_storage"": 5120}}"\n'
 )
+WAREHOUSE = "statement_id,total_duration_ms,spilled_local_bytes\n01ef,125000,5120\n"
 STAGES = "job_id,total_slot_ms,shuffle_output_bytes_spilled\njob1,100000,5120\n"
 
 
-@cases("text,elapsed_s", [(HISTORY, 125.0), (STATISTICS, 9.0), (STAGES, 9.0)])
+#: Of a unit that is not known there is no time.
+PROSE = "- Execution time: 125 seconds\n- bytes_spilled_to_local_storage: 5 KiB\n"
+
+
+@cases(
+    "text,elapsed_s",
+    [(HISTORY, 125.0), (WAREHOUSE, 125.0), (STATISTICS, 9.0), (STAGES, 9.0), (PROSE, 9.0)],
+)
 def test_an_export_that_counts_bytes_names_the_figures_to_give(tmp_path, text, elapsed_s):
     (path := tmp_path / "export.csv").write_text(text)
     with pytest.raises(EvidenceUnsuited) as refused:

@@ -51,6 +51,7 @@ _SOURCES = {
         ("a report of ASH", r"ASH Report For\b"),
         ("a report of SQL Monitor", r"^[^\w\n]*+SQL Monitoring Report\b"),
         ("a plan of DBMS_XPLAN", r"^[^\w\n]*+SQL_ID\W++\w{13}, child number \d"),
+        ("an extended SQL trace", r"^(?:EXEC|FETCH|PARSE) #\d+:c=\d"),
         ("a report of tkprof", r"TKPROF: Release\b|^[^\w\n]*+call +count +cpu +elapsed\b"),
     )
 }  # fmt: skip
@@ -124,7 +125,7 @@ def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
             best, best_score = kind, score
     if best is None or best_score < score_min:
         return None
-    if best.name in ("plans", "statements", "figures"):
+    if best.name in ("plans", "statements", "figures", "traces"):
         _check_single(best, sample)
     return best
 
@@ -210,18 +211,6 @@ def _is_stated(text: str) -> bool:
     return text.lstrip()[:1] == "{" or re.search(r"^elapsed_s\s*=", text, re.MULTILINE) is not None
 
 
-def _is_duckdb_profile(text: str) -> bool:
-    """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
-    if "Total Time:" in text and "\u2502" in text:
-        return True
-    names = (
-        "cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info",
-        "total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled",
-        "system_peak_temp_dir_size",
-    )  # fmt: skip
-    return any(f'"{name}"' in text for name in names)
-
-
 def _abridged_statements(sample: Sample) -> float:
     """A score for calls and times of statements, also in columns that a query renamed."""
     names = sample.columns
@@ -270,7 +259,9 @@ BYTE_COUNTERS = (
     ("Snowflake",
      r"bytes[ _]spilled(?:[ _]to)?[ _](?:local|remote)[ _](?:storage|disk)"
      r"[^\w\n]{1,80}+([\d.]+ ?\w*)",
-     r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)\b"),
+     r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)(?! ?\w)"),
+    ("Databricks", r"\bspill(?:_to_disk|ed_local)_bytes[^\w\n]{1,80}+(\d+)",
+     r"\btotal_(?:time|duration)_ms[^\w\n]{1,80}+(\d+)"),
     ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
     ("Trino", r"\bSpilled: ([\d.]+ ?[kKMGTP]?B)\b",
      r"\bExecution(?: time)?: ([\d.]+ ?(?:m?s|[mhd]))\b"),
@@ -295,18 +286,18 @@ _ENGINES = (
     ("Velox", r"\bSpilled: \d[\d,]* rows\b"),
     ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill"),
     ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes\b"),
-    ("Databricks", r"\bspill_to_disk_bytes\b|\bspilled_local_bytes\b"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
     ("Db2", r"\bsort overflows\b"),
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
+    ("MatrixOne", r"\bSpillSize="),
     ("Teradata", r"\bSpool \d+ \((?:Last Use|group_amps|all_amps)"),
     ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
 )  # fmt: skip
 #: The heading of a table in CSV with such a counter.
 COUNTER_HEADING = (
-    r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled)\b)"
-    r"[\w\",;\t ]+$"
+    r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled"
+    r"|spilled_local_bytes)\b)[\w\",;\t ]+$"
 )
 KINDS: Sequence[Kind] = (
     Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
@@ -370,7 +361,10 @@ KINDS: Sequence[Kind] = (
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
             _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
                       r'|^[^\w\n]*+(?:id\W++)?select_type\b|"actual_last_row_ms"\s*:')),
-    _report(4.0, "a profile of DuckDB", "duckdb.read", _is_duckdb_profile),
+    _report(4.0, "a profile of DuckDB", "duckdb.read",
+            _matching(r'[│┃]\s*Total Time:|"(?:cumulative_cardinality|operator_timing|extra-info'
+                      r'|(?:system_)?peak_temp_dir_size|(?:total_)?intermediate_size_bytes'
+                      r'|total_bytes_spilled)"')),
     _report(3.9, "a plan of Databend", "databend.read",
             _matching(r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"
                       r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )")),
@@ -398,7 +392,7 @@ KINDS: Sequence[Kind] = (
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters and times of MySQL",
-                r"^(?:# )?Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
+                r"^(?:# )?Query_time: |(?:\b|_)(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
                 r"|\btmp_disk_tables\b|^(?:# )?Attribute +(?:pct +)?total +min |\bwait/io/file/"
                 r"|@@tmpdir/|^[^\w\n]*(?:Copying to tmp table|Creating sort index)\b"
                 r"|^[^\w\n]*converting HEAP to |\bnum_initial_chunks_spilled_to_disk\b",
@@ -419,8 +413,9 @@ KINDS: Sequence[Kind] = (
     f"a text of {engine} in a form that is not read, or of what did not spill",
     f"record the query: spillcast record --pid PID; {FIGURES_HINT}") for engine, mark in _ENGINES),
     _too_little("pages and logs of Spark",
-                r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
-                r"|\b(?:memory|disk)BytesSpilled|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",
+                r"^[^\w\n]*(?:(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
+                r"|spill size\b)|\b(?:memory|disk) ?Bytes ?Spilled"
+                r"|\bspilling [\w-]+(?: \w+)? of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
@@ -438,7 +433,7 @@ KINDS: Sequence[Kind] = (
                 r"|^(?=[^\n]*+\n)(?=.*\bobject\b)(?=.*\bcontext\b).*\bbackend_type\b",
                 "pg_stat_database counts temp files of a whole database, and pg_stat_io none",
                 "give rows of pg_stat_statements, or a log with log_temp_files = 0"),
-    _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} ",
+    _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} |\bDB::Exception: ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),
     _too_little("a part of a row of system.query_log",

@@ -53,7 +53,7 @@ _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>"
 _TAG = re.compile(
     r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt)\b[^<>]{,200}>", re.I
 )
-_BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|tr|li)>)[ \t]*\n?", re.I)
+_BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|pre|tr|li)>)[ \t]*\n?", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 #: Documents in which tags and entities mean something.
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
@@ -73,7 +73,7 @@ _PREFIXES = (
     re.compile(r"^\s*-- ?(?!>)"),
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
-    re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|) ?"),
+    re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|(?!.*\|\s*$)) ?"),
     # A bar as in a table, without one behind it between cells or at the end of the line.
     re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))"),
     # Lines that a patch adds.
@@ -128,8 +128,10 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
-#: Keys of a plan, and of a row of pg_stat_statements.
-_KEY = re.compile(r'"(?:Plan|temp_blks_(?:written|read))"')
+#: Keys of a plan, of a row of pg_stat_statements, and of a profile of DuckDB or within it.
+_KEY = re.compile(
+    r'"(?:Plan|temp_blks_(?:written|read)|(?P<inner>(?:system_)?peak_temp_dir_size))"'
+)
 #: Text that occurs only in plans.
 _ONLY_IN_PLANS = re.compile(
     r"\(cost=|\(actual |\"Plan\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
@@ -403,8 +405,8 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             inner = _string_value(quoted)
             plain.append(json.dumps(inner))
             if token["colon"] is None:
-                # Rows of statements as JSON in a string; a plan in one is read as text.
-                rows = json_or_none(inner) if '"temp_blks_' in inner else None
+                # Rows or a profile as JSON in a string; a plan in one is read as text.
+                rows = json_or_none(inner) if re.search('"temp_blks_|_temp_dir_', inner) else None
                 rows = rows if isinstance(rows, list) else [rows]
                 records += [row for row in rows if isinstance(row, dict)]
                 joins = inner.endswith("\n") or _CONCATENATED.match(text, end)
@@ -427,8 +429,8 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
                 records.append(json_or_none("".join(plain[begin:])))
         else:
             plain.append(_CONSTANTS.get(token[0], ""))
-        if record is None and _KEY.fullmatch(plain[-1 - (plain[-1] == ":")]):
-            record = len(braces) or None
+        if record is None and (key := _KEY.fullmatch(plain[-1 - (plain[-1] == ":")])):
+            record = (1 if key["inner"] else len(braces)) if braces else None
     outside.append(text[end:])
     places = [at for at, string in enumerate(strings) if figures.search(string)]
     is_cut = is_cut or record is not None or None in records

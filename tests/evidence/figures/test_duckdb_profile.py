@@ -37,6 +37,12 @@ OLD = {
     "cumulative_rows_scanned": 3000000, "children": [],
 }  # fmt: skip
 
+#: The same as DuckDB 2 groups it.
+GROUPED = {
+    "query": {"sql": "select 1", "total_time": OLD["latency"]},
+    "system": {"peak_temp_dir_size": OLD["system_peak_temp_dir_size"]},
+}
+
 
 def command(place, query, memory="60MB"):
     script = place / "run.py"
@@ -65,6 +71,10 @@ def document_in(folder, **changes):
     [
         "let profile = json!({\n" + json.dumps(OLD, indent=4)[1:] + ");\n",
         json.dumps({"query_id": "base", "stage": "match", "profile": OLD}),
+        # As Python prints a document, a row of EXPLAIN ANALYZE, and a document that has groups.
+        repr(OLD),
+        repr([("analyzed_plan", json.dumps(OLD, indent=4))]),
+        f"profile = {GROUPED | {'note': 'it spills'}!r}\n",
     ],
 )
 def test_a_profile_within_a_program_or_a_document(tmp_path, text):
