@@ -9,11 +9,11 @@ from typing import Any
 
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.counts import PROFILE, Counts, counts_of_figures, times_up_to
-from spillcast.evidence.numbers import quantity_of
+from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values, reading
+from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, parse_bytes
@@ -205,9 +205,4 @@ def _sort(node: Mapping[str, Any]) -> Sort | None:
 
 def _number(node: Mapping[str, Any], name: str) -> float:
     """A figure of a node, 0 where it has none."""
-    value = node.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise damaged(f"{name} is not a number")
-    if not 0 <= value <= COUNT_MAX:
-        raise damaged(f"{name} is {value:g}")
-    return value
+    return amount(node.get(name, 0), name)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from spillcast.errors import EvidenceContradictory, EvidenceDamaged, OptionInvalid
 from spillcast.gate import COUNT_MAX
@@ -154,6 +155,24 @@ def seconds_of(text: str) -> Number | None:
         half = 0.5 * 10.0 ** -len(re.sub(r"^\d+[.,]?", "", clock[4]))
         return Number(value, max(value - half, 0.0), value + half)
     return rounded_number(text)
+
+
+def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
+    """A count, size or time of a document, as a number or its text. ValueError for other values."""
+    try:
+        number = -1.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number <= max_value:
+        raise ValueError(f"{name} is {str(value)[:40]}, and not a number up to {max_value:.3g}")
+    return value if isinstance(value, int | float) else number
+
+
+def whole(value: Any, name: str, max_value: float = COUNT_MAX) -> int:
+    """An ``amount`` that is whole."""
+    if (number := amount(value, name, max_value)) != int(number):
+        raise ValueError(f"{name} is {value}, which is no whole number")
+    return int(number)
 
 
 def quantity_of(parse: Callable[[str, str], float], text: str, name: str) -> float:

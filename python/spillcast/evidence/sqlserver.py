@@ -31,12 +31,12 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     middle,
 )
-from spillcast.evidence.numbers import number_of
+from spillcast.evidence.numbers import number_of, whole
 from spillcast.evidence.oracle.spooled import Row, exported_rows
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
-from spillcast.gate import COUNT_MAX, damaged, reading, xml_of
+from spillcast.gate import damaged, reading, xml_of
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
@@ -175,9 +175,7 @@ def _statement(
 
     def number(element: "Element | None", name: str) -> int | None:
         value = None if element is None else element.get(name)
-        if value is not None and (not re.fullmatch(r"\d{1,18}", value) or int(value) > COUNT_MAX):
-            raise EvidenceDamaged(f"{name} is {value!r}, not a count")
-        return None if value is None else int(value)
+        return None if value is None else whole(value, name)
 
     def waited(wait: "Element") -> tuple[float, int]:
         return (number(wait, "WaitTimeMs") or 0) / 1e3, number(wait, "WaitCount") or 0

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     feasible_processes,
 )
+from spillcast.evidence.numbers import whole
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.evidence.table_rows import cells_of, rows_of
 from spillcast.evidence.tables import with_tables_as_csv
@@ -149,9 +151,9 @@ def logged_query(row: Row, item: int) -> LoggedQuery:
         query_id=_text(row.get("query_id")),
         normalized_hash=_text(row.get("normalized_query_hash")),
         query=None if query is None else masked_text(str(query)),
-        elapsed_s=_whole(row["query_duration_ms"], "query_duration_ms", item) / 1e3,
+        elapsed_s=whole(row["query_duration_ms"], f"row {item}: query_duration_ms") / 1e3,
         started_s=_start_s(row),
-        peak_memory_bytes=_whole(row.get("memory_usage") or 0, "memory_usage", item) or None,
+        peak_memory_bytes=whole(row.get("memory_usage") or 0, f"row {item}: memory_usage") or None,
         events=_events(row, item),
         settings={name: str(value) for name, value in (settings or {}).items()},
         threads=int(threads) or None,
@@ -173,13 +175,6 @@ def _start_s(row: Row) -> float | None:
         return None
 
 
-def _whole(value: Any, name: str, item: int) -> int:
-    text = str(value).strip()
-    if not text.isdecimal():
-        raise damaged(f"row {item}: {name} is {text[:40]!r}, which is no count")
-    return int(text)
-
-
 def _events(row: Row, item: int) -> dict[str, int]:
     """The events of a map, of a pair of arrays as before version 21.9, or of columns."""
     values: Mapping[str, Any] | None = _mapping(row, "ProfileEvents", item)
@@ -196,7 +191,7 @@ def _events(row: Row, item: int) -> dict[str, int]:
     if values is None and not columns:
         raise EvidenceIncomplete("it has no ProfileEvents, which count temp files and their I/O")
     counted = {**(values or {}), **columns}
-    return {name: _whole(value, name, item) for name, value in counted.items()}
+    return {name: whole(value, f"row {item}: {name}", inf) for name, value in counted.items()}
 
 
 def _event_of(column: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from spillcast.errors import TimesContradictory
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle, middle_processes
+from spillcast.evidence.numbers import amount, whole
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
@@ -167,13 +168,6 @@ class Node:
         yield self
         for child in self.children:
             yield from child.walk()
-
-
-def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
-    """A count or a time of a plan. ValueError for other values."""
-    if not isinstance(value, int | float) or not 0 <= value <= max_value:
-        raise ValueError(f"{name} is {str(value)[:40]}")
-    return value
 
 
 def by_process(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -416,17 +410,11 @@ def _has_buffers(node: Node) -> bool:
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
     blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
-    read, written = (_blocks(values.get(name, 0), name) for name in blocks)
+    read, written = (whole(values.get(name, 0), name, _TEMP_MAX) for name in blocks)
     # A plan as text has neither a time of 0 nor one that was not taken.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
     return TempIO(read, written, read_s, write_s)
-
-
-def _blocks(value: Any, name: str) -> int:
-    if (number := amount(value, name, _TEMP_MAX)) != int(number):
-        raise ValueError(f"{name} is {value}, which is no whole number")
-    return int(number)
 
 
 def shared_read_s(values: Mapping[str, Any]) -> float:

@@ -14,13 +14,12 @@ from spillcast.errors import (
     TimesContradictory,
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import Check, check_all
+from spillcast.evidence.numbers import Check, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
-    amount,
     counts_of_blocks,
     elapsed_share,
     least_outside_s,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from spillcast.evidence.numbers import quantity_of
+from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import read_documents
-from spillcast.evidence.postgres.nodes import Node, amount, by_process, nodes_of, sorts_kib
+from spillcast.evidence.postgres.nodes import Node, by_process, nodes_of, sorts_kib
 from spillcast.evidence.postgres.work_memory import (
     POINTER_BYTES,
     SLOT_BYTES,

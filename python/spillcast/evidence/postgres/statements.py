@@ -19,7 +19,15 @@ from spillcast.errors import (
     TimesContradictory,
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import ZERO, Check, check_all, rounded_number, with_decimal_points
+from spillcast.evidence.numbers import (
+    ZERO,
+    Check,
+    amount,
+    check_all,
+    rounded_number,
+    whole,
+    with_decimal_points,
+)
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
@@ -27,7 +35,7 @@ from spillcast.evidence.selection import LISTED_MAX, ONLY_RUN, TEXT_MAX, Selecti
 from spillcast.evidence.table_rows import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import COUNT_MAX, reading
+from spillcast.gate import reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement
@@ -106,19 +114,19 @@ class Row:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Row":
-        """A row from its values by column. ValueError or TypeError if they are not numbers."""
+        """A row from its values by column. ValueError if they are not numbers."""
         queryid, query = values.get("queryid"), values.get("query")
-        calls = _whole(values["calls"])
+        calls = whole(values["calls"], "calls")
         return cls(
             queryid=None if queryid is None else str(queryid),
             query=None if query is None else masked_text(str(query)),
             calls=calls,
-            elapsed_s=_number(values["total_exec_time"]) / 1e3,
-            read_blocks=_whole(values["temp_blks_read"]),
-            written_blocks=_whole(values["temp_blks_written"]),
-            read_s=_seconds(values.get(_TEMP_TIMES[0])),
-            write_s=_seconds(values.get(_TEMP_TIMES[1])),
-            other_s=sum((_seconds(values.get(name)) or 0.0 for name in _OTHER_TIMES), 0.0),
+            elapsed_s=amount(values["total_exec_time"], "total_exec_time") / 1e3,
+            read_blocks=whole(values["temp_blks_read"], "temp_blks_read"),
+            written_blocks=whole(values["temp_blks_written"], "temp_blks_written"),
+            read_s=_seconds(values, _TEMP_TIMES[0]),
+            write_s=_seconds(values, _TEMP_TIMES[1]),
+            other_s=sum((_seconds(values, name) or 0.0 for name in _OTHER_TIMES), 0.0),
             workers=_integer(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
             maintenance=_integer(values, MAINTENANCE, WORKERS_MAX),
@@ -143,7 +151,7 @@ def read_rows(path: Path) -> list[Row]:
         rows = [_with_total(row) for row in rows]
         if not rows:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
-        is_timed = any(_seconds(row.get(name)) for row in rows for name in _TEMP_TIMES)
+        is_timed = any(_seconds(row, name) for row in rows for name in _TEMP_TIMES)
         for name in _NEEDED + _TEMP_TIMES * is_timed:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
@@ -171,7 +179,7 @@ def _with_total(row: dict[str, Any]) -> dict[str, Any]:
     mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
     if "total_exec_time" in row or mean_ms is None or calls is None:
         return row
-    return {**row, "total_exec_time": _number(mean_ms) * _number(calls)}
+    return {**row, "total_exec_time": amount(mean_ms, "mean_exec_time") * amount(calls, "calls")}
 
 
 def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -186,11 +194,11 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
     """Check that the mean of a call times the calls is the total, if all are exported."""
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
-    if None in (total, mean, calls) or not _number(mean):
+    if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
         return
     mean_ms, total_ms = (rounded_number(str(time)) or ZERO for time in (mean, total))
     calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
-    product = mean_ms * _number(calls)
+    product = mean_ms * amount(calls, "calls")
     yield Check("count-mean-total", product, calls_words, total_ms, total_words)
 
 
@@ -227,39 +235,20 @@ def merged(rows: Iterable[Row]) -> list[Row]:
     return list(by_id.values())
 
 
-def _number(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{value} is no number") from None
-    if not 0 <= number <= COUNT_MAX:
-        raise ValueError(f"{value} is neither a count nor a time")
-    return number
-
-
-def _whole(value: Any) -> int:
-    if (number := _number(value)) != int(number):
-        raise ValueError(f"{value} is no whole number")
-    return int(number)
-
-
 def _integer(values: Mapping[str, Any], name: str, max_value: int) -> int | None:
-    value = values.get(name)
-    number = None if value is None else _whole(value)
-    if number is not None and number > max_value:
-        raise ValueError(f"{name} is {number:,}, more than {max_value:,}")
-    return number
+    return None if values.get(name) is None else whole(values[name], name, max_value)
 
 
 def _spread(values: Mapping[str, Any]) -> float | None:
-    mean, deviation = values.get("mean_exec_time"), values.get("stddev_exec_time")
-    if mean is None or deviation is None or not _number(mean):
+    names = ("mean_exec_time", "stddev_exec_time")
+    if any(values.get(name) is None for name in names):
         return None
-    return _number(deviation) / _number(mean)
+    mean_ms, deviation_ms = (amount(values[name], name) for name in names)
+    return deviation_ms / mean_ms if mean_ms else None
 
 
-def _seconds(milliseconds: Any) -> float | None:
-    return None if milliseconds is None else _number(milliseconds) / 1e3
+def _seconds(values: Mapping[str, Any], name: str) -> float | None:
+    return None if values.get(name) is None else amount(values[name], name) / 1e3
 
 
 def _sum(left: Any, other: Any) -> Any:

@@ -39,8 +39,8 @@ from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.open import kind_of
 from spillcast.evidence.postgres import BLOCK_BYTES, COMMENTS, CONSTANT
 from spillcast.evidence.postgres.logs import Logs, counted, normal, read_logs
-from spillcast.evidence.postgres.nodes import amount, nodes_of
-from spillcast.evidence.postgres.plan import counts_of_plan
+from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan
 from spillcast.evidence.postgres.statements import (
     HOW,
     PER_GATHER,
@@ -431,6 +431,5 @@ def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
 
 
 def _blocks(plan: Mapping[str, Any]) -> float:
-    names = ("Temp Read Blocks", "Temp Written Blocks")
     with reading("a plan in the log"):
-        return sum(amount(plan["Plan"].get(name, 0), name) for name in names)
+        return blocks_of(plan["Plan"])
