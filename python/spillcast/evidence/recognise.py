@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,51 +163,36 @@ def columns(score: float, *groups: str) -> Callable[[Sample], float]:
 
 
 def _report(
-    score: float,
-    words: str,
-    reader: str,
-    matches: Callable[[str], bool],
-    selects: str = "",
-    **more: Any,
+    score: float, words: str, reader: str, pattern: str, selects: str = "", **more: Any
 ) -> Kind:
-    """A kind of figures that its text shows; ``more`` are fields of Kind."""
+    """A kind of figures, by a pattern of its text; ``more`` are fields of Kind."""
+    mark = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     more |= {"selects": frozenset(selects.split()), "score_max": score}
-    return Kind("figures", words, lambda s: score * matches(s.text), reader, **more)
+    return Kind(
+        "figures", words, lambda s: score * (mark.search(s.text) is not None), reader, **more
+    )
 
 
 def _too_little(words: str, pattern: str, reason: str, hint: str, score: float = 1.2) -> Kind:
     """A kind of figures that do not suffice for a forecast, in a text of no other kind."""
-    return _report(score, words, "", _matching(pattern), reason=reason, hint=hint)
+    return _report(score, words, "", pattern, reason=reason, hint=hint)
 
 
-def _matching(pattern: str) -> Callable[[str], bool]:
-    compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
-    return lambda text: compiled.search(text) is not None
+def _begin(*groups: str) -> str:
+    """A pattern: the first lines of a text have all names of a group."""
+    return "|".join(
+        r"\A" + "".join(rf"(?=[\s\S]{{,{_NAMES_LENGTH}}}\b{name}\b)" for name in group.split())
+        for group in groups
+    )
 
 
-def _headed(*groups: str) -> Callable[[str], bool]:
-    """Whether the first lines of a text have all names of a group."""
-    wanted = [set(group.split()) for group in groups]
-
-    def matches(text: str) -> bool:
-        start = set(re.findall(r"\w+", text[:_NAMES_LENGTH].lower()))
-        return any(group <= start for group in wanted)
-
-    return matches
-
-
-def _is_tkprof(text: str) -> bool:
-    """Whether it is a report of tkprof, or a fragment of one without lines of a trace."""
-    if re.search(r"TKPROF: Release|call\s+count\s+cpu\s+(?:time\s+)?elapsed", text, re.IGNORECASE):
-        return True
-    fragment = re.search(r"\bEvent waited on\b|Row Source Operation", text, re.IGNORECASE)
-    return fragment is not None and re.search(r"^WAIT #\d", text, re.MULTILINE) is None
-
-
-def _is_stated(text: str) -> bool:
-    if "elapsed_s" not in text or '"schema"' in text or '"Plan"' in text:
-        return False
-    return text.lstrip()[:1] == "{" or re.search(r"^elapsed_s\s*=", text, re.MULTILINE) is not None
+def _heading(*groups: str) -> str:
+    """A pattern: a line has a name of each group, also below an echoed statement, or in a mail."""
+    names = "".join(rf"(?=.*\b(?:{group.replace(' ', '|')})\b)" for group in groups)
+    return (
+        rf"\A(?:.*\n){{,{_HEADING_LINES_MAX}}}?"
+        rf"(?!.*\bselect\b){names}(?:[\w#$\",;|]|[^\S\n])++$"
+    )
 
 
 def _abridged_statements(sample: Sample) -> float:
@@ -225,17 +209,6 @@ def _query_log(sample: Sample) -> float:
     # Databend's history has a column of the same name.
     is_databend = "_spilled_bytes" in start and "ProfileEvents" not in start
     return 6.5 * (is_query_log(start) and not is_databend)
-
-
-def _has_heading(text: str, *groups: str) -> bool:
-    """Whether a line has a name of each group, also below an echoed statement, or in a mail."""
-    wanted = [set(group.split()) for group in groups]
-    for line in islice(text[:_HEADING_LENGTH].split("\n"), _HEADING_LINES_MAX):
-        names = {name.lower() for name in re.split(r'[\s",;|]+', line) if name}
-        has_groups = all(group & names for group in wanted) and "select" not in names
-        if has_groups and all(re.fullmatch(r"[\w#$]+", name) for name in names):
-            return True
-    return False
 
 
 _REDSHIFT_HINT = (
@@ -330,51 +303,55 @@ KINDS: Sequence[Kind] = (
          lambda sample: 6.5 * any(mark in sample.raw for mark in _SHOWPLAN), "sqlserver.read_plan",
          selects=frozenset({"item"})),
     _report(6.4, "rows of sys.dm_exec_query_stats", "sqlserver.read_query_stats",
-            _headed("total_spills execution_count", "total_spills total_elapsed_time",
+            _begin("total_spills execution_count", "total_spills total_elapsed_time",
                     "total spills executions", "totalspills executioncount"),
             "item queryid"),
     _report(6.3, "rows of sys.dm_io_virtual_file_stats", "sqlserver.read_file_stats",
-            _headed("io_stall_write_ms num_of_writes"), joins=True),
+            _begin("io_stall_write_ms num_of_writes"), joins=True),
     _report(6.0, "a report of SQL Monitor", "oracle.monitor_reports.read_xml",
-            _matching(r"<sql_monitor_report|FXTMODEL"), "item sql_id exec_id"),
+            r"<sql_monitor_report|FXTMODEL", "item sql_id exec_id"),
     _report(5.75, "a report of SQL Monitor", "oracle.monitor_reports.read_text",
-            _matching(r"SQL Monitoring Report|SQL Plan Monitoring Details|\| Elapsed \|\s+Cpu\s+\|"
-                      r"|Global Information\W+Status\s*:"),
+            r"SQL Monitoring Report|SQL Plan Monitoring Details|\| Elapsed \|\s+Cpu\s+\|"
+            r"|Global Information\W+Status\s*:",
             "item sql_id exec_id"),
     _report(5.5, "a report of ASH", "oracle.wait_lists.read_shares",
-            _matching(r"ASH Report For|%This\b.*\b(?:EVENT\d?|WAIT_CHAIN)\b|Top User Events")),
+            r"ASH Report For|%This\b.*\b(?:EVENT\d?|WAIT_CHAIN)\b|Top User Events"),
     _report(5.25, "a report of AWR or Statspack", "oracle.awr.read",
-            _matching(r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
-                      r"|Top \d+ (?:Timed|Foreground|Wait)\b"
-                      r"|\bEvent\W+(?:%\w+\s+)?Waits\b[^\n]*+\n\s*+(?=[^\w\n]*+\n)[^\n-]*+-{3}"),
+            r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
+            r"|Top \d+ (?:Timed|Foreground|Wait)\b"
+            r"|\bEvent\W+(?:%\w+\s+)?Waits\b[^\n]*+\n\s*+(?=[^\w\n]*+\n)[^\n-]*+-{3}",
             "sql_id block"),
     _report(5.0, "rows of V$SQL_MONITOR", "oracle.monitor_reports.read_views",
-            _headed("physical_read_requests sql_exec_id"), "item sql_id exec_id", joins=True),
+            _begin("physical_read_requests sql_exec_id"), "item sql_id exec_id", joins=True),
     _report(4.75, "rows of a view of waits", "oracle.awr.read",
-            lambda text: _has_heading(
-                text, "event", "total_waits wait_count",
-                "time_waited time_waited_micro wait_time_milli wait_time_micro"),
+            _heading("event", "total_waits wait_count",
+                     "time_waited time_waited_micro wait_time_milli wait_time_micro"),
             "item block"),
-    _report(4.5, "a report of tkprof", "oracle.tkprof.read", _is_tkprof, "item sql_id block"),
+    _report(4.5, "a report of tkprof", "oracle.tkprof.read",
+            r"TKPROF: Release|call\s+count\s+cpu\s+(?:time\s+)?elapsed"
+            # A fragment without lines of a trace.
+            r"|\A(?![\s\S]*^WAIT #\d)[\s\S]*(?:\bEvent waited on\b|Row Source Operation)",
+            "item sql_id block"),
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
-            _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
+            r"\|\s*Id\s*\|\s*Operation\s*\|", "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
-                      r'|^[^\w\n]*+(?:id\W++)?select_type\b|"actual_last_row_ms"\s*:')),
+            rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
+            r'|^[^\w\n]*+(?:id\W++)?select_type\b|"actual_last_row_ms"\s*:'),
     _report(4.0, "a profile of DuckDB", "duckdb.read",
-            _matching(r'[│┃]\s*Total Time:|"(?:cumulative_cardinality|operator_timing|extra-info'
-                      r'|(?:system_)?peak_temp_dir_size|(?:total_)?intermediate_size_bytes'
-                      r'|total_bytes_spilled)"')),
+            r'[│┃]\s*Total Time:|"(?:cumulative_cardinality|operator_timing|extra-info'
+            r'|(?:system_)?peak_temp_dir_size|(?:total_)?intermediate_size_bytes'
+            r'|total_bytes_spilled)"'),
     _report(3.9, "a plan of Databend", "databend.read",
-            _matching(r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"
-                      r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )")),
-    _report(3.75, "figures of a run", "figures.read", _is_stated),
+            r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"
+            r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )"),
+    _report(3.75, "figures of a run", "figures.read",
+            r'\A(?![\s\S]*"(?:schema|Plan)")(?:\s*\{[\s\S]*elapsed_s|[\s\S]*^elapsed_s\s*=)'),
     _report(3.5, "a plan that counts bytes", "figures.refuse_byte_counts",
-            _matching("|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)]))),
+            "|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)])),
     _report(1.5, "waits by event", "oracle.awr.read",
-            _matching(r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
-                      r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
-                      r"|:\s*direct path (?:read|write) temp\s"),
+            r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
+            r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
+            r"|:\s*direct path (?:read|write) temp\s",
             "item sql_id block"),
     _too_little("samples of Snapper", r"^[^\S\n]*ActSes\s+%Thread\b",
                 "samples of Snapper have no number of waits",
@@ -482,8 +459,8 @@ KINDS: Sequence[Kind] = (
     Kind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),
     Kind("statistics", "statistics of sessions", columns(2.0, "accumulated", "value")),
     Kind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
-    Kind("ash", "an ASH export", lambda sample: 2.0 * _has_heading(
-        sample.text, "sample_time", "event session_id sql_id")),
+    Kind("ash", "an ASH export", marks(
+        (2.0, "(?i)" + _heading("sample_time", "event session_id sql_id")))),
     Kind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
     # For a table with only some columns of ASH the reader names the missing ones.
     Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns)),
