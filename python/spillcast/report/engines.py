@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from spillcast.engines.engine import Engine
+from spillcast.engines import Engine
 from spillcast.engines.move import Move, Step
 from spillcast.engines.registry import engines
 from spillcast.report.page import Page, Prose

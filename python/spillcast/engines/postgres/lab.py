@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines.engine import Calibrates, Explains, Workload
+from spillcast.engines import Calibrates, Explains, Workload
 from spillcast.engines.postgres.connection import WORKER_TITLE, Connection, children, literal, row
 from spillcast.engines.postgres.server import (
     Installation,
