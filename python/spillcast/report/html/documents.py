@@ -19,6 +19,7 @@ from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording import OPS
+from spillcast.report import Prose
 from spillcast.report import fleet as fleets
 from spillcast.report import servers as terminal
 from spillcast.report import sizing as sizes
@@ -43,7 +44,6 @@ from spillcast.report.html.page import (
     texts,
 )
 from spillcast.report.html.runs import histogram
-from spillcast.report.page import Prose
 from spillcast.report.profile import functions_page, profile_page
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
