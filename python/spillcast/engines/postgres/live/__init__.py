@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.engines import OnStatus, Say, SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     CALLS,
     EXPLAINER,
     SAMPLER,

@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.engines import Say, SessionSelector
 from spillcast.engines.activity import ACTIVE, ProcessTempFiles, SessionState, Statement
 from spillcast.engines.live import only_session, session_line, wait_for_session
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     SAMPLER,
     Connection,
     check_text,
