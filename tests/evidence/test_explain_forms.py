@@ -56,75 +56,11 @@ def test_xml_of_auto_explain_has_no_query(tmp_path):
     assert (counts.reads.count, counts.writes.count) == (3, 4)
 
 
-#: As psql 15 writes a plan in its formats for documents, expanded and not.
 NODE = "Sort  (cost=2181.77..2231.77 rows=2 width=4) (actual time=28.680..38.265 rows=2 loops=1)"
-BUFFERS, ENDED = "  Buffers: shared hit=3, temp read=101 written=107", "Execution Time: 39.384 ms"
-TYPESET = {
-    "latex": rf"""\begin{{tabular}}{{l}}
-\textit{{QUERY PLAN}} \\
-\hline
-{NODE} \\
-{BUFFERS} \\
-  -\textgreater{{}}  Function Scan on generate\_series g  (cost=0.00..2.00 rows=2 width=4) \\
-{ENDED} \\
-\end{{tabular}}
-
-\noindent (4 rows) \\
-""",
-    "latex expanded": rf"""\begin{{tabular}}{{c|l}}
-\multicolumn{{2}}{{c}}{{\textit{{Record 1}}}} \\
-\hline
-QUERY PLAN & {NODE} \\
-\multicolumn{{2}}{{c}}{{\textit{{Record 2}}}} \\
-\hline
-QUERY PLAN & {BUFFERS} \\
-\multicolumn{{2}}{{c}}{{\textit{{Record 3}}}} \\
-\hline
-QUERY PLAN & {ENDED} \\
-\end{{tabular}}
-
-\noindent
-""",
-    "latex-longtable": rf"""\begin{{longtable}}{{l}}
-\small\textbf{{\textit{{QUERY PLAN}}}} \\
-\midrule
-\endfirsthead
-\small\textbf{{\textit{{QUERY PLAN}}}} \\
-\midrule
-\endhead
-\raggedright{{{NODE}}} \tabularnewline
-\raggedright{{{BUFFERS}}} \tabularnewline
-\raggedright{{{ENDED}}} \tabularnewline
-\end{{longtable}}
-""",
-    "troff-ms expanded": rf""".LP
-.TS
-center;
-c s.
-\fIRecord 1\fP
-_
-.T&
-c | l.
-QUERY PLAN	{NODE}
-.T&
-c s.
-\fIRecord 2\fP
-_
-.T&
-c | l.
-QUERY PLAN	{BUFFERS}
-.T&
-c s.
-\fIRecord 3\fP
-_
-.T&
-c | l.
-QUERY PLAN	{ENDED}
-.TE
-.DS L
-.DE
-""",
-    "old-ascii expanded": """-[ RECORD 1 ]---------
+BUFFERS = "  Buffers: shared hit=3, temp read=101 written=107"
+#: As psql writes a plan in JSON with \\pset linestyle old-ascii, expanded.
+OLD_ASCII = """\
+-[ RECORD 1 ]---------
 QUERY PLAN | [
            :   {
            :     "Plan": {
@@ -136,15 +72,41 @@ QUERY PLAN | [
            :     "Execution Time": 39.384
            :   }
            : ]
-""",
-}
+"""
+#: A program logged the plan in a field of its record.
+RECORD = json.dumps({"level": "info", "msg": "slow query", "plan": "\n".join(
+    [NODE, BUFFERS, "  ->  Function Scan on g  (actual time=1.0..2.0 rows=2 loops=1)",
+     "Execution Time: 39.384 ms"])})  # fmt: skip
 
 
-@cases("form", TYPESET)
-def test_formats_of_psql_for_documents(tmp_path, form):
-    counts = read_plan(written(tmp_path, TYPESET[form]))
+@cases("text", [OLD_ASCII, RECORD])
+def test_a_plan_in_one_cell(tmp_path, text):
+    counts = read_plan(written(tmp_path, text))
     assert (counts.reads.count, counts.writes.count) == (101, 107)
     assert counts.elapsed_s == 0.039384
+
+
+def test_a_plan_in_json_that_a_terminal_broke_is_whole_at_every_width(tmp_path):
+    document = {"Node Type": "Sort", "Actual Loops": 1, "Sort Key": ["o.id", "o.name"],
+                "Temp Read Blocks": 101, "Temp Written Blocks": 107}  # fmt: skip
+    text = json.dumps([{"Plan": {**document, "Plans": [document] * 3}, "Execution Time": 39.384}])
+    for width in range(20, 120):
+        lines = [text[at : at + width].rstrip() for at in range(0, len(text), width)]
+        counts = read_plan(written(tmp_path, "\n".join(lines)))
+        assert (counts.reads.count, counts.writes.count) == (101, 107), width
+
+
+def test_a_last_line_that_is_cut_has_none_of_the_counts_of_all(tmp_path):
+    child = "  ->  Hash  (cost=2.0..3.0 rows=2 width=4) (actual time=1.0..2.0 rows=2 loops=1)"
+    sort = "        Sort Method: external merge  Disk: 1880kB"
+    lines = (NODE, BUFFERS, child, f"  ->  {NODE}", sort)
+    text = "\n".join(lines)
+    for end in range(len("\n".join(lines[:3])), len(text)):
+        counts = read_plan(written(tmp_path, text[:end]))
+        assert (counts.reads.count, counts.elapsed_s) == (101, 0.038265), text[:end]
+    without = "\n".join((lines[0], *lines[2:]))
+    with pytest.raises(EvidenceDamaged):
+        read_plan(written(tmp_path, without.removesuffix("kB")))
 
 
 @cases("begin, between, end", [("[", ",\n", "]"), ("", "\n", "")])

@@ -3,8 +3,8 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceAmbiguous, EvidenceMixed, SelectionEmpty
-from spillcast.evidence.postgres.statements import read_statements
+from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceMixed, SelectionEmpty
+from spillcast.evidence.postgres.statements import read_rows, read_statements
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import statements_of
@@ -28,6 +28,53 @@ def test_a_row_without_an_identifier_is_selected_by_its_number(tmp_path, name):
     assert (second.operations, second.statement.query) == (24_005, "create index on t (a)")
     with pytest.raises(SelectionEmpty):
         read_statements(path, Selection(item=3))
+
+
+#: Rows of other forms; a text has quotes and signs.
+COLUMNS = ("queryid", "query", "calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
+ROWS = (
+    ("77", "select ('a,;)') from t order by 1", "12", "48.5", "120", "240"),
+    ("-8", "select b", "3", "8.5", "0", "0"),
+)
+
+
+def insert(rows):
+    texts = (", ".join("'" + cell.replace("'", "''") + "'" if cell[:1] == "s" else cell
+             for cell in row) for row in rows)  # fmt: skip
+    return f"INSERT INTO s.t ({', '.join(COLUMNS)})\nVALUES (" + "),\n       (".join(texts) + ");\n"
+
+
+FORMS = {
+    "one command": insert(ROWS),
+    "a command a row": "".join(insert([values]) for values in ROWS),
+    "Jira": f"||{'||'.join(COLUMNS)}||\n" + "".join(f"|{'|'.join(row)}|\n" for row in ROWS),
+    "AsciiDoc of psql": "\n".join(
+        ['[options="header",cols="<l",frame="none"]', "|====", f"^l|{' ^l|'.join(COLUMNS)}",
+         *(f">l|{' <l|'.join(row)}" for row in ROWS), "|====", "", "....", "(2 rows)", "...."]
+    ),
+    "AsciiDoc": "\n".join(
+        ["|===", f"|{' |'.join(COLUMNS)}", *("\n|" + "\n|".join(row) for row in ROWS), "|===", ""]
+    ),
+    "comments below the query": "\n".join(
+        [f"select {','.join(name + chr(10) for name in COLUMNS)}from pg_stat_statements;", "",
+         *(f"-- {' | '.join(cells)}" for cells in (COLUMNS, ["-" * 9] * 6, *ROWS))]
+    ).replace("- | -", "--+--"),
+}  # fmt: skip
+
+
+@cases("form", FORMS)
+def test_rows_in_commands_documents_and_comments(tmp_path, form):
+    (path := tmp_path / "rows").write_text(FORMS[form])
+    first, second = read_rows(path)
+    assert (first.queryid, first.query) == ROWS[0][:2]
+    assert (first.calls, first.read_blocks, first.written_blocks) == (12, 120, 240)
+    assert (second.queryid, second.elapsed_s) == ("-8", 0.0085)
+
+
+def test_a_command_whose_last_row_is_cut_is_refused(tmp_path):
+    (path := tmp_path / "rows").write_text(insert(ROWS).removesuffix(", 0);\n"))
+    with pytest.raises(EvidenceDamaged):
+        read_rows(path)
 
 
 def test_the_storage_of_one_statement_is_that_of_its_calls(tmp_path):

@@ -402,13 +402,14 @@ KINDS: Sequence[Kind] = (
                 r"\bis_diskbased\b|\bquery_temp_blocks_to_disk\b",
                 "Redshift tells that a step spilled, or its blocks, and not its reads and writes",
                 _REDSHIFT_HINT),
-    _too_little("a report of pgBadger", r"\bpgBadger\b|Queries generating the most temporary files",
+    _too_little("a report of pgBadger", r"\bpgBadger\b|generating the most temporary|tempfile_info",
                 "a report of pgBadger has sums of temp files by statement, and not of one call",
                 "give the server's log that it was made of"),
-    _too_little("pg_stat_database",
+    _too_little("statistics of a whole server",
                 r"^(?![^\n]{,999}(?i:select))[^\n]{,999}\btemp_files\b[^\n]{,999}\btemp_bytes\b"
-                r"|^(?=[^\n]*+\n)(?=.*\bobject\b)(?=.*\bcontext\b).*\bbackend_type\b",
-                "pg_stat_database counts temp files of a whole database, and pg_stat_io none",
+                r"|^(?=[^\n]*+\n)(?=.*\bobject\b)(?=.*\bcontext\b).*\bbackend_type\b"
+                r"|\bdb\.wait_event\b|(?:^|\"__name__\"\s*:\s*\")\w*temp_(?:blks|bytes)\w*[{\"]",
+                "pg_stat_database, pg_stat_io and metrics count for all calls and not for one",
                 "give rows of pg_stat_statements, or a log with log_temp_files = 0"),
     _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} |\bDB::Exception: ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",

@@ -1,4 +1,4 @@
-"""Reads tables that clients draw or typeset, as lines of a plan or as CSV."""
+"""Reads tables that clients draw or write as commands, as lines of a plan or as CSV."""
 
 import csv
 import io
@@ -15,8 +15,8 @@ _WRAPS = (".", "…")
 _RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
 #: A heading in the upper border of a table.
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
+_JIRA_HEADING = re.compile(r"\s*\|\|[^|].*\|\|\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
-_IN_COMMENT = re.compile(r"\s*-- .*QUERY PLAN")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 _CLOSING = tuple(_BARS)
 _JOINTS = "+┼╪╬╇"
@@ -32,6 +32,8 @@ _NAMED = re.compile(
 #: The first line of a plan in any format.
 _PLAN_START = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN_START.pattern})')
+_INSERT = re.compile(r"\binsert\s+into\s[^()]{1,200}\(([^()]*)\)\s*values\b", re.IGNORECASE)
+_SQL_TOKEN = re.compile(r"'(?:[^']|'')*+'|[(),;]|[^'(),;]++")
 _FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: A large number, and the rounded one that ClickHouse prints behind it.
@@ -133,7 +135,10 @@ def _without_rules(lines: list[str]) -> list[str]:
 
 
 def _with_rule(line: str) -> list[str]:
-    """The heading in an upper border and a rule below it; other lines as they are."""
+    """A heading of Jira, or in an upper border, and a rule below it; other lines as they are."""
+    if _JIRA_HEADING.fullmatch(line):
+        line = line.strip().replace("||", "|")
+        return [line, re.sub(r"[^|]", "-", line)]
     if _IN_BORDER.fullmatch(line) is None:
         return [line]
     return [line.translate(_HEADING_OF_BORDER), re.sub(r"[^\s┬]", "─", line).replace("┬", "┼")]
@@ -146,8 +151,7 @@ def _is_rule(line: str) -> bool:
 def _is_known_table(lines: list[str], at: int) -> bool:
     """Whether a rule is at ``at``, below known columns or above JSON in the only column."""
     heading, below = lines[at - 1], lines[at + 1] if at + 1 < len(lines) else ""
-    # Of a plan in a comment the marks are removed first.
-    if not _is_rule(lines[at]) or not heading.strip() or _IN_COMMENT.match(heading):
+    if not _is_rule(lines[at]) or not heading.strip():
         return False
     has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
     is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None
@@ -266,6 +270,15 @@ def _body_rows(
     return rows, []
 
 
+def continued(lines: list[str]) -> list[str] | None:
+    """Marks of psql at lines that continue in the next, where the heading is missing."""
+    full = [line for line in lines if line.strip()]
+    marked = sum(line.rstrip().endswith((" +", "↵")) for line in full)
+    if marked < 2 or marked < 0.8 * (len(full) - 2):
+        return None
+    return [line.rstrip().removesuffix("+").removesuffix("↵").rstrip() for line in lines]
+
+
 def headless(lines: list[str]) -> list[str] | None:
     """Records without a heading: a name and a value a line, as from ``psql -xt`` and CSV."""
     if any(map(_RECORD.fullmatch, lines)):
@@ -382,6 +395,25 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
     return line, "", ""
 
 
+def inserts(lines: list[str]) -> list[str] | None:
+    """Rows of statements in INSERT commands, as IDEs export them."""
+    _, *parts = _INSERT.split("\n".join(lines))
+    if len(set(parts[::2])) != 1 or KNOWN_COLUMNS.search(parts[0]) is None:
+        return None
+    rows: list[list[str]] = []
+    for body in parts[1::2]:
+        depth = 0
+        for token in _SQL_TOKEN.findall(body):
+            depth += (token == "(") - (token == ")")
+            if token == "(" and depth == 1:
+                rows.append([""])
+            elif token == "," and depth == 1:
+                rows[-1].append("")
+            elif depth > 0:
+                rows[-1][-1] += token[1:-1].replace("''", "'") if token[0] == "'" else token.strip()
+    return as_lines([name.strip(' "`\n') for name in parts[0].split(",")], rows)
+
+
 def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:
     """The lines of the only column, or a table with several columns as CSV."""
     if len(names) == 1:
@@ -393,73 +425,21 @@ def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:
     return out.getvalue().split("\n")
 
 
-_ATTRIBUTES = re.compile(r'\[(?:options|cols|frame|grid)=".*\]')
-_ASCIIDOC_RECORD = re.compile(r"\d\+\^\|Record (\d+)")
-_ASCIIDOC_PAIR = re.compile(r"[<>^]?l\|(\w[\w ]*?) [<>^]?l\|(.*)", re.DOTALL)
-_ASCIIDOC_CELL = re.compile(r"[<>^]?[a-z]?(?<!\\)\|")
-_TYPESET = re.compile(r"\\begin\{(?:tabular|longtable)\}|\.TS$")
-_TYPESET_RECORD = re.compile(
-    r"\\multicolumn\{2\}\{.*\}\{\\textit\{Record (\d+)\}\}|\\fIRecord (\d+)\\fP"
-)
-_TYPESET_HEAD = re.compile(r"(?:\\small\\textbf\{)?\\(?:textit\{|fI)(.*?)(?:\}|\\fP)")
-_RAGGED = re.compile(r"\\raggedright\{(.*)\} \\tabularnewline$")
-#: Lines of LaTeX and of troff that are not cells.
-_LAYOUT = re.compile(
-    r"\\(?:begin|end|\w+rule|hline|end\w+head|endhead|end\w*foot|noindent)\b.*|\.[A-Z].*"
-    r"|center.*;|[|clrs ]+\.|_|\(\d+ [^\W\d]+\)|"
-)
-_TYPESET_ESCAPE = re.compile(r"\\(?:(text[a-z]+|\\|\(rs)|([\W_]))(?:\{\})?")
-_SYMBOLS = {
-    "\\": "\n", "(rs": "\\", "textbackslash": "\\", "textgreater": ">", "textless": "<",
-    "textbar": "|", "textasciitilde": "~", "textasciicircum": "^",
-}  # fmt: skip
+#: The mark before a cell, with its alignment and style.
+_ASCIIDOC_CELL = re.compile(r"(?:^| )[<>^]?[a-z]?\|", re.MULTILINE)
 
 
 def asciidoc(lines: list[str]) -> list[str] | None:
-    """psql's format "asciidoc": a plan, or records, without its marks of cells."""
-    if sum(line.rstrip() == "|====" for line in lines) < 2:
+    """AsciiDoc, as psql writes it: a table whose heading stands in one line."""
+    rules = [at for at, line in enumerate(lines) if re.fullmatch(r"\|={3,}\s*", line)]
+    body = lines[rules[0] + 1 : rules[-1]] if len(rules) > 1 else []
+    width = sum(1 for _ in _ASCIIDOC_CELL.finditer(next(filter(str.strip, body), "")))
+    if not width:
         return None
-    plain = []
-    for line in lines:
-        if line.rstrip() == "|====" or _ATTRIBUTES.fullmatch(line):
-            continue
-        if (record := _ASCIIDOC_RECORD.fullmatch(line)) is not None:
-            plain.append(f"-[ RECORD {record[1]} ]-")
-        elif (pair := _ASCIIDOC_PAIR.fullmatch(line)) is not None:
-            plain.append(f"{pair[1]} | {pair[2]}".replace("\\|", "|"))
-        else:
-            plain.append(_ASCIIDOC_CELL.sub("", line).replace("\\|", "|"))
-    return plain
-
-
-def typeset(lines: list[str]) -> list[str] | None:
-    """psql's formats "latex", "latex-longtable" and "troff-ms": the lines of a table or records."""
-    begin = next((at for at, line in enumerate(lines) if _TYPESET.match(line)), None)
-    if begin is None:
-        return None
-    records: list[str] = []
-    names: list[str] = []
-    rows: list[list[str]] = []
-    for line in lines[begin:]:
-        line = _RAGGED.sub(r"\1 \\\\", line.rstrip())
-        if record := _TYPESET_RECORD.match(line):
-            records.append(f"-[ RECORD {record[1] or record[2]} ]-")
-        elif heads := _TYPESET_HEAD.findall(line):
-            names = [_untypeset(head) for head in heads]
-        elif not _LAYOUT.fullmatch(line):
-            cells = [_untypeset(cell) for cell in re.split(" & |\t", line.removesuffix(" \\\\"))]
-            if not records:
-                rows.append(cells)
-                continue
-            name, value = cells if len(cells) == 2 else ("", line)
-            bars = [name, *[""] * value.count("\n")]
-            parts = zip(bars, value.split("\n"), strict=True)
-            records += [f"{name:10} | {part}" for name, part in parts]
-    return [*lines[:begin], *(records or as_lines(names, rows))]
-
-
-def _untypeset(cell: str) -> str:
-    """A cell without the escapes of LaTeX or troff."""
-    return _TYPESET_ESCAPE.sub(
-        lambda match: _SYMBOLS.get(match[1], match[1]) if match[1] else match[2], cell
-    )
+    _, *cells = _ASCIIDOC_CELL.split("\n".join(body))
+    cells = [cell.strip("\n").replace("\\|", "|") for cell in cells]
+    names, *rows = (cells[at : at + width] for at in range(0, len(cells), width))
+    above = [line for line in lines[: rules[0]] if line[:1] != "["]
+    # psql has the number of rows below, between dots.
+    below = [line for line in lines[rules[-1] + 1 :] if line.strip(".")]
+    return [*above, *as_lines(names, rows), *below]

@@ -68,9 +68,10 @@ _MARK = re.compile(r"```(?:[a-z]+$)?")
 _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 #: Prefixes of each line.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
+_SQL_COMMENT = re.compile(r"^\s*-- ?(?!>)")
 _PREFIXES = (
     _QUOTED_MAIL,
-    re.compile(r"^\s*-- ?(?!>)"),
+    _SQL_COMMENT,
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|(?!.*\|\s*$)) ?"),
@@ -112,7 +113,7 @@ _LOGFMT = re.compile(r"(?:[\w.]+=(?:\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))+
 _MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?:[^\"\\]|\\.)*+)\"")
 #: Messages of a server, whose records have more fields than the text.
 _SERVER_MESSAGE = re.compile(
-    r"LOG:  |\"(?:error_severity|textPayload|log|msg)\":|duration: [\d.]+ ms\s+plan:"
+    r"LOG:  |\"(?:error_severity|textPayload|log)\":|duration: [\d.]+ ms\s+plan:"
 )
 #: The longest code of a program that is searched for plans.
 _CODE_LENGTH = 4 << 20
@@ -209,15 +210,6 @@ def _markdown_escapes(lines: Lines) -> Lines | None:
     return [_ESCAPE.sub(r"\1", line) for line in lines]
 
 
-def _continuation_marks(lines: Lines) -> Lines | None:
-    """Marks of psql at lines that continue in the next, where the heading is missing."""
-    full = [line for line in lines if line.strip()]
-    marked = sum(line.rstrip().endswith((" +", "↵")) for line in full)
-    if marked < 2 or marked < _SHARE * (len(full) - 2):
-        return None
-    return [line.rstrip().removesuffix("+").removesuffix("↵").rstrip() for line in lines]
-
-
 def _double_spacing(lines: Lines) -> Lines | None:
     """Blank lines between all other lines, as between paragraphs."""
     is_full = [bool(line.strip()) for line in lines]
@@ -256,12 +248,15 @@ def _line_prefixes(lines: Lines) -> Lines | None:
         is_short = len(full) < 3 and pattern is not _QUOTED_MAIL
         if not judged and (is_short or not all(map(pattern.match, full))):
             continue
-        prefixes = [match[0] for line in judged or full if (match := pattern.match(line))]
+        # Above what is in comments may be its query, which names columns.
+        begun = dropwhile(lambda line: not _SQL_COMMENT.match(line), judged)
+        marked = (list(begun) if pattern is _SQL_COMMENT else judged) or full
+        prefixes = [match[0] for line in marked if (match := pattern.match(line))]
         # Numbers that do not ascend are values of a column; without known figures, also with gaps.
         numbers = [int(number[0]) for text in prefixes if (number := re.search(r"\d+", text))]
         gaps = bool(numbers) and not judged and numbers[-1] - numbers[0] >= len(lines)
         ascend = numbers == sorted(set(numbers)) and not gaps
-        if len(prefixes) >= max(1.0, _SHARE * len(judged)) and ascend:
+        if len(prefixes) >= max(1.0, _SHARE * len(marked)) and ascend:
             return [pattern.sub("", line, count=1) for line in lines]
     return None
 
@@ -452,6 +447,19 @@ def _string_value(quoted: str) -> str:
     return unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
 
 
+def _broken_json(lines: Lines) -> Lines | None:
+    """JSON that a terminal broke at its width, also within strings; blanks at the end are lost."""
+    text = "\n".join(lines).strip()
+    *broken, last = text.split("\n")
+    width = max(map(len, broken), default=0)
+    # Of fewer lines each may have lost a blank, and none shows the width.
+    is_broken = len(broken) > 3 and min(map(len, broken)) >= width - 2
+    if text[:1] not in ("[", "{") or not is_broken or json_or_none(text) is not None:
+        return None
+    joined = "".join(line.ljust(width) for line in broken) + last
+    return None if json_or_none(joined) is None else [joined]
+
+
 def _indentation(lines: Lines) -> Lines | None:
     """Blanks or a tab before all lines, as in an indented block of a page or a mail."""
     full = [line for line in lines if line.strip()]
@@ -467,6 +475,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
     _page_of_plan,
     _markdown_escapes,
+    tables.asciidoc,
     tables.html_page,
     tables.data_frame,
     _html_markup,
@@ -475,14 +484,14 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _line_prefixes,
     _line_numbers,
     _logfmt,
+    _broken_json,
     _plans_in_code,
-    tables.asciidoc,
-    tables.typeset,
+    tables.inserts,
     tables.headless,
     tables.expanded,
     tables.framed,
     tables.grid,
-    _continuation_marks,
+    tables.continued,
     _csv_of_one_column,
     _ide_quotes,
     _indentation,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import Any
 
-from spillcast.engines.postgres import (
+from spillcast.engines.postgres.connection import (
     EXPLAINER,
     STATEMENTS_SCHEMA,
     Connection,
