@@ -90,7 +90,8 @@ nightly: build ## the tests that take long, and five minutes of damaged evidence
 	rm -rf .pytest_cache
 	$(BIN)/pytest --junitxml build/nightly/timed.xml $(TIMED) || $(AGAIN)
 	rm -rf .pytest_cache
-	$(BIN)/pytest --junitxml build/nightly/nightly.xml -m nightly $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
+	$(BIN)/pytest --junitxml build/nightly/nightly.xml -m nightly \
+		$(addprefix --ignore=,$(TIMED) $(LONG) $(KILLED) tests/engines/postgres/move) || $(AGAIN)
 	rm -rf .pytest_cache
 	$(BIN)/pytest --junitxml build/nightly/killed.xml $(KILLED) || $(AGAIN)
 	# The fast reader of traces must agree with a slow one.

@@ -1,4 +1,4 @@
-"""Many small cases as one test, where each takes milliseconds and none changes a fixture."""
+"""Many small cases as one test, and cases that `make test` leaves to `make nightly`."""
 
 import functools
 import inspect
@@ -6,9 +6,16 @@ import inspect
 import pytest
 
 
-def cases(names, values):
-    """As ``pytest.mark.parametrize``, but one test: it runs all cases and names those that fail.
+def nightly(*values):
+    """These as cases of ``pytest.mark.parametrize`` that ``make nightly`` alone runs."""
+    as_tuples = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [pytest.param(*value, marks=pytest.mark.nightly) for value in as_tuples]
 
+
+def cases(names, values):
+    """As ``pytest.mark.parametrize``, but one test, where a case takes milliseconds.
+
+    It runs all cases and names those that fail; none may change a fixture.
     Each case has a ``tmp_path`` of its own; all other fixtures are shared.
     """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names

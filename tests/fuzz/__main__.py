@@ -2,7 +2,6 @@
 
 python -m fuzz --minutes 5            # with tests/ on PYTHONPATH, as make fuzz has it
 python -m fuzz --known                # complete, cut and missing files, and what once broke
-python -m fuzz --known --brief        # each file cut or missing once
 python -m fuzz --only 4711 --keep DIR # one input again, and its damaged file
 """
 
@@ -26,12 +25,11 @@ def main(arguments=None):
         prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--count", type=int, help="inputs, in place of minutes; after --known")
+    parser.add_argument("--count", type=int, help="inputs, in place of minutes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--shape", default="", help="only shapes whose names begin so")
     parser.add_argument("--known", action="store_true", help="inputs that need no draw")
-    parser.add_argument("--brief", action="store_true", help="of --known, each file once")
     parser.add_argument("--only", type=int, nargs="*", help="these inputs alone, with their words")
     parser.add_argument("--keep", type=Path, help="keep the first input of each failure here")
     answer = parser.parse_args(arguments)
@@ -41,10 +39,8 @@ def main(arguments=None):
         root = Path(name)
         made = [item for item in shapes(root / "shapes") if item.name.startswith(answer.shape)]
         if answer.known:
-            inputs = Known(root / "known", made, answer.brief)
-            status = _run(inputs, range(len(inputs)), answer, None)
-            if status or not answer.count:
-                return status
+            inputs = Known(root / "known", made)
+            return _run(inputs, range(len(inputs)), answer, None)
         inputs = Damaged(root / "drawn", made, answer.seed)
         numbers = range(answer.count or 1 << 40) if answer.only is None else answer.only
         ends = None if answer.count or answer.only else time.monotonic() + 60 * answer.minutes

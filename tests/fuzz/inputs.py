@@ -3,11 +3,10 @@
 import random
 import shutil
 from collections import namedtuple
-from itertools import count
 from pathlib import Path
 
 from fuzz.mutate import mutated
-from fuzz.trial import Outcome, attempt, attempt_here
+from fuzz.trial import Outcome, attempt
 
 #: One file in so many is missing.
 MISSING = 40
@@ -41,24 +40,13 @@ class Damaged:
 
 
 class Known:
-    """Complete inputs, which must be answered; files that are missing or cut; what once broke one.
+    """Complete inputs, which must be answered; files that are missing or cut; what once broke."""
 
-    ``brief`` runs the first command line of each whole shape, damages each file in one of the
-    ways, by turns, and runs each kept file once; a process runs several, for most of a run is its
-    fork.
-    """
-
-    def __init__(self, root, shapes, brief=False):
+    def __init__(self, root, shapes):
         self._root, self._inputs = root, []
-        self._attempt = attempt_here if brief else attempt
-        turn = count()
         for shape in shapes:
-            for command in shape.commands[:1] if brief else shape.commands:
-                self._inputs.append(Input(shape, None, None, command))
-            for damages in (*_cut(shape, DEEP // 5 if brief else DEEP), *_broken(shape)):
-                if brief:
-                    damages = [damages[next(turn) % len(damages)]]
-                self._inputs += damages
+            self._inputs += (Input(shape, None, None, command) for command in shape.commands)
+            self._inputs += (*_cut(shape), *_broken(shape))
 
     def __len__(self):
         return len(self._inputs)
@@ -69,21 +57,21 @@ class Known:
     def attempt(self, number):
         """Run one; its number and outcome."""
         item = self[number]
-        result = run(self._root / f"input-{number}", item, self._attempt)
+        result = run(self._root / f"input-{number}", item)
         if item.file is None and result.kind == "refused":
             result = Outcome("refused although whole", item.shape.name, result.words)
         return number, result
 
 
-def _cut(shape, deep):
-    """The cuts of each file, and so many lists in lists in its place."""
+def _cut(shape):
+    """The cuts of each file, and lists in lists in its place."""
     for number, file in enumerate(shape.files):
         content = (shape.folder / file).read_bytes()
         command = shape.commands[number % len(shape.commands)]
         contents = [None, b"", content[:1], content[: len(content) // 2], content[:-5]]
         if file.endswith(".json"):
-            contents += [b"[" * deep, b'{"x":' * deep, b"[" * deep + b"]" * deep]
-        yield [Input(shape, file, content, command) for content in contents]
+            contents += [b"[" * DEEP, b'{"x":' * DEEP, b"[" * DEEP + b"]" * DEEP]
+        yield from (Input(shape, file, content, command) for content in contents)
 
 
 def _broken(shape):
@@ -91,10 +79,10 @@ def _broken(shape):
     for kept in sorted((BROKEN / shape.name).glob("*")):
         for file in (path for path in kept.rglob("*") if path.is_file()):
             name, content = str(file.relative_to(kept)), file.read_bytes()
-            yield [Input(shape, name, content, command) for command in shape.commands]
+            yield from (Input(shape, name, content, command) for command in shape.commands)
 
 
-def run(folder, item, attempt=attempt):
+def run(folder, item):
     """The outcome of an input, whose files are gone then."""
     shutil.copytree(item.shape.folder, folder)
     try:

@@ -1,6 +1,5 @@
 """One run of a verb in a forked process with limits, and what came of it."""
 
-import contextlib
 import gc
 import json
 import os
@@ -12,8 +11,6 @@ import time
 import traceback
 from collections import namedtuple
 from pathlib import Path
-
-from inside import streams
 
 CPU_S, WALL_S = 10, 60
 MEMORY_BYTES = 1 << 30
@@ -73,19 +70,6 @@ def attempt(arguments, folder):
     if os.WIFSIGNALED(status):
         return Outcome("killed", f"{arguments[0]}: signal {os.WTERMSIG(status)}", words)
     return _outcome(os.waitstatus_to_exitcode(status), arguments, printed, words)
-
-
-def attempt_here(arguments, folder):
-    """The same in this process, a fork that runs several; a bad outcome is that of a fork."""
-    answer, printed = folder / "stderr", folder / "stdout"
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-    before_s = time.process_time()
-    with contextlib.chdir(folder), streams([os.open(path, flags) for path in (printed, answer)]):
-        status = _status([str(argument) for argument in arguments])
-    result = _outcome(status, arguments, printed, answer.read_text(errors="replace"))
-    used_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    fits = used_bytes <= MEMORY_BYTES and time.process_time() - before_s <= CPU_S
-    return result if result.kind in FINE and fits else attempt(arguments, folder)
 
 
 def _outcome(code, arguments, printed, words):

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from cases import nightly
 from postgres_rig import of_debian, rig
 from spillcast.engines.postgres.server import embedded
 
@@ -16,19 +17,13 @@ def rigs():
         yield functools.cache(lambda installation: stack.enter_context(rig(installation)))
 
 
-@pytest.fixture(scope="session", params=[embedded(), *of_debian()], ids=lambda i: i.version)
-def served(request, rigs):
-    """Every PostgreSQL that is installed on this machine."""
-    return rigs(request.param)
-
-
 @pytest.fixture(
     scope="session",
-    params=[embedded(), *(pytest.param(i, marks=pytest.mark.nightly) for i in of_debian())],
+    params=[embedded(), *nightly(*of_debian())],
     ids=lambda i: i.version,
 )
 def served_nightly(request, rigs):
-    """The newest one, and nightly the others."""
+    """The newest PostgreSQL, and nightly all others that are installed on this machine."""
     return rigs(request.param)
 
 

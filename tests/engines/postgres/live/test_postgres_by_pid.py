@@ -5,10 +5,13 @@ import signal
 import pyarrow.parquet as pq
 import pytest
 
+from cases import nightly
 from harness import available
 from postgres_rig import HELD, JOIN, meta_of, recorder, until_attached
 from spillcast.recording.capture import SOURCES
 
+#: Sources other than perf that join running processes.
+OTHERS = [name for name in SOURCES if SOURCES[name].attaches and name != "perf"]
 EXPLAIN = "explain (analyze, buffers, format json) "
 
 
@@ -23,7 +26,7 @@ def blocks_by_session(output):
     return result
 
 
-@pytest.mark.parametrize("capture", [name for name in SOURCES if SOURCES[name].attaches])
+@pytest.mark.parametrize("capture", ["perf", *nightly(*OTHERS)])
 def test_sessions_that_are_there_already_are_observed(newest, tmp_path, capture):
     available(capture)
     output = tmp_path / "run.spill"

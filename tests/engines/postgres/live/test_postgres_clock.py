@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from cases import nightly
 from harness import partial_folders, until
 from postgres_rig import PARALLEL, interrupted_after, once_watched
 from spillcast.engines.engine import SessionSelector
@@ -71,7 +72,7 @@ def check(recording):
     assert 0 <= samples_s.min() <= samples_s.max() < 1.1 * elapsed_s + 0.5
 
 
-@pytest.mark.parametrize("ahead_s", [3, 0])
+@pytest.mark.parametrize("ahead_s", [0, *nightly(3)])
 def test_attached_before_the_query(newest, tmp_path, ahead_s):
     output = tmp_path / "run.spill"
     with newest.client(**TWO) as client:
@@ -89,7 +90,7 @@ def test_attached_before_the_query(newest, tmp_path, ahead_s):
     assert not ahead_s or recorded_s < recording.elapsed_s + ahead_s
 
 
-@pytest.mark.parametrize("late_s", [0.5, 1.5])
+@pytest.mark.parametrize("late_s", [0.5, *nightly(1.5)])
 def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     output = tmp_path / "run.spill"
     with newest.client(**TWO) as client:

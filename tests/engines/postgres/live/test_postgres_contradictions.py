@@ -144,6 +144,7 @@ def reader_delayed():
             spinner.kill()
 
 
+@pytest.mark.nightly
 def test_what_a_late_reader_misses_is_stated(newest, tmp_path):
     available("perf")
     with reader_delayed():

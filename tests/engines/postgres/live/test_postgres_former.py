@@ -156,6 +156,7 @@ def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):
     assert MAYBE_CANCELLED in words
 
 
+@pytest.mark.nightly
 def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
     words, path, query = [], tmp_path / "whole.spill", spills(9, sleep_s=0, values="min(t.f)")
     with counting.client(**ALONE) as client:

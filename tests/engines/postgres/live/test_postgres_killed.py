@@ -10,6 +10,9 @@ from kills import check_no_crash, check_nothing_left, check_recording, end, mome
 QUERY = "select count(*), sum(length(f)), min(id), max(id) from t x join t y using (id, f)"
 
 
+pytestmark = pytest.mark.nightly
+
+
 @pytest.fixture(scope="module")
 def expected(newest):
     """The rows where nobody records."""

@@ -71,17 +71,17 @@ def explained(served, output, *settings):
     return result, plan, meta_of(output)
 
 
-def test_an_explained_statement(served, tmp_path):
+def test_an_explained_statement(served_nightly, tmp_path):
     available("bpf")
     output = tmp_path / "run.spill"
-    result, plan, meta = explained(served, output, "max_parallel_workers_per_gather=0")
+    result, plan, meta = explained(served_nightly, output, "max_parallel_workers_per_gather=0")
     check_counts(output, plan)
     assert result.stderr in ("", f"spillcast: {PROPOSAL}\n")
     assert meta["capture"]["method"] == "bpf"
     assert meta["capture"]["lost"] == 0
     engine = meta["engine"]
     assert engine["name"] == "postgres"
-    assert engine["version"].startswith(served.server.installation.version)
+    assert engine["version"].startswith(served_nightly.server.installation.version)
     assert engine["work_mem"] == "128kB"
     assert engine["temp_tablespaces"] == "slow"
     assert engine["track_io_timing"] == "on"
@@ -98,7 +98,7 @@ def test_an_explained_statement(served, tmp_path):
     (listed,) = meta["server"]["temp_files"]
     assert listed["tablespace"] == "slow"
     assert 0 < listed["peak_bytes"] <= 8192 * plan["Temp Written Blocks"]
-    with served.connect() as connection:
+    with served_nightly.connect() as connection:
         count = connection.execute("select count(*) from pg_stat_activity where state <> 'idle'")
         assert count.fetchone() == (1,)
     check_samples(pq.read_table(output / "samples.parquet").to_pylist(), meta)

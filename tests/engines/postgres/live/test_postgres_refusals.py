@@ -222,7 +222,7 @@ def test_another_users_server_without_privilege(newest, open_places):
     stderr = recorded(newest, newest.dsn, output, under=under, env=environ)
     assert "belongs to another user" in stderr
     assert "run spillcast as that user, as root" in stderr
-    check_samples_only(output)
+    check_no_io(output)
 
 
 def test_a_server_whose_processes_are_not_here(newest, tmp_path):
@@ -232,7 +232,7 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
     output = tmp_path / "run.spill"
     stderr = recorded(newest, newest.tcp, output, under=apart)
     assert "are not among those of this machine" in stderr
-    check_samples_only(output)
+    check_no_io(output)
 
 
 def test_perf_that_is_asked_for_by_name_and_refused(newest, tmp_path):
@@ -241,12 +241,18 @@ def test_perf_that_is_asked_for_by_name_and_refused(newest, tmp_path):
     assert "cannot observe the server's processes" in only_line(result, 2)
 
 
-def check_samples_only(output):
-    """It says so, is profiled, and carries no forecast."""
+def check_no_io(output):
+    """It has samples alone."""
     meta = meta_of(output)
     assert meta["temp"] is None
     assert meta["capture"]["method"] == "none"
     assert meta["sampling"]["samples"] > 10
+    return meta
+
+
+def check_samples_only(output):
+    """It says so, is profiled, and carries no forecast."""
+    meta = check_no_io(output)
     profiled = spillcast("profile", output)
     assert profiled.returncode == 0, profiled.stderr
     assert re.search(r"Buf[Ff]ile(Read|Write) +\d", profiled.stdout)

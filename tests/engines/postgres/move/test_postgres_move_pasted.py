@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from spillcast.engines.postgres.connection import identifier, literal
 
 #: Each would make a file ``planted`` if some layer of quoting took it for its own.
@@ -57,7 +57,7 @@ def test_a_server_reads_what_was_meant(running, text, conforming):
 
 
 @pytest.mark.parametrize("subject", EVIL)
-@pytest.mark.parametrize("conforming", ["on", "off"])
+@pytest.mark.parametrize("conforming", ["off", *nightly("on")])
 def test_nothing_that_a_server_names_is_run(moving, psql, subject, conforming):
     mark = moving.room / "planted"
     name = EVIL[subject].format(mark="planted")
