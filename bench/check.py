@@ -16,7 +16,7 @@ from typing import Any
 from bench.part_cases import ENGINES, STORAGES
 from bench.queries import QUERIES
 from bench.result import SPILLCAST, Result
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Place, emulated

@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.workload.query import workload_of_recording

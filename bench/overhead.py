@@ -12,8 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.result import Result
-from spillcast.engines import duckdb
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload, duckdb
 from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of

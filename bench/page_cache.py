@@ -16,7 +16,7 @@ from statistics import median
 
 from bench.queries import QUERIES
 from bench.result import Result
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast import Forecast
 from spillcast.forecast.ask import forecast

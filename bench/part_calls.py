@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from bench.part import judge, summary
 from bench.result import Result
-from spillcast.engines.engine import SessionSelector, Workload
+from spillcast.engines import SessionSelector, Workload
 from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, PostgresLab
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from bench.queries import QUERIES
-from spillcast.engines.engine import Explains, Lab, Workload
+from spillcast.engines import Explains, Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated

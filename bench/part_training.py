@@ -15,7 +15,7 @@ from random import Random
 from bench.part import FAST_S, LATEST, SHARE
 from bench.part_cases import Whole, of_lab
 from bench.queries import postgres_query
-from spillcast.engines.engine import Workload
+from spillcast.engines import Workload
 from spillcast.engines.postgres.lab import AGGREGATED, HASHED
 from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, lab_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.postgres import lab as postgres
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Place

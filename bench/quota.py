@@ -16,7 +16,7 @@ from statistics import median
 from bench.cpu_group import cpu_group, inside, limit
 from bench.page_cache import storage_of
 from bench.result import Result
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.result import Forecast

@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.overhead import of_duckdb, of_postgres
 from bench.result import Result
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.lab.storages import Place, named_places
 from spillcast.units import parse_bytes

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from spillcast.engines.engine import LikelyName
+from spillcast.engines import LikelyName
 from spillcast.engines.registry import engines
 from spillcast.lab.case import Case, read_truth
 from spillcast.report.engines import MEASURED, engines_page

@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from spillcast.engines.engine import Engine, Workload
+from spillcast.engines import Engine, Workload
 from spillcast.engines.queries import QueryProcess, Session, serve
 from spillcast.recording.meta import ObservedEngine
 

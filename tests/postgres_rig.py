@@ -17,7 +17,7 @@ import psycopg
 from emulator import skip_without_fuse
 from harness import TIMEOUT_S, partial_folders, started, until
 from leftovers import TEMPLATES
-from spillcast.engines.postgres.connection import SAMPLER
+from spillcast.engines.postgres import SAMPLER
 from spillcast.engines.postgres.server import (
     PrivateServer,
     embedded,

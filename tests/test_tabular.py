@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import cases
-from spillcast.report.page import Drawing, Page, Prose
+from spillcast.report import Drawing, Page, Prose
 from spillcast.tabular import Column, Table, cell_width, paragraph, shortened
 
 NUMBERS = {

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from spillcast.engines.engine import Explains, Lab
+from spillcast.engines import Explains, Lab
 from spillcast.engines.queries import RunResult
 from spillcast.errors import SpillcastError, TimesUnknown
 from spillcast.evidence.counts import Counts

@@ -13,7 +13,7 @@ from itertools import combinations, permutations
 from math import inf
 from random import Random
 
-from spillcast.engines.engine import Lab
+from spillcast.engines import Lab
 from spillcast_lab.kernel_slowed import KernelSlowed
 from spillcast_lab.matrix import Cell, Pair, Plain, Storage, cell_s, run_s, unavailable
 

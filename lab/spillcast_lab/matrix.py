@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from spillcast.calibrated import calibrated
-from spillcast.engines.engine import THREADS_MAX, Explains, Lab, Workload
+from spillcast.engines import THREADS_MAX, Explains, Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated

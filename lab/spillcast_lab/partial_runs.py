@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.registry import known_as
 from spillcast.errors import RehearsalFailed
 from spillcast.evidence.counts import Counts

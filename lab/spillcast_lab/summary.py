@@ -9,8 +9,8 @@ from statistics import median
 import numpy as np
 
 from spillcast.lab.case import DIRECTIONS, Case, Truth
+from spillcast.report import Page, Part, Prose
 from spillcast.report.checks import cases_table, percent, share
-from spillcast.report.page import Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.units import format_count
 from spillcast_lab.outcome import (

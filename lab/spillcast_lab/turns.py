@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from spillcast.engines.engine import Workload
+from spillcast.engines import Workload
 from spillcast.engines.queries import RunResult
 from spillcast.lab.run import RETRIES, lost_shares, undisturbed
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.engine import Lab
+from spillcast.engines import Lab
 from spillcast.errors import (
     ExperimentFailed,
     InputError,

@@ -12,8 +12,8 @@ import pytest
 
 from harness import TIMEOUT_S, until
 from postgres_rig import of_debian, private_server
+from spillcast.engines import Workload
 from spillcast.engines.duckdb import DuckDbLab
-from spillcast.engines.engine import Workload
 from spillcast.engines.postgres.lab import held_in
 from spillcast.engines.postgres.server import embedded
 from spillcast.errors import ExperimentFailed

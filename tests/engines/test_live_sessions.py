@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cases import cases
-from spillcast.engines import activity, sampler
+from spillcast.engines import SessionSelector, activity, sampler
 from spillcast.engines.activity import SessionState
-from spillcast.engines.engine import SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare, wait_for_session
 from spillcast.engines.mysql.record import MySqlActivity, Session, chosen
 from spillcast.engines.sampler import Sampler

@@ -3,8 +3,8 @@
 import pytest
 
 from cases import cases
+from spillcast.engines import Workload
 from spillcast.engines.duckdb import SORT, DuckDbLab
-from spillcast.engines.engine import Workload
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain
 from spillcast.recording import Recording

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from spillcast.engines import Workload
 from spillcast.engines.duckdb import SORT, DuckDbLab
-from spillcast.engines.engine import Workload
 from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, emulated, plain

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spillcast.engines import Workload
 from spillcast.engines.duckdb import SORT, DuckDbLab
-from spillcast.engines.engine import Workload
 from spillcast.forecast import forecast
 from spillcast.lab.run import run, run_recorded
 from spillcast.lab.storages import Emulated, emulated

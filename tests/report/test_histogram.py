@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.report import page
-from spillcast.report.page import histogram_text, sparkline
+from spillcast import report
+from spillcast.report import histogram_text, sparkline
 
 BLOCKS = dict(zip("▏▎▍▌▋▊▉█", range(1, 9), strict=True))
 
 
 @pytest.fixture(autouse=True)
 def _utf_8(monkeypatch):
-    monkeypatch.setattr(page, "_blocks_are_printed", lambda: True)
+    monkeypatch.setattr(report, "_blocks_are_printed", lambda: True)
 
 
 def eighths(line):
@@ -59,7 +59,7 @@ def test_marks_stand_beside_their_bins():
 
 
 def test_plain_letters_where_blocks_cannot_be_printed(monkeypatch):
-    monkeypatch.setattr(page, "_blocks_are_printed", lambda: False)
+    monkeypatch.setattr(report, "_blocks_are_printed", lambda: False)
     text = histogram_text([100_000, 200_000], [100, 1])
     assert text.isascii()
     assert text.count("#") > 10

@@ -21,10 +21,9 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import ranked, verdict
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.report.html import runs, write
+from spillcast.report.html import Cells, runs, write
 from spillcast.report.html.axes import clock, duration_ticks
 from spillcast.report.html.inputs import Fact, Inputs, Run, StatementText
-from spillcast.report.html.page import Cells
 from spillcast.report.html.write import compose
 
 ANSWER = {

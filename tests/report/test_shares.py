@@ -13,10 +13,9 @@ from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.schema import WAITS
-from spillcast.report.html import runs
+from spillcast.report.html import Cells, runs
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
-from spillcast.report.html.page import Cells
 from spillcast.report.html.write import compose
 from spillcast.report.live import LiveSnapshot, live_text
 from spillcast.report.profile import profile_page

@@ -8,10 +8,9 @@ import pytest
 from harness import only_line, spillcast
 from oracle_files import READ, make_example
 from spillcast.profile import timeline
-from spillcast.report.html import runs
+from spillcast.report.html import Cells, runs
 from spillcast.report.html.charts import drawn_as_shares
 from spillcast.report.html.inputs import Histogram, Run
-from spillcast.report.html.page import Cells
 from spillcast.tables import Table
 
 

@@ -29,9 +29,10 @@ from spillcast.recording import Recording
 from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
-from spillcast.storage.rehearse import LONGER, check_free_space
-from spillcast.storage.rehearse.command import (
+from spillcast.storage.rehearse import (
     GIVE,
+    LONGER,
+    check_free_space,
     command_to_run,
     reads_only,
     rehearse_command,

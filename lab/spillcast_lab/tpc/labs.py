@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spillcast.engines import Lab, Workload
 from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.datafusion import DataFusionLab
 from spillcast.engines.duckdb import DuckDbLab
-from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.postgres.lab import PARALLEL, SETTINGS, PostgresLab
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, newest_debian, serve
 from spillcast.errors import ExperimentFailed

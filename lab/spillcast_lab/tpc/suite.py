@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.queries import QueryProcess
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient
 from spillcast.units import format_bytes

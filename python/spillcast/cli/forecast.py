@@ -230,7 +230,7 @@ def rehearsing(
 
     A recorded command that may write runs again only if ``confirmed``.
     """
-    from spillcast.storage.rehearse.command import rehearse_command
+    from spillcast.storage.rehearse import rehearse_command
 
     def say(text: str) -> None:
         notify(f"rehearsal: {text}")

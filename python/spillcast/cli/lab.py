@@ -70,7 +70,7 @@ def check(
 
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
-    from spillcast.engines.engine import StatementSelector
+    from spillcast.engines import StatementSelector
     from spillcast.engines.postgres.rank.snapshot import call_on_postgres
     from spillcast.forecast.question import Question
     from spillcast.lab.check import (

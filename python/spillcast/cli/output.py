@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from spillcast.text import visible
 
 if TYPE_CHECKING:
-    from spillcast.report.page import Page
+    from spillcast.report import Page
 
 
 class VisibleStream:
@@ -152,7 +152,7 @@ def print_coloured(text: str) -> None:
         return
     from rich.console import Console
 
-    from spillcast.report.page import highlighter
+    from spillcast.report import highlighter
 
     # Markup and emoji codes in the text stay as they are.
     console = Console(file=obeyed(sys.stdout), highlighter=highlighter(), markup=False, emoji=False)

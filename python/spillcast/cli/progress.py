@@ -102,7 +102,7 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
         latest = done, total, moved
 
     def draw() -> None:
-        from spillcast.report.page import bar
+        from spillcast.report import bar
 
         wait_s = SHOWN_AFTER_S
         while not ended.wait(wait_s):
@@ -292,7 +292,7 @@ class LiveView(View):
             return
         from rich.text import Text
 
-        from spillcast.report.page import highlighter
+        from spillcast.report import highlighter
 
         keys = "q ends it" if self._keyboard is not None else "Ctrl-C ends"
         width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1

@@ -179,7 +179,7 @@ def record(
         record_minute,
         until_command_ends,
     )
-    from spillcast.engines.engine import SessionSelector
+    from spillcast.engines import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.capture import RecordOptions
 

@@ -17,7 +17,7 @@ import typer
 
 from spillcast.cli.output import emit, notify, print_coloured, terminal_columns
 from spillcast.cli.usage import given_of, refuse
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.errors import (
     OptionConflict,
     OptionInvalid,

@@ -9,7 +9,7 @@ from spillcast.cli.lab import DEFAULT_ENGINE, Engine
 from spillcast.cli.options import Budget, Confidence, Work, option, with_question
 from spillcast.cli.output import Answer
 from spillcast.cli.usage import AnswerCommand, command_group, refuse
-from spillcast.engines.engine import THREADS_MAX, OpensOwn, Workload
+from spillcast.engines import THREADS_MAX, OpensOwn, Workload
 from spillcast.engines.registry import engine_of, engines, lab_of
 from spillcast.errors import ChoiceUnknown, OptionConflict, OptionInvalid, PathMissing
 from spillcast.units import parse_duration_s

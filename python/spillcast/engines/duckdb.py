@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from spillcast.engines.engine import Calibrates, OpensOwn, Workload
+from spillcast.engines import Calibrates, OpensOwn, Workload
 from spillcast.engines.queries import QueryProcess, Session, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
 

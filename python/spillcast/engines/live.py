@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spillcast import _core
+from spillcast.engines import OnStatus, Say, SessionSelector
 from spillcast.engines.activity import Activity
-from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.sampler import Sampler, SessionQuery
 from spillcast.errors import InputError, QueryEnded, SessionAmbiguous, TimedOut
 from spillcast.interruptible import interrupts_reported

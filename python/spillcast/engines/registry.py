@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from spillcast.engines.engine import BY_PROCESS, Coverage, Engine, Lab, LikelyName, WorkMemory
+from spillcast.engines import BY_PROCESS, Coverage, Engine, Lab, LikelyName, WorkMemory
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
 #: Values of ``Coverage.verified``.

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.queries import QueryProcess, Scheduled, Session, end_with_parent, serve
 from spillcast.errors import ProgramMissing
 from spillcast.recording.meta import ObservedEngine

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.document import read
-from spillcast.engines.engine import StatementSelector, Workload
+from spillcast.engines import StatementSelector, Workload
 from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import lab_of
 from spillcast.errors import (

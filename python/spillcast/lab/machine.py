@@ -11,7 +11,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Floats
-from spillcast.engines.engine import Calibrates, Engine, Workload
+from spillcast.engines import Calibrates, Engine, Workload
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.workload.counted import loads_of

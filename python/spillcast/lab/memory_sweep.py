@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from spillcast.document import Note
-from spillcast.engines.engine import Explains, Lab, Workload
+from spillcast.engines import Explains, Lab, Workload
 from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.queries import QueryProcess, RunResult, end_with_parent
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place

@@ -4,7 +4,7 @@ from functools import partial
 
 from spillcast.cache.simulation import MOST, Cache, CacheResult, Curve
 from spillcast.document import written
-from spillcast.report.page import Drawing, Notes, Page, Part, Prose, bar
+from spillcast.report import Drawing, Notes, Page, Part, Prose, bar
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spillcast.report.page import Page, Prose
+from spillcast.report import Page, Prose
 from spillcast.storage.catalogue import MOVABLE, Managed, Row, figures
 from spillcast.tabular import Column, Table
 

@@ -11,7 +11,7 @@ from spillcast.lab.case import Case, document
 from spillcast.lab.check import Check, Demo
 from spillcast.lab.doctor import Diagnosis
 from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
-from spillcast.report.page import Drawing, Page, Part, Prose
+from spillcast.report import Drawing, Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import (

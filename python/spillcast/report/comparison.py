@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from spillcast.report.page import Page, Part, Prose
+from spillcast.report import Page, Part, Prose
 from spillcast.report.storage import origin_text
 from spillcast.storage.description import Comparison, Row, Verdict
 from spillcast.tabular import Column, Table

@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from spillcast.engines.engine import Engine
+from spillcast.engines import Engine
 from spillcast.engines.move import Move, Step
 from spillcast.engines.registry import engines
-from spillcast.report.page import Page, Prose
+from spillcast.report import Page, Prose
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.fleet import Fleet, Ingested
-from spillcast.report.page import Drawing, Notes, Page, Prose, listed, with_bars
+from spillcast.report import Drawing, Notes, Page, Prose, listed, with_bars
 from spillcast.tabular import Column, Table
 from spillcast.units import (
     format_bytes,

@@ -31,7 +31,7 @@ from spillcast.forecast.verdict import (
 )
 from spillcast.recording import Recording
 from spillcast.recording.observed import Statement
-from spillcast.report.page import Page, Part, Prose, TitledTable
+from spillcast.report import Page, Part, Prose, TitledTable
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line

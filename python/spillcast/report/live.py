@@ -9,8 +9,8 @@ from spillcast.forecast.verdict import forecasts_document, verdict
 from spillcast.recording import OPS
 from spillcast.recording.calibration import CaptureCost
 from spillcast.recording.live import Running, Tally
+from spillcast.report import sparkline, with_bars, with_drawings
 from spillcast.report.forecast import remaining_table, remaining_text
-from spillcast.report.page import sparkline, with_bars, with_drawings
 from spillcast.tabular import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_count, format_duration
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE
-from spillcast.report.page import (
+from spillcast.report import (
     Drawing,
     Notes,
     Page,

@@ -7,7 +7,7 @@ from typing import Any
 from spillcast.engines.ranking import Change, Gain, History, Ranked, ServerRanking
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, notable_s
-from spillcast.report.page import Commands, Page, Part, Prose, bar
+from spillcast.report import Commands, Page, Part, Prose, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
 from spillcast.units import (

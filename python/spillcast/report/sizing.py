@@ -6,8 +6,8 @@ from typing import Any
 
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
+from spillcast.report import Page, Part, Prose
 from spillcast.report.forecast import NO_LATENCY, NOW
-from spillcast.report.page import Page, Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.recording import OPS
-from spillcast.report.page import (
+from spillcast.report import (
     Commands,
     Drawing,
     Page,

@@ -14,7 +14,7 @@ from spillcast.lab.io_size.trials import Operations
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.recording import OPS
-from spillcast.report.page import Commands, Drawing, Notes, Page, Part, Prose, bar, with_bars
+from spillcast.report import Commands, Drawing, Notes, Page, Part, Prose, bar, with_bars
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
 from spillcast.tabular import WIDTH, Column, Table

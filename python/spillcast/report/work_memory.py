@@ -17,7 +17,7 @@ from spillcast.forecast.work_memory import (
     memory_sizes,
     with_memory,
 )
-from spillcast.report.page import Part, Prose
+from spillcast.report import Part, Prose
 from spillcast.tabular import Column, Table
 from spillcast.text import plan_line_text
 from spillcast.units import (

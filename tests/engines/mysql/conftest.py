@@ -8,7 +8,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.engines.mysql.lab import MariaDbLab, MySqlLab, ServerLab
 from spillcast.engines.mysql.record import record_mysql
 from spillcast.errors import InputError

@@ -11,7 +11,7 @@ from pymysql.constants import COMMAND
 from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.engines.mysql import MysqlServer, connected, parts_of, server_of, shown_dsn
 from spillcast.engines.mysql.record import listed, record_mysql
 from spillcast.errors import InputError, ServerUnsuited

@@ -8,7 +8,7 @@ import pytest
 from harness import spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server, recorder
-from spillcast.engines.postgres.connection import identifier, literal
+from spillcast.engines.postgres import identifier, literal
 from spillcast.recording import Recording
 from spillcast.workspace import workspace
 

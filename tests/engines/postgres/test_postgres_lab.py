@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.engines.engine import Workload
+from spillcast.engines import Workload
 
 
 def test_two_servers_spill_into_one_directory(open_places):

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from harness import spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
-from spillcast.engines.postgres.connection import EXPLAINER, open_session
+from spillcast.engines.postgres import EXPLAINER, open_session
 from spillcast.engines.postgres.rank import enable, rank_postgres
 from spillcast.engines.postgres.rank.enable import enable_commands
 from spillcast.engines.postgres.server import serve

@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from spillcast.engines.engine import Workload
+from spillcast.engines import Workload
 from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpc import suite

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from spillcast.engines import Workload
 from spillcast.engines.duckdb import HASH_JOIN, WINDOW
-from spillcast.engines.engine import Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast import forecast
 from spillcast.lab.run import run_recorded

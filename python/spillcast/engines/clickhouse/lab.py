@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.queries import QueryProcess, Session, serve
 from spillcast.units import parse_bytes
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines.engine import Lab, Workload
+from spillcast.engines import Lab, Workload
 from spillcast.engines.queries import QueryProcess, Session, end_with_parent, running_server, serve
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 

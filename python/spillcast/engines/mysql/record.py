@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines import mysql
+from spillcast.engines import OnStatus, Say, SessionSelector, mysql
 from spillcast.engines.activity import ProcessTempFiles, SessionState, Statement
-from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.live import (
     SessionRecorder,
     only_session,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines.engine import Calibrates, Explains, Workload
-from spillcast.engines.postgres.connection import WORKER_TITLE, Connection, children, literal, row
+from spillcast.engines import Calibrates, Explains, Workload
+from spillcast.engines.postgres import WORKER_TITLE, Connection, children, literal, row
 from spillcast.engines.postgres.server import (
     Installation,
     PrivateServer,

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.postgres.connection import CALIBRATOR, local_process, open_session
+from spillcast.engines.postgres import CALIBRATOR, local_process, open_session
 from spillcast.engines.queries import running_server
 from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing, ServerUnsuited
 

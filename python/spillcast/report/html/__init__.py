@@ -8,3 +8,141 @@ out, for they may quote anything; a warning keeps the title and the advice of it
 Charts are functions of plain values that return HTML and inline SVG, for screens, phones and paper.
 The page's Content-Security-Policy allows no address, and no script but the one that copies.
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spillcast.report import Commands, Notes, Page, Part, Prose, TitledTable
+from spillcast.report.html.charts import Chart
+from spillcast.tabular import NONE, UNITS, Column, Table
+from spillcast.text import capitalized, sentence
+
+#: Maximum number of rows of a table.
+ROWS_MAX = 60
+#: A dash for a missing value, and the sign of negative values.
+NOTHING, MINUS = "\u2013", "\u2212"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its caption, and the table of its values."""
+
+    title: str
+    caption: str
+    chart: Chart
+    table: Table
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """A warning: its message, its title, the remedy, and the targets that it concerns."""
+
+    message: str
+    title: str = ""
+    next_step: str = ""
+    targets: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with its contents; tables by their captions, statements and facts by name.
+
+    ``answer`` heads the page if this is its first section.
+    """
+
+    title: str
+    sentences: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[tuple[str, Table]] = ()
+    statements: Sequence[tuple[str, str]] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    weaknesses: Sequence[Weakness] = ()
+    answer: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        parts: Sequence[Part],
+        figures: Sequence[Figure] = (),
+        answer: Sequence[str] = (),
+    ) -> "Section":
+        """A section from the parts of a terminal's page, with charts instead of its drawings.
+
+        Its notes are left out, because the last section has those of all inputs.
+        """
+        sentences: list[str] = []
+        tables, commands = [], []
+        for part in parts:
+            if isinstance(part, Notes):
+                continue
+            if isinstance(part, Prose):
+                sentences += [sentence(line.strip()) for line in part.sentences]
+            elif isinstance(part, Commands):
+                commands.append((sentences.pop().rstrip(":."), "\n".join(part.lines)))
+            elif isinstance(part, Table):
+                tables.append(("", part))
+            elif isinstance(part, TitledTable):
+                tables.append((capitalized(part.title.strip()), part.table))
+        return cls(title, sentences, figures, tables, commands, answer=answer)
+
+
+def table_in(page: Page) -> Table:
+    """The first table of a terminal's page."""
+    return next(part for part in page.parts if isinstance(part, Table))
+
+
+@dataclass(frozen=True)
+class HtmlPage:
+    """The entire page: the answer, sections and documents to copy."""
+
+    title: str
+    answer: Sequence[str]
+    sections: Sequence[Section]
+    #: Names and texts.
+    raw: Sequence[tuple[str, str]]
+    #: A sentence for each run: the query, the host, when it began and how long it took.
+    measured: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A table as text: headings, the first rows, and the positions of left-aligned columns."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[int]
+    left_out: int
+
+    @classmethod
+    def of(cls, table: Table) -> "Cells":
+        """The cells of columns that have a name or any value."""
+        columns, cells = table.written()
+        used = [at for at, c in enumerate(columns) if c.name or any(row[at] for row in cells)]
+        rows = [
+            [NOTHING if row[at] == NONE else row[at] for at in used] for row in cells[:ROWS_MAX]
+        ]
+        left = [place for place, at in enumerate(used) if columns[at].is_text]
+        left_out = max(len(cells) - ROWS_MAX, 0)
+        return cls([columns[at].name or "" for at in used], rows, left, left_out)
+
+
+def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts, the first column aligned left."""
+    first, *others = header
+    return Table([Column(first, None), *(Column(name, None, "raw") for name in others)], rows)
+
+
+def _written(unit: str, value: Any) -> str:
+    """A value in a unit of ``tabular.UNITS``, or a dash for None."""
+    return NOTHING if value is None else UNITS[unit](value)
+
+
+seconds = partial(_written, "s")
+micros = partial(_written, "us")
+size = partial(_written, "bytes")
+percent = partial(_written, "percent")
+percent1 = partial(_written, "percent1")
+between = partial(_written, "interval")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from spillcast.forecast.result import Interval
 from spillcast.profile.timeline import CPU, READ, STATES, WRITE
+from spillcast.report import EDGES, edge_s
 from spillcast.report.html.axes import (
     STEPS_SESSIONS,
     TICKS_MAX,
@@ -30,7 +31,6 @@ from spillcast.report.html.axes import (
     size_ticks,
     thinned,
 )
-from spillcast.report.page import EDGES, edge_s
 from spillcast.tabular import glued
 from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration

@@ -19,21 +19,20 @@ from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording import OPS
+from spillcast.report import Prose
 from spillcast.report import fleet as fleets
 from spillcast.report import servers as terminal
 from spillcast.report import sizing as sizes
 from spillcast.report import storage as storages
 from spillcast.report import sweep as sweeps
 from spillcast.report.cache import cache_parts, curve_sentences
-from spillcast.report.html import charts
-from spillcast.report.html.axes import fitting_sizes, money_ticks
-from spillcast.report.html.inputs import Latencies
-from spillcast.report.html.page import (
+from spillcast.report.html import (
     MINUS,
     NOTHING,
     ROWS_MAX,
     Figure,
     Section,
+    charts,
     micros,
     percent,
     percent1,
@@ -42,8 +41,9 @@ from spillcast.report.html.page import (
     table_in,
     texts,
 )
+from spillcast.report.html.axes import fitting_sizes, money_ticks
+from spillcast.report.html.inputs import Latencies
 from spillcast.report.html.runs import histogram
-from spillcast.report.page import Prose
 from spillcast.report.profile import functions_page, profile_page
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table

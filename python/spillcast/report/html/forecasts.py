@@ -8,10 +8,9 @@ from spillcast.forecast.result import Remaining, Warned
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
+from spillcast.report import Prose
 from spillcast.report import forecast as terminal
-from spillcast.report.html import charts
-from spillcast.report.html.page import Figure, Section, Weakness, between, seconds
-from spillcast.report.page import Prose
+from spillcast.report.html import Figure, Section, Weakness, between, charts, seconds
 from spillcast.report.work_memory import work_memory_text
 from spillcast.tabular import Table
 from spillcast.text import capitalized, sentence

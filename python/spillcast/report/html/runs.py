@@ -12,12 +12,11 @@ from spillcast.profile.functions import UNNAMED
 from spillcast.profile.result import QUANTILES
 from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, Timeline, state_of
 from spillcast.recording.capture import SOURCES
+from spillcast.report import edge_s, latency_bins
 from spillcast.report.forecast import STATEMENT_MAX
-from spillcast.report.html import charts
+from spillcast.report.html import Figure, Section, charts, percent, percent1, seconds, texts
 from spillcast.report.html.charts import Chart, Markup, legend_html
 from spillcast.report.html.inputs import Functions, Histogram, Latencies, Run, StatementText
-from spillcast.report.html.page import Figure, Section, percent, percent1, seconds, texts
-from spillcast.report.page import edge_s, latency_bins
 from spillcast.report.profile import FUNCTIONS, profile_page
 from spillcast.storage import Group
 from spillcast.tabular import Column, Table

@@ -26,10 +26,9 @@ from spillcast.lab.case import Verification
 from spillcast.lab.io_size import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile import Profile
-from spillcast.report.html import documents, forecasts, runs
+from spillcast.report.html import Cells, HtmlPage, Section, Weakness, documents, forecasts, runs
 from spillcast.report.html.evidence import target_latencies
 from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, Latencies
-from spillcast.report.html.page import Cells, HtmlPage, Section, Weakness
 from spillcast.report.html.redact import redacted
 from spillcast.report.sizing import answer_text
 from spillcast.storage import Storage

@@ -1,24 +1,66 @@
-"""A rehearsal: the recorded first part of a query on another storage."""
+"""Rehearsals: the recorded first part of a query on another storage; those of commands are run."""
 
+import os
+import re
+import shlex
 import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from spillcast.errors import SpillTooLarge
+from spillcast.errors import (
+    OptionInvalid,
+    ProgramMissing,
+    RehearsalFailed,
+    RehearsalRefused,
+    SpillTooLarge,
+)
 from spillcast.recording import Recording
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.observed import describe_exit, held_command, proc_text
+from spillcast.recording.record import KnownRun, Recorder, held_and_observed
 from spillcast.recording.thread_trace import TempOperations
+from spillcast.redaction import MASK
 from spillcast.storage.free_space import is_tmpfs, quota_of, tmpfs_advice
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import Group
-from spillcast.units import format_bytes
-from spillcast.workspace import free_bytes
+from spillcast.units import format_bytes, format_duration
+from spillcast.workspace import free_bytes, undone_by, workspace
+
+if TYPE_CHECKING:
+    from spillcast import _core
 
 #: The remedy for a rehearsal without temp I/O.
 LONGER = "rehearse longer, or leave out --rehearse"
 #: The folder of a recording with its rehearsals, each named after its directory.
 KEPT = "rehearsals"
+#: Time between SIGTERM and SIGKILL.
+GRACE_S = 2.0
+#: Waits until the other end of its input closes, however that happens. Then it kills all processes
+#: with a mounted directory of the first name, and removes the other named directories if empty.
+_GUARD = """
+trap "" INT TERM HUP
+read -r line
+name="$1"; shift
+for attempt in $(seq 50); do
+    # The status of grep is a failure if any process of the machine ends meanwhile.
+    found=$(grep -l -s -F -e "$name" /proc/[0-9]*/mountinfo)
+    [ -n "$found" ] || break
+    for one in $found; do
+        pid="${one#/proc/}"; kill -KILL "${pid%/mountinfo}" 2>/dev/null
+    done
+    sleep 0.05
+done
+for one in "$@"; do rmdir -- "$one" 2>/dev/null; done
+"""
 
 
 @dataclass(frozen=True)
@@ -88,3 +130,281 @@ def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
 
 def _kept_path(like: Recording, directory: Path) -> Path:
     return like.path / KEPT / f"{quote(bytes(directory.resolve()), safe='')}.spill"
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Pairs of a replacement and the directory that a command sees it as."""
+
+    name: str
+    pairs: Sequence[tuple[Path, Path]]
+
+    def processes(self) -> list[int]:
+        """Processes that see the replacements: the command and all its descendants."""
+        processes = []
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                try:
+                    mounted = self.name in Path(entry.path, "mountinfo").read_text()
+                except OSError:
+                    continue
+                processes += [int(entry.name)] if mounted else []
+        return processes
+
+    def end(self) -> None:
+        """Terminate these processes and wait GRACE_S; the guard kills those that remain."""
+        deadline = time.monotonic() + GRACE_S
+        signalled: set[int] = set()
+        while (running := [pid for pid in self.processes() if not _ended(pid)]) and (
+            time.monotonic() < deadline
+        ):
+            for pid in set(running) - signalled:
+                try:
+                    os.kill(pid, signal.SIGTERM)
+                except ProcessLookupError:
+                    continue
+            signalled |= set(running)
+            time.sleep(0.02)
+
+
+@contextmanager
+def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
+    """Replace directories of a command by empty ones in ``target``; missing ones are created.
+
+    After the block, or if this process is killed, they are removed and processes that see them end.
+    """
+    missing = [path for path in directories if not path.exists()]
+    with ExitStack() as stack:
+        workdir = stack.enter_context(workspace(target))
+        stack.enter_context(undone_by(_GUARD, "spillcast-guard", workdir.name, *missing))
+        pairs = []
+        for number, path in enumerate(directories):
+            path.mkdir(exist_ok=True)
+            replacement = workdir / str(number)
+            replacement.mkdir()
+            about = path.stat()
+            if os.geteuid() == 0:
+                os.chown(replacement, about.st_uid, about.st_gid)
+            replacement.chmod(about.st_mode & 0o7777)
+            pairs.append((replacement.resolve(), path))
+        made = Replaced(workdir.name, pairs)
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process has ended or is a zombie."""
+    stat = proc_text(f"{pid}/stat")
+    return not stat or ") Z" in stat
+
+
+INSIDE = Path(__file__).with_name("inside.py")
+#: Words of SQL that write.
+WRITES = re.compile(
+    r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex"
+    r"|nextval|setval|writefile)\b"
+)
+#: Clients that spill themselves and have SQL in their arguments, and the beginning of statements
+#: that only read. The functions of a server may write, and a pragma sets what a database keeps.
+CLIENT = re.compile("duckdb|sqlite3")
+READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|show|describe)\b")
+INTO = re.compile(r"(?i)\binto\b")
+#: A comment, or a quotation, in which there is none. What is not ended goes to the end.
+COMMENT = re.compile(
+    r"""(?si)(\be'(?:[^'\\]|\\.)*+'|'[^']*'|"[^"]*"|(\$\w*\$).*?(?:\2|\Z))"""
+    r"""|--[^\n]*|/\*.*?(?:\*/|\Z)"""
+)
+#: Options of clients with SQL, or with a file of SQL, as the next argument.
+STATEMENTS = frozenset(("-c", "-s", "-cmd"))
+SCRIPTS = frozenset(("-f", "-init"))
+GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
+
+
+def rehearse_command(
+    recording: Recording,
+    directory: Path,
+    duration_s: float,
+    folder: Path,
+    *,
+    command: Sequence[str] | None = None,
+    confirmed: bool = False,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Rehearsal:
+    """Run the recorded or given command for ``duration_s`` with its temp files in ``directory``.
+
+    ``say`` gets a sentence about the command before it runs. The recording is made in ``folder``.
+    Refusal if the command cannot run again, writes, or does no temp I/O in that time. Refusal also
+    for a recorded command that may write, unless the user has ``confirmed`` that it may run.
+    """
+    arguments = command_to_run(recording, command)
+    if command is None and not confirmed and not reads_only(arguments):
+        raise RehearsalRefused(
+            f"it is not known whether {shlex.join(arguments)} writes",
+            "if it may run again, give it with --command '...'",
+        )
+    if (word := writing_word(arguments)) is not None:
+        raise RehearsalRefused(
+            f"its command contains '{word}', and commands that write are not rehearsed"
+        )
+    directories = temp_directories(recording)
+    _check_alone(recording, arguments, directories)
+    say(
+        f"runs again for {format_duration(duration_s)} at most and is then killed; it does not see "
+        f"what is in {', '.join(map(str, directories))}, and its temp files go to "
+        f"{directory}: {shlex.join(arguments)}"
+    )
+    output = folder / f"rehearsal-{len(list(folder.iterdir()))}.spill"
+    options = RecordOptions(directories, duration_s=duration_s)
+    recorder = Recorder(output, options)
+    with replaced(directories, directory) as places:
+        return _run(recorder, arguments, places)
+
+
+def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[str]:
+    """The arguments of the command. Refusal if the recording does not have all of them."""
+    if given is not None:
+        if not given:
+            raise OptionInvalid("--command is empty", GIVE)
+        return list(given)
+    engine = recording.meta.engine
+    if not engine.command:
+        raise RehearsalRefused("the recording is not of a command that can be run again", GIVE)
+    if any(MASK in text for text in engine.command):
+        raise RehearsalRefused("its command contained secrets, which are not stored", GIVE)
+    if any("\ufffd" in text for text in engine.command):
+        raise RehearsalRefused(
+            "its command contained bytes that are no text, which are not stored", GIVE
+        )
+    if engine.settings.get("exit_status") is None:
+        raise RehearsalRefused("it was not recorded from start to end", GIVE)
+    return list(engine.command)
+
+
+def writing_word(arguments: Sequence[str]) -> str | None:
+    """The first word that shows that a command writes; None if there is none."""
+    for text in arguments:
+        statement = text
+        if text.endswith(".sql") and Path(text).is_file():
+            statement = Path(text).read_text(errors="replace")
+        elif not re.search(r"\s", text):
+            # It is an option or a path, not a statement.
+            continue
+        if (match := WRITES.search(statement)) is not None:
+            return match[0]
+    return None
+
+
+def reads_only(arguments: Sequence[str]) -> bool:
+    """Whether it is a known client, and all its SQL in arguments and files only reads."""
+    if not CLIENT.fullmatch(Path(arguments[0]).name):
+        return False
+    texts = []
+    for option, text in pairwise(arguments):
+        if option in SCRIPTS:
+            if not Path(text).is_file():
+                return False
+            texts.append(Path(text).read_text(errors="replace"))
+        elif option in STATEMENTS or re.search(r"\s", text) or WRITES.fullmatch(text):
+            texts.append(text)
+    statements = [
+        statement
+        for text in texts
+        for statement in COMMENT.sub(lambda match: match[1] or " ", text).split(";")
+        if statement.strip()
+    ]
+    return bool(statements) and all(
+        READS.match(statement) and not WRITES.search(statement) and not INTO.search(statement)
+        for statement in statements
+    )
+
+
+def temp_directories(recording: Recording) -> list[Path]:
+    """The directories of its temp files, without nested ones. Refusal if unknown."""
+    requested = [Path(path) for path in recording.meta.asked.temp_dirs]
+    directories = requested or [path.parent for path in _written(recording)]
+    directories = sorted({path for path in directories if path.is_absolute()})
+    if not directories:
+        raise RehearsalRefused("the recording does not show where its temp files were")
+    return [path for path in directories if not any(other in path.parents for other in directories)]
+
+
+def _written(recording: Recording) -> set[Path]:
+    """The temp files that were written; a file that was only read may be a table among them."""
+    waits = recording.temp_waits
+    written = waits.filter(waits["op"].equals("write"))
+    return {Path(name) for name in written["file"].unique()}
+
+
+def _check_alone(
+    recording: Recording, arguments: Sequence[str], directories: Sequence[Path]
+) -> None:
+    """Refusal if other files of the command are in the directories of its temp files."""
+    temp = _written(recording)
+    named = [Path(text).absolute() for text in arguments]
+    for path in [*named, *map(Path, recording.other_files)]:
+        for directory in directories:
+            if directory in path.parents and path not in temp and path.exists():
+                raise RehearsalRefused(
+                    f"{path} is in {directory} with its temp files, which the rehearsal moves",
+                    "give its temp files a directory of their own, and record again",
+                )
+
+
+def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehearsal:
+    program = shutil.which(arguments[0])
+    if program is None:
+        raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
+    pairs = [
+        f"{quote(bytes(replacement))}:{quote(bytes(path))}" for replacement, path in places.pairs
+    ]
+    report, report_fd = os.pipe()
+    inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
+
+    def hold(environment: Mapping[str, str]) -> "_core.Target":
+        # Other processes must not inherit it, because they would keep it open.
+        os.set_inheritable(report_fd, True)
+        try:
+            return held_command([*inside, "--", program, *arguments[1:]], environment)
+        finally:
+            os.set_inheritable(report_fd, False)
+
+    try:
+        try:
+            command = held_and_observed(recorder, arguments, hold)
+        finally:
+            os.close(report_fd)
+        try:
+            started_ns = _release(command, report)
+            while not recorder.poll():
+                pass
+            elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
+            # From here on, spillcast ends the command.
+            status = command.exit_status
+            recorder.stop()
+        finally:
+            places.end()
+            if not command.wait(0):
+                os.kill(command.pid, 9)
+                command.wait(10)
+        if status:
+            raise RehearsalFailed(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
+        if not recorder.saw_temp_io():
+            text = f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal"
+            raise RehearsalFailed(text, LONGER if status is None else GIVE)
+        return Rehearsal(recorder.finish(KnownRun(started_ns, {"elapsed_s": elapsed_s})))
+    except BaseException:
+        recorder.abandon()
+        raise
+    finally:
+        os.close(report)
+
+
+def _release(command: "_core.Target", report: int) -> int:
+    """Start the command; returns CLOCK_MONOTONIC, ns. Refusal if it cannot have the mounts."""
+    command.release()
+    if refused := os.read(report, 4096).decode():
+        hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
+        raise RehearsalRefused(f"temp files cannot be moved for one command alone: {refused}", hint)
+    return time.monotonic_ns()

@@ -10,7 +10,7 @@ import pytest
 from cases import nightly
 from harness import partial_folders, until
 from postgres_rig import PARALLEL, interrupted_after, once_watched
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording

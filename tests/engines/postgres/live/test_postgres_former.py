@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from postgres_rig import PARALLEL, rig
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.explain import MAYBE_CANCELLED, former_calls
 from spillcast.engines.postgres.server import embedded

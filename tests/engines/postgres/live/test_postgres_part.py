@@ -6,7 +6,7 @@ import pytest
 
 from postgres_rig import MIDWAY, PARALLEL, interrupted_after
 from spillcast.cli import run
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.explain import estimate
 from spillcast.forecast import forecast

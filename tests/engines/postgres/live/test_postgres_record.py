@@ -23,7 +23,7 @@ from postgres_rig import (
     recorder,
     until_attached,
 )
-from spillcast.engines.engine import SessionSelector
+from spillcast.engines import SessionSelector
 from spillcast.engines.postgres.live import SETTING_NAMES, record_postgres
 from spillcast.report.recording import PROPOSAL
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from spillcast.engines import SessionSelector
 from spillcast.engines.activity import QueryLife, ServerClock
-from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.activity import ActivityQueries
 from spillcast.engines.sampler import SessionQuery

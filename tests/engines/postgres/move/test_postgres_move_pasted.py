@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from cases import cases, nightly
-from spillcast.engines.postgres.connection import identifier, literal
+from spillcast.engines.postgres import identifier, literal
 
 #: Each would make a file ``planted`` if some layer of quoting took it for its own.
 EVIL = {

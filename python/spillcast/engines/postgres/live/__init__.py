@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.engine import OnStatus, Say, SessionSelector
+from spillcast.engines import OnStatus, Say, SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     CALLS,
     EXPLAINER,
     SAMPLER,

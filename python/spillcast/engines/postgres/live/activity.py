@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from spillcast.engines import Say, SessionSelector
 from spillcast.engines.activity import ACTIVE, ProcessTempFiles, SessionState, Statement
-from spillcast.engines.engine import Say, SessionSelector
 from spillcast.engines.live import only_session, session_line, wait_for_session
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     SAMPLER,
     Connection,
     check_text,

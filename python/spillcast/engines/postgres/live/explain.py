@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import Any
 
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     EXPLAINER,
     STATEMENTS_SCHEMA,
     Connection,

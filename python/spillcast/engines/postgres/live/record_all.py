@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
-from spillcast.engines.engine import OnStatus, Say
+from spillcast.engines import OnStatus, Say
 from spillcast.engines.live import LiveRecorder, query_meta, sampling_meta
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     CALLS,
     Connection,
     Workers,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     Connection,
     identifier,
     literal,

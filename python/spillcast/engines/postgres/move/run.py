@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     MOVER,
     Connection,
     identifier,

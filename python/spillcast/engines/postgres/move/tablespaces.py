@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from spillcast.engines.move import Step
-from spillcast.engines.postgres.connection import Connection, local_process, row, shown_dsn
+from spillcast.engines.postgres import Connection, local_process, row, shown_dsn
 from spillcast.errors import EvidenceDamaged, MoveBlocked, OptionInvalid
 from spillcast.text import shell_word
 from spillcast.units import format_bytes

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     RANKED_MIN,
     Connection,
     open_session,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from spillcast.engines.postgres.connection import Connection, literal, row
+from spillcast.engines.postgres import Connection, literal, row
 from spillcast.text import shell_word
 
 EXTENSION = "pg_stat_statements"

@@ -13,9 +13,9 @@ from socket import gethostname
 from typing import Any
 
 from spillcast.document import read
+from spillcast.engines import Say, SessionSelector, StatementSelector
 from spillcast.engines.activity import QueryLife, ServerClock
-from spillcast.engines.engine import Say, SessionSelector, StatementSelector
-from spillcast.engines.postgres.connection import (
+from spillcast.engines.postgres import (
     SAMPLER,
     STATEMENTS_SCHEMA,
     Connection,
