@@ -3,11 +3,14 @@
 import json
 from contextlib import contextmanager
 
+from cases import nightly
 from postgres_rig import of_debian, private_server
 from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
+#: The newest one, and nightly the others, where statements for versions do not differ.
+NEWEST = [embedded(), *nightly(*of_debian())]
 SETTINGS = {
     "track_io_timing": "on",
     "work_mem": "1MB",

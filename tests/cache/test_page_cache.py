@@ -77,6 +77,7 @@ def test_pages_wanted_more_and_less_often(cached_pages):
 
 
 @cases("pattern", ["scan", "spill"])
+@pytest.mark.nightly
 def test_a_scan_and_a_spill_that_fit(pattern):
     real, simulated = hit_ratios(pattern, 2 * PAGES)
     # The spill is written to the cache, so that its first read finds it, too.

@@ -74,6 +74,7 @@ def test_bash(words, expected):
     assert "-o default" in how, "files are completed by bash"
 
 
+@pytest.mark.nightly
 @cases(("words", "expected"), [*COMPLETIONS[2:4], ("profile hd", {"hdd.trc"})])
 def test_fish(words, expected, tmp_path):
     (tmp_path / "hdd.trc").touch()

@@ -6,19 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cases import cases
+import pytest
+
+from cases import cases, nightly
 from harness import spillcast, spillcast_command
 
 SECRET = "Zq7xHunter2"
 WAYS = {
     "address": "postgresql://etl:{}@127.0.0.1:{}/dw",
+    "a short one": "postgresql://etl:{0:.1}@127.0.0.1:{1}/dw",
     "parameter of an address": "postgresql://127.0.0.1:{1}/dw?user=etl&password={0}",
     "connection string": "host=127.0.0.1 user=etl password='{}' port={}",
-    "a short one": "postgresql://etl:{0:.1}@127.0.0.1:{1}/dw",
 }
+DAILY, *OTHERS = WAYS
 
 
-@cases("way", WAYS)
+@pytest.mark.parametrize("way", [DAILY, *nightly(*OTHERS)])
 def test_a_password_is_not_in_the_list_of_processes(way):
     with socket.create_server(("127.0.0.1", 0)) as server:
         dsn = WAYS[way].format(SECRET, server.getsockname()[1])

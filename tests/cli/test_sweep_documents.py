@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from test_documents import FORECAST, documented, printed, valid
 
 from harness import spillcast
@@ -9,6 +10,7 @@ from harness import spillcast
 SWEEP = documented("sweep-memory")
 
 
+@pytest.mark.nightly
 def test_sweep_memory(tmp_path):
     query = "select max(r) from (select row_number() over (order by hash(i)) r from range({}) t(i))"
     (tmp_path / "q.sql").write_text(query.format(800_000))

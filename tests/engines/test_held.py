@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import nightly
 from harness import TIMEOUT_S, until
 from postgres_rig import of_debian, private_server
 from spillcast.engines import Workload
@@ -19,7 +20,7 @@ from spillcast.engines.postgres.server import embedded
 from spillcast.errors import ExperimentFailed
 from spillcast.workspace import workspace
 
-INSTALLATIONS = [embedded(), *of_debian()]
+INSTALLATIONS = [embedded(), *nightly(*of_debian())]
 
 
 @pytest.fixture(scope="module")

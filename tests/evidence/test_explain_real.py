@@ -11,7 +11,7 @@ from plans import (
     AGGREGATE,
     DISTINCT,
     HASH,
-    INSTALLATIONS,
+    NEWEST,
     PARALLEL,
     SORT,
     explain,
@@ -49,7 +49,7 @@ ALONE = ("Temp Read Blocks", "Temp Written Blocks", "Sort Space Used", "Disk Usa
          "Peak Memory Usage", "Maximum Storage")  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda i: i.version)
+@pytest.fixture(scope="module", params=NEWEST, ids=lambda i: i.version)
 def server(request):
     loaded = {"shared_preload_libraries": "pg_stat_statements", "work_mem": "512kB"}
     with tables(request.param, rows=50_000, **loaded) as connection:

@@ -98,6 +98,7 @@ def test_content_that_is_known_is_not_read_again(tmp_path, monkeypatch):
     assert read == []
 
 
+@pytest.mark.nightly
 def test_killed_three_times_and_resumed_it_equals_an_uninterrupted_one(tmp_path):
     traces = write_fleet(tmp_path / "traces", 60)
     arguments = ("ingest", str(traces), "-o")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_schemas import arrow_schema
-from cases import cases
+from cases import cases, nightly
 from evidence import known
 from spillcast import _core
 from spillcast.recording import Recording
@@ -209,9 +209,8 @@ for _ in range(int(sys.argv[2])):
 
 @pytest.mark.parametrize(
     ("count", "name", "peak_mb"),
-    [(1, "duckdb_temp_made_up", 65), (100, "not_recognised", 65),
-     (400_000, "duckdb_temp_made_up", 80),
-     pytest.param(5_000_000, "duckdb_temp_made_up", 80, marks=pytest.mark.nightly)],
+    [(100, "not_recognised", 65),
+     *nightly(*((count, "duckdb_temp_made_up", 80) for count in (1, 400_000, 5_000_000)))],
 )  # fmt: skip
 def test_a_recording_takes_little_memory_however_long_it_is(
     tmp_path, monkeypatch, count, name, peak_mb

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from evidence import recording as made_up_recording
 from evidence import storage
 from harness import spillcast
@@ -49,6 +49,7 @@ def trace_of(path, sql, waits=400):
     return write_trace(path, [(READ, 9000, blocks(31))] * waits, header=header)
 
 
+@pytest.mark.nightly
 def test_a_statement_is_shown_and_not_run(tmp_path, browser):
     page_of(tmp_path, trace_of(tmp_path / "t.trc", SCRIPT))
     page = browser.new_page()
@@ -347,7 +348,7 @@ def recorded(tmp_path_factory):
 
 
 #: Of this machine; of two letters, which prose is full of; one that is a word of ours.
-@pytest.mark.parametrize("host", [socket.gethostname(), "vm", "storage"])
+@pytest.mark.parametrize("host", [socket.gethostname(), *nightly("vm", "storage")])
 def test_a_real_recordings_host_user_paths_and_statements_are_redacted(recorded, tmp_path, host):
     for path in (recorded / "nightly-load.spill" / "meta.json", recorded / "flash-night.json"):
         text = re.sub(r'("host": ?)"[^"]*"', lambda key: f'{key[1]}"{host}"', path.read_text())

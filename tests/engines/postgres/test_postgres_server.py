@@ -9,13 +9,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cases import nightly
 from harness import until
 from postgres_rig import of_debian, private_server
 from spillcast.engines.postgres.server import embedded, make_cluster, serve
 from spillcast.errors import ExperimentFailed, ProgramMissing
 from spillcast.workspace import workspace
 
-INSTALLATIONS = [embedded(), *of_debian()]
+INSTALLATIONS = [embedded(), *nightly(*of_debian())]
 SERVE = """
 import sys, time
 from spillcast.engines.postgres.server import make_cluster, serve

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceIncomplete, InputError
 from spillcast.evidence.open import read_figures
@@ -50,7 +50,9 @@ def command(place, query, memory="60MB"):
     return [sys.executable, script, place / "x.db", place / "profile.json", memory, query]
 
 
-@pytest.fixture(scope="module", params=[SORT, JOIN, GROUPS], ids=["sort", "join", "groups"])
+@pytest.fixture(
+    scope="module", params=[SORT, *nightly(JOIN, GROUPS)], ids=["sort", "join", "groups"]
+)
 def observed(request, tmp_path_factory):
     """A profile, and the recording of the same run."""
     place = tmp_path_factory.mktemp("profiled")

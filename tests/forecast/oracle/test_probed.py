@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ash_files import execution, write_ash
+from cases import nightly
 from emulator import skip_without_fuse
 from evidence import recording
 from harness import only_line, spillcast
@@ -24,7 +25,7 @@ OPERATIONS = [
 ]
 LATENCY_NS, GAP_NS = 2_000 * US, 500 * US
 #: Of a read and of a write, in seconds.
-STORAGES = [(0.0003, 0.0003), (0.001, 0.0005), (0.003, 0.001), (0.0005, 0.004)]
+STORAGES = [(0.0005, 0.004), *nightly((0.0003, 0.0003), (0.001, 0.0005), (0.003, 0.001))]
 
 
 def trace_of(path, operations, *, header=HEADER):

@@ -247,6 +247,7 @@ def test_a_mean_is_surer_the_more_of_the_run_it_is_of():
     assert window_error(level, 100, 100) == MIN_ERROR
 
 
+@pytest.mark.nightly
 def test_real_traces_above_ten_fold():
     """From a tenth of the target's trace at random, with constants of other runs of the job."""
     real("pairs/0.2ms_array020.trc")

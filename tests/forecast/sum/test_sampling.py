@@ -5,7 +5,7 @@ from math import inf, log
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from large_recording import write_large_recording
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
@@ -78,7 +78,7 @@ def test_what_needs_all_waits_is_taken_whole(tmp_path):
     assert taken()
 
 
-@pytest.mark.parametrize("share", [0.2, 2.0])
+@pytest.mark.parametrize("share", [0.2, *nightly(2.0)])
 def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, monkeypatch, share):
     """Memory for a share of what was written; some reads come again in time, and others do not."""
     waits = WAITS // 6

@@ -8,7 +8,7 @@ import pytest
 
 from cases import cases
 from evidence import change, recording
-from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
+from plans import AGGREGATE, DISTINCT, HASH, NEWEST, PARALLEL, SORT, explain, tables
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
@@ -48,7 +48,7 @@ CURED = {
 }
 
 
-@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda i: i.version)
+@pytest.fixture(scope="module", params=NEWEST, ids=lambda i: i.version)
 def server(request):
     with tables(request.param) as connection:
         yield connection
