@@ -16,9 +16,8 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.counted import timed_on, workload_of_counts
+from spillcast.forecast.workload.counted import timed_on
 from spillcast.forecast.workload.query import read_workload, too_unsure
-from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_free_space, kept_rehearsal
@@ -153,21 +152,18 @@ def forecasts_of(
 def _forecasts(
     evidence: Recording | Counts, targets: Sequence[Target], question: Question
 ) -> list[Answer]:
-    if isinstance(evidence, Counts):
-        # Evidence that cannot be used is refused before a target is probed.
-        with reading(evidence.path):
-            counted = workload_of_counts(evidence)
-        return _answers(counted, [_resolved(to, evidence, question) for to in targets], question)
-    evidence.need_io()
-    former = question.known.instead_of(evidence)
-    if former is not None and question.elapsed_s is None:
-        answers = _forecasts(former, targets, replace(question, known=NO_HINTS))
-        message = (
-            f"there was no temp I/O in the {format_duration(evidence.elapsed_s)} that were "
-            f"recorded: the forecast is for the previous run, {former.path.name}"
-        )
-        warned = Warned("former-run", message)
-        return [(replace(f, warnings=[*f.warnings, warned]), storage) for f, storage in answers]
+    if isinstance(evidence, Recording):
+        evidence.need_io()
+        former = question.known.instead_of(evidence)
+        if former is not None and question.elapsed_s is None:
+            answers = _forecasts(former, targets, replace(question, known=NO_HINTS))
+            message = (
+                f"there was no temp I/O in the {format_duration(evidence.elapsed_s)} that were "
+                f"recorded: the forecast is for the previous run, {former.path.name}"
+            )
+            warned = Warned("former-run", message)
+            return [(replace(f, warnings=[*f.warnings, warned]), storage) for f, storage in answers]
+    # Evidence that cannot be used is refused before a target is probed.
     workload, like = read_workload(evidence, question)
     storages = [_resolved(target, like, question) for target in targets]
     answers = _answers(workload, storages, question)

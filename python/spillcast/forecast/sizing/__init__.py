@@ -15,7 +15,6 @@ from spillcast.errors import (
     RecordingInsufficient,
     Refusal,
 )
-from spillcast.evidence.counts import Counts
 from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
@@ -394,16 +393,9 @@ def statements_of(
                 statements += sized_rows(read_rows(path), question, runs_per_day)
             continue
         run = with_origin(open_evidence(evidence, question.selection), question)
-        of_all_waits = None
-        if isinstance(run, Counts):
-            with reading(run.path):
-                workload = workload_of_counts(run)
-        else:
-            run.need_io()
-            is_large = run.meta.raw.rows > WHOLE_MAX
-            workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
-            if is_large:
-                of_all_waits = limit or ask(run, [LIMIT], question)[0][0]
+        is_large = isinstance(run, Recording) and run.meta.raw.rows > WHOLE_MAX
+        workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
+        of_all_waits = (limit or ask(run, [LIMIT], question)[0][0]) if is_large else None
         projector, name = Projector(workload), workload.name
         statements.append(Sized(projector, runs_per_day, name, limit_of_all_waits=of_all_waits))
     return statements

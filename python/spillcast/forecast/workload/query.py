@@ -1,4 +1,4 @@
-"""The workload of a recorded query: its recording or a sample, what remains, and other runs."""
+"""The workload of a query: of its counts, or its recording, what remains of it, and other runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,16 +8,19 @@ import numpy as np
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
 from spillcast.errors import EvidenceContradictory, QueryEnded
+from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import spinning_s
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import WaitSample, Workload
+from spillcast.forecast.workload.counted import workload_of_counts
 from spillcast.forecast.workload.load import Load, moved_bytes
 from spillcast.forecast.workload.previous_runs import former_runs, spill_spread
 from spillcast.forecast.workload.recorded import recorded_cpus, recorded_workload, workload_of_part
 from spillcast.forecast.workload.resources import memory_ns
+from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.derived import PageCacheSize, parts_of, sampled, slice_numbers
@@ -30,22 +33,26 @@ STRETCHES_MAX = 1000
 
 
 def read_workload(
-    recording: Recording, question: Question, max_rows: int | None = None
-) -> tuple[Workload, Recording]:
-    """The workload of a recording, and the recording that storages are probed with.
+    evidence: Recording | Counts, question: Question, max_rows: int | None = None
+) -> tuple[Workload, Recording | Counts]:
+    """The workload of any evidence, and the evidence that storages are probed with.
 
     A large recording is sampled unless the question is ``exact``. With ``max_rows`` any recording
-    of more waits is sampled, to about that many.
+    of more waits is sampled, to about that many. Errors as of ``workload_of_recording`` and
+    ``workload_of_counts``.
     """
+    if isinstance(evidence, Counts):
+        with reading(evidence.path):
+            return workload_of_counts(evidence), evidence
     exact = question.exact or question.rehearse is not None
-    sample = recording if exact else sample_of(recording, max_rows)
+    sample = evidence if exact else sample_of(evidence, max_rows)
     workload = workload_of_recording(sample, question)
     # A recorded part may have no reads: those that remain read back what it wrote.
     if workload.remaining is None:
         return workload, sample
     from spillcast.recording.derived import read_back
 
-    return workload, read_back(recording)
+    return workload, read_back(evidence)
 
 
 def workload_of_recording(recording: Recording, question: Question | None = None) -> Workload:
