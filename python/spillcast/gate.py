@@ -119,6 +119,7 @@ def check_kind(path: Path) -> None:
 
 def text_of(path: Path) -> str:
     """The text of a file, with invalid UTF-8 replaced. InputError if it is too long."""
+    check_kind(path)
     with reading(path), path.open("rb") as file:
         content = bounded(file.read(TEXT_BYTES_MAX + 1))
     return content.decode("utf-8-sig", errors="replace")

@@ -77,6 +77,16 @@ def test_a_command_whose_last_row_is_cut_is_refused(tmp_path):
         read_rows(path)
 
 
+@cases("rounded", ["5.23E+18", "5.234567e18", "52345678..."])
+def test_statements_with_the_same_rounded_identifier_are_several(tmp_path, rounded):
+    (path := tmp_path / "rows.csv").write_text(
+        "queryid,query,calls,total_exec_time,temp_blks_read,temp_blks_written\n"
+        f"{rounded},select a,2,9120.0,24000,24010\n"
+        f"{rounded},select b,4,9120.0,24000,24010\n"
+    )
+    assert [(row.query, row.calls) for row in read_rows(path)] == [("select a", 2), ("select b", 4)]
+
+
 def test_the_storage_of_one_statement_is_that_of_its_calls(tmp_path):
     (path := tmp_path / "rows.csv").write_text(
         "stmt,calls,total_exec_time,temp_blks_read,temp_blks_written\n"

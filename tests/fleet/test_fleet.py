@@ -387,3 +387,12 @@ def test_evidence_without_a_forecast_keeps_its_elapsed_time(tmp_path):
     [statement] = json.loads(spillcast(*command).stdout)["statements"]
     assert statement["forecast_s"] is None
     assert statement["elapsed_s"] == 2.0
+
+
+@cases("last, warned", [("*** DUMP FILE SIZE IS LIMITED TO 400000 BYTES ***", 1), ("", 0)])
+def test_a_trace_of_a_part_is_counted_in_a_warning(tmp_path, last, warned):
+    path = write_trace(tmp_path / "t.trc", [("x", READ, 31, 900)] * 99)
+    path.write_text(path.read_text() + last + "\n")
+    ingest([str(path)], str(tmp_path / "fleet"))
+    warnings = fleet(str(tmp_path / "fleet"), "latency:150us").warnings
+    assert sum("of 1 file only a part" in warning for warning in warnings) == warned

@@ -10,7 +10,7 @@ from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.statements import Row
 from spillcast.evidence.postgres.temp_files import Exceeded
-from spillcast.fleet.snapshots import DatabaseSpill, LiveSession
+from spillcast.fleet.snapshots import DatabaseSpill, LiveSession, Unseen
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import known_target
 from spillcast.forecast.project import interval_of
@@ -275,7 +275,7 @@ class ServerRanking:
     #: The setting that avoids spills if it is large enough.
     memory: str = "work_mem"
     #: Figures that the user may not see, and the remedy.
-    unseen: Sequence[str] = ()
+    unseen: Sequence[Unseen] = ()
     #: Calls in logs that failed at a limit of temp files.
     exceeded: Sequence[Exceeded] = ()
     #: The command that records the first statement.

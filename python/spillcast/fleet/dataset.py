@@ -88,6 +88,8 @@ SOURCES = [
     Field("damaged", "int64", False),
     #: The first damaged lines.
     Field("damage", "list of struct of line int64, what string", False),
+    #: Whether it is a trace that ends before its statements did; null in earlier datasets.
+    Field("is_part", "bool"),
     #: Files of the dataset with rows of the source.
     Field("parts", "list of string", False),
 ]

@@ -81,7 +81,8 @@ def fleet(
     target that cannot be used, or if nothing in the dataset waits for such events.
     """
     dataset = Dataset.open(address)
-    sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
+    names = ("database", "instance", "host", "set_aside", "is_part")
+    sources = dataset.sources.select(names).to_pylist()
     clashes = clashing(sources)
     question = Question(
         temp_events=temp_events,
@@ -118,7 +119,9 @@ def fleet(
         statements=rows,
         databases=databases,
         days=days,
-        warnings=_warnings(clashes, rows),
+        warnings=_warnings(
+            clashes, rows, facts.parts + sum(bool(source["is_part"]) for source in sources)
+        ),
     )
 
 
@@ -188,8 +191,8 @@ class Facts:
         self.statements: dict[Key, Forecasts] = {}
         #: Elapsed time (us) of all statements by database, also of those that do not spill.
         self.elapsed_us = Counter[str]()
-        #: The number of snapshots of PostgreSQL servers.
-        self.snapshots = 0
+        #: The number of snapshots of PostgreSQL servers, and of runs of which a part was recorded.
+        self.snapshots = self.parts = 0
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
                 sums = Sums(dataset, connection, clashes)
@@ -236,6 +239,7 @@ class Facts:
                 database = f"{database}@{row['host']}"
             statement = self._add((database, row["sql_id"]), outcome, row["kind"], 1)
             self.elapsed_us[database] += round(1e6 * outcome.elapsed_s)
+            self.parts += outcome.is_part
             statement.day_us[row["day"]] += round(1e6 * outcome.temp_s)
 
     def _read_snapshots(self, dataset: Dataset, to: str, question: Question) -> None:
@@ -342,7 +346,7 @@ def _part(row: Row, share: float) -> Row:
     )
 
 
-def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
+def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row], parts: int) -> list[str]:
     warnings = [
         f"databases on {' and '.join(f'host {host}' for host in sorted(hosts))} have the same "
         f"name, {name}: they are listed apart"
@@ -351,6 +355,12 @@ def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
     reasons = Counter(row.refused for row in rows if row.refused is not None)
     ranked = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
     warnings += [f"no forecast for {count}: {reason}" for reason, count in ranked[:5]]
+    if parts:
+        of = format_count(parts, "file")
+        warnings.append(
+            f"of {of} only a part of the run is known, as spillcast forecast explains: times and "
+            "savings are those of the part"
+        )
     bounded = sum(row.saved_s is None and row.saved_interval_s is not None for row in rows)
     if bounded:
         of = format_count(bounded, "statement")

@@ -311,6 +311,8 @@ class Outcome:
     interval_s: tuple[float, float] | None = None
     refused: str | None = None
     spills: bool = True
+    #: Whether the times are those of a part of a run, whose length is unknown.
+    is_part: bool = False
 
     def times(self, calls: int) -> "Outcome":
         """The times of ``calls`` equal calls together."""
@@ -401,4 +403,12 @@ def of_snapshots(
 def _outcome(forecast: Forecast, temp_s: float) -> Outcome:
     # As in a forecast of one query, the middle of bounds that are far apart is no forecast.
     forecast_s = None if unknown_share(forecast) is not None else forecast.forecast_s
-    return Outcome(forecast.baseline_s, temp_s, forecast_s, forecast.interval_s, forecast.refused)
+    is_part = any(warning.code == "part-only" for warning in forecast.warnings)
+    return Outcome(
+        forecast.baseline_s,
+        temp_s,
+        forecast_s,
+        forecast.interval_s,
+        forecast.refused,
+        is_part=is_part,
+    )

@@ -220,6 +220,7 @@ def read_source(source: Source, known: Container[str], database: str | None) -> 
             return SourceRows(content, None)
         row: dict[str, Any] = {"source": content, "name": visible(source.name)}
         row |= {"bytes": source.bytes, "set_aside": None, "damaged": 0, "damage": []}
+        row["is_part"] = False
         try:
             with reading(path):
                 return SourceRows(content, row, _partitions(path, content, database, row))
@@ -241,7 +242,7 @@ def _partitions(
         who = identity_of_trace(path).named(database)
         _identify(row, TRACE, who)
         read = read_trace(path)
-        row["damaged"] = read.damaged_count()
+        row["damaged"], row["is_part"] = read.damaged_count(), read.is_part
         lines = read.damaged()[:_DAMAGE_KEPT]
         row["damage"] = [{"line": line["line"], "what": line["what"]} for line in lines]
         rows = facts_of_trace(read, content, who)

@@ -62,6 +62,14 @@ class LiveSession:
 
 
 @dataclass(frozen=True)
+class Unseen:
+    """Figures that could not be read: a stable code, and words for people, with the remedy."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The counters of a server at one moment; times are Unix times (s) by the server's clock.
 
@@ -98,7 +106,7 @@ class Snapshot:
     data_read_s: float | None = None
     live: Sequence[LiveSession] = ()
     #: Figures that could not be read, each with its remedy.
-    unseen: Sequence[str] = ()
+    unseen: Sequence[Unseen] = ()
     #: Time that the queries took.
     asked_s: float = 0.0
 

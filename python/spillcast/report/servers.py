@@ -278,7 +278,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
         statement.refused for statement in ranking.statements[:top] if statement.refused
     )
     lines += [f"  no forecast: {text}" for text in refused]
-    lines += [f"  not available: {text}" for text in ranking.unseen]
+    lines += [f"  not available: {note.message}" for note in ranking.unseen]
     if ranking.asked_s is not None:
         lines.append(f"  spillcast's own queries took {format_duration(ranking.asked_s)}")
     return lines
@@ -407,7 +407,7 @@ def saved_page(saved: Mapping[str, Any]) -> Page:
         f"{saved['server']}: {format_count(saved['statements'], 'statement')} that spilled",
         f"  {saved['path']}: {format_bytes(saved['bytes'])}",
         f"  the queries on the server took {format_duration(saved['asked_s'])}",
-        *(f"  not available: {text}" for text in saved["unseen"]),
+        *(f"  not available: {note['message']}" for note in saved["unseen"]),
     ]
     keys = ("server", "path", "bytes", "statements", "asked_s")
     return Page([Prose(lines)], Table.of_records([saved], keys))

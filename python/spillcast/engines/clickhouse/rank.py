@@ -40,6 +40,7 @@ from spillcast.evidence.clickhouse import (
     spilled_bytes,
 )
 from spillcast.evidence.selection import Selection
+from spillcast.fleet.snapshots import Unseen
 from spillcast.forecast.ask import with_origin
 from spillcast.gate import reading
 from spillcast.redaction import masked_text
@@ -252,13 +253,15 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
         return replace(ranked, refused=error.message)
 
 
-def _unseen(log: _LoggedWindow) -> list[str]:
-    lines = []
+def _unseen(log: _LoggedWindow) -> list[Unseen]:
+    notes = []
     if parts := [query for query in log.spilling if not query.is_initial]:
-        lines.append(
+        distributed = (
             f"{len(parts):,} queries are parts of distributed ones: they run at the same time, so "
             "their savings do not add up"
         )
+        notes.append(Unseen("distributed", distributed))
     if len(log.spilling) == _QUERIES_MAX:
-        lines.append(f"earlier queries: the latest {_QUERIES_MAX:,} are read; shorten --since")
-    return lines
+        latest = f"earlier queries: the latest {_QUERIES_MAX:,} are read; shorten --since"
+        notes.append(Unseen("earlier", latest))
+    return notes

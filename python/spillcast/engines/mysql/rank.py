@@ -16,7 +16,7 @@ from spillcast.engines.ranking import (
 from spillcast.engines.registry import MYSQL
 from spillcast.errors import InputError, PermissionDenied, Refusal, ServerUnsuited
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, TempCounts
-from spillcast.fleet.snapshots import DatabaseSpill
+from spillcast.fleet.snapshots import DatabaseSpill, Unseen
 from spillcast.recording.meta import ObservedEngine
 from spillcast.redaction import masked_text
 from spillcast.text import shell_word
@@ -53,17 +53,19 @@ _OTHER_FILES = (
 )
 #: The most words of a statement in the command that records it.
 PATTERN_WORDS = 6
-#: Pages of MariaDB's temporary tables: performance_schema has their reads, and not their writes.
+#: Pages of MariaDB's Aria tables, temporary and permanent: performance_schema has the reads of
+#: each file, and no writes.
 _PAGES = "aria_pagecache_writes"
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime", _PAGES)
 
 
 def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     """Rank the statements that spill. InputError if the server is down or counts nothing."""
-    unseen = [
+    statement_io = (
         "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
         "not their bytes and time, so it took at most as long as the statement"
-    ]
+    )
+    unseen = [Unseen("statement-io", statement_io)]
     with mysql.connected(dsn) as connection:
         server = mysql.server_of(connection)
         names = ", ".join(f"'{name}'" for name in _STATUS)
@@ -83,7 +85,8 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
                 temp = _temp_files(connection, status.get(_PAGES, 0))
         except PermissionDenied as error:
             temp = None
-            unseen.append(f"bytes and times of temp files: {error.message} ({error.hint})")
+            refusal = f"bytes and times of temp files: {error.message} ({error.hint})"
+            unseen.append(Unseen("rights", refusal))
         settings = mysql.variables(connection, *MYSQL.settings, "tmpdir")
     spilling = [row for row in counted if row["disk_tables"] or row["merge_passes"]]
     spilling.sort(key=lambda row: row["elapsed"], reverse=True)
@@ -93,7 +96,12 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     ]
     files = status["created_tmp_files"] + status["created_tmp_disk_tables"]
     if server.flavor == "mariadb":
-        unseen.append("temp files of sorts: MariaDB times only reads of temporary tables on disk")
+        sorts = "temp files of sorts: MariaDB times only reads of temporary tables on disk"
+        writes = (
+            "writes of temporary tables alone: MariaDB counts them with those of permanent Aria "
+            "tables, so bytes are at most what is shown"
+        )
+        unseen += [Unseen("sorts", sorts), Unseen("writes", writes)]
     record = None
     if statements and (pattern := _pattern(statements[0].query or "")):
         address, quoted = shell_word(mysql.shown_dsn(dsn)), shell_word(pattern)
@@ -127,7 +135,8 @@ def _pattern(digest: str) -> str:
 def _temp_files(connection: mysql.Connection, pages: int) -> TempCounts:
     """The I/O on temp files since the server's start, by its own counts and times.
 
-    ``pages`` of Aria were written without being timed; each is taken to be as long as a read.
+    ``pages`` of Aria, at most, were written without being timed; each is taken to be as long as a
+    read.
     """
     [total], [other] = mysql.rows(connection, _FILES), mysql.rows(connection, _OTHER_FILES)
     sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}

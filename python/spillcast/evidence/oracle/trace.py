@@ -35,6 +35,8 @@ _LEFT_OUT = re.compile(
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
+#: Above this share of the time, waits that belong to a call without an end show that it went on.
+OPEN_SHARE = 0.01
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -139,6 +141,16 @@ class Traces:
     def unmeasured(self) -> int:
         """The number of waits of impossible length, which are in no group and no time."""
         return sum(file["waits_unmeasured"] for file in self.files)
+
+    @property
+    def open_s(self) -> float:
+        """The time of waits after which no call ended."""
+        return float(sum(session["open_us"] for session in self.sessions())) / 1e6
+
+    @property
+    def is_part(self) -> bool:
+        """Whether statements went on after the traces."""
+        return any(self.ended()) or self.open_s > OPEN_SHARE * self.elapsed_us() / 1e6
 
     def ended(self) -> Iterator[str]:
         """Why files may end before the statement did: it failed, or the trace has a limit."""

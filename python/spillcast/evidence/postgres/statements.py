@@ -59,6 +59,9 @@ _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_"
 #: What a statement has one row for, and the begin of a time.
 _IDENTITY = ("userid", "dbid", "queryid", "toplevel")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+#: What a spreadsheet, a data frame or a narrow column leaves of an identifier, as 5.23E+18: other
+#: statements may have the same.
+_ROUNDED = re.compile(r"[.+\u2026]")
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
@@ -118,7 +121,7 @@ class Row:
         queryid, query = values.get("queryid"), values.get("query")
         calls = whole(values["calls"], "calls")
         return cls(
-            queryid=None if queryid is None else str(queryid),
+            queryid=None if queryid is None or _ROUNDED.search(str(queryid)) else str(queryid),
             query=None if query is None else masked_text(str(query)),
             calls=calls,
             elapsed_s=amount(values["total_exec_time"], "total_exec_time") / 1e3,

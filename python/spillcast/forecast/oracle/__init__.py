@@ -25,6 +25,7 @@ from spillcast.columns import Floats
 from spillcast.errors import InputError, OptionInvalid, Refusal, TargetInvalid, TargetUnsuited
 from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize
+from spillcast.evidence.oracle.trace import OPEN_SHARE
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -65,8 +66,6 @@ FLASH_S = 1e-3
 NEW_SHARE = 0.05
 #: A warning says that a flash cache serves temp, from this share of its requests on.
 SERVED = 0.2
-#: A warning says that waits belong to a call without an end, above this share of the time.
-OPEN_SHARE = 0.01
 #: The most statements that an error names.
 _NAMED = 3
 FORMS = (

@@ -248,7 +248,7 @@ def read_traces(
         *times[:2],
         events,
         read.damaged_count(),
-        open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
+        open_s=read.open_s,
         ended="; ".join(read.ended()),
         shares=times[2],
         calls=calls if sql_id is None else None,

@@ -53,7 +53,7 @@ from spillcast.evidence.postgres.statements import (
 )
 from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
 from spillcast.evidence.postgres.work_memory import enough_bytes
-from spillcast.fleet.snapshots import Snapshot, store_snapshot
+from spillcast.fleet.snapshots import Snapshot, Unseen, store_snapshot
 from spillcast.forecast.ask import with_origin
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
@@ -134,7 +134,7 @@ def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[st
         "server": snapshot.name,
         "statements": len(snapshot.rows),
         "asked_s": snapshot.asked_s,
-        "unseen": [text for text in snapshot.unseen if not text.startswith("processes")],
+        "unseen": [vars(note) for note in snapshot.unseen if note.code != "processes"],
     }
 
 
@@ -158,10 +158,10 @@ def _of_server(
         window_s = window_s if logs is None else logs.window_s
         databases = [replace(d, spill_s=spill_s(d.temp_bytes, request)) for d in databases]
         # The lines of ``enable`` are the remedy for both.
-        remedied = ["statements: this database", "times of temp I/O: set"]
+        remedied = {"statements", "times-off"}
     else:
         statements = of_rows(rows, logs, request)
-        remedied = ["times of temp I/O: "] * (request.origin is not None)
+        remedied = set() if request.origin is None else {"times-off", "times-old"}
     return ServerRanking(
         source=shown,
         window_s=window_s,
@@ -177,7 +177,7 @@ def _of_server(
         live=snapshot.live,
         exceeded=[] if logs is None else counted(logs.exceeded),
         settings=snapshot.settings,
-        unseen=[text for text in snapshot.unseen if not text.startswith(tuple(remedied))],
+        unseen=[note for note in snapshot.unseen if note.code not in remedied],
         record=_record(shown, statements),
         asked_s=snapshot.asked_s,
         counted=rows,
@@ -187,17 +187,19 @@ def _of_server(
 def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     logs = read_logs(path)
     statements = of_logs(logs, request)
-    unseen = list(logs.notes)
+    unseen = [Unseen("logs", text) for text in logs.notes]
     if not logs.plans and statements:
         timed = any(statement.elapsed_s for statement in statements)
-        unseen.append(
+        untimed = (
             "times of temp I/O: the logs tell only how long the calls took, so it took no longer; "
             "load auto_explain"
             if timed
             else "times and plans: the logs contain only temp files; load auto_explain"
         )
+        unseen.append(Unseen("times", untimed))
     if any(statement.query is None for statement in statements):
-        unseen.append("statements: the log has some temp files without their statement")
+        nameless = "statements: the log has some temp files without their statement"
+        unseen.append(Unseen("statements", nameless))
     return ServerRanking(
         masked_text(str(path)),
         logs.window_s,

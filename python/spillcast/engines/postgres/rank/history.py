@@ -29,6 +29,7 @@ from spillcast.fleet.snapshots import (
     DatabaseSpill,
     Period,
     Snapshot,
+    Unseen,
     add_to,
     chains,
     periods,
@@ -171,9 +172,7 @@ class _Window:
             for queryid, statement in self.statements.items()
         ]
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
-        unseen = []
-        if not self.periods:
-            unseen.append("spills: they count between two snapshots, and this time has one")
+        single = "spills: they count between two snapshots, and this time has one"
         return ServerRanking(
             source=self.name,
             window_s=covered_s or None,
@@ -187,7 +186,7 @@ class _Window:
             ],
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
             settings=settings,
-            unseen=unseen,
+            unseen=[] if self.periods else [Unseen("spills", single)],
             history=self._history(rules),
             counted=rows,
         )

@@ -60,7 +60,14 @@ from spillcast.evidence.postgres.statements import (
     renamed,
 )
 from spillcast.evidence.text import text_of
-from spillcast.fleet.snapshots import SNAPSHOT_SCHEMA, DatabaseSpill, LiveSession, Snapshot, between
+from spillcast.fleet.snapshots import (
+    SNAPSHOT_SCHEMA,
+    DatabaseSpill,
+    LiveSession,
+    Snapshot,
+    Unseen,
+    between,
+)
 from spillcast.gate import json_of, reading
 from spillcast.recording.observed import proc_text
 from spillcast.redaction import masked_text
@@ -68,7 +75,7 @@ from spillcast.units import parse_duration_s
 from spillcast.workspace import whole_file
 
 HOW = "make one with: spillcast postgres DSN --save snapshot.json"
-PROCESSES_UNSEEN = (
+_PROCESSES = (
     "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
     "--since 10m while they run or plans of auto_explain in --log show them"
 )
@@ -174,11 +181,11 @@ def take_snapshot(
 
 
 class _Queries:
-    """Queries on a server; each one that the server refuses adds a line to ``unseen``."""
+    """Queries on a server; each one that the server refuses adds a note to ``unseen``."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.unseen: list[str] = []
+        self.unseen: list[Unseen] = []
 
     def all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         import psycopg
@@ -186,7 +193,7 @@ class _Queries:
         try:
             return self.connection.execute(query.encode(), values or None).fetchall()
         except psycopg.Error as error:
-            self.unseen.append(server_message(error))
+            self.unseen.append(Unseen("refused", server_message(error)))
             return []
 
     def number(self, query: str) -> float | None:
@@ -204,7 +211,8 @@ def _statements(
         hint = "create extension pg_stat_statements"
         if not preloaded:
             hint = f"add it to shared_preload_libraries, restart, then {hint}"
-        queries.unseen.append(f"statements: this database has no pg_stat_statements; {hint}")
+        uncounted = f"statements: this database has no pg_stat_statements; {hint}"
+        queries.unseen.append(Unseen("statements", uncounted))
         return [], None, None, None
     schema = identifier(schemas[0][0])
     records = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
@@ -229,23 +237,25 @@ def _live(queries: _Queries) -> list[LiveSession]:
 
 def _not_shown(
     connection: Connection, settings: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
-) -> list[str]:
+) -> list[Unseen]:
     """Names the figures that a setting, the version or a missing right hides, with the remedy."""
-    lines = []
+    hidden = {}
     version = connection.info.server_version
     if version < 150_000:
-        lines.append("times of temp I/O: PostgreSQL 15 or newer has them; --from names the storage")
+        hidden["times-old"] = (
+            "times of temp I/O: PostgreSQL 15 or newer has them; --from names the storage"
+        )
     elif settings.get("track_io_timing") == "off":
-        lines.append(
+        hidden["times-off"] = (
             "times of temp I/O: set track_io_timing = on, then pg_stat_statements_reset(); or name "
             "the storage with --from"
         )
     if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
-        lines.append(PROCESSES_UNSEEN)
+        hidden["processes"] = _PROCESSES
     (sees_all,) = row(connection, "select pg_has_role(current_user, 'pg_monitor', 'member')")
     if not sees_all or any(record.get("queryid") is None for record in rows):
-        lines.append("statements and sessions of others: grant pg_monitor to this role")
-    return lines
+        hidden["rights"] = "statements and sessions of others: grant pg_monitor to this role"
+    return [Unseen(code, text) for code, text in hidden.items()]
 
 
 def document_of(snapshot: Snapshot) -> dict[str, Any]:
@@ -324,7 +334,7 @@ class WorkersSeen:
             rows.append({**record, **seen})
         unseen = list(snapshot.unseen)
         if all(row["looks"] >= LOOKS_MIN for row in rows):
-            unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
+            unseen = [note for note in unseen if note.code != "processes"]
         total_s = snapshot.asked_s + self.asked_s
         return replace(snapshot, rows=rows, unseen=unseen, asked_s=total_s)
 
@@ -432,7 +442,8 @@ def _counted(connection: Connection, selector: StatementSelector) -> Row:
     rows = _rows(snapshot)
     like = selector.queryid or f"like '{selector.query or selector.text}'"
     if not rows:
-        hints = [reason for reason in snapshot.unseen if reason.startswith("statements")]
+        codes = ("statements", "rights")
+        hints = [note.message for note in snapshot.unseen if note.code in codes]
         hint = (hints or ["let it run there first; pg_monitor sees the statements of others"])[0]
         raise SelectionEmpty(f"has counted no statement {like}", hint)
     if len(rows) > 1:
