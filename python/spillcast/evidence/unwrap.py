@@ -81,27 +81,25 @@ _PREFIXES = (
     re.compile(r"^\+(?![-+])"),
 )
 _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
-#: Prefixes by log shippers, also of lines that continue a message.
-SHIPPERS = (
+#: Prefixes by up to two log shippers, also of lines that continue a message.
+_SHIPPERS = re.compile(
+    "^(?:"
     # syslog in its older form; a server numbers its messages and their lines.
-    re.compile(
-        r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
-        r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
-    ),
+    r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
+    r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
     # Files of containers on a node of Kubernetes.
-    re.compile(rf"{_ISO} std(?:out|err) [FP] "),
+    rf"|{_ISO} std(?:out|err) [FP] "
     # syslog with times of ISO 8601, in its older and its newer form.
-    re.compile(
-        rf"(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
-        r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
-        r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
-    ),
+    rf"|(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
+    r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
+    r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
     # Heroku.
-    re.compile(rf"{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"),
+    rf"|{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
     # docker compose.
-    re.compile(r"^\[?[\w./-]+\]?\s+\| ?"),
+    r"|\[?[\w./-]+\]?\s+\| ?"
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
-    re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
+    rf"|{_ISO}(?: (?=[ \t])|[ \t])"
+    "){1,2}+"
 )
 #: A time that a tool put before each line. Times of a server's messages and of csvlog do not match.
 _TIMED = re.compile(
@@ -175,13 +173,8 @@ def unwrapped(text: str) -> str:
 
 
 def without_shipper(line: str) -> str:
-    """A line of a log without the prefixes of up to two shippers, and with tabs for ``#011``."""
-    for _ in range(2):
-        prefix = next((match for pattern in SHIPPERS if (match := pattern.match(line))), None)
-        if prefix is None:
-            break
-        line = line[prefix.end() :]
-    return line.replace("#011", "\t")
+    """A line of a log without the prefixes of shippers, and with tabs for ``#011``."""
+    return _SHIPPERS.sub("", line).replace("#011", "\t")
 
 
 def _typographic_characters(lines: Lines) -> Lines | None:

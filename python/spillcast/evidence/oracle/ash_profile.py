@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from spillcast.columns import Field
 from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash import MEMORY_INTERVAL_US, Ash
+from spillcast.evidence.oracle.spooled import clock
 from spillcast.evidence.selection import LISTED_MAX, ambiguous
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.tables import Table
@@ -98,7 +98,7 @@ def hints(ash: Ash) -> list[str]:
     if gap_ns < 1e9 * max(_GAP_S, _GAP_INTERVALS * ash.interval_us / 1e6):
         return []
     at = int(gaps.argmax())
-    last, first = (_clock(ash, int(times[n])) for n in (at, at + 1))
+    last, first = (clock(ash.began_ns + int(times[n])) for n in (at, at + 1))
     text = (
         f"no sample between {last} and {first} ({format_duration(gap_ns / 1e9)}): perhaps two "
         "executions, which the export does not distinguish; --until and --since choose one"
@@ -184,15 +184,11 @@ def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
         exec_id=head["sql_exec_id"],
         instance=instance,
         session=session,
-        began=_clock(ash, first),
+        began=clock(ash.began_ns + first),
         elapsed_s=(last - first) / 1e9 + ash.interval_us / 1e6,
         samples=sum(row["time_ns_count"] for row in rows),
         sessions=len(sessions),
     )
-
-
-def _clock(ash: Ash, time_ns: int) -> str:
-    return f"{ash.began + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M:%S}"
 
 
 ON_CPU = "(on CPU)"

@@ -80,13 +80,9 @@ def parameter_of(path: Path, name: str) -> int | None:
 
 
 _NAMES = {
-    "name": "name",
+    **{name: name for name in ("name", "value", "per_second", "accumulated")},
     "statistic_name": "name",
-    "value": "value",
-    "per_second": "per_second",
-    "value_per_second": "per_second",
-    "value_per_sec": "per_second",
-    "accumulated": "accumulated",
+    **dict.fromkeys(("value_per_second", "value_per_sec"), "per_second"),
     "value_accumulated": "accumulated",
 }
 #: Names of columns by heading of the spool; sizes are bytes.
@@ -94,33 +90,25 @@ _WORK_AREAS = {
     "inst_id": "instance",
     "sid": "session",
     "qcsid": "coordinator",
-    "sql_id": "sql_id",
-    "sql_exec_id": "sql_exec_id",
+    **{name: name for name in ("sql_id", "sql_exec_id", "policy", "active_us", "tablespace")},
     "operation_id": "plan_line",
     "operation_type": "operation",
-    "policy": "policy",
-    "active_us": "active_us",
     "active_time": "active_us",
     "work_area_size": "work_area_bytes",
     "actual_mem_used": "memory_bytes",
     "max_mem_used": "memory_bytes_max",
     "number_passes": "passes",
     "tempseg_size": "temp_bytes",
-    "tablespace": "tablespace",
     "estimated_optimal_size": "optimal_bytes",
     "estimated_onepass_size": "one_pass_bytes",
 }
 _TEMP_USAGE = {
     "inst_id": "instance",
     "sid": "session",
-    "serial": "serial",
+    **{name: name for name in ("serial", "sql_id", "tablespace", "extents", "blocks")},
     "username": "user",
-    "sql_id": "sql_id",
-    "tablespace": "tablespace",
     "segtype": "segment",
     "file_number": "file",
-    "extents": "extents",
-    "blocks": "blocks",
 }
 #: Temp I/O that the flash cache served, by op.
 _ON_FLASH = {

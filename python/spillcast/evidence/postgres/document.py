@@ -216,20 +216,20 @@ def _element(element: Any) -> Any:
     names = [child.tag.rpartition("}")[2] for child in children]
     tag = element.tag.rpartition("}")[2]
     if not children:
-        return [] if tag in NODES else _scalar(element.text or "")
+        return [] if tag in NODES else _value(element.text or "")
     if tag == "Plans" or tag == f"{names[0]}s" or (tag.endswith("Key") and names[0] == "Item"):
         return [_element(child) for child in children]
     pairs = zip(names, children, strict=True)
     return {name.replace("I-O", "I/O").replace("-", " "): _element(child) for name, child in pairs}
 
 
-def _scalar(text: str) -> Any:
+def _value(text: str) -> Any:
+    """The value of a text: a number, a truth, a text in quotes or without."""
     text = text.strip()
-    if re.fullmatch(r"-?\d{1,18}", text):
-        return int(text)
-    if re.fullmatch(r"-?\d{1,18}\.\d{1,18}", text):
-        return float(text)
-    return {"true": True, "false": False}.get(text, text)
+    value = json_or_none(text)
+    if isinstance(value, str | int | float):
+        return value
+    return text.strip('"') if text[:1] == '"' else text
 
 
 def _indent(line: str) -> int:
@@ -237,41 +237,27 @@ def _indent(line: str) -> int:
 
 
 def _block(lines: list[str], at: int) -> tuple[Any, int]:
-    indent = _indent(lines[at])
-    if lines[at].lstrip().startswith("- "):
-        items = []
-        while at < len(lines) and _indent(lines[at]) == indent and lines[at].lstrip()[:2] == "- ":
-            inner = lines[at].replace("- ", "  ", 1)
-            if _YAML_PAIR.fullmatch(inner.strip()) is None:
-                items.append(_value(inner))
-                at += 1
-                continue
-            lines[at] = inner
+    """The list or the object of the lines from ``at`` on that begin alike, and the line below."""
+    indent, items, values = _indent(lines[at]), list[Any](), dict[str, Any]()
+    while at < len(lines) and _indent(lines[at]) == indent:
+        pair = _YAML_PAIR.fullmatch(lines[at].strip().removeprefix("- "))
+        is_item = lines[at].lstrip().startswith("- ")
+        if bool(values if is_item else items) or not (is_item or pair):
+            break
+        if is_item and pair:
+            lines[at] = lines[at].replace("- ", "  ", 1)
             item, at = _block(lines, at)
             items.append(item)
-        return items, at
-    values: dict[str, Any] = {}
-    while at < len(lines) and _indent(lines[at]) == indent:
-        match = _YAML_PAIR.fullmatch(lines[at].strip())
-        if match is None or lines[at].lstrip().startswith("- "):
-            break
-        key = match["key"].strip('"')
-        deeper = at + 1 < len(lines) and _indent(lines[at + 1]) > indent
-        if not (match["value"] or "").strip() and deeper:
-            values[key], at = _block(lines, at + 1)
+        elif pair is None:
+            items.append(_value(lines[at].strip().removeprefix("- ")))
+            at += 1
+        elif not pair["value"] and at + 1 < len(lines) and _indent(lines[at + 1]) > indent:
+            values[pair["key"].strip('"')], at = _block(lines, at + 1)
         else:
-            value = _value(match["value"] or "")
+            key, value = pair["key"].strip('"'), _value(pair["value"] or "")
             values[key] = [] if key in NODES and value == "" else value
             at += 1
-    return values, at
-
-
-def _value(text: str) -> Any:
-    text = text.strip()
-    if text.startswith('"'):
-        value = json_or_none(text)
-        return text.strip('"') if value is None else value
-    return _scalar(text)
+    return items or values, at
 
 
 def _check_shape(document: Mapping[str, Any]) -> None:
