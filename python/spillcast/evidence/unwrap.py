@@ -5,9 +5,7 @@ none. The first that applies is removed, until none applies: a quoted mail may c
 psql.
 """
 
-import csv
 import html
-import io
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -116,7 +114,8 @@ _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
 #: An operator that concatenates two strings.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
-_IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
+#: A cell in quotes, alone in its lines.
+_CELL = re.compile(r'^[ \t]*"((?:[^"]|"")*+)"[ \t]*$', re.MULTILINE)
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 #: The heading of a table whose first column has numbers of rows.
@@ -276,34 +275,13 @@ def _logger_prefixes(lines: Lines) -> Lines | None:
     return [pattern.sub("", line) for line in lines]
 
 
-def _csv_of_one_column(lines: Lines) -> Lines | None:
-    """CSV of one column, as psql --csv and pgAdmin write a plan; words may stand around it."""
-    full = [line for line in lines if line.strip()]
-    headings = (at for at, line in enumerate(full) if _HEADING.fullmatch(line))
-    begin = next(headings, None if full and not full[0].lstrip().startswith('"') else 0)
-    if begin is None or not any(line.lstrip().startswith('"') for line in full[begin:]):
+def _quoted_cells(lines: Lines) -> Lines | None:
+    """CSV of one column, as of psql --csv and pgAdmin; an IDE quotes only lines with a comma."""
+    text = "\n".join(lines)
+    if not any(FIGURES.search(cell[1]) for cell in _CELL.finditer(text)):
         return None
-    try:
-        rows = [row for row in csv.reader(io.StringIO("\n".join(full[begin:])), strict=True) if row]
-    except csv.Error:
-        return None
-    cells = list(takewhile(lambda row: len(row) == 1, rows))
-    if len(cells) < len(rows) and begin == 0:
-        return None
-    cells = cells[1:] if cells and _HEADING.fullmatch(cells[0][0]) else cells
-    return [*full[:begin], *(line for row in cells for line in row[0].split("\n"))]
-
-
-def _ide_quotes(lines: Lines) -> Lines | None:
-    """Quotes that an IDE puts around lines with a comma."""
-    # Text of a node does not occur in other quoted lines, such as those of JSON.
-    quoted = [_IDE_QUOTED.fullmatch(line.rstrip()) for line in lines]
-    if not any(quoted) or not any(map(_NODE_FIGURES.search, lines)):
-        return None
-    return [
-        line if match is None else match["text"].replace('""', '"')
-        for line, match in zip(lines, quoted, strict=True)
-    ]
+    plain = _CELL.sub(lambda cell: cell[1].replace('""', '"'), text).split("\n")
+    return [line for line in plain if not _HEADING.fullmatch(line)]
 
 
 def _plans_in_code(lines: Lines) -> Lines | None:
@@ -442,8 +420,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     tables.framed,
     tables.grid,
     tables.continued,
-    _csv_of_one_column,
-    _ide_quotes,
+    _quoted_cells,
     _indentation,
     _logger_prefixes,
 )
