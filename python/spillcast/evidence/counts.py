@@ -4,7 +4,7 @@ Plans, statement statistics, reports and stated figures contain such totals and 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -105,6 +105,9 @@ class OpCounts:
     def timed(cls, count: int, size_bytes: int, total_s: float | None) -> "OpCounts":
         """Counts with a total time, 0 where the time is not known."""
         return cls(count, size_bytes, round((total_s or 0.0) * 1e9) if count else 0)
+
+    def __add__(self, other: "OpCounts") -> "OpCounts":
+        return OpCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def scaled(self, times: float, counts: float) -> "OpCounts":
         """The counts with ``times`` the total time, and ``counts`` times the operations."""

@@ -40,6 +40,8 @@ _WORDS = re.compile(r"\S+(?: \S+)*+")
 _BAR_RULE = re.compile(
     r"(?:\S?\s++)?(?:={10,}+(?: +=++)*+|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+"
 )
+#: The first row of a plan.
+_TOP_ROW = re.compile(r"\s*\|[*\s-]*0\s*\|")
 #: A row of waits between separators, which may be blanks beside them.
 _SEPARATED = re.compile(
     r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *[,;|\t]'
@@ -320,6 +322,9 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
     for at, line in enumerate(lines, first):
         is_rule = _BAR_RULE.fullmatch(line) is not None
         is_row = not is_rule and ("|" in line if in_markdown else line.lstrip().startswith("|"))
+        if is_row and table is None and heading and _TOP_ROW.match(line):
+            # A page may leave out the rules.
+            table, in_markdown = Table(_names(heading[-1:], bars), at - 1), True
         if table is not None and table.cells and (is_rule or (in_markdown and not is_row)):
             table.last, in_markdown = at, False
             yield table

@@ -358,7 +358,10 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
             minutes=int(match["minute"] or 0),
             seconds=int(match["second_of_minute"] or 0),
         )
-        since = date + clock - _offset(match["zone"]) - _EPOCH
+        moment = date + clock
+        if (match["zone"] or "").startswith(("+", "-")):
+            moment = moment.replace(tzinfo=datetime.strptime(match["zone"], "%z").tzinfo)
+        since = moment - _EPOCH
     except (ValueError, KeyError, OverflowError):
         return None
     fraction_ns = int((match["fraction"] or "0").ljust(9, "0"))
@@ -421,10 +424,3 @@ def _hour(hour: int, half: str | None) -> int:
     if half is None:
         return hour
     return hour % 12 + (12 if half.upper() == "P" else 0)
-
-
-def _offset(zone: str | None) -> timedelta:
-    if zone is None or zone[0] not in "+-":
-        return timedelta()
-    minutes = int(zone[1:3]) * 60 + int(zone[-2:])
-    return timedelta(minutes=-minutes if zone[0] == "-" else minutes)

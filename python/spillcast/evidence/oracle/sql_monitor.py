@@ -67,12 +67,7 @@ def io_of(count: Callable[[str], int], requests: str, size: str) -> dict[str, Op
 
 def total_io(lines: Sequence[Line]) -> dict[str, OpCounts]:
     """The sums of the I/O of lines by op."""
-    return {
-        op: OpCounts(
-            sum(line.io[op].count for line in lines), sum(line.io[op].bytes for line in lines)
-        )
-        for op in OPS
-    }
+    return {op: sum((line.io[op] for line in lines), OpCounts()) for op in OPS}
 
 
 @dataclass(frozen=True, kw_only=True)

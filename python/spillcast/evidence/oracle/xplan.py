@@ -30,8 +30,6 @@ HOW = (
 )
 _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
-_HEADING = re.compile(r"\s*\|\s*Id\s*\|\s*Operation\b", re.IGNORECASE)
-_RULE = "-" * 40
 #: How a statement begins, also behind a comment.
 _STATEMENT = re.compile(
     r"(SQL>)?\s*+(/\*[^*]*+\*/)?\W*+((select|insert|update|delete|merge)\b"
@@ -118,7 +116,6 @@ def _figures(plan: Plan, selection: Selection) -> Counts:
 
 def _plans(lines: Sequence[str]) -> Iterator[Plan]:
     above = 0
-    lines = list(_with_rules(lines))
     for table in bar_tables(lines):
         if not {"id", "operation"} <= set(table.names):
             continue
@@ -139,23 +136,6 @@ def _plans(lines: Sequence[str]) -> Iterator[Plan]:
             raise EvidenceDamaged(f"it is cut: the lines below {last} are missing")
         if plan.lines:
             yield plan
-
-
-def _with_rules(lines: Sequence[str]) -> Iterator[str]:
-    """The lines with the rules around a plan's heading and rows, which web pages leave out."""
-    inside = False
-    for at, line in enumerate(lines):
-        if inside and "|" not in line:
-            if not line.lstrip().startswith("-"):
-                yield _RULE
-            inside = False
-        yield line
-        below = lines[at + 1] if at + 1 < len(lines) else ""
-        if _HEADING.match(line) and re.match(r"\s*\|[*\s-]*0\s*\|", below):
-            inside = True
-            yield _RULE
-    if inside:
-        yield _RULE
 
 
 def _add_line(plan: Plan, at: int, cells: list[str]) -> None:
