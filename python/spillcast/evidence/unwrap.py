@@ -278,7 +278,9 @@ def _logger_prefixes(lines: Lines) -> Lines | None:
 def _quoted_cells(lines: Lines) -> Lines | None:
     """CSV of one column, as of psql --csv and pgAdmin; an IDE quotes only lines with a comma."""
     text = "\n".join(lines)
-    if not any(FIGURES.search(cell[1]) for cell in _CELL.finditer(text)):
+    cells = [cell[1] for cell in _CELL.finditer(text)]
+    has_figures = any(map(FIGURES.search, cells)) or any(map(_NODE_FIGURES.search, lines))
+    if not cells or not has_figures or text.lstrip()[:1] in ("[", "{"):
         return None
     plain = _CELL.sub(lambda cell: cell[1].replace('""', '"'), text).split("\n")
     return [line for line in plain if not _HEADING.fullmatch(line)]
