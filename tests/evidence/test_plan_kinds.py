@@ -242,11 +242,9 @@ Execution Time: 11.515 ms
     "begin",
     [
         "D, [2026-11-23T10:11:12.{0:06}] DEBUG -- :   ",
-        "2026-11-23 10:11:{0:02},123 INFO  [main] c.e.Repo - ",
+        "2026-11-23 10:11:{0:02},123 INFO  [pool-{0:b}] c.e.Repo - ",
         "[2026-11-23 10:11:{0:02}] local.DEBUG: ",
         '+ time=10:11:{0:02}Z level=INFO msg="',
-        # Numbers of different lengths.
-        "2026-11-23T10:11:12.{0:b}Z stdout F ",
     ],
 )
 def test_what_a_logger_put_before_each_line_is_around_the_plan(tmp_path, begin):
