@@ -12,7 +12,7 @@ from pathlib import Path
 from harness import until
 
 #: Ends in each test; `make nightly` has 10 of them.
-KILLS = int(os.environ.get("SPILLCAST_KILLS", "3"))
+KILLS = int(os.environ.get("SPILLCAST_KILLS", "2"))
 #: Stopped, and let go on a while later.
 REST = (signal.SIGSTOP, signal.SIGCONT)
 DEATHS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from cases import nightly
 from io_made_up import LINE, oracle_general, zipf_with_scans
 from spillcast import _core
 from spillcast.cache.rows import of_recording
@@ -60,7 +61,7 @@ def recorded(spilled, tmp_path_factory):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("lines", [500, LINES])
+@pytest.mark.parametrize("lines", [500, *nightly(LINES)])
 def test_miss_ratios_on_zipf_with_scans(zipf, policy, lines):
     assert abs(ours(zipf, policy, lines)[0] - theirs(zipf, policy, lines)[0]) < POLICIES[policy][1]
 

@@ -69,6 +69,7 @@ def hit_ratio(outcome, reads):
 
 
 @cases("cached_pages", [PAGES // 4, PAGES // 2])
+@pytest.mark.nightly
 def test_pages_wanted_more_and_less_often(cached_pages):
     real, simulated = hit_ratios("zipf", cached_pages)
     assert simulated["lru"] == pytest.approx(real, abs=NEAR)

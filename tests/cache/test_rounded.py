@@ -59,6 +59,7 @@ def test_against_a_list(seed):
 
 
 @cases("kind", KINDS)
+@pytest.mark.nightly
 def test_the_bound_of_every_trace_holds(tmp_path, kind):
     for seed in (20, 21):
         path = write(tmp_path / "t.oracleGeneral", kind, 300_000, seed)

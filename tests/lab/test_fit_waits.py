@@ -56,6 +56,7 @@ def test_queries_that_differ_make_a_spread():
     assert 0.5 < result.spread < 0.75
 
 
+@pytest.mark.nightly
 def test_what_runs_of_the_same_differ_by_is_no_spread_of_queries():
     """Neighbours make some runs 15 % longer or shorter; queries are alike."""
     chance, kinds = np.random.default_rng(1), []
@@ -106,6 +107,7 @@ def test_an_engine_that_was_not_measured_is_less_sure():
     assert all(others.spread > engine.spread for engine in engines)
 
 
+@pytest.mark.nightly
 def test_engines_that_differ_make_the_cost_of_others_less_sure():
     """A wait costs one of them three times as much as the other."""
     kinds = {("duckdb", "1"): made("a", 1) + made("b", 2)}

@@ -27,6 +27,7 @@ def rehearsed():
             yield like, lambda s, query=QUERY: rehearse(engine, query, slow, like, s, room)
 
 
+@pytest.mark.nightly
 def test_the_first_seconds(rehearsed):
     """Of writes that take 50 ms, one after the other, at most 20 a second are done."""
     like, attempt = rehearsed

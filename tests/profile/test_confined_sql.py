@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import TIMEOUT_S, spillcast, spillcast_command, until
 from spillcast.errors import QueryInvalid
 from spillcast.gate import reading
@@ -64,7 +64,7 @@ def test_an_interrupted_query_is_an_interruption():
         raise RuntimeError("Query interrupted")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, *nightly(signal.SIGTERM)])
 def test_a_query_without_end_is_ended(spilled, number):
     query = "select count(*) from range(100000000000000)"
     requested = spillcast_command("profile", spilled.path, "--sql", query)

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from cases import nightly
 from evidence import recording as made_up_recording
 from harness import available, spillcast
 from postgres_rig import private_server
@@ -126,7 +127,7 @@ def test_what_cannot_be_profiled_by_function_is_refused(run):
         profile(run, by=["function"])
 
 
-@pytest.mark.parametrize("capture", ["bpf", "perf"])
+@pytest.mark.parametrize("capture", ["bpf", *nightly("perf")])
 def test_a_sort_of_duckdb_is_found_below_its_thread(capture, tmp_path):
     run = tmp_path / "sort.spill"
     result = spillcast(

@@ -74,6 +74,7 @@ def test_generated_waits(generated, by):
 
 
 @cases("name", REAL)
+@pytest.mark.nightly
 def test_real_traces(name):
     for by in BY:
         if not set(by) <= set(DIMENSIONS):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import (
     account_of,
     available,
@@ -51,7 +51,7 @@ def keys(document, before=""):
             yield from keys(value, f"{before}{name}.")
 
 
-@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+@pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
 def test_every_operation_is_recorded_as_it_was_done(places, capture):
     available(capture)
     output, account = record(places, "--capture", capture)

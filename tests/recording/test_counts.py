@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import account_of, available, environment, expected_rows, rows, spillcast, target
 from spillcast.recording import Recording
 
@@ -29,15 +29,16 @@ def observe(places, capture, name, *options):
     return account, rows(output, files=files), output
 
 
+ALL_IN_ONE = "threads and child, sequential too"
 SHAPES = {
     "one thread": ((), 1),
-    "threads and child, sequential too": (("--threads", 3, "--fork", "--sequential"), 4),
+    ALL_IN_ONE: (("--threads", 3, "--fork", "--sequential"), 4),
     "unlinked": (("--unlink", "--threads", 3, "--fork", "--sequential"), 4),
 }
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [ALL_IN_ONE, *nightly("one thread", "unlinked")])
 def test_rows_are_the_programs_own_account(places, capture, shape):
     options, workers = SHAPES[shape]
     account, seen, _ = observe(places, capture, "run", *options)

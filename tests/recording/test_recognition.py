@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import nightly
 from harness import account_of, available, expected_rows, only_line, rows, spillcast, target
 
 CAPTURES = ["bpf", "perf", "preload"]
@@ -40,7 +41,7 @@ def test_recognised_by_itself(places, capture, kind):
     assert rows(output, files=files) == expected_rows(account, base=places.base)
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("capture", ["perf", *nightly("bpf", "preload")])
 def test_a_table_elsewhere_is_no_temp_file(places, capture):
     result, output = record(places, capture, places.data / "orders.db")
     assert result.returncode == 0, result.stderr
@@ -53,7 +54,7 @@ def test_a_table_elsewhere_is_no_temp_file(places, capture):
     assert sum(seen.values()) == len(account["account"])
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("capture", ["bpf", *nightly("perf", "preload")])
 def test_a_named_directory_is_the_only_one(places, capture):
     requested = ("--temp", places.data)
     result, output = record(places, capture, places.data / "spill", requested=requested)
@@ -75,7 +76,7 @@ def test_no_temp_io_under_the_named_directory(places):
     assert output.exists()
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
 def test_a_command_that_does_not_spill_ends_with_its_own_status(places, capture):
     options = ("--capture", available(capture), "-o", places.root / "run.spill")
     command = ("sh", "-c", f"wc < {places.base}; exit $1", "sh")

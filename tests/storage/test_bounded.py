@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import ordinary_user, spillcast, started, until
 from spillcast import _core
 from spillcast.forecast import forecast
@@ -141,7 +141,7 @@ def test_without_privilege_it_goes_on_and_says_so(open_places):
     assert "no memory cgroup could be made" in warned["page-cache"]
 
 
-@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("death", [signal.SIGKILL, *nightly(signal.SIGINT)])
 def test_the_group_goes_with_its_owner(disk, tmp_path, death):
     need_groups()
     path = tmp_path / "run.spill"

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from emulator import skip_without_fuse
 from harness import (
     make_places,
@@ -175,7 +175,7 @@ def test_what_left_its_session_ends_as_well(ran, tmp_path):
     assert running(seconds) == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, *nightly(signal.SIGINT, signal.SIGTERM)])
 def test_killed_in_the_middle(ran, how):
     pause = f"0.5{random.Random(os.getpid() + how).randrange(1 << 30)}"
     again = " ".join(spilling(ran.places, "--pause", pause))

@@ -40,6 +40,7 @@ def test_a_recording_counts_what_the_log_counts(tmp_path):
     assert sum(size for _, op, _, size in spills if op == "read") == sum(writes)
 
 
+@pytest.mark.nightly
 def test_the_lab_spills_where_it_is_told(tmp_path):
     lab, temp = ClickHouseLab(tmp_path), tmp_path / "elsewhere"
     temp.mkdir()
