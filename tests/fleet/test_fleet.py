@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from evidence import recording as made_up_recording
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
@@ -61,7 +61,7 @@ def same(row, forecast):
     assert row["saved_s"] == (saved_s if abs(saved_s) >= row["elapsed_s"] / 1000 else 0.0)
 
 
-@pytest.mark.parametrize("to", ["latency:150us", "factor:7", "{traced}"])
+@pytest.mark.parametrize("to", ["{traced}", *nightly("latency:150us", "factor:7")])
 def test_a_statement_of_traces_is_forecast_as_by_forecast(made, tmp_path, to):
     traced = write_trace(
         tmp_path / "flash.trc",

@@ -23,6 +23,7 @@ def engine():
 
 
 @cases("ahead_s", [0.0, 3.0])
+@pytest.mark.nightly
 def test_times_count_from_the_query(engine, tmp_path, ahead_s):
     ran, written = run_recorded(
         engine[0], QUERY, engine[1], tmp_path / "run.spill", ahead_s=ahead_s

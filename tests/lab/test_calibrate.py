@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cases import nightly
 from made_up import case
 from spillcast.calibrated import Category, Residuals
 from spillcast.forecast.interval import Uncertainty
@@ -36,7 +37,7 @@ def held(result, residuals, confidence):
 
 
 @pytest.mark.parametrize("outliers", [False, True])
-@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("confidence", [0.9, *nightly(0.5, 0.8, 0.95)])
 def test_fresh_forecasts_are_held_as_often_as_said(confidence, outliers):
     """Also where residuals have tails that no normal distribution has."""
     random = np.random.default_rng(1)

@@ -63,6 +63,7 @@ def command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
+@pytest.mark.nightly
 def test_the_command_line_on_the_path_is_measured_beside_the_library(tmp_path, command_line):
     library, program = DuckDbLab.calibrators(tmp_path, None)
     query = replace(CALIBRATION_QUERIES[0], rows=20_000, memory="100MB")

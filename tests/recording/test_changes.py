@@ -133,6 +133,7 @@ print(connection.execute(
 """
 
 
+@pytest.mark.nightly
 def test_duckdb_cuts_and_removes_its_temp_files(tmp_path):
     """On an emulated storage, where it is told by the library alone when they go."""
     skip_without_fuse()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from cases import nightly
 from harness import (
     available,
     only_line,
@@ -116,7 +117,8 @@ def test_children_that_exist_already_are_observed(open_places, as_user):
 
 @pytest.mark.skipif(not ordinary_user(), reason="only root observes the whole machine")
 @pytest.mark.parametrize(
-    ("capture", "kind", "most"), [("bpf", "bpf", 40), ("perf", "perf_event", 80 * os.cpu_count())]
+    ("capture", "kind", "most"),
+    [("bpf", "bpf", 40), *nightly(("perf", "perf_event", 80 * os.cpu_count()))],
 )
 def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
     """It opens and closes a few at any time, such as for names that threads take."""

@@ -9,7 +9,7 @@ from operator import getitem
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from evidence import recording as made_up_recording
 from harness import only_line, spillcast
 from spillcast.cli import main
@@ -89,7 +89,7 @@ def test_threads_that_read_their_first_recording_at_once(spilled):
     assert [subprocess.run(command, check=False).returncode for _ in range(5)] == [0] * 5
 
 
-@pytest.fixture(params=["real", "made up", "samples alone"])
+@pytest.fixture(params=["made up", "samples alone", *nightly("real")])
 def run(request, tmp_path):
     """A recording, and the document of it."""
     path = tmp_path / "run.spill"

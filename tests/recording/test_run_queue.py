@@ -72,6 +72,7 @@ def others(count):
             item.wait()
 
 
+@pytest.mark.nightly
 def test_one_that_waits_for_others_says_so(places):
     with others(CPUS):
         capture = recorded(places, burners=1)

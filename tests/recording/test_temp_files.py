@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
+from cases import nightly
 from harness import available, environment, spillcast
 
 
@@ -209,7 +210,7 @@ def prepare(root, cases):
             (root / "data" / name / "more").write_text("2\n" * 10_000)
 
 
-@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+@pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
 def test_temp_is_told_by_use(tmp_path, capture):
     available(capture)
     pytest.importorskip("duckdb")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import nightly
 from evidence import table
 from harness import account_of, environment, expected_rows, only_line, rows, spillcast, target
 from spillcast.errors import OptionConflict, TimesUnknown
@@ -249,7 +250,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["chdb", *nightly("polars")])
 def test_engines_that_nobody_told_of(places, engine):
     if importlib.util.find_spec(engine) is None:
         pytest.skip(f"there is no {engine}")

@@ -90,6 +90,7 @@ def rows_of(path):
 
 
 @cases("count", [0, 1, 5_000, 70_000])
+@pytest.mark.nightly
 def test_rows_come_back_by_parts_in_the_order_they_came(tmp_path, count):
     rows = made_up(count, seed=count)
     recording = write(tmp_path / "run.spill", rows)

@@ -190,6 +190,7 @@ def test_to_a_file(spilled, tmp_path):
     assert list(tmp_path.iterdir()) == [output]
 
 
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_recording(tmp_path):
     """200,000 waits are 50 MB of JSON, and more as rows in memory."""
     peaks = []

@@ -65,6 +65,7 @@ def test_a_redacted_look_has_no_texts(tmp_path):
 
 
 @pytest.mark.parametrize("width", [375, 1280])
+@pytest.mark.nightly
 def test_the_page_fits_its_window(page, browser, width):
     window = browser.new_page(viewport={"width": width, "height": 800})
     window.goto(f"file://{page[0]}")

@@ -205,6 +205,7 @@ def test_a_forecast_says_that_it_was_rehearsed(ran):
     assert "--writes 150" in result.stderr
 
 
+@pytest.mark.nightly
 def test_an_ordinary_user(open_places, slow, tmp_path):
     """Needs a namespace of users, which a system may refuse: then the refusal names it.
 

@@ -12,7 +12,7 @@ import pytest
 from made_up_sqlplus import NOW, VIEWS, database, insert, parsed, run
 from sqlglot import exp
 
-from cases import cases
+from cases import cases, nightly
 from harness import spillcast
 from spillcast.engines.oracle import collect, parse_session
 from spillcast.errors import OptionInvalid
@@ -31,8 +31,8 @@ def oracle():
         yield connection
 
 
-@pytest.mark.parametrize("session", [None, SESSION])
-@pytest.mark.parametrize("sql_id", [None, SQL_ID])
+@pytest.mark.parametrize("session", [SESSION, *nightly(None)])
+@pytest.mark.parametrize("sql_id", [SQL_ID, *nightly(None)])
 @pytest.mark.parametrize("history", [False, True])
 def test_every_statement_parses_and_runs(oracle, sql_id, session, history):
     script = collect(sql_id=sql_id, sid=session, history=history)

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from cases import nightly
 from harness import spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server, recorder
@@ -39,7 +40,7 @@ def server(room):
         yield made
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", ["quotes and lines", *nightly("percent and unicode")])
 def test_a_name_is_only_a_name(server, room, tmp_path, kind):
     name = NAMES[kind]
     quoted = identifier(name)

@@ -70,7 +70,9 @@ def of_postgres(room):
     return output, 8192
 
 
-@pytest.fixture(scope="module", params=[of_duckdb, of_postgres], ids=["duckdb", "postgresql"])
+@pytest.fixture(
+    scope="module", params=[of_duckdb, *nightly(of_postgres)], ids=["duckdb", "postgresql"]
+)
 def spill(request, tmp_path_factory):
     """A real recording, and the traces that Oracle would have written of the same."""
     skip_without_fuse()

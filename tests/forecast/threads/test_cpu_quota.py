@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from evidence import change, known, seconds, storage, table
 from harness import spillcast
 from spillcast.errors import OptionInvalid
@@ -91,7 +91,7 @@ def quota_said(answer):
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("quota_cpus", [0.2, 0.4, 1.0, 1.5])
+@pytest.mark.parametrize("quota_cpus", [0.4, 1.5, *nightly(0.2, 1.0)])
 def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads, quota_cpus):
     run = recorded(tmp_path / "r.spill", threads, SLOW_NS, quota_cpus=quota_cpus)
     answer = forecast(run, on(FAST_NS))
