@@ -20,7 +20,7 @@ def write(count):
     with tempfile.TemporaryFile(dir=sys.argv[1], buffering=0) as file:
         for _ in range(count):
             file.write(bytes(8192))
-        print("written", flush=True)
+        print("written\\n", end="", flush=True)  # in a single write, beside another thread's
         end.wait()
 for count in (40, 700):
     threading.Thread(target=write, args=[count], daemon=True).start()
