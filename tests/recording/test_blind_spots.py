@@ -100,6 +100,15 @@ def test_io_uring_that_cannot_be_seen(tmp_path):
     check_refused(output, "io_uring")
 
 
+@pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
+def test_requests_of_libaio_that_no_source_sees(tmp_path, capture):
+    command = target("blind", "libaio", tmp_path)
+    output, answer, account = record(tmp_path, command, "--capture", capture)
+    assert account["io_uring"]
+    assert "libaio" in answer
+    check_refused(output, "libaio")
+
+
 #: Becomes another user, and then another program, which the preload library cannot report from.
 OTHER_USER = """
 import os

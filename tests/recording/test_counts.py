@@ -69,6 +69,45 @@ def test_a_shells_short_programs_are_seen_whole(tmp_path):
     assert seen["bytes"] == 30 * 3 * 50_000
 
 
+#: Writes a file that the next program inherits, which reads and closes it and ends at once.
+INHERITED = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.set_inheritable(fd, True)
+for at in range(20):
+    os.pwrite(fd, bytes(8192), at * 8192)
+os.execvp("sh", ["sh", "-c", f"dd bs=8192 count=20 of=/dev/null <&{fd} {fd}<&- 2>/dev/null"])
+"""
+#: Has a file in a root directory of its own.
+OWN_ROOT = """
+import os, sys, time
+os.chroot(os.path.dirname(sys.argv[1]))
+fd = os.open("/" + os.path.basename(sys.argv[1]), os.O_RDWR | os.O_CREAT)
+for at in range(20):
+    os.pwrite(fd, bytes(8192), at * 8192)
+    os.pread(fd, 8192, at * 8192)
+time.sleep(0.5)  # so that its root is looked at
+"""
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("program", [INHERITED, OWN_ROOT], ids=["inherited", "own root"])
+def test_calls_on_a_temp_file_are_counted_or_said_to_be_unknown(tmp_path, capture, program):
+    available(capture)
+    if program == OWN_ROOT and os.geteuid() != 0:
+        pytest.skip("only root has a root directory of its own")
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    result = spillcast(
+        *("record", "--capture", capture, "--temp", temp, "-o", tmp_path / "run.spill"),
+        *("--", sys.executable, "-c", program, temp / "spill"),
+    )
+    assert result.returncode == 0, result.stderr
+    meta = Recording.open(tmp_path / "run.spill").meta
+    assert 20 <= meta.temp.operations <= 40
+    assert meta.temp.operations + meta.capture.unknown_file >= 40
+
+
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
     odd = tmp_path / os.fsdecode(b"odd \xff")

@@ -1,13 +1,16 @@
-"""I/O that no read or write call shows: maps a temp file (``mmap``) or sets up ``io_uring``."""
+"""I/O that no read or write call shows: maps a temp file (``mmap``), or sets up ``io_uring`` or
+``libaio``."""
 
 import ctypes
 import mmap
 import os
+import platform
 import sys
 import time
 
 IO_URING_SETUP = 425
 IO_URING_PARAMS_BYTES = 120
+IO_SETUP = 206 if platform.machine() == "x86_64" else 0
 SIZE = 1 << 20
 
 
@@ -18,6 +21,9 @@ def main(how, directory):
     if how == "mmap":
         mapped = mmap.mmap(fd, SIZE)
         mapped[:4] = b"mmap"
+    elif how == "libaio":
+        context = ctypes.c_ulong(0)
+        assert ctypes.CDLL(None).syscall(IO_SETUP, 8, ctypes.byref(context)) == 0
     else:
         parameters = ctypes.create_string_buffer(IO_URING_PARAMS_BYTES)
         ring = ctypes.CDLL(None, use_errno=True).syscall(IO_URING_SETUP, 1, parameters)

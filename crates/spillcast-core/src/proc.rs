@@ -189,9 +189,11 @@ pub struct Moved {
     pub written_bytes: u64,
 }
 
-/// Since the start of a process; None where it has ended or /proc refuses.
+/// Since the start of a process, with the children that it has waited for, or of a thread that is
+/// not the first of its process; None where it has ended or /proc refuses.
 pub fn moved(pid: i32) -> Option<Moved> {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let thread = if process_of(pid) == pid { String::new() } else { format!("/task/{pid}") };
+    let text = fs::read_to_string(format!("/proc/{pid}{thread}/io")).ok()?;
     let value = |name| number(&text, name);
     Some(Moved {
         reads: value("syscr:")?,

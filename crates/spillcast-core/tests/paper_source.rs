@@ -30,6 +30,7 @@ const OBSERVED: Observed = Observed {
     calls: 7,
     switches: Some(11),
     cpu_ns: Some(500),
+    every_call: false,
     sees_io_uring: false,
     samples: false,
     file_faults: None,

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 use spillcast_core::capture::HeldCommand;
 
@@ -61,10 +61,10 @@ impl Target {
         }
     }
 
-    /// Ends a held command before it has done anything.
+    /// Ends a held command before it has done anything, and forgets one that has ended.
     pub fn abandon(&mut self) {
-        if self.held.take().is_some() {
-            let _ = waitpid(Pid::from_raw(self.pid), WaitOptions::empty());
+        if self.held.take().is_some() || self.exit_status.is_some() {
+            let _ = waitid(WaitId::PidFd(self.end.as_fd()), WaitIdOptions::EXITED);
         }
     }
 
@@ -87,8 +87,10 @@ impl Target {
         let mut ends = [PollFd::new(&self.end, PollFlags::IN)];
         let ended = poll(&mut ends, Some(&timeout)).is_ok_and(|count| count > 0);
         if ended && self.ours {
-            let status = waitpid(Pid::from_raw(self.pid), WaitOptions::empty()).ok().flatten();
-            self.exit_status = status.map(|(_, status)| {
+            // What the kernel counted of it can be read until nobody waits for it any more.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let status = waitid(WaitId::PidFd(self.end.as_fd()), options).ok().flatten();
+            self.exit_status = status.map(|status| {
                 status.exit_status().unwrap_or_else(|| -status.terminating_signal().unwrap_or(0))
             });
         }

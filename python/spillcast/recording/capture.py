@@ -99,7 +99,12 @@ class CaptureAccount:
         example=None,
         default=None,
     )
-    lost: int = key("capture events lost", unit="reports", example=0, default=0)
+    lost: int = key(
+        "capture events lost, and calls that the kernel counted and nothing reported",
+        unit="reports",
+        example=0,
+        default=0,
+    )
     dropped: int = key(
         "single waits dropped; the seconds contain them", unit="waits", example=0, default=0
     )
@@ -179,7 +184,7 @@ class CaptureAccount:
         later=True,
     )
     io_uring: bool = key(
-        "whether io_uring was used whose requests could not be observed",
+        "whether io_uring or libaio was used whose requests could not be observed",
         example=False,
         default=False,
     )
@@ -373,7 +378,7 @@ def _unbounded(capture: CaptureAccount) -> Iterator[str]:
         names = ", ".join(capture.mapped_temp_files[:3])
         yield f"temp files are memory-mapped ({names}), which makes no system call"
     if capture.io_uring:
-        yield "the process uses io_uring, whose requests were not observed"
+        yield "the process uses io_uring or libaio, whose requests were not observed"
     if count := capture.unobserved_processes:
         processes = format_count(count, "process")
         others = "of another user, static or " if capture.method == "preload" else ""
@@ -424,6 +429,8 @@ def _countable_in_server(
 def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
     if capture.mapped_temp_files:
         return "no capture source observes memory-mapped temp files"
+    if capture.io_uring and capture.method == "bpf":
+        return "no capture source observes these requests"
     if capture.unobserved_processes and capture.method != "preload":
         return "no capture source observes programs of 32 bits"
     if query is not None and query.table_calls:

@@ -20,6 +20,7 @@ use super::spinning::{Spinning, Spun};
 use super::stacks::Stacks;
 use super::temp::TempRules;
 use crate::packed::Packed;
+use crate::proc::numbers_in;
 use crate::system::now_ns;
 use crate::wait::{NameId, Op, RowNames, Wait};
 use deferred::DeferredBlocks;
@@ -175,10 +176,8 @@ impl Assembler {
                 self.opened(pid, fd);
             }
             Event::Fork { parent, child } => self.fork(parent, child),
-            // Descriptors marked close-on-exec are closed now; a new look-up shows which. A program
-            // may end before that, so its standard streams are kept: a shell passes files by them.
             Event::Exec { pid } => {
-                self.descriptors.retain(|key, _| key.0 != pid || key.1 <= libc::STDERR_FILENO);
+                self.close_on_exec(pid);
                 self.rules.exec(pid);
                 self.stacks.forget(pid);
             }
@@ -219,6 +218,28 @@ impl Assembler {
         }
         drop(opened);
         self.files.is_temp(name)
+    }
+
+    /// Descriptors marked close-on-exec are closed now; a look-up shows which. Where it comes too
+    /// late, what was a temp file's becomes one of an unknown file. The standard streams are kept: a
+    /// shell passes files by them.
+    fn close_on_exec(&mut self, pid: i32) {
+        let has_ended = numbers_in(&format!("/proc/{pid}/fd")).is_ok_and(|fds| fds.is_empty());
+        let (files, changes, at) = (&self.files, &self.changes, self.at);
+        self.descriptors.retain(|key, descriptor| {
+            if key.0 != pid || key.1 <= libc::STDERR_FILENO {
+                return true;
+            }
+            let is_temp = |file: &File| file.regular && files.is_temp(file.name);
+            let Some(file) = descriptor.file.filter(is_temp) else { return false };
+            match descriptor::identify(pid, key.1) {
+                Some(now) => (now.dev, now.ino) == file.identity,
+                None => {
+                    *descriptor = Descriptor::default();
+                    has_ended || changes.get(key).is_some_and(|&change| change > at)
+                }
+            }
+        });
     }
 
     fn fork(&mut self, parent: i32, child: i32) {

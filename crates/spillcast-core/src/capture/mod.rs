@@ -15,6 +15,7 @@ pub use spillcast_calls::{Call, CallKind};
 
 mod assemble;
 mod bpf;
+mod call_counts;
 pub mod cost;
 mod counts;
 mod descriptor;

@@ -84,6 +84,8 @@ impl PreloadSource {
         let slots = record.slots();
         let event = match record {
             Record::Call(call) => Some(Event::Call(call, Inside::default())),
+            // A program that has no /proc does not know it.
+            Record::File { path_bytes: 0, .. } => None,
             Record::File { file, path_bytes } => {
                 Some(file_of(file, self.path_at_tail(slots, path_bytes)?))
             }
@@ -257,7 +259,7 @@ mod tests {
         let producer = Ring::attach(&source.memory).unwrap();
         assert!(source.observed().connected);
         for round in 0..1_000u64 {
-            let path = "/spill/é".repeat(round as usize % 40);
+            let path = "/spill/é".repeat(1 + round as usize % 40);
             let (record, identity) = file(&path);
             producer.push_file(&record, path.as_bytes());
             producer.push_call(&call(round));

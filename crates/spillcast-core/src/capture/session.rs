@@ -14,7 +14,7 @@ use super::seconds::Second;
 use super::source::{Forks, Observed, Observer, Source};
 use super::stacks::NamedStacks;
 use super::temp::TempRules;
-use super::watch::{Looks, Watch};
+use super::watch::{Due, Looks, Watch};
 use crate::packed::Packed;
 use crate::proc::{Moved, Stat, children, is_held, moved, process_of};
 use crate::system::{boot_ns, now_ns, run_soon, thread_cpu_ns};
@@ -48,7 +48,7 @@ pub struct Status {
     pub run_queue_delay_ns: u64,
     /// The part of it that other processes can explain at the most.
     pub run_queue_others_ns: u64,
-    /// Whether a process uses io_uring and the source does not report its requests.
+    /// Whether a process uses io_uring, or io_submit, and the source does not report its requests.
     pub io_uring: bool,
     /// CPU time in which threads polled for the I/O of others, which has rows; None if unknown.
     pub spun_ns: Option<u64>,
@@ -104,6 +104,7 @@ impl Capture {
         for pid in pids {
             assembler.snapshot(process_of(pid));
             watch.pids.insert(pid);
+            watch.calls.attach(pid);
         }
         let status = Status { observed, ..Status::default() };
         let shared = Arc::new(Shared {
@@ -163,6 +164,8 @@ impl Capture {
     }
 
     pub fn status(&self) -> Status {
+        let ended = self.threads.first().is_some_and(JoinHandle::is_finished);
+        assert!(!ended, "the reader of the capture has panicked");
         self.shared.status.lock().expect("the reader does not panic").clone()
     }
 
@@ -209,7 +212,9 @@ impl Shared {
                 let joined = Joined::look(pid, temp_files);
                 self.joined().push(joined);
             }
-            self.watch.lock().expect("no holder panics").pids.insert(pid);
+            let mut watch = self.watch.lock().expect("no holder panics");
+            watch.pids.insert(pid);
+            watch.calls.attach(pid);
         }
         Ok(())
     }
@@ -251,10 +256,11 @@ impl Reader {
             if !last {
                 self.source.wait();
             }
+            let due = self.due(&mut looks, last);
             self.source.drain(&mut events, last);
             self.gather(&mut events, &mut status);
             status.observed = self.source.observed();
-            self.look(&mut looks, last, status.observed.cpu_ns.unwrap_or(0));
+            self.look(due, last, status.observed.cpu_ns.unwrap_or(0));
             if last {
                 status.running = self.shared.watch.lock().expect("no holder panics").running();
                 self.settle(&mut status);
@@ -269,9 +275,20 @@ impl Reader {
         }
     }
 
+    /// What to look at beside the reports; looks at what must be known before they are taken.
+    fn due(&mut self, looks: &mut Looks, last: bool) -> Due {
+        let watch = &mut *self.shared.watch.lock().expect("no holder panics");
+        let due = looks.due(watch.run_queue.threads(), last);
+        if due.blind_spots {
+            watch.calls.look();
+        }
+        due
+    }
+
     fn gather(&mut self, events: &mut Vec<Event>, status: &mut Status) {
         {
             let mut watch = self.shared.watch.lock().expect("no holder panics");
+            watch.calls.take(events);
             for event in events.iter() {
                 match *event {
                     Event::Fork { child, .. } => {
@@ -297,9 +314,12 @@ impl Reader {
     }
 
     /// `known_cpu_ns` is the CPU time of the observed threads by the source's count.
-    fn look(&mut self, looks: &mut Looks, last: bool, known_cpu_ns: u64) {
+    fn look(&mut self, due: Due, last: bool, known_cpu_ns: u64) {
         let watch = &mut *self.shared.watch.lock().expect("no holder panics");
-        let due = looks.due(watch.run_queue.threads(), last);
+        // A source may keep what has just happened until the next drain.
+        if last || !due.blind_spots {
+            watch.calls.compare();
+        }
         if due.delay {
             watch.run_queue.look(&watch.pids, known_cpu_ns, last);
         }
@@ -320,11 +340,14 @@ impl Reader {
         let observed = status.observed;
         status.spun_ns = observed.samples.then_some(spun_ns);
         status.cpu_ns = observed.cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
+        if observed.every_call {
+            status.observed.lost += watch.calls.unreported;
+        }
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
         status.run_queue_delay_ns = watch.run_queue.delay_ns();
         status.run_queue_others_ns = watch.run_queue.others_ns;
-        status.io_uring = watch.io_uring && !observed.sees_io_uring;
+        status.io_uring = watch.libaio || (watch.io_uring && !observed.sees_io_uring);
         *self.shared.status.lock().expect("no holder panics") = status.clone();
     }
 }

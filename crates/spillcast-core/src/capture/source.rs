@@ -38,6 +38,8 @@ pub struct Observed {
     pub switches: Option<u64>,
     /// CPU time outside timed calls; None if unknown.
     pub cpu_ns: Option<u64>,
+    /// Whether each read and write is reported, on whatever descriptor.
+    pub every_call: bool,
     /// Whether all requests of io_uring are reported.
     pub sees_io_uring: bool,
     /// Whether samples of the threads' instruction pointers are reported.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use super::call_counts::CallCounts;
 use super::event::FileIdentity;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
@@ -15,8 +16,11 @@ const LARGEST_PAGE_BYTES: u64 = 64 << 10;
 #[derive(Default)]
 pub struct Watch {
     pub pids: BTreeSet<i32>,
+    pub(crate) calls: CallCounts,
     pub(crate) run_queue: RunQueue,
     pub io_uring: bool,
+    /// Whether a process uses the requests of io_submit (libaio), which no source reports.
+    pub(crate) libaio: bool,
     /// Temp files mapped shared, to be written or read: that I/O makes no system call.
     pub(crate) mapped: BTreeSet<String>,
 }
@@ -33,6 +37,7 @@ impl Watch {
             self.io_uring |=
                 descriptors(*pid).any(|(_, shown)| shown.as_os_str() == "anon_inode:[io_uring]");
             let maps = read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
+            self.libaio |= maps.contains(" /[aio]");
             let files = maps.lines().filter_map(shared_file);
             let temp = files
                 .filter(|file| rules.kind(*pid, file).may_be_temp(file.unlinked))

@@ -88,6 +88,7 @@ pub(crate) struct Reports {
     pub ring: RingBuf<MapData>,
     pub stacks: RingBuf<MapData>,
     pub counts: PerCpuArray<MapData, u64>,
+    pub every_call: bool,
     /// Whether requests of io_uring are seen, and page faults that read a file.
     pub requests: bool,
     pub file_faults: bool,
@@ -135,6 +136,7 @@ pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
         ring: map("ring").try_into().map_err(refused)?,
         stacks: map("stacks").try_into().map_err(refused)?,
         counts: map("counts").try_into().map_err(refused)?,
+        every_call: any_call(calls),
         requests,
         file_faults,
         samples,

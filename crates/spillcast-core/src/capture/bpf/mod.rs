@@ -122,12 +122,13 @@ impl Source for BpfSource {
     }
 
     fn observed(&self) -> Observed {
-        let Reports { requests, samples, file_faults, .. } = self.reports;
+        let Reports { every_call, requests, samples, file_faults, .. } = self.reports;
         Observed {
             lost: self.damaged + self.counted(LOST),
             calls: self.counted(CALLS),
             switches: Some(self.counted(SWITCHES)),
             cpu_ns: Some(self.cpu_ns),
+            every_call,
             sees_io_uring: requests && self.counted(UNSEEN) == 0,
             samples,
             file_faults: file_faults.then(|| self.counted(FILE_FAULTS)),

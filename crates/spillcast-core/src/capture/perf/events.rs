@@ -21,6 +21,7 @@ type Add<'a> = dyn FnMut(OwnedFd) -> io::Result<()> + 'a;
 /// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
 pub struct Events {
     pub(crate) tracepoints: Tracepoints,
+    pub(crate) every_call: bool,
     /// Numbers of the calls' tracepoints, and what each does beside.
     calls: Vec<(u16, Also)>,
     cpus: Vec<i32>,
@@ -35,12 +36,14 @@ impl Events {
     /// Finds the tracepoints. Errors say why perf events cannot be used here.
     pub fn new(calls: &[CallKind]) -> io::Result<Events> {
         let tracepoints = Tracepoints::find()?;
+        let every_call = calls.len() == CallKind::ALL.len();
         let calls = tracepoints.of_calls(calls);
         let cpus = online_cpus().map_err(|(_, error)| error)?;
         let cpus: Vec<i32> = cpus.into_iter().map(|cpu| cpu as i32).collect();
         let holders: io::Result<_> = cpus.iter().map(|&cpu| open::dummy(cpu)).collect();
         Ok(Events {
             tracepoints,
+            every_call,
             calls,
             cpus,
             holders: holders?,

@@ -94,8 +94,10 @@ impl Source for PerfSource {
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
         // Asked before the rings are read, so that all that these processes did is read with them.
         let ended = self.threads.ended_processes();
+        // For the same reason: a thread that moves to another CPU while the rings are read has its
+        // older records in a ring that was read before. They come with the next drain.
+        let until_ns = now_ns().saturating_sub(if last { 0 } else { SETTLE_NS });
         self.read_rings();
-        let until_ns = if last { u64::MAX } else { now_ns().saturating_sub(SETTLE_NS) };
         self.look_at_opened();
         let ready = self.pending.partition_point(|record| record.time_ns <= until_ns);
         let mut ready: Vec<Record> = self.pending.drain(..ready).collect();
@@ -121,17 +123,19 @@ impl Source for PerfSource {
     }
 
     fn observed(&self) -> Observed {
+        let sampled = match &self.way {
+            Way::SystemWide(_) => None,
+            Way::ByThread(threads) => threads.sampled(),
+        };
         Observed {
-            lost: self.lost,
+            lost: self.lost + self.threads.lost,
             calls: self.threads.calls,
             switches: Some(self.threads.switches),
             cpu_ns: Some(self.threads.cpu_ns()),
+            every_call: self.events.every_call && sampled.is_none(),
             samples: self.events.samples(),
             connected: true,
-            sampled: match &self.way {
-                Way::SystemWide(_) => None,
-                Way::ByThread(threads) => threads.sampled(),
-            },
+            sampled,
             ..Observed::default()
         }
     }

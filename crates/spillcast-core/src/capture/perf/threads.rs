@@ -19,6 +19,8 @@ pub struct Threads {
     /// Calls and context switches that were told.
     pub calls: u64,
     pub switches: u64,
+    /// Reads and writes of which one side was not told, though the thread was observed before.
+    pub(crate) lost: u64,
 }
 
 #[derive(Default)]
@@ -30,6 +32,8 @@ struct Thread {
     /// CPU time outside timed calls, up to `on_cpu_since_ns`.
     total_cpu_ns: u64,
     call: Option<Open>,
+    /// Whether a call of it was told before.
+    called: bool,
     /// Since when the thread waits, having left the CPU by itself.
     left_ns: Option<u64>,
     /// The last waking since it was put on a CPU.
@@ -157,15 +161,20 @@ impl Threads {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
                 let (start_ns, blocked, inside) = (time_ns, false, Inside::default());
-                thread.call =
-                    Some(Open { kind, start_ns, fd, offset, blocked, cpu_before_ns, inside });
+                let open = Open { kind, start_ns, fd, offset, blocked, cpu_before_ns, inside };
+                let unfinished = thread.call.replace(open).filter(|call| call.kind.is_io());
+                self.lost += u64::from(unfinished.is_some());
+                thread.called = true;
             }
             Payload::Exit { kind, ret } => {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
-                // An exit without its entry: the capture began inside the call. What an open
-                // returned stands for something else all the same.
+                let known = std::mem::replace(&mut thread.called, true);
+                // An exit without its entry: the capture began inside the call, or a filter of
+                // system calls refused it. What an open returned stands for something else all the
+                // same.
                 let Some(call) = thread.call.take().filter(|call| call.kind == kind) else {
+                    self.lost += u64::from(known && kind.is_io() && ret >= 0);
                     let call = Call::of((pid, tid), kind, -1, (time_ns, time_ns), ret);
                     out.extend(kind.opens().then(|| Event::Call(call, Inside::default())));
                     return;
@@ -324,6 +333,22 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(threads.ended_processes(), [pid]);
         assert!(threads.ended_processes().is_empty());
+    }
+
+    #[test]
+    fn a_call_of_which_a_side_is_missing_is_lost_unless_the_capture_began_in_it() {
+        let enter = |kind| Payload::Enter { kind, fd: 3, offset: None, path: None };
+        let exit = |kind, ret| Payload::Exit { kind, ret };
+        let (read, control) = (CallKind::Read, CallKind::Fcntl);
+        let lost = |payloads: &[Payload]| {
+            let times = (0..).step_by(10).zip(payloads.iter().cloned());
+            run(&times.collect::<Vec<_>>()).1.lost
+        };
+        assert_eq!(lost(&[exit(read, 1), enter(read), exit(read, 1)]), 0);
+        // Of a call that a filter of system calls refuses, and of most of fcntl, only the end is told.
+        assert_eq!(lost(&[exit(read, 1), exit(read, -1), exit(control, 0)]), 0);
+        assert_eq!(lost(&[exit(read, 1), exit(read, 1)]), 1);
+        assert_eq!(lost(&[enter(read), enter(read), exit(read, 1)]), 1);
     }
 
     #[test]

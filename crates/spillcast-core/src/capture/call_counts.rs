@@ -1,0 +1,148 @@
+//! Notices reads and writes that the kernel counted and the source did not report.
+//!
+//! /proc/PID/io counts the calls of a process, and of each child once the process has waited for
+//! it. So the reports of a process that has ended are added to those of its parent. Where something
+//! is reported that the kernel does not count, as a call on no descriptor, less is noticed.
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use spillcast_calls::CallKind;
+
+use super::event::Event;
+use crate::proc::{moved, threads_of};
+
+/// Reads by the kernel when a process starts a program, which count as those of the process.
+const READS_OF_EXEC: u64 = 16;
+
+/// The counts of all observed processes, and of threads that are observed alone.
+#[derive(Default)]
+pub(crate) struct CallCounts {
+    processes: FxHashMap<i32, Process>,
+    is_compared: bool,
+    /// The most that was missing at once.
+    pub unreported: u64,
+}
+
+#[derive(Default)]
+struct Process {
+    parent: i32,
+    /// By the source, with what the kernel had counted when the process was attached.
+    reported: u64,
+    /// By the kernel at the last look.
+    counted: u64,
+}
+
+impl CallCounts {
+    /// A process or a thread is observed from now on.
+    pub fn attach(&mut self, id: i32) {
+        // A call that each thread is in is counted when it ends, and not reported.
+        let in_flight = threads_of(id).map_or(0, |threads| threads.len());
+        self.processes.entry(id).or_insert_with(|| Process {
+            reported: counted(id).unwrap_or(u64::MAX / 2) + in_flight as u64,
+            ..Process::default()
+        });
+    }
+
+    /// Counts the reports of a source.
+    pub fn take(&mut self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::Call(call, _) if call.kind.is_io() => self.add(call.pid, call.tid, 1),
+                Event::Call(call, _) if call.kind.copies() && call.kind != CallKind::Splice => {
+                    self.add(call.pid, call.tid, 2)
+                }
+                Event::Exec { pid } => self.add(*pid, *pid, READS_OF_EXEC),
+                Event::Fork { parent, child } => {
+                    self.end(*child);
+                    let process = Process { parent: *parent, ..Process::default() };
+                    self.processes.insert(*child, process);
+                }
+                _ => (),
+            }
+        }
+    }
+
+    /// Looks at what the kernel has counted until now, before the reports until now are taken.
+    pub fn look(&mut self) {
+        for (&id, process) in &mut self.processes {
+            process.counted = counted(id).unwrap_or(0);
+        }
+        self.is_compared = false;
+    }
+
+    /// Compares the last look with the reports, which have been taken until then.
+    pub fn compare(&mut self) {
+        if std::mem::replace(&mut self.is_compared, true) {
+            return;
+        }
+        let is_gone = |id: &i32| !Path::new("/proc").join(id.to_string()).exists();
+        let gone: Vec<i32> = self.processes.keys().copied().filter(is_gone).collect();
+        gone.into_iter().for_each(|id| self.end(id));
+        let missing = |process: &Process| process.counted.saturating_sub(process.reported);
+        self.unreported = self.unreported.max(self.processes.values().map(missing).sum());
+    }
+
+    fn add(&mut self, pid: i32, tid: i32, calls: u64) {
+        let id = if self.processes.contains_key(&tid) { tid } else { pid };
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.reported = process.reported.saturating_add(calls);
+        }
+    }
+
+    /// A process is gone: its parent has waited for it.
+    fn end(&mut self, id: i32) {
+        let Some(Process { parent, reported, .. }) = self.processes.remove(&id) else { return };
+        self.add(parent, parent, reported);
+        for orphan in self.processes.values_mut().filter(|other| other.parent == id) {
+            orphan.parent = parent;
+        }
+    }
+}
+
+/// Calls since the start of a process; None where it has ended or /proc refuses.
+fn counted(id: i32) -> Option<u64> {
+    moved(id).map(|moved| moved.reads + moved.writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use spillcast_calls::Call;
+
+    use super::super::event::Inside;
+    use super::*;
+
+    /// Makes 1,000 calls in a child of the shell.
+    const COPIES: &str = "read go; dd if=/dev/zero of=/dev/null bs=1 count=500 2>&-; read end";
+
+    #[test]
+    fn calls_of_children_that_nobody_reports_are_missed() {
+        let mut shell =
+            Command::new("sh").args(["-c", COPIES]).stdin(Stdio::piped()).spawn().unwrap();
+        let (pid, child) = (shell.id() as i32, i32::MAX);
+        let [mut blind, mut seeing] = [CallCounts::default(), CallCounts::default()];
+        blind.attach(pid);
+        seeing.attach(pid);
+        let before = counted(pid).unwrap();
+        shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        while counted(pid).unwrap() < before + 1_000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let call = Call::of((child, child), CallKind::Read, 0, (1, 2), 1);
+        let mut events = vec![Event::Fork { parent: pid, child }, Event::Exec { pid: child }];
+        events.resize(1_020, Event::Call(call, Inside::default()));
+        seeing.take(&events);
+        for counts in [&mut blind, &mut seeing] {
+            counts.look();
+            counts.compare();
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert_eq!(seeing.unreported, 0);
+        assert!((1_000..1_100).contains(&blind.unreported), "{}", blind.unreported);
+    }
+}
