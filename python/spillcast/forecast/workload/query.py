@@ -18,7 +18,7 @@ from spillcast.forecast.workload import WaitSample, Workload
 from spillcast.forecast.workload.counted import workload_of_counts
 from spillcast.forecast.workload.load import Load, moved_bytes
 from spillcast.forecast.workload.previous_runs import former_runs, spill_spread
-from spillcast.forecast.workload.recorded import recorded_cpus, recorded_workload, workload_of_part
+from spillcast.forecast.workload.recorded import recorded_workload, workload_of_part
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
@@ -60,11 +60,8 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     question = question or Question()
     recording.need_io()
     meta, elapsed_s = recording.meta, question.elapsed_s
-    workload = recorded_workload(
-        recording,
-        recorded_cpus(meta).but(question.cpus, question.cpu_quota),
-        rehearsed=question.rehearse is not None or (recording.path / KEPT).exists(),
-    )
+    rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
+    workload = recorded_workload(recording, rehearsed=rehearsed)
     check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if meta.went_on else SHORTER)
     total_s = (meta.whole_s or recording.elapsed_s) if elapsed_s is None else elapsed_s
     if min(total_s, recording.elapsed_s) <= 0:
@@ -72,7 +69,9 @@ def workload_of_recording(recording: Recording, question: Question | None = None
             "an elapsed time of 0 leaves nothing to forecast", where=recording.path
         )
     part = Part.of(meta) if elapsed_s is None else None
-    workload = replace(workload, total_s=total_s, part=part)
+    threads = workload.threads
+    threads = replace(threads, target=threads.source.but(question.cpus, question.cpu_quota))
+    workload = replace(workload, total_s=total_s, part=part, threads=threads)
     if meta.went_on:
         workload = _extrapolated(workload, recording, question)
     else:

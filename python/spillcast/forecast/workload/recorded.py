@@ -46,10 +46,10 @@ BUSY_MAX = 0.1
 QUOTA_EXCEEDED = 1.1
 
 
-def recorded_workload(recording: Recording, target: Cpus, *, rehearsed: bool) -> Workload:
-    """The workload of the recorded time. NotSpilled without temp I/O.
+def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
+    """The workload of the recorded time; with ``rehearsed`` the order of operations is kept.
 
-    ``target`` are the CPUs to run on; with ``rehearsed`` the order of the operations is kept.
+    NotSpilled without temp I/O.
     """
     meta = recording.meta
     if not (loads := loads_of(recording)):
@@ -67,7 +67,7 @@ def recorded_workload(recording: Recording, target: Cpus, *, rehearsed: bool) ->
         kind="recording",
         loads=loads,
         recorded_loads=loads,
-        threads=recorded_threads(recording, target),
+        threads=recorded_threads(recording),
         cpu=cpu_time(recording, rehearsed=rehearsed),
         changes=temp_changes(recording),
         data_reads=data_reads(recording),
@@ -91,7 +91,7 @@ def workload_of_part(workload: Workload, part: Recording) -> Workload:
         workload,
         loads=loads,
         recorded_loads=loads,
-        threads=recorded_threads(part, workload.threads.target),
+        threads=replace(recorded_threads(part), target=workload.threads.target),
         cpu=replace(workload.cpu, bursts=part.work.bursts),
         changes=temp_changes(part),
         data_reads=data_reads(part),
@@ -108,7 +108,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     if calibration is not None:
         wait_cost = calibration.cost_of(engine.name, engine.version, work.temp_owner)
     operations = TempOperations.of(recording.waits, recording.slices_s) if rehearsed else None
-    exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
+    exceeded = meta.cpu_limits.quota_cpus if _quota_exceeded(meta) else None
     return CpuTime(
         total_s=meta.cpu_s,
         between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
@@ -146,9 +146,9 @@ def _quality(recording: Recording) -> Quality:
     )
 
 
-def recorded_threads(recording: Recording, target: Cpus | None = None) -> Threads:
+def recorded_threads(recording: Recording) -> Threads:
     """The threads of a recording, from its single waits, or from its counts without any."""
-    source, work, threads = recorded_cpus(recording.meta), recording.work, 1
+    cpus, work, threads = _recorded_cpus(recording.meta), recording.work, 1
     if work.threads:
         trace, threads = work.trace, work.threads
     else:
@@ -171,8 +171,8 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         number=threads,
         in_flight=max(1.0, work.in_flight),
         operations=recording.temp_seconds["count"].sum(),
-        source=source,
-        target=source if target is None else target,
+        source=cpus,
+        target=cpus,
         cache_bytes=recording.meta.engine_cache_bytes if cache_known else None,
         missing_bytes=missing_bytes,
         change_events=change_events,
@@ -180,15 +180,15 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
     )
 
 
-def recorded_cpus(meta: Meta) -> Cpus:
+def _recorded_cpus(meta: Meta) -> Cpus:
     """The CPUs that the run had."""
     machine, limits = meta.machine.cpus, meta.cpu_limits
     cores = min((count for count in (machine, limits.cpus) if count), default=None)
-    quota_cpus = None if quota_exceeded(meta) else limits.quota_cpus
+    quota_cpus = None if _quota_exceeded(meta) else limits.quota_cpus
     return Cpus.limited(cores, quota_cpus, limits.period_s or PERIOD_S)
 
 
-def quota_exceeded(meta: Meta) -> bool:
+def _quota_exceeded(meta: Meta) -> bool:
     """Whether the threads had more CPU time than their quota, which then was not in force."""
     limits = meta.cpu_limits
     if limits.quota_cpus is None or meta.cpu_s is None:
