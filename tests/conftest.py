@@ -41,7 +41,9 @@ for folder in (Path(STATE.name), Path(STATE.name, "spillcast")):
     folder.chmod(0o777)
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("spillcast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "spillcast", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("spillcast")
 
 #: What takes longest begins first, so that no worker ends with it while the others idle.

@@ -36,6 +36,7 @@ def off(exact, sampled):
     return np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes))).mean()
 
 
+@pytest.mark.nightly
 def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path):
     """Of 36 traces; each sample comes from lines of its own."""
     bounds = {0.02: [], 0.1: []}

@@ -253,7 +253,7 @@ def executed_lines(read, path):
 def test_ten_times_the_input_executes_at_most_twelve_times_the_lines(kind, tmp_path):
     """No loop over the input is within another; `make nightly` times what libraries do."""
     name, write, read, count = READERS[kind]
-    least, less, more = write_inputs(tmp_path, name, write, max(count // FACTOR, 20))
+    least, less, more = write_inputs(tmp_path, name, write, max(count // FACTOR // 2, 20))
     # The first run fills caches.
     read(least)
     fixed, fewer, many = (executed_lines(read, path) for path in (least, less, more))

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from cases import nightly
 from harness import account_of, available, spillcast_command, target
 from kills import REST, check_no_crash, check_nothing_left, check_recording, end, moments
-from spillcast.recording.capture import SOURCES
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
@@ -23,7 +23,7 @@ def result_of(places):
     return account_of(done.stdout)["result"]
 
 
-@pytest.mark.parametrize("capture", SOURCES)
+@pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
 def test_a_command_comes_to_its_end(places, capture):
     expected, ran = result_of(places), 0
     for number, (death, after_s) in enumerate(moments(available(capture))):
@@ -54,7 +54,7 @@ def test_a_command_comes_to_its_end(places, capture):
     assert ran
 
 
-@pytest.mark.parametrize("capture", [name for name in SOURCES if SOURCES[name].attaches])
+@pytest.mark.parametrize("capture", ["bpf", *nightly("perf")])
 def test_a_running_process_goes_on(places, capture):
     goes_on(places, available(capture), "record", "--capture", capture)
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 from cgroup_files import group, own_group
 
+from cases import nightly
 from harness import available, spillcast, target
 from spillcast._core import PeakMemory
 from spillcast.recording import Recording
@@ -60,7 +61,7 @@ def test_limits_of_version_2_are_found(tmp_path):
     assert memory_groups(cgroups=tmp_path) == []
 
 
-@pytest.mark.parametrize(("limit_mb", "is_said"), [(60, True), (400, False)])
+@pytest.mark.parametrize(("limit_mb", "is_said"), [(60, True), *nightly((400, False))])
 def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_said):
     # What a recorder holds depends on the source.
     available("bpf")

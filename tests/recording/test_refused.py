@@ -99,6 +99,7 @@ def test_why_another_source_observes_is_one_line(places):
     ]
 
 
+@pytest.mark.nightly
 def test_the_source_is_named_once_for_each_reason(places):
     available("bpf")
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)

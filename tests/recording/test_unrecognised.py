@@ -24,7 +24,6 @@ from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
 
-CAPTURES = ["bpf", "perf", "preload"]
 #: Two threads, and work memory for a tenth of the lines.
 SORT = ("sort", "-S", "1M", "--parallel=2")
 LINES = 200_000
@@ -116,7 +115,7 @@ def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):
     assert "temp reads" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
 def test_an_unknown_engine(places, capture):
     """Row for row, temp is what the program says that it did to its temp file."""
     output, scratch = places.root / "run.spill", places.data / "deep" / "scratch"

@@ -119,7 +119,7 @@ def test_files_are_read_by_others_with_their_types(tmp_path):
 @pytest.mark.parametrize(
     ("rows_max", "parts_max"), [(20_000, 2_000), (3_000, 2_000), (10**9, 20), (10**9, 3), (10, 1)]
 )
-@pytest.mark.parametrize("batches", [1, 50])
+@pytest.mark.parametrize("batches", [50, *nightly(1)])
 def test_every_second_part_goes_when_there_are_too_many(tmp_path, rows_max, parts_max, batches):
     rows = made_up(20_001, seed=5)
     bounds = {"rows_max": rows_max, "parts_max": parts_max}

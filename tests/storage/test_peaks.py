@@ -24,6 +24,7 @@ def body_and_spike(seed, share, count, spread=0.2, low_s=600e-6, high_s=1e-3):
 
 
 @cases(("spread", "count"), product([0.02, 0.1, 0.3, 0.6, 1.0], [500, 20_000]))
+@pytest.mark.nightly
 def test_a_lognormal_has_one_peak(spread, count):
     matches = [
         len(peaks_of(150e-6 * np.random.default_rng(seed).lognormal(0, spread, count)))

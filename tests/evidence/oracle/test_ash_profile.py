@@ -126,6 +126,7 @@ def test_latency_with_waits_longer_than_the_interval(source, keep_every):
     assert row["latency_error_us"] < 0.05 * row["latency_us"]
 
 
+@pytest.mark.nightly
 def test_the_truth_lies_within_two_errors_as_often_as_it_should():
     """Of 60 short samples, 95 % within two standard errors: 57 +- 3 deviations of 1.7."""
     rng = np.random.default_rng(3)

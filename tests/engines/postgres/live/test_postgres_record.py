@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from cases import nightly
 from harness import available, spillcast, until
 from postgres_rig import (
     JOIN,
@@ -158,7 +159,7 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served_nightly, tmp_pa
     assert meta["elapsed_s"] == pytest.approx(plan["Actual Total Time"] / 1e3, rel=0.2, abs=0.4)
 
 
-@pytest.mark.parametrize("how", [("--query", "JOIN t Y"), ("--wait-for-spill",)])
+@pytest.mark.parametrize("how", [("--wait-for-spill",), *nightly((("--query", "JOIN t Y"),))])
 def test_a_session_is_found(newest, tmp_path, how):
     output = tmp_path / "run.spill"
     with newest.client() as client, newest.client() as bystander, newest.gate() as gate:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import environment, only_line, ordinary_user, refuse_tracing, spillcast, target
 from postgres_rig import HELD, JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
 
@@ -48,7 +48,7 @@ def test_a_wrong_password_is_not_told(guarded, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("way", ["dsn", "environment", "file"])
+@pytest.mark.parametrize("way", ["dsn", *nightly("environment", "file")])
 def test_the_password_is_in_no_recording(guarded, tmp_path, way):
     output = tmp_path / "run.spill"
     file = tmp_path / "pgpass"
