@@ -137,6 +137,7 @@ def shown(notebook):
     return [o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {})]
 
 
+@pytest.mark.nightly
 def test_the_notebook_runs_and_its_results_show_themselves(executed):
     tables = shown(executed)
     assert len(tables) >= 6
