@@ -70,6 +70,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "     CPU: 235.00ms (20.12%), Scheduled: 266.00ms (15.09%), Output: 1500000 rows\n",
         "| TableReader_17 | 1.00 | 1 | root | time:211.1us | N/A | N/A |\n  cop[tikv]\n",
         "Bytes spilled: 977346042\n",
+        "| 99,000 users | shared hit=645 read=399, temp read=5158 written=5164 | 2,737.8 ms |\n",
         'cnpg_pg_stat_statements_temp_blks_written{datname="dw",queryid="77"} 121000\n',
         '{"metric":{"__name__":"pg_stat_database_temp_bytes","datname":"dw"},"value":[1,"9"]}\n',
         '{"Metric": "db.load.avg", "Dimensions": {"db.wait_event.name": "IO:BufFileRead"}}\n',

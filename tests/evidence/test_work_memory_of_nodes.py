@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cases import cases
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.spills import spills_of
@@ -161,6 +162,31 @@ def test_a_sort_needs_what_its_largest_execution_does():
     # Below a limit each row is freed by itself, in pieces of a power of two.
     (limited,) = sorted_rows("Limit", rows=100_000, loops=1)
     assert limited.needed_bytes > 1.05 * once.needed_bytes
+
+
+#: Rows of a store, how often it was read, rows that it removed; blocks read and written; the least
+#: work_mem (kB) with which PostgreSQL 15 wrote no file, by bisection.
+STORES = {
+    "a CTE and a filter": ("CTE Scan", 30_000, 1, 270_000, 0, 1977, 26_087),
+    "a CTE that is read again": ("CTE Scan", 59_999, 40, 0, 15_444, 396, 5243),
+    "a function and a filter": ("Function Scan", 50_000, 1, 450_000, 855, 855, 27_622),
+    "a function that is read again": ("Function Scan", 300_000, 40, 0, 20_520, 513, 16_624),
+    "a function that is called again": ("Function Scan", 300_020, 40, 0, 20_520, 20_520, 16_624),
+    "rows that are read again": ("Materialize", 59_999, 40, 0, 5148, 132, 3325),
+}
+
+
+@cases("name", STORES)
+def test_a_store_holds_what_it_reads_again_once_and_what_it_removes(name):
+    kind, rows, loops, removed, read, written, least_kb = STORES[name]
+    node = {
+        "Node Type": kind, "Actual Rows": rows, "Actual Loops": loops, "Plan Width": 4,
+        "Rows Removed by Filter": removed, "Temp Read Blocks": read, "Temp Written Blocks": written,
+    }  # fmt: skip
+    if kind == "Materialize":
+        node["Plans"] = [{"Node Type": "Seq Scan", "Actual Rows": rows, "Actual Loops": 1}]
+    (store,) = spills_of(nodes_of(node))
+    assert 1 <= store.needed_bytes / (least_kb * K) < 1.25
 
 
 def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():

@@ -451,7 +451,8 @@ KINDS: Sequence[Kind] = (
                 "unpack it, or have Spark write it with spark.eventLog.compression.codec=zstd"),
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
-                r"|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b|\bSpilled [\d.]+ ?[KMGT]i?B\b",
+                r"|\btemp (?:read|written)=\d|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b"
+                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
     Kind("parameters", "parameters of a database",

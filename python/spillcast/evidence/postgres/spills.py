@@ -278,13 +278,18 @@ def _inner_sort(node: Node, sorts: int, older: bool) -> Spill:
 
 def _store(node: Node, older: bool) -> Spill:
     """Rows that are kept; also those that count(distinct) sorts, before PostgreSQL 16."""
-    below = _input(node)
+    below = _input(node) if _input(node).rows else node
     width = float(below.values.get("Plan Width", 0))
-    rows = max(below.rows, node.rows)
+    # A node that keeps what it reads keeps also what its own filter removes.
+    removed = float(node.values.get("Rows Removed by Filter", 0)) if below is node else 0.0
+    rows = max(below.rows + removed, 1.0)
     if node.kind == "Aggregate":
         needed = round(rows * (SLOT_BYTES + aligned(width) + 2 * _CHUNK_BYTES))
     else:
-        row_bytes = node.temp.written * BLOCK_BYTES / max(below.rows_in_all, node.rows_in_all, 1.0)
+        # Rows that are read again, as those of a CTE, were written once.
+        once = 0.0 if node.kind == "CTE Scan" else node.temp.written / max(node.temp.read, 1)
+        runs = max(1.0, min(1.0, once) * below.rows_in_all / max(below.rows, 1.0))
+        row_bytes = node.temp.written * BLOCK_BYTES / (rows * runs)
         header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
         # Rows kept to be read again: a pointer, whose array may be twice as long, each.
         row_memory_bytes = tuple_bytes(row_bytes, header_bytes, powers=older)
