@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from itertools import dropwhile, pairwise, takewhile
+from textwrap import dedent
 from typing import Any
 
 from spillcast.evidence import tables
@@ -390,14 +391,9 @@ def _broken_json(lines: Lines) -> Lines | None:
     return None if json_or_none(joined) is None else [joined]
 
 
-def _indentation(lines: Lines) -> Lines | None:
-    """Blanks or a tab before all lines, as in an indented block of a page or a mail."""
-    full = [line for line in lines if line.strip()]
-    indent = min((len(line) - len(line.lstrip(" ")) for line in full), default=0)
-    has_tabs = bool(full) and all(line.startswith("\t") for line in full)
-    if indent < 2 and not has_tabs:
-        return None
-    return [line[max(indent, 1) :] for line in lines]
+def _indentation(lines: Lines) -> Lines:
+    """Blanks or tabs before all lines, as in an indented block of a page or a mail."""
+    return dedent("\n".join(lines)).split("\n")
 
 
 #: Functions in the order in which they are tried.
