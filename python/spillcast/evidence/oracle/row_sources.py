@@ -25,7 +25,7 @@ _SPILLS = re.compile(
 )
 
 #: Operations that have others below them.
-_NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW|BUFFER)\b")
+NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW|BUFFER)\b")
 
 # The figures of a line include those of the lines below it. A plan begins with line 1.
 _OF_TRACE = """
@@ -221,7 +221,7 @@ def is_flat(lines: Sequence[PlanLine]) -> bool:
     if lines and lines[0].operation.endswith(" STATEMENT"):
         return any(line.depth <= lines[0].depth for line in lines[1:])
     return any(
-        _NO_LEAF.match(line.operation) and lines[at + 1].depth <= line.depth
+        NO_LEAF.match(line.operation) and lines[at + 1].depth <= line.depth
         for at, line in enumerate(lines[:-1])
     )
 

@@ -17,7 +17,7 @@ from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, counts_of_figure
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
-from spillcast.evidence.oracle.row_sources import PlanLine, temp_blocks_of
+from spillcast.evidence.oracle.row_sources import NO_LEAF, PlanLine, temp_blocks_of
 from spillcast.evidence.selection import Item, Selection, select
 from spillcast.gate import reading
 from spillcast.recording import OPS
@@ -37,8 +37,6 @@ _STATEMENT = re.compile(
     r"|with\s++[\w\"]++\s*+(\([\w\", ]++\)\s*+)?as\s*(\(|$))",
     re.IGNORECASE,
 )
-#: Operations that read rows of child operations, so are never leaves of a plan.
-_NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW)\b")
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
 #: Passes through temp files, and executions with one pass or with more.
 _PASSES = re.compile(r"\([1-9]\d*\)|/0*[1-9]")
@@ -132,7 +130,7 @@ def _plans(lines: Sequence[str]) -> Iterator[Plan]:
         above = table.last
         for at, cells in zip(table.at, table.cells, strict=True):
             _add_line(plan, at, cells)
-        if plan.lines and _NO_LEAF.match(last := plan.lines[-1].operation):
+        if plan.lines and NO_LEAF.match(last := plan.lines[-1].operation):
             raise EvidenceDamaged(f"it is cut: the lines below {last} are missing")
         if plan.lines:
             yield plan

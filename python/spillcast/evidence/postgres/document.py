@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
-from spillcast.evidence.numbers import Check, check_all
+from spillcast.evidence.numbers import Check, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.node_lines import FIGURES
 from spillcast.evidence.postgres.nodes import (
@@ -58,8 +58,8 @@ NODES = ("Plans", "Workers")
 _BATCH_BUFFER_BYTES = 32 << 10
 #: Ends of the names of figures.
 _NUMBERS = (
-    " Batches", " Blocks", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
-    " Used", " Width", " by Filter",
+    " Batches", " Blocks", " Buckets", " Launched", " Loops", " Planned", " Rows", " Storage",
+    " Time", " Usage", " Used", " Width", " by Filter",
 )  # fmt: skip
 #: Of keys, or of their ends, what is a value of them.
 _KINDS_OF_VALUES: Sequence[tuple[tuple[str, ...], Any, str]] = (
@@ -280,6 +280,8 @@ def _check_shape(document: Mapping[str, Any]) -> None:
             for names, kind, words in _KINDS_OF_VALUES:
                 if name.endswith(names) and not isinstance(value, kind):
                     raise ValueError(f"{name} is not a {words}")
+            if name.endswith(_NUMBERS):
+                amount(value, name)
         once = once and node.get("Node Type") not in GATHERS
         waiting += [(child, once) for name in NODES for child in node.get(name, ())]
 

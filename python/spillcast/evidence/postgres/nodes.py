@@ -20,14 +20,6 @@ FASTER = 2
 _OTHER_UNIT = "if the time is in another unit, or of another run, give it with --elapsed"
 #: The evidence that contains the number of processes.
 _PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
-#: Values of a node that must be numbers, here or for the effect of more memory.
-_AMOUNTS = frozenset(
-    (
-        *("Actual Rows", "Actual Loops", "Plan Rows", "Plan Width", "Rows Removed by Filter"),
-        *("Hash Batches", "Original Hash Batches", "Hash Buckets", "HashAgg Batches"),
-        *("Peak Memory Usage", "Sort Space Used", "Disk Usage", "Maximum Storage"),
-    )
-)
 #: The most workers that PostgreSQL has for all queries together.
 WORKERS_MAX = 1024
 #: The hash value and the header of a tuple before the columns of a row in a file of a hash join.
@@ -145,7 +137,7 @@ class Node:
     @property
     def rows(self) -> float:
         """Rows of one execution in one process, on average."""
-        return float(amount(self.values.get("Actual Rows", 0.0), "Actual Rows"))
+        return float(self.values.get("Actual Rows", 0.0))
 
     @property
     def rows_in_all(self) -> float:
@@ -184,7 +176,7 @@ def _sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def sorts_kib(values: Mapping[str, Any]) -> list[float]:
     """The sizes (KiB) of the sorts on disk, by process."""
     return [
-        amount(process.get("Sort Space Used", 0), "Sort Space Used")
+        process.get("Sort Space Used", 0)
         for process in by_process(values)
         if process.get("Sort Space Type") == "Disk"
     ]
@@ -192,7 +184,7 @@ def sorts_kib(values: Mapping[str, Any]) -> list[float]:
 
 def sizes_kib(values: Mapping[str, Any]) -> list[float]:
     """The sizes (KiB) of the files of a sort or a hash aggregate, by process."""
-    usages = [amount(process.get("Disk Usage", 0), "Disk Usage") for process in by_process(values)]
+    usages = [process.get("Disk Usage", 0) for process in by_process(values)]
     return sorts_kib(values) or usages
 
 
@@ -218,10 +210,10 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     processes = by_process(values)
     size_kib = sum(sizes_kib(values))
     if values.get("Storage") == "Disk":
-        size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
+        size_kib += values.get("Maximum Storage", 0)
     shown = len(_sized(values)) or len(processes)
     # Lines of workers may be missing: each run counts as the mean of those shown.
-    runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") / shown)
+    runs = max(1.0, values.get("Actual Loops", 1) / shown)
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
@@ -252,8 +244,6 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
 def _node(
     values: Mapping[str, Any], processes: int, above: str, shared: Mapping[str, TempIO]
 ) -> Node:
-    for name in _AMOUNTS & values.keys():
-        amount(values[name], name)
     kind = values["Node Type"]
     processes = _ran_in(values, processes)
     below = _processes_below(values, processes)
@@ -392,12 +382,12 @@ def _holds_inputs(node: Node) -> bool:
 
 
 def _loops(node: Node) -> float:
-    return float(amount(node.values.get("Actual Loops", node.processes), "Actual Loops"))
+    return float(node.values.get("Actual Loops", node.processes))
 
 
 def _time_s(node: Node, sign: int) -> float:
     """The time (s) of all executions: the lower bound for a ``sign`` of -1, the upper for +1."""
-    once_ms = amount(node.values.get("Actual Total Time", 0.0), "Actual Total Time")
+    once_ms: float = node.values.get("Actual Total Time", 0.0)
     # PostgreSQL prints three decimals; people and tools may shorten them.
     decimals = len(f"{once_ms:.3f}".rstrip("0").partition(".")[2])
     return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * _loops(node) / 1e3

@@ -174,7 +174,7 @@ def counts_of_plan(
         top = nodes_of(document["Plan"])
         check_sums(top)
         temp = top.all_temp
-        first_s = 1e-3 * amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time")
+        first_s = document["Plan"].get("Actual Total Time", 0.0) / 1e3
         is_all = temp.blocks and first_s >= _EXCERPT_SHARE * plan_s
         if "Excerpt" in document and not is_all:
             problem = "its first node is below others, which are missing and may spill"
@@ -244,10 +244,7 @@ def _no_temp_reason(top: Node) -> str:
     """The reason for no temp I/O."""
     if not _uses_temp_tables(top):
         return "its plan has no temp blocks"
-    local_s = sum(
-        amount(top.values.get(f"Local I/O {name} Time", 0.0), "local I/O") / 1e3
-        for name in ("Read", "Write")
-    )
+    local_s = sum(top.values.get(f"Local I/O {name} Time", 0.0) / 1e3 for name in ("Read", "Write"))
     duration = f" ({format_duration(local_s)})" if local_s else ""
     return (
         f"its plan has no temp blocks; it reads and writes temp tables{duration}, and those move "
@@ -312,7 +309,7 @@ def elapsed_of(document: Mapping[str, Any]) -> float:
 
 def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
     """InputError where the first node took longer than the query: texts of two runs."""
-    node_s = amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time") / 1e3
+    node_s = document["Plan"].get("Actual Total Time", 0.0) / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
     check_all([Check("part-of-whole", node_s, part, elapsed_s, run)], _ELAPSED)
@@ -321,7 +318,7 @@ def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
 def blocks_of(plan: Mapping[str, Any]) -> int:
     """Temp blocks that a plan read and wrote; 0 where it has no counts."""
     names = "Temp Read Blocks", "Temp Written Blocks"
-    return sum(int(amount(plan.get(name, 0), name)) for name in names)
+    return sum(int(plan.get(name, 0)) for name in names)
 
 
 def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:

@@ -432,6 +432,5 @@ def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
     return by_key
 
 
-def _blocks(plan: Mapping[str, Any]) -> float:
-    with reading("a plan in the log"):
-        return blocks_of(plan["Plan"])
+def _blocks(plan: Mapping[str, Any]) -> int:
+    return blocks_of(plan["Plan"])
