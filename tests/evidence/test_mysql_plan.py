@@ -93,6 +93,17 @@ def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
         lambda lines: [f"{number}: {line}" for number, line in enumerate(lines, 1)],
         lambda lines: [f"> {line}" for line in ["See:", "```json", *lines, "```"]],
         lambda lines: ["<pre>", *(html.escape(line) for line in lines), "</pre>"],
+        lambda lines: [
+            '<?xml version="1.0"?>\n<resultset statement="ANALYZE FORMAT=JSON SELECT a FROM t">',
+            f'  <row>\n\t<field name="ANALYZE">{html.escape(lines[0])}',
+            *(html.escape(line) for line in lines[1:-1]),
+            f"{lines[-1]}</field>\n  </row>\n</resultset>",
+        ],
+        lambda lines: [
+            f"<TABLE BORDER=1><TR><TH>ANALYZE</TH></TR><TR><TD>{html.escape(lines[0])}",
+            *(html.escape(line) for line in lines[1:]),
+            "</TD></TR></TABLE>",
+        ],
         lambda lines: [re.sub(r'"(\w+)"', "\u201c\\1\u201d", line) for line in lines],
     ],
 )

@@ -59,22 +59,23 @@ def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
     assert profile(trace, again, where="true").rows[0]["count"] == 40
 
 
+@cases("waits", [20, 4])
 @cases("times", [1, 2, 3])
-def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times):
+def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times, waits):
     text = write_trace(
-        path := tmp_path / "pasted.trc", [(READ, 90_000, blocks(31))] * 20
+        path := tmp_path / "pasted.trc", [(READ, 90_000, blocks(31))] * waits
     ).read_text()
-    path.write_text(text * times)
+    path.write_text(text.replace("tim=", "tim=7000") * times)
     whole = ingest([str(path)], str(tmp_path / "dataset"))
     if times == 1:
-        assert (profile(path).elapsed_s, whole.set_aside) == (pytest.approx(1.8), [])
+        assert (profile(path).elapsed_s, whole.set_aside) == (pytest.approx(0.09 * waits), [])
         return
     for ask_for in (
         profile,
         lambda trace: ask([trace], ["factor:2"]),
         lambda trace: recording_of_traces([trace], 8192),
     ):
-        with pytest.raises(EvidenceMixed, match=str(times)):
+        with pytest.raises(EvidenceMixed):
             ask_for(path)
     assert len(whole.set_aside) == 1
 

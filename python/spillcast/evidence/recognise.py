@@ -391,7 +391,7 @@ KINDS: Sequence[Kind] = (
     f"record the query: spillcast record --pid PID; {FIGURES_HINT}") for engine, mark in _ENGINES),
     _too_little("pages and logs of Spark",
                 r"^[^\w\n]*(?:(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
-                r"|spill size\b)|\b(?:memory|disk) ?Bytes ?Spilled"
+                r"|spill size\b)|(?:memory|disk) ?Bytes ?Spilled"
                 r"|\bspilling [\w-]+(?: \w+)? of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),

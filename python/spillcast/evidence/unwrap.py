@@ -50,7 +50,7 @@ _CONTROL = re.compile(
 _DASH = r"\u2010-\u2015\u2212\u00ad"
 _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>", re.MULTILINE)
 _TAG = re.compile(
-    r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt)\b[^<>]{,200}>", re.I
+    r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt|field)\b[^<>]{,200}>", re.I
 )
 _BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|pre|tr|li)>)[ \t]*\n?", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")

@@ -85,6 +85,12 @@ def test_a_trace_without_the_lines_of_its_middle_is_refused(tmp_path, left_out):
     path.write_text(HEADER + "".join([head, *lines[:3], f"{left_out}\n", *lines[-4:]]))
     with pytest.raises(EvidenceIncomplete):
         read_traces([path])
+    # So is one with the end of a line left out, which has its time.
+    cut = f"FETCH #7:c=10,e=41000000,p=0,cr=7,r=1 {left_out.strip()}\n"
+    if left_out.strip().endswith((".", "…")):
+        path.write_text("".join(f"> {line}" for line in [*HEADER.splitlines(True), head, cut]))
+        with pytest.raises(EvidenceIncomplete):
+            read_traces([path])
 
 
 def test_the_rest_is_what_the_target_takes(tmp_path):

@@ -26,17 +26,21 @@ Progress = Callable[[int], None]
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
-#: Below a line of a trace, a line that stands for others.
+#: Below a line of a trace, a line that stands for others; or the end of one without its figures.
 _LEFT_OUT = re.compile(
-    r"^(?:WAIT|EXEC|FETCH|STAT) #\d.*\n\s*+((?:[^\w\n]{,9}(?:\.\.|…|snip)"
-    r"|.{,40}\b(?:lines|rows|waits) (?:omitted|removed|skipped)).{,60})",
+    r"^[> ]*+(?:WAIT|EXEC|FETCH|STAT) #\d(?:.*\n\s*+((?:[^\w\n]{,9}(?:\.\.|…|snip)"
+    r"|.{,40}\b(?:lines|rows|waits) (?:omitted|removed|skipped)).{,60})|.*(?:\.\.|…)[ \t]*+$)",
     re.M,
 )
+#: The first line with a time, to the microsecond, and the line below it.
+_FIRST = re.compile(r"^[> ]*+(?:PARSE|EXEC|FETCH|WAIT) #\d.*\btim=\d{10,}\n.+", re.M)
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
 #: Above this share of the time, waits that belong to a call without an end show that it went on.
 OPEN_SHARE = 0.01
+#: Dates in traces of one machine differ by less from what ``tim`` tells.
+_APART_US = 60_000_000
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -105,6 +109,25 @@ class Traces:
     def elapsed_us(self) -> int:
         """The sum of the elapsed times of all sessions (us)."""
         return sum(session["elapsed_us"] for session in self.sessions())
+
+    def wall_s(self) -> float:
+        """Time (s) that sessions cover, in parallel or one after another; gaps do not count."""
+        if any(session["steps_back"] for session in self.sessions()):
+            return self.elapsed_us() / 1e6
+        # Clocks of several machines are compared by the dates in their traces.
+        more_us = [file["local_less_tim_us"] for file in self.files]
+        if None in more_us or max(more_us) - min(more_us) < _APART_US:
+            more_us = [0] * len(more_us)
+        covered_us, until = 0, 0
+        for first, last in sorted(
+            (session["first_tim_us"] + more, session["last_tim_us"] + more)
+            for file, more in zip(self.files, more_us, strict=True)
+            for session in file["sessions"]
+            if session["first_tim_us"] is not None
+        ):
+            covered_us += max(0, last - max(first, until))
+            until = max(until, last)
+        return covered_us / 1e6
 
     def first_second(self) -> int:
         """Second of the database's clock in which the first session began."""
@@ -239,8 +262,11 @@ def open_reader(
     for path in [] if options.lenient else filter(Path.is_file, paths):
         # Of a file that is packed and cut, the core reads the lines before the damage.
         with suppress(EvidenceDamaged):
-            if (cut := _LEFT_OUT.search(head_of(path))) is not None:
-                text = f"lines of the trace are left out: {cut[1]}"
+            head = head_of(path)
+            if (first := _FIRST.search(head)) is not None and head.count(first[0]) > 1:
+                raise EvidenceMixed(f"{path} has its lines again", "give them once")
+            if (cut := _LEFT_OUT.search(head)) is not None:
+                text = f"lines of the trace are left out: {cut[1] or cut[0][:60]}"
                 hint = "give all of them, or read those that are there with --lenient"
                 raise EvidenceIncomplete(text, hint, path)
     timed = options.chosen.since is not None or options.chosen.until is not None

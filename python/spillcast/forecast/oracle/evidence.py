@@ -39,7 +39,7 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_traces,
     spilling,
 )
-from spillcast.evidence.oracle.trace import Progress, TraceOptions, Traces, profile_traces
+from spillcast.evidence.oracle.trace import Progress, TraceOptions, profile_traces
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import repeated_notes
@@ -233,7 +233,7 @@ def read_traces(
     groups = read.groups if sql_id is None else _of_statement(read.groups, sql_id)
     whole_us = [(session["sid"], session["elapsed_us"]) for session in read.sessions()]
     of_sessions = whole_us if sql_id is None else None
-    times = times_s(groups, servers_of(read.groups), _wall_s(read), of_sessions)
+    times = times_s(groups, servers_of(read.groups), read.wall_s(), of_sessions)
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -377,18 +377,6 @@ def _blocks(group: Mapping[str, Any]) -> int:
     """Blocks that each operation of a group moves; 0 if unknown or damaged."""
     blocks = group["blocks"] or 0
     return blocks if 0 < blocks <= BLOCKS_MAX else 0
-
-
-def _wall_s(read: Traces) -> float:
-    """Time (s) that sessions cover, in parallel or one after another; gaps do not count."""
-    times = [session for session in read.sessions() if session["first_tim_us"] is not None]
-    if any(session["steps_back"] for session in times):
-        return float(sum(session["elapsed_us"] for session in times) / 1e6)
-    covered_us, until = 0, 0
-    for first, last in sorted((s["first_tim_us"], s["last_tim_us"]) for s in times):
-        covered_us += max(0, last - max(first, until))
-        until = max(until, last)
-    return covered_us / 1e6
 
 
 def read_shares(

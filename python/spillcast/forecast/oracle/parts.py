@@ -106,7 +106,9 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
     spilled = evidence.spilled
     # Beside work areas, which may be of other statements, lines need not be of the traces.
     of_traces = spilled.lines if spilled is not None and spilled.more_pga is None else []
-    if ash is None and traces and of_traces and not any(is_like(n, temp_events) for n in seen):
+    # Up to release 9.2 writes of temp files have that name.
+    waited = any(is_like(name, temp_events) or name == "direct path write" for name in seen)
+    if ash is None and traces and of_traces and not waited:
         raise EvidenceIncomplete(
             f"{of_traces[0].operation} spilled, and it has no wait for temp files",
             "trace it whole, with waits (level 8); tkprof of it gives bounds",

@@ -1,0 +1,109 @@
+"""Forecasts from traces of a parallel query: a coordinator waits, and its servers work."""
+
+import re
+
+import pytest
+
+from cases import cases
+from oracle_files import HEADER, READ, blocks, write_trace
+from spillcast.forecast.oracle import forecast_events, resolve_target
+from spillcast.forecast.oracle.evidence import OracleEvidence, read_traces
+from spillcast.forecast.question import Question
+
+TEMP = "direct path * temp"
+CLIENT = "SQL*Net message from client"
+REPLY = ("PX Deq: Execute Reply", 10_000_000, "sleeptime=200 passes=1 p3=0")
+SLOW = (READ, 8_000_000, blocks(31))
+LATCH = ("latch free", 2_000_000, "address=1 number=2 tries=0")
+THINKS = (CLIENT, 30_000_000, "driver id=1 #bytes=1 p3=0")
+SQL_ID = "4q7zf0d2m8kcx"
+#: 20 s of another statement in the same session.
+LATER = """\
+PARSING IN CURSOR #8 len=17 dep=0 uid=1 oct=3 lid=1 tim=11000000 hv=2 ad='0' sqlid='1x6sr04nwu8y0'
+select 2 from big
+END OF STMT
+WAIT #8: nam='latch free' ela= 20000000 address=1 number=2 tries=0 obj#=5 tim=31000000
+"""
+
+
+def traced(folder, sid, *waits, more=""):
+    path = write_trace(folder / f"{sid}.trc", waits, header=HEADER.replace("(35.", f"({sid}."))
+    path.write_text(path.read_text() + more)
+    return path
+
+
+@cases(
+    ("coordinator", "more", "sql_id", "baseline_s"),
+    [
+        ([REPLY], "", None, 10),
+        ([REPLY], "", SQL_ID, 10),
+        # The client's time is nobody's work.
+        ([REPLY, THINKS], "", None, 40),
+        ([REPLY, THINKS], "", SQL_ID, 10),
+        # Nor does the coordinator's work change what the servers did.
+        ([REPLY], LATER, SQL_ID, 10),
+        ([REPLY], LATER, None, 30),
+        ([REPLY, LATCH], "", None, 12),
+    ],
+)
+def test_a_process_that_waits_for_others_takes_no_share(
+    tmp_path, coordinator, more, sql_id, baseline_s
+):
+    """Four servers read for 8 of 10 s; the coordinator waits, and adds nothing to the query."""
+    blocked = ("PX Deq Credit: send blkd", 1_000_000, "sleeptime=200 passes=1 qref=0")
+    message = ("PX Deq: Execution Msg", 1_000_000, "sleeptime=200 passes=1 p3=0")
+    reads = [(READ, 6_400_000, blocks(31)), ("latch free", 1_600_000, LATCH[2])]
+    paths = [traced(tmp_path, 35, *coordinator, more=more)]
+    paths += [traced(tmp_path, 40 + n, message, *reads, blocked) for n in range(4)]
+    evidence = OracleEvidence(traces=read_traces(paths, sql_id=sql_id))
+    answer = forecast_events(
+        resolve_target("factor:8"), evidence, Question(temp_events=TEMP, sql_id=sql_id)
+    )
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((baseline_s, baseline_s - 7))
+
+
+def test_servers_on_another_machine_have_another_clock(tmp_path):
+    """Two servers read in 80 % of their work while the coordinator waits for 10 s."""
+    message = ("PX Deq: Execution Msg", 2_000_000, "sleeptime=200 passes=1 p3=0")
+    work = [(READ, 6_400_000, blocks(31)), ("latch free", 1_600_000, LATCH[2])]
+    paths = [traced(tmp_path, 35, REPLY)]
+    for sid, more_us in ((40, 0), (41, 36_000_000_000)):
+        path = traced(tmp_path, sid, message, *work)
+        times = re.split(r"(?<=tim=)(\d+)", path.read_text())
+        times[1::2] = [str(int(tim) + more_us) for tim in times[1::2]]
+        path.write_text("".join(times))
+        paths.append(path)
+    evidence = OracleEvidence(traces=read_traces(paths))
+    answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 3))
+
+
+@cases("sql_id", [None, SQL_ID])
+def test_without_traces_of_servers_a_coordinator_waits_for_its_query(tmp_path, sql_id):
+    """It reads for 8 of 20 s, and is the only one of its query in the traces."""
+    path = traced(tmp_path, 35, REPLY, SLOW, LATCH)
+    evidence = OracleEvidence(traces=read_traces([path], sql_id=sql_id))
+    question = Question(temp_events=TEMP, sql_id=sql_id)
+    answer = forecast_events(resolve_target("factor:8"), evidence, question)
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((20, 13))
+    # A server beside a session that does not wait for it.
+    message = ("PX Deq: Execution Msg", *REPLY[1:])
+    paths = [traced(tmp_path, 40, message, SLOW, LATCH), traced(tmp_path, 50, *[LATCH] * 10)]
+    evidence = OracleEvidence(traces=read_traces(paths))
+    answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((20, 16.5))
+    # Two queries side by side.
+    paths = [path, traced(tmp_path, 36, REPLY, SLOW, LATCH)]
+    evidence = OracleEvidence(traces=read_traces(paths))
+    answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((20, 13))
+
+
+def test_waits_for_others_may_be_what_changes(tmp_path):
+    """They are at most all of the run."""
+    paths = [traced(tmp_path, 40 + n, ("PX Deq: Execution Msg", *REPLY[1:])) for n in range(4)]
+    paths.append(traced(tmp_path, 35, REPLY))
+    evidence = OracleEvidence(traces=read_traces(paths))
+    question = Question(temp_events="PX Deq*")
+    answer = forecast_events(resolve_target("factor:2"), evidence, question)
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 5))
