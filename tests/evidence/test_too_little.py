@@ -53,6 +53,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "1719 WAITING               0 direct path write temp\n",
         "NAME      VALUE\n--------- -----\nsorts (disk)   3\n",
         "User I/O Wait Time (ms)       246,032    N/A     N/A\n",
+        "PLAN_LINE_ID,WORKAREA_MAX_MEM,WORKAREA_MAX_TEMPSEG\n2,4194304,8388608\n",
         "FILETYPE_NAME LARGE_READ_REQS\n------------- ---------------\nTemp File  810231\n",
         "NAME\tVALUE\nphysical writes direct temporary tablespace\t15727\n",
         "  ActSes   %Thread | SQL_ID        | EVENT\n     .52      (52%) | 8gn3q7k6h3y5n | a\n",
@@ -138,6 +139,13 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
             '"operatorType": "HASH_AGGREGATE", "metrics": {"SPILL_MB": 812, "SPILL_CYCLE": 1}\n',
         ),
         ("Teradata", "by way of an all-rows scan into Spool 1 (group_amps), built locally.\n"),
+        (
+            "Sybase",
+            "Table: orders scan count 1, logical reads: (regular=812 apf=0 total=812), physical "
+            "reads: (regular=0 apf=0 total=0), apf IOs used=0\nTotal writes for this command: 64\n",
+        ),
+        ("Exasol", "STMT_ID,PART_NAME,DURATION,CPU,TEMP_DB_RAM_PEAK\n12,SORT,12.1,99.2,812.3\n"),
+        ("Firebird", "Current memory = 35289\nDelta memory = 1024\nElapsed time = 2.5 sec\n"),
         ("MatrixOne", "  Analyze: timeConsumed=812ms MemorySize=32mb SpillSize=4194304bytes\n"),
         ("Databricks", '{"metrics": {"total_time_ms": 22443, "spill_to_disk_bytes": 21474}}\n'),
         ("SingleStore", "HashGroupBy [c] actual_rows: 12 exec_time: 41ms memory_usage: 5 KB\n"),

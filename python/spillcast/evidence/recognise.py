@@ -251,18 +251,18 @@ _ENGINES = (
     ("Trino or Presto",
      r'\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d|"spilledDataSize"\s*:'),
     ("TiDB", r"\bcop\[tikv\]|\bactRows\b"),
-    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "),
-    ("MongoDB", r"\busedDisk\b"),
+    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("MongoDB", r"\busedDisk\b"),
+    ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
+    ("Firebird", r"^[^\w\n]*Delta memory = "), ("Exasol", r"\btemp_db_ram_peak\b"),
     ("Impala or Doris",
      r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: "),
     ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b"),
-    ("Velox", r"\bSpilled: \d[\d,]* rows\b"),
+    ("Velox", r"\bSpilled: \d[\d,]* rows\b"), ("MatrixOne", r"\bSpillSize="),
     ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill"),
     ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes\b"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
-    ("Db2", r"\bsort overflows\b"),
+    ("Db2", r"\bsort overflows\b|\bSPILLED\s*: \(Pages spilled"),
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
-    ("MatrixOne", r"\bSpillSize="),
     ("Teradata", r"\bSpool \d+ \((?:Last Use|group_amps|all_amps)"),
     ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
@@ -363,7 +363,7 @@ KINDS: Sequence[Kind] = (
                 # Not in a line of a trace.
                 r"|(?<!nam=')\bdirect path (?:read|write) temp\b"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
-                r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
+                r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|WORKAREA_MAX_TEMPSEG|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
                 "it has counters, sizes, shares or one moment, and no table of times of temp I/O",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
