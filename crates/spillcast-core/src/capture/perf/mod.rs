@@ -47,6 +47,8 @@ const RINGS_BYTES: usize = 64 << 20;
 const SETTLE_NS: u64 = 50_000;
 /// How long the reader sleeps when no ring wakes it.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// The same while a thread has a new name, by which its calls are not let through yet.
+const SHORT_NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// Perf events, and the rings they write to.
 struct PerfSource {
@@ -87,8 +89,10 @@ impl Source for PerfSource {
     fn wait(&self) {
         let readable = |holder| PollFd::new(holder, PollFlags::IN);
         let mut holders: Vec<PollFd> = self.events.holders.iter().map(readable).collect();
+        let is_renaming = |record: &Record| matches!(record.payload, Payload::Renaming { .. });
+        let nap = if self.pending.iter().any(is_renaming) { SHORT_NAP } else { NAP };
         // A signal ends it early, which does no harm.
-        let _ = poll(&mut holders, Some(&NAP));
+        let _ = poll(&mut holders, Some(&nap));
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
