@@ -23,6 +23,7 @@ import duckdb
 import numpy as np
 
 from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal, TargetInvalid, TargetUnknown
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row, counts_of_row
 from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
@@ -41,7 +42,6 @@ from spillcast.fleet.dataset import (
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
 from spillcast.fleet.snapshots import Snapshot, add_to, periods, temp_blocks
 from spillcast.forecast import forecast as estimate
-from spillcast.forecast.ask import with_origin
 from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -55,6 +55,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
 from spillcast.forecast.verdict import unknown_share
+from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
@@ -347,7 +348,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
                 return _outcome(forecast, forecast.moved.baseline_s)
-            run = with_origin(evidence, question)
+            run = with_origin(evidence, question) if isinstance(evidence, Counts) else evidence
             forecast = estimate(run, resolve(to, run), confidence=question.confidence)
     except (TargetInvalid, TargetUnknown):
         raise

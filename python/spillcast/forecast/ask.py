@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
@@ -16,7 +16,6 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.counted import timed_on
 from spillcast.forecast.workload.query import read_workload, too_unsure
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -27,7 +26,6 @@ from spillcast.units import format_duration
 
 #: A forecast and its storage; None if the storage was refused or is known from traces only.
 Answer = tuple[Forecast, Storage | None]
-Run = TypeVar("Run", Counts, Recording | Counts)
 #: A storage or its name: a directory (probed now), a file, ``catalogue:NAME``, ``latency:150us``.
 Target = Storage | str | Path
 #: The target whose forecast is the limit of any storage.
@@ -64,7 +62,7 @@ def ask(
     question = question or Question()
     if isinstance(baseline, Counts):
         question.check(Evidence())
-        return _forecasts(with_origin(baseline, question), targets, question)
+        return _forecasts(baseline, targets, question)
     recording: Recording | None
     if isinstance(baseline, Recording):
         recording, files = baseline, Evidence(recordings=[baseline.path])
@@ -76,7 +74,7 @@ def ask(
         return _of_application(files, targets, question)
     if files.recordings or files.plans or files.statements or files.figures:
         evidence = open_evidence(files, question.selection, recording)
-        return _forecasts(with_origin(evidence, question), targets, question)
+        return _forecasts(evidence, targets, question)
     from spillcast.forecast.oracle import forecast_events, target_of
     from spillcast.forecast.oracle.evidence import Target as EventTarget
     from spillcast.forecast.oracle.evidence import read_evidence
@@ -120,21 +118,6 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
             question = replace(question, page_cache_bytes=application.observed.page_cache_bytes)
     named = [target if isinstance(target, Storage) else str(target) for target in targets]
     return forecast_application(application, named, question)
-
-
-class Origin(Protocol):
-    """Options with the word of ``--from``, and the storages that words name."""
-
-    @property
-    def origin(self) -> str | None: ...  # noqa: D102
-    def storage(self, word: str, like: Counts, option: str) -> Storage: ...  # noqa: D102
-
-
-def with_origin(evidence: Run, options: Origin) -> Run:
-    """Evidence in which counts without times have the latencies of ``--from``."""
-    if options.origin is None or isinstance(evidence, Recording):
-        return evidence
-    return timed_on(evidence, options.storage(options.origin, evidence, "--from"))
 
 
 def forecasts_of(

@@ -41,7 +41,7 @@ from spillcast.evidence.clickhouse import (
 )
 from spillcast.evidence.selection import Selection
 from spillcast.fleet.snapshots import Unseen
-from spillcast.forecast.ask import with_origin
+from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import reading
 from spillcast.redaction import masked_text
 from spillcast.units import DAY_S

@@ -18,7 +18,7 @@ from spillcast.errors import (
 from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
-from spillcast.forecast.ask import LIMIT, ask, with_origin
+from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
@@ -392,7 +392,7 @@ def statements_of(
             with reading(path):
                 statements += sized_rows(read_rows(path), question, runs_per_day)
             continue
-        run = with_origin(open_evidence(evidence, question.selection), question)
+        run = open_evidence(evidence, question.selection)
         is_large = isinstance(run, Recording) and run.meta.raw.rows > WHOLE_MAX
         workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
         of_all_waits = (limit or ask(run, [LIMIT], question)[0][0]) if is_large else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -111,6 +112,21 @@ def workload_of_counts(counts: Counts) -> Workload:
             replace(workload_of_counts(bound), quality=quality) for bound in counts.at_bounds()
         ],
     )
+
+
+class Origin(Protocol):
+    """Options with the word of ``--from``, and the storages that words name."""
+
+    @property
+    def origin(self) -> str | None: ...  # noqa: D102
+    def storage(self, word: str, like: Counts, option: str) -> Storage: ...  # noqa: D102
+
+
+def with_origin(counts: Counts, options: Origin) -> Counts:
+    """The counts, with the latencies of ``--from`` where it is given."""
+    if options.origin is None:
+        return counts
+    return timed_on(counts, options.storage(options.origin, counts, "--from"))
 
 
 #: Least time of an operation that the page cache serves.

@@ -15,7 +15,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import WaitSample, Workload
-from spillcast.forecast.workload.counted import workload_of_counts
+from spillcast.forecast.workload.counted import with_origin, workload_of_counts
 from spillcast.forecast.workload.load import Load, moved_bytes
 from spillcast.forecast.workload.previous_runs import former_runs, spill_spread
 from spillcast.forecast.workload.recorded import recorded_workload, workload_of_part
@@ -42,8 +42,9 @@ def read_workload(
     ``workload_of_counts``.
     """
     if isinstance(evidence, Counts):
-        with reading(evidence.path):
-            return workload_of_counts(evidence), evidence
+        counts = with_origin(evidence, question)
+        with reading(counts.path):
+            return workload_of_counts(counts), counts
     exact = question.exact or question.rehearse is not None
     sample = evidence if exact else sample_of(evidence, max_rows)
     workload = workload_of_recording(sample, question)

@@ -54,11 +54,10 @@ from spillcast.evidence.postgres.statements import (
 from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
 from spillcast.evidence.postgres.work_memory import enough_bytes
 from spillcast.fleet.snapshots import Snapshot, Unseen, store_snapshot
-from spillcast.forecast.ask import with_origin
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
-from spillcast.forecast.workload.counted import timed_on
+from spillcast.forecast.workload.counted import timed_on, with_origin
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import masked_text
