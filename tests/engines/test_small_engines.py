@@ -5,7 +5,6 @@ from importlib.util import find_spec
 
 import pytest
 
-from cases import nightly
 from harness import spillcast
 from spillcast import _core
 from spillcast.engines.registry import lab_of
@@ -89,7 +88,7 @@ def test_a_spill_is_recognised_without_its_directory(places, engine):
     assert owners[engine] > 1_000_000
 
 
-@pytest.mark.parametrize("name", ["sort", *nightly("datafusion")])
+@pytest.mark.parametrize("name", ["sort", "datafusion"])
 def test_a_query_of_experiments_spills_what_it_is_to(tmp_path, name):
     if name == "datafusion":
         pytest.importorskip("datafusion")

