@@ -378,7 +378,7 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
     if 0 < PREFILLED_MAX * moved_bytes(loads, "read") < prefilled:
         yield Warned(
             "prefilled",
-            f"{format_bytes(prefilled)} were read without a recorded write: more of it was cached "
+            f"{format_bytes(prefilled)} were read without a replayed write: more of it was cached "
             "than in the real run",
         )
     share, total = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
