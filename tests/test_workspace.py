@@ -59,6 +59,11 @@ def test_a_device_stays_a_device(tmp_path, trace):
         assert stat.S_ISCHR(device.lstat().st_mode)
 
 
+def test_a_full_device_is_named(trace):
+    for verb in (["report", trace], ["export", trace, "--format", "openmetrics"]):
+        assert "/dev/full" in only_line(spillcast(*verb, "-o", "/dev/full"), 1)
+
+
 @pytest.mark.parametrize("name", [".", "/", "folder/"])
 def test_a_folder_is_not_written_over(tmp_path, trace, name):
     (tmp_path / "folder").mkdir()

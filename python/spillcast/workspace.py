@@ -1,6 +1,5 @@
 """Directories and memory cgroups that are always removed, complete files, folders of the user."""
 
-import errno
 import os
 import secrets
 import stat
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable
+from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteFailed
 
 #: Waits until the other end of the pipe closes, which happens however the work ends. Then it
 #: retries, because mounts in the directory and servers that write there may take time to end.
@@ -83,19 +82,20 @@ def check_output_file(path: Path, option: str = "-o") -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary path to write to, which becomes ``path`` after the block, or is removed.
 
-    Other things than files, such as /dev/stdout or a link, are written to directly. OSError for a
-    folder, InputError for a link of another user.
+    Other things than files, such as /dev/stdout or a link, are written to directly. WriteFailed for
+    a folder and a full disk, InputError for a link of another user.
     """
     refuse_planted_link(path)
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        yield path
-        return
+    in_place = os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        yield partial
-        partial.replace(path)
+        yield path if in_place else partial
+        if not in_place:
+            partial.replace(path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise WriteFailed(error.strerror or str(error), "name another file", path) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from spillcast import _core
 from spillcast.columns import TEXT, struct_of
 from spillcast.document import key, written
 from spillcast.engines.queries import RunResult
-from spillcast.errors import EvidenceUnknown, FileUnreadable, PathMissing
+from spillcast.errors import EvidenceUnknown, PathMissing
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.result import Forecast, Term, Warned
@@ -339,14 +339,11 @@ def _read_latency_s(storage: Storage) -> float:
 
 
 def write_truth(path: Path, truth: Truth) -> None:
-    """Write the file completely, or keep the existing one. InputError if it cannot be written."""
+    """Write the file completely, or keep the existing one. WriteFailed if it cannot be written."""
     about = {"schema": CASES_SCHEMA, **truth.about}
     table = Table.from_rows([_row(case) for case in truth.cases], COLUMNS).cast(COLUMNS)
-    try:
-        with whole_file(path) as partial:
-            write_parquet(partial, table, key_values={ABOUT: json.dumps(about)})
-    except OSError as error:
-        raise FileUnreadable(str(error.strerror or error), "name another with -o", path) from error
+    with whole_file(path) as partial:
+        write_parquet(partial, table, key_values={ABOUT: json.dumps(about)})
 
 
 def read_truth(path: Path) -> Truth:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.document import key, read, written
-from spillcast.errors import InputError
+from spillcast.errors import InputError, SpillcastError
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import pairs_of, preload_value, proc_text
@@ -226,7 +226,7 @@ class Calibration:
 
 
 def keep(calibration: Calibration) -> Path:
-    """Replace the kept calibration, atomically; returns its path. OSError if that fails."""
+    """Replace the kept calibration, atomically; returns its path. WriteFailed if that fails."""
     path = calibration_path()
     _write(path, calibration)
     return path
@@ -322,7 +322,7 @@ def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | No
     if (cost := measured_cost(source, calls)) is None:
         return kept_cost(source, calls)
     # A folder that cannot be written keeps nothing.
-    with suppress(OSError, InputError):
+    with suppress(OSError, SpillcastError):
         document = KeptCost(COST_SCHEMA, time.time(), _setting(source, calls), cost)
         _write(_cost_path(source, calls), document)
     return cost

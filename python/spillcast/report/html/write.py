@@ -61,12 +61,8 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[st
             problem = f"the page would have {len(content):,} bytes, more than {BYTES_MAX:,}"
             raise WriteFailed(problem, "give fewer inputs or targets", path)
         upper //= 2
-    try:
-        with whole_file(path) as partial:
-            partial.write_bytes(content)
-    except OSError as error:
-        hint = "name another with -o"
-        raise WriteFailed(str(error.strerror or error), hint, path) from error
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
     return {
         "schema": REPORT_SCHEMA,
         "path": str(path),
