@@ -2,6 +2,7 @@
 
 import subprocess
 import unicodedata
+from pathlib import Path
 
 from cases import cases
 from spillcast.text import shell_word, visible
@@ -25,6 +26,13 @@ def test_a_shell_reads_the_word_that_was_meant(tmp_path, word):
     )
     assert lines.stdout == b"one\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_is_no_option_of_the_command_it_is_for(tmp_path):
+    (tmp_path / "-n").write_bytes(b"kept")
+    command = ["bash", "-c", f"cat {shell_word(Path('-n'))}"]
+    ran = subprocess.run(command, capture_output=True, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert ran.stdout == b"kept"
 
 
 def test_what_has_no_shape_of_its_own_is_shown():

@@ -61,9 +61,11 @@ def shell_word(text: object) -> str:
     """Any text as one quoted word of a shell, on one line.
 
     A word with control characters is written as ``$'...'``, with these and quotes in octal. A shell
-    without this form reads another name, but runs nothing.
+    without this form reads another name, but runs nothing. A path is never an option.
     """
     word = str(text)
+    if isinstance(text, Path) and word.startswith("-") and word != "-":
+        word = f"./{word}"
     if not has_control(word):
         return shlex.quote(word)
     return "$'" + "".join(map(_octal, word)) + "'"

@@ -89,7 +89,7 @@ def probe(
     storage = _measure(directory, evidence, budget, psync=psync)
     if output is not None:
         storage.save(output)
-    run, target = (shell_word(str(path)) for path in (like or "run.spill", output or directory))
+    run, target = (shell_word(path) for path in (like or "run.spill", output or directory))
     command = f"spillcast forecast {run} --to {target}"
     return Answer(storage.to_json, lambda: storage_page(storage, command))
 

@@ -112,7 +112,7 @@ class Evidence:
         kind = self.only_kind()
         if kind in TOTALS:
             file = getattr(self, kind)[0]
-            hint = f"forecast it: spillcast forecast {shell_word(str(file))} --to catalogue:aws-gp3"
+            hint = f"forecast it: spillcast forecast {shell_word(file)} --to catalogue:aws-gp3"
             text = f"{KIND_WORDS[kind]} contain totals, not the time of each wait"
             raise EvidenceUnsuited(text, hint, file)
         return kind
@@ -309,7 +309,7 @@ def _files(path: Path) -> list[Path]:
         example = next(known, None)
         hint = "a directory for temp files is a target: name it with --to"
         if example is not None:
-            hint = f"name what it holds, such as {shell_word(str(example))}"
+            hint = f"name what it holds, such as {shell_word(example)}"
         raise EvidenceMissing(f"the folder holds no traces ({', '.join(TRACES)})", hint, path)
     return paths
 
