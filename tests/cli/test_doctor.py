@@ -39,6 +39,11 @@ def test_an_ordinary_user_is_told_what_wants_root():
     assert result["bpf"]["fix"].startswith("sudo ")
 
 
+def test_without_new_privileges_a_user_mounts_nothing():
+    result = findings([*ordinary_user(), "setpriv", "--no-new-privs"])
+    assert not result["FUSE"]["works"]
+
+
 def test_all_that_does_not_work_is_listed_with_its_mend():
     text = spillcast("doctor", under=refuse_tracing()).stdout
     for name, item in findings(refuse_tracing()).items():

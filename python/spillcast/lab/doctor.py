@@ -135,6 +135,9 @@ def _fuse() -> Iterator[Finding]:
     elif os.geteuid() != 0 and helper is None:
         detail = "emulate needs root or the program fusermount3"
         yield Finding("FUSE", False, detail, "sudo apt-get install fuse3")
+    elif os.geteuid() != 0 and "NoNewPrivs:\t1" in Path("/proc/self/status").read_text():
+        detail = "emulate needs root: no_new_privs keeps fusermount3 from mounting"
+        yield Finding("FUSE", False, detail, "docker run --security-opt no-new-privileges=false")
     else:
         yield Finding("FUSE", True, "emulate can mount a storage")
 
