@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,23 @@ def test_however_it_ends_it_leaves_nothing(open_places, memory):
         until(lambda: str(open_places.temp) not in Path("/proc/mounts").read_text(), "the mount")
         until(lambda: not os.listdir(memory), "shared memory to be free")
         until(lambda: not processes_of(open_places.temp), "the server to end")
+
+
+def test_a_table_that_would_take_minutes_is_given_up(tmp_path):
+    """DuckDB notices a signal late, and an interrupt of its connection at once."""
+    making = (
+        "import signal, sys; from pathlib import Path; from spillcast.engines.duckdb import *; "
+        "from spillcast.interruptible import interrupt; "
+        "signal.signal(signal.SIGTERM, interrupt); DuckDbLab(Path(sys.argv[1])).build(10**9)"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", making, tmp_path], stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: os.listdir(tmp_path), "the database")
+    time.sleep(1)
+    running.send_signal(signal.SIGTERM)
+    _, stderr = running.communicate()
+    assert stderr.rstrip().endswith("KeyboardInterrupt")
 
 
 def test_an_engine_it_does_not_know_and_a_closed_directory(tmp_path):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from spillcast.engines import Calibrates, OpensOwn, Workload
 from spillcast.engines.queries import QueryProcess, Session, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
+from spillcast.interruptible import run_interruptibly
 
 #: About 40 bytes a row.
 TABLE = """
@@ -156,10 +157,10 @@ class DuckDbLab(Calibrates, OpensOwn):
         if self._given or self._database(rows).exists():
             return
         with duckdb.connect(str(self._database(rows))) as connection:
-            connection.execute("set threads = 2")
             # The progress bar would go to stdout, which is for data.
-            connection.execute("set enable_progress_bar = false")
-            connection.execute(TABLE.format(rows=rows))
+            connection.execute("set threads = 2; set enable_progress_bar = false")
+            make = TABLE.format(rows=rows)
+            run_interruptibly(lambda: connection.execute(make), connection.interrupt)
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]

@@ -35,7 +35,7 @@ _ZSTD_BUFFER_BYTES = 1 << 20
 _TAR, _TAR_BYTES = b"ustar", 262
 #: So many members of a tar, which take memory, are no single file.
 _MEMBERS_MAX = 1000
-_UNPACK_HINT = "unpack it, and give the file that describes the run"
+_UNPACK_HINT = "unpack it, and give the file that describes the run, or the recording's folder"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),

@@ -221,8 +221,6 @@ def measure_machine(
     little space, or without any engine.
     """
     started_s = time.monotonic()
-    stage.step("reading memory after waits")
-    chases = [Chase(*measured) for measured in _core.chases()]
     with workspace(work) as workdir:
         if free_bytes(workdir) < DATA_BYTES:
             message = f"calibration needs {format_bytes(DATA_BYTES)} of free space"
@@ -234,6 +232,8 @@ def measure_machine(
                 "free some, or make it larger: mount -o remount,size=2G /dev/shm",
                 SHARED_MEMORY,
             )
+        stage.step("reading memory after waits")
+        chases = [Chase(*measured) for measured in _core.chases()]
         opened, skipped = _opened(workdir, queries, server)
         with named_places(STORAGES, workdir) as places:
             points = list(_points(stage, opened, places, workdir, repeat))

@@ -80,6 +80,7 @@ class ResidentMemory:
             [sys.executable, "-I", "-S", "-c", HOLDER, str(self._size_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             preexec_fn=end_with_parent,
         )
         assert self._holder.stdout is not None
