@@ -14,7 +14,7 @@ import spillcast
 from spillcast import errors
 from spillcast.cache.simulation import Curve
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.result import Caveat, Forecast, Term
 from spillcast.forecast.verdict import Forecasts
 from spillcast.interactive import Run, record
 from spillcast.lab.io_size import Sweep
@@ -39,7 +39,7 @@ CALLS = {
     "cache": type(spillcast.cache).__call__,
 }
 RESULTS = (
-    *(Run, Recording, Forecast, Forecasts, Term, Warned, Profile, Storage, Curve, Sweep),
+    *(Run, Recording, Forecast, Forecasts, Term, Caveat, Profile, Storage, Curve, Sweep),
     *(errors.SpillcastError, errors.InputError, errors.Refusal),
 )
 #: Of ``Question``, what only the command line and experiments give.

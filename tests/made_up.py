@@ -1,7 +1,7 @@
 """Made-up cases, for the arithmetic of reports: whatever a test does not say is ordinary."""
 
 from spillcast.engines.queries import RunResult
-from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.result import Caveat, Forecast, Term
 from spillcast.lab.case import Case, Evidence, Runs, Variant
 
 
@@ -55,7 +55,7 @@ def case(
     io = Term("temp read", "read", 8192, 1, 16.0, (forecast_s or 4.0) - 4.0)
     on_target = on_target or runs(measured_s)
     on_source = runs(20.0, 20.0, 20.0, wanted=on_target.wanted)
-    warned = [Warned("threads", "several threads do temp I/O")]
+    warned = [Caveat("threads", "several threads do temp I/O")]
     answer = forecast(
         target=target,
         forecast_s=forecast_s,

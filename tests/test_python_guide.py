@@ -15,7 +15,7 @@ from cases import cases
 from harness import TIMEOUT_S, environment
 from oracle_files import ROOT, make_example
 from spillcast.errors import EvidenceMissing, OptionInvalid
-from spillcast.forecast import Forecast, Forecasts, Term, Warned
+from spillcast.forecast import Caveat, Forecast, Forecasts, Term
 from spillcast.profile import Profile
 from spillcast.profile.result import bare_row
 from spillcast.storage.source import ASSUMED
@@ -169,7 +169,7 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
     evil = "<script>alert(1)</script>"
     row = {"event": evil, **bare_row(5, 10), "file": evil}
     profile = Profile(["event", "file"], 1.0, [row], warnings=[evil])
-    warned = [Warned("code", evil)]
+    warned = [Caveat("code", evil)]
     forecast = made_up.forecast(target=evil, warnings=warned, advice=[evil])
     refused = Forecast.unanswered(evil, 2.0, 0.9, refused=evil)
     results = (profile, forecast, refused, Forecasts([forecast, refused]))

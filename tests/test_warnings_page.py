@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 generate = generator("warnings")
 #: How code writes one: of a class, in a document, or in evidence, there after a condition.
 CODE = re.compile(
-    r'(?:Warned\(\s*|\bUnknown\([^,]*?|"code": |Note\(code=|warnings\.append\(\s*\(\s*)'
+    r'(?:Caveat\(\s*|\bUnknown\([^,]*?|"code": |Note\(code=|warnings\.append\(\s*\(\s*)'
     r'"([a-z_-]+)"(?=[,)}])'
 )
 SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))

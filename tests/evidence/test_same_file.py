@@ -86,7 +86,7 @@ def test_waits_that_do_not_fit_their_session_are_named(tmp_path, times):
     text = write_trace(path := tmp_path / "short.trc", [(READ, 9_000, blocks(31))] * 20).read_text()
     path.write_text(text * times)
     [(forecast, _)] = ask([path], ["factor:2"])
-    assert [w.code for w in forecast.warnings].count("overlap") == times - 1
+    assert [w.code for w in forecast.warnings].count("excess-time") == times - 1
     assert len(profile(path).warnings) == times - 1
 
 

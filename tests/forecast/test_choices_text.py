@@ -6,13 +6,13 @@ import pytest
 
 import made_up
 from cases import cases
-from spillcast.forecast import Warned
+from spillcast.forecast import Caveat
 from spillcast.forecast.result import explanations
 from spillcast.forecast.verdict import priced
 from spillcast.report.forecast import forecast_page
 
-BUSY = Warned("run-queue", "a busy machine")
-WISH = Warned("not-measured", "nothing was measured")
+BUSY = Caveat("run-queue", "a busy machine")
+WISH = Caveat("not-measured", "nothing was measured")
 
 
 def forecast(target, seconds, *warnings, **more):
@@ -80,7 +80,7 @@ def test_a_warning_has_one_line_and_names_those_it_is_of(text):
 
 
 def test_two_warnings_of_one_kind_are_of_their_target():
-    hints = [Warned("not-used", f"not used: {hint}") for hint in ("--progress", "--history")]
+    hints = [Caveat("not-used", f"not used: {hint}") for hint in ("--progress", "--history")]
     page = forecast_page([forecast("disk", 90.0, *hints), forecast("nvme", 28.0)])
     (line,) = (line for line in page.text(120).splitlines() if "(not-used)" in line)
     assert line.endswith("(not-used): disk")
@@ -105,7 +105,7 @@ def test_details_tell_each_case_and_what_to_do():
 
 
 def test_an_unknown_time_of_temp_io_names_the_next_step_with_and_without_details():
-    unknown = Warned("time-unknown", "how long temp I/O took is not known")
+    unknown = Caveat("time-unknown", "how long temp I/O took is not known")
     step = " ".join(explanations()["time-unknown"].next_step.split()[:6])
     for in_full in (False, True):
         page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)

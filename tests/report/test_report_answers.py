@@ -191,7 +191,7 @@ def test_bounds_are_ordered_by_the_lower_then_the_upper_and_named_without_a_midd
     read_back = [read(Forecast, document) for document in documents]
     assert [item.target for item in ranked(read_back)] == ["c", "b", "a"]
     answer = verdict(read_back)
-    assert [(fix.target, fix.forecast_s) for fix in answer.cures] == [("a", None)]
+    assert [(fix.target, fix.forecast_s) for fix in answer.fixes] == [("a", None)]
     assert answer.temp_share is None
     slower = answer_of(bounded("a", 900.0, 1200.0))
     assert "15 min 00 s to 20 min 00 s" in slower

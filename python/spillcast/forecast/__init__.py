@@ -8,13 +8,13 @@ from warnings import warn
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.result import Caveat, Forecast, Term
 from spillcast.forecast.verdict import Forecasts
 from spillcast.public import as_package
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
-__all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]
+__all__ = ["Caveat", "Forecast", "Forecasts", "Term", "forecast"]
 
 
 @as_package(__name__)

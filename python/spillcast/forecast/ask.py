@@ -14,7 +14,7 @@ from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
-from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
+from spillcast.forecast.result import ZERO_LATENCY, Caveat, Forecast
 from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.query import read_workload, too_unsure
 from spillcast.recording import Recording
@@ -144,7 +144,7 @@ def _forecasts(
                 f"there was no temp I/O in the {format_duration(evidence.elapsed_s)} that were "
                 f"recorded: the forecast is for the previous run, {former.path.name}"
             )
-            warned = Warned("former-run", message)
+            warned = Caveat("former-run", message)
             return [(replace(f, warnings=[*f.warnings, warned]), storage) for f, storage in answers]
     # Evidence that cannot be used is refused before a target is probed.
     workload, like = read_workload(evidence, question)

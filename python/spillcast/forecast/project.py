@@ -24,7 +24,7 @@ from spillcast.forecast.projection import (
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, WarmRun
 from spillcast.forecast.uncertainty import elapsed_on, run_s
-from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
+from spillcast.forecast.warnings import THROTTLED_REPORTED, Computed, warnings_of
 from spillcast.forecast.work_memory import WorkMemory, more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.forecast.workload.load import operations
@@ -163,7 +163,7 @@ class Projector:
             "uncertainty": uncertainty,
             "sampled": sample,
             "without_cache_s": without_cache_s,
-            "warnings": warnings_of(Case(baseline, storage, projected, ceiling_s, uncached_s)),
+            "warnings": warnings_of(Computed(baseline, storage, projected, ceiling_s, uncached_s)),
         }
         # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:

@@ -117,7 +117,7 @@ class Remaining:
 
 
 @dataclass(frozen=True)
-class Warned:
+class Caveat:
     """A weakness of the forecast; ``code`` is stable, the other fields are for people."""
 
     code: str
@@ -131,7 +131,7 @@ class Warned:
             object.__setattr__(self, "title", about.title)
             object.__setattr__(self, "next_step", about.next_step)
 
-    def of_engine(self, engine: str) -> "Warned":
+    def of_engine(self, engine: str) -> "Caveat":
         """The same, with what to do about it for evidence of an engine."""
         about = explanations().get(self.code)
         step = None if about is None else about.by_engine.get(engine)
@@ -264,7 +264,7 @@ class Forecast(Tabular):
     without_cache_s: float | None = later()
     terms: Sequence[Term]
     method: str = later("counts")
-    warnings: Sequence[Warned]
+    warnings: Sequence[Caveat]
     #: Why there is no forecast, and the code of that error.
     refused: str | None
     refused_code: str | None = later()

@@ -97,7 +97,7 @@ class Verdict:
     temp_share: float | None
     data_share: float | None
     #: The fixes whose whole interval is a gain, the cheapest or fastest first.
-    cures: Sequence[Fix]
+    fixes: Sequence[Fix]
 
     @property
     def text(self) -> str:
@@ -137,7 +137,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
         sentences=lines,
         temp_share=None if unknown_share(query) else _share(query, temp_s(query)),
         data_share=_share(query, _term_s(query, DATA_READS)),
-        cures=gaining,
+        fixes=gaining,
     )
 
 
@@ -147,7 +147,7 @@ def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
     valid = [forecast for forecast in forecasts if forecast.forecast_s is not None]
     if answer.kind in ("none", "other") or _is_data_reads_only(valid[0], answer.kind):
         return frozenset()
-    return frozenset(fix.target for fix in answer.cures)
+    return frozenset(fix.target for fix in answer.fixes)
 
 
 def rank(forecast: Forecast) -> Interval:

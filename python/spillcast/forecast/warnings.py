@@ -11,7 +11,7 @@ from typing import Any
 
 from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
 from spillcast.forecast.remaining.progress import FILES_SOURCE
-from spillcast.forecast.result import Warned
+from spillcast.forecast.result import Caveat
 from spillcast.forecast.verdict import HELPS_LITTLE_SHARE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.forecast.workload.load import Load, moved_bytes, operations, time_s
@@ -39,7 +39,7 @@ DEPENDENT = 0.1
 
 
 @dataclass(frozen=True)
-class Case:
+class Computed:
     """A forecast with a number, and the values it was computed from."""
 
     baseline: Baseline
@@ -56,19 +56,19 @@ class Case:
         return self.baseline.workload
 
 
-def warnings_of(case: Case) -> list[Warned]:
+def warnings_of(case: Computed) -> list[Caveat]:
     """All warnings of a forecast."""
     engine = case.workload.quality.engine
     return [warned.of_engine(engine) for check in _CHECKS for warned in check(case)]
 
 
-def _part(case: Case) -> Iterator[Warned]:
+def _part(case: Computed) -> Iterator[Caveat]:
     """A recording that covers a part of the query, and the assumptions about what remains."""
     workload = case.workload
     part, left = workload.part, workload.to_come
     if part is not None:
         if left is not None and left.still_writing:
-            yield Warned("still-writing", left.still_writing_text)
+            yield Caveat("still-writing", left.still_writing_text)
         text = "this forecast is only for the recorded part; "
         if left is not None and left.reads_bytes.low:
             low = format_bytes(left.reads_bytes.low)
@@ -77,7 +77,7 @@ def _part(case: Case) -> Iterator[Warned]:
         if part.what == "process" and part.because == "late":
             life_s = (part.before_s or 0.0) + part.recorded_s
             text += f" (--elapsed {life_s:.1f}s if the query started with its process)"
-        yield Warned("part-only", text)
+        yield Caveat("part-only", text)
     elif workload.remaining is not None or workload.is_part:
         recorded = f"{workload.elapsed_s / workload.total_s:.1%} of the query was recorded"
         rest = "the rest is assumed to do temp I/O at the same rate"
@@ -85,13 +85,13 @@ def _part(case: Case) -> Iterator[Warned]:
             rest = "the rest is forecast from what is known of it"
             if left is not None and left.writes_bytes.source == FILES_SOURCE:
                 rest = "the rest is what its temp files hold; what follows is not in them"
-        yield Warned("part", f"{recorded}: {rest}")
-    yield from (Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints)
+        yield Caveat("part", f"{recorded}: {rest}")
+    yield from (Caveat("not-used", f"not used: {reason}") for reason in workload.unused_hints)
     if part is not None:
         return
     read, written = (moved_bytes(workload.recorded_loads, op) for op in OPS)
     if workload.remaining is not None and not read:
-        yield Warned(
+        yield Caveat(
             "unread",
             "no temp read was recorded: the read latency here is a guess, and so is the elapsed "
             "time today",
@@ -99,29 +99,29 @@ def _part(case: Case) -> Iterator[Warned]:
     elif workload.kind == "unread":
         unread = format_bytes(max(0, written - read))
         text = f"{unread} of temp files were written and not yet read: more reads will follow"
-        yield Warned("unread", text)
+        yield Caveat("unread", text)
 
 
-def _evidence(case: Case) -> Iterator[Warned]:
+def _evidence(case: Computed) -> Iterator[Caveat]:
     workload, quality = case.workload, case.workload.quality
     if (unseen := quality.unseen).notable:
-        yield Warned("unseen", f"{unseen.text}; {unseen.remedy}")
-    yield from (Warned("contradiction", check.text) for check in quality.contradictions)
+        yield Caveat("unseen", f"{unseen.text}; {unseen.remedy}")
+    yield from (Caveat("contradiction", check.text) for check in quality.contradictions)
     others_s = case.baseline.others_s
     if others_s > BUSY_REPORTED * workload.elapsed_s:
-        yield Warned(
+        yield Caveat(
             "run-queue",
             f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
             "other programs used the CPUs",
         )
     if (stalled_s := case.baseline.memory_stalled_s) > SHARE_REPORTED * workload.total_s:
-        yield Warned(
+        yield Caveat(
             "memory-stalled",
             f"up to {format_duration(stalled_s)} outside temp I/O were waits for memory, while the "
             "kernel freed pages and wrote temp files back: they may change with the storage",
         )
     if quality.file_faults:
-        yield Warned(
+        yield Caveat(
             "file-faults",
             f"{quality.file_faults:,} page faults read files: their time is not known, and stays "
             "the same in the forecast",
@@ -133,23 +133,23 @@ def _evidence(case: Case) -> Iterator[Warned]:
         )
         if quality.absent_because is not None:
             text = f"no I/O was recorded ({quality.absent_because}), so the plan is used: {text}"
-        yield Warned("counts-only", text)
-    yield from (Warned("untold", note) for note in quality.notes)
+        yield Caveat("counts-only", text)
+    yield from (Caveat("untold", note) for note in quality.notes)
     if (unknown := quality.unknown) is not None:
         text = f"{unknown.text}; the interval covers both bounds; {unknown.remedy}"
-        yield Warned(unknown.code, text)
+        yield Caveat(unknown.code, text)
     if quality.timed_on is not None:
         text = f"temp I/O was not timed: the latency of {quality.timed_on} is assumed"
-        yield Warned("assumed", text)
+        yield Caveat("assumed", text)
 
 
-def _cpu_limits(case: Case) -> Iterator[Warned]:
+def _cpu_limits(case: Computed) -> Iterator[Caveat]:
     cpu, threads = case.workload.cpu, case.workload.threads
     source, target = threads.source, threads.target
     if cpu.exceeded_quota_cpus is not None and target.quota_ns is None:
         quota = f"a CPU quota of {cpu.exceeded_quota_cpus:g} CPUs"
         text = f"{quota} was seen, but the query had more CPU time: the forecast is without one"
-        yield Warned("quota", text)
+        yield Caveat("quota", text)
         return
     throttled_s = cpu.throttled_s or 0.0
     was = throttled_s > THROTTLED_REPORTED * case.workload.elapsed_s
@@ -164,39 +164,39 @@ def _cpu_limits(case: Case) -> Iterator[Warned]:
     text += f"; the forecast {'keeps it' if target == source else other}"
     if would and not was:
         text += ", which throttles the query there"
-    yield Warned("quota", text)
+    yield Caveat("quota", text)
 
 
-def _other_io(case: Case) -> Iterator[Warned]:
+def _other_io(case: Computed) -> Iterator[Caveat]:
     """I/O on other files, and temp I/O that is a small part of the run."""
     quality, cold, total_s = case.workload.quality, case.baseline.cold_data, case.workload.total_s
     if cold is not None and cold.baseline_s > SHARE_REPORTED * total_s:
         took, total = map(format_duration, (cold.baseline_s, total_s))
         warm = format_duration(total_s - cold.baseline_s)
-        yield Warned(
+        yield Caveat(
             "cold-data",
             f"{took} of the {total} were reads of data files that were not cached: moving temp "
             f"files does not change that, and with warm caches the run takes about {warm} today",
         )
     little = f"temp I/O is only {case.baseline.temp_s / total_s:.0%} of the time"
     if quality.unrecognised is not None:
-        yield Warned("other-io", quality.unrecognised)
+        yield Caveat("other-io", quality.unrecognised)
     elif case.ceiling_s <= HELPS_LITTLE_SHARE * total_s or quality.time_unknown:
         return
     elif quality.other_io_s is not None:
         other = format_duration(quality.other_io_s)
         text = f"{little}, I/O on other files took {other}: the forecast keeps that unchanged"
-        yield Warned("other-io", text)
+        yield Caveat("other-io", text)
     else:
-        yield Warned("little-io", f"{little}: no storage for temp files can help much")
+        yield Caveat("little-io", f"{little}: no storage for temp files can help much")
 
 
-def _threads(case: Case) -> Iterator[Warned]:
+def _threads(case: Computed) -> Iterator[Caveat]:
     workload, projected, overlap = case.workload, case.projected, case.projected.overlap
     if workload.threads.number == 1 or workload.quality.processes_unknown:
         return
     if projected.spinning_s > SHARE_REPORTED * workload.elapsed_s:
-        yield Warned(
+        yield Caveat(
             "spinning",
             f"a thread used a CPU for longer than {format_duration(BURST_MIN_S)} without a call "
             "while others did temp I/O, and no samples tell work from spinning: if it only waited "
@@ -204,7 +204,7 @@ def _threads(case: Case) -> Iterator[Warned]:
         )
     elif not workload.quality.wakings_seen:
         text = "several threads do temp I/O, and how they wait for each other was not recorded"
-        yield Warned("threads", text)
+        yield Caveat("threads", text)
     elif overlap.apart > 1 + DEPENDENT:
         text = (
             f"threads wait for each other: the run takes {format_duration(overlap.dynamic_s)} if a "
@@ -213,10 +213,10 @@ def _threads(case: Case) -> Iterator[Warned]:
         if overlap.replayed_s is not None:
             took = format_duration(overlap.replayed_s)
             text += f"; a replay of all threads on the target took {took}"
-        yield Warned("dependent", text)
+        yield Caveat("dependent", text)
 
 
-def _cpu_time(case: Case) -> Iterator[Warned]:
+def _cpu_time(case: Computed) -> Iterator[Caveat]:
     workload, projected = case.workload, case.projected
     compression, compressed = workload.compression, projected.compressed
     if (
@@ -226,18 +226,18 @@ def _cpu_time(case: Case) -> Iterator[Warned]:
     ):
         why = compression.explained("more" if compressed > compression.share else "less")
         shares = f"about {compressed:.0%} of its blocks instead of {compression.share:.0%}"
-        yield Warned("compression", f"{why}: {shares}")
+        yield Caveat("compression", f"{why}: {shares}")
     notable_s = UNCALIBRATED * (projected.total_s - sum(projected.changes_s))
     if workload.cpu.wait_cost is None and projected.cpu_change_error_s > notable_s:
-        yield Warned(
+        yield Caveat(
             "uncalibrated",
             "the interval is wide because how waits change CPU time was never measured on the "
             "recording machine",
         )
 
 
-def _figures(case: Case) -> Iterator[Warned]:
-    yield from (Warned(*warning) for warning in case.storage.source.warnings)
+def _figures(case: Computed) -> Iterator[Caveat]:
+    yield from (Caveat(*warning) for warning in case.storage.source.warnings)
     if case.storage.source.any_size:
         return
     latencies = case.projected.latencies
@@ -249,11 +249,11 @@ def _figures(case: Case) -> Iterator[Warned]:
     yield from size_warnings("the", beyond, between, error)
 
 
-def _source(case: Case) -> Iterator[Warned]:
+def _source(case: Computed) -> Iterator[Caveat]:
     places = case.workload.temp_places
     if shared := [place for place in places if place.network]:
         where = ", ".join(f"{place.directory} ({place.filesystem})" for place in shared)
-        yield Warned(
+        yield Caveat(
             "source-network",
             f"temp files were on network storage, {where}: the recorded time includes the load of "
             "others",
@@ -266,14 +266,14 @@ def _source(case: Case) -> Iterator[Warned]:
             for place in several
         )
         options = " or ".join(f"--temp {place.directory}" for place in several)
-        yield Warned(
+        yield Caveat(
             "devices",
             f"temp files were on {len(several)} devices: {shares}; the forecast moves them all to "
             f"the target; to move only one, use {options}",
         )
 
 
-def _target(case: Case) -> Iterator[Warned]:
+def _target(case: Computed) -> Iterator[Caveat]:
     workload, storage = case.workload, case.storage
     yield from probe_warnings(storage.facts, workload.loads)
     yield from provenance_warnings(storage, workload.host)
@@ -284,16 +284,16 @@ def _target(case: Case) -> Iterator[Warned]:
             *probe_warnings(part["facts"], workload.loads),
             *size_warnings("its", *shares, part.get("error", 0.0)),
         ):
-            yield Warned(warned.code, f"{part['name']}: {warned.message}")
+            yield Caveat(warned.code, f"{part['name']}: {warned.message}")
 
 
-def _limits(case: Case) -> Iterator[Warned]:
+def _limits(case: Computed) -> Iterator[Caveat]:
     workload, projected = case.workload, case.projected
     if projected.saturated:
         text = f"the query would wait for the limit of {case.storage.name}: {projected.saturated}"
-        yield Warned("limit", text)
+        yield Caveat("limit", text)
     if projected.changes_kept_s > CHANGES_REPORTED * workload.total_s:
-        yield Warned(
+        yield Caveat(
             "changes-kept",
             "the target has no figures for creating, resizing and removing temp files: the "
             f"recorded {format_duration(projected.changes_kept_s)} is assumed",
@@ -303,10 +303,10 @@ def _limits(case: Case) -> Iterator[Warned]:
     if target_s > AMPLIFIED * recorded_s > 0:
         times = f"temp I/O takes {target_s / recorded_s:.0f} times as long on the target"
         text = f"{times}: an error of the recording grows as much, and threads may overlap less"
-        yield Warned("amplified", text)
+        yield Caveat("amplified", text)
 
 
-def _page_cache(case: Case) -> Iterator[Warned]:
+def _page_cache(case: Computed) -> Iterator[Caveat]:
     """Memory that serves temp I/O on the target or did in the recording, if it matters."""
     workload, projected, forecast_s = case.workload, case.projected, case.projected.total_s
     cache = workload.threads.page_cache(workload.loads)
@@ -328,13 +328,13 @@ def _page_cache(case: Case) -> Iterator[Warned]:
                 "it is assumed to hold all of them on the target too"
             )
         without = f"without it the run would take about {format_duration(case.uncached_s)}"
-        yield Warned("page-cache-answers", f"{text}; {without}")
+        yield Caveat("page-cache-answers", f"{text}; {without}")
     on_disk = any(place.filesystem not in IN_MEMORY for place in workload.temp_places)
     if case.storage.source is not ASSUMED or not on_disk:
         return
     cached_s = projection(case.baseline, case.storage, cached=True).total_s
     if differs(cached_s):
-        yield Warned(
+        yield Caveat(
             "page-cache-skipped",
             "every operation is assumed to take this long, even those that the page cache served "
             "in the recording; if it serves them again, the run takes about "
@@ -342,7 +342,7 @@ def _page_cache(case: Case) -> Iterator[Warned]:
         )
 
 
-_CHECKS: Sequence[Callable[[Case], Iterator[Warned]]] = (
+_CHECKS: Sequence[Callable[[Computed], Iterator[Caveat]]] = (
     _part, _evidence, _cpu_limits, _other_io, _threads, _cpu_time, _figures, _source, _target,
     _limits, _page_cache,
 )  # fmt: skip
@@ -355,7 +355,7 @@ OTHERS_MAX = 0.1
 PREFILLED_MAX = 0.1
 
 
-def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Warned]:
+def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Caveat]:
     """Weaknesses of a probe, and network storage, which others share."""
     facts = nonnull_facts(facts)
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
@@ -363,20 +363,20 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
         text = "the probe's I/O is synthetic"
         if total := operations(loads):
             text += f", made from {min(1.0, (replayed + skipped) / total):.0%} of the counts"
-        yield Warned("made-up", f"{text}: files written sequentially, then read back")
+        yield Caveat("made-up", f"{text}: files written sequentially, then read back")
     if skipped:
         share = replayed / (replayed + skipped)
-        yield Warned("budget", f"the probe's budget was enough for {share:.0%} of the I/O")
+        yield Caveat("budget", f"the probe's budget was enough for {share:.0%} of the I/O")
     others_share = facts.get("others_cpu_share", 0.0)
     if others_share > OTHERS_MAX and replayed:
-        yield Warned(
+        yield Caveat(
             "disturbed",
             f"other programs had {others_share:.0%} of the CPUs during the probe: its latencies "
             "may be too long",
         )
     prefilled = facts.get("prefilled_bytes", 0)
     if 0 < PREFILLED_MAX * moved_bytes(loads, "read") < prefilled:
-        yield Warned(
+        yield Caveat(
             "prefilled",
             f"{format_bytes(prefilled)} were read without a replayed write: more of it was cached "
             "than in the real run",
@@ -387,54 +387,54 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
         if "memory_bound" not in facts:
             text += "; whether all of it fits the page cache was not tested"
         enough = f"{-(-total >> 30)}G"
-        yield Warned("byte-budget", f"{text}; --budget {enough} is enough for all")
+        yield Caveat("byte-budget", f"{text}; --budget {enough} is enough for all")
     if (reason := facts.get("memory_bound_reason")) is not None:
-        yield Warned(
+        yield Caveat(
             "page-cache",
             f"the engine had {format_bytes(facts.get('page_cache_bytes', 0))} of page cache and "
             f"the probe more, because no memory cgroup could be made ({reason})",
         )
     if facts.get("network"):
-        yield Warned(
+        yield Caveat(
             "network",
             f"{facts.get('filesystem', 'it')} is network storage that others use too, and it was "
             "measured once",
         )
 
 
-def size_warnings(whose: str, beyond: float, between: float, error: float) -> Iterator[Warned]:
+def size_warnings(whose: str, beyond: float, between: float, error: float) -> Iterator[Caveat]:
     """I/O of sizes that were not measured: a share beyond the measured ones, and one between."""
     if beyond > SHARE_REPORTED:
         text = f"{beyond:.0%} of {whose} I/O has sizes outside the measured range: extrapolated"
-        yield Warned("extrapolated", text)
+        yield Caveat("extrapolated", text)
     if between > SHARE_REPORTED:
         text = f"{between:.0%} of {whose} I/O has sizes between the measured ones: interpolated"
-        yield Warned("sizes", f"{text}, up to {error:.0%} off")
+        yield Caveat("sizes", f"{text}, up to {error:.0%} off")
 
 
-def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> Iterator[Warned]:
+def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> Iterator[Caveat]:
     """Old latencies, and those of another host or mount; the query ran on ``recorded_host``."""
     origin = storage.provenance
     if origin is None:
         return
     if (days := origin.age_days) is not None and days > DAYS_MAX:
         date = (origin.measured_at or "")[:10]
-        yield Warned("stale", f"its latencies are {days:,} days old ({date})")
+        yield Caveat("stale", f"its latencies are {days:,} days old ({date})")
     # Another host's storage may well be meant, but not its CPUs and memory.
     query_host = recorded_host or platform.node()
     if origin.host not in (None, query_host):
         purpose = "the query was recorded" if recorded_host else "this runs"
-        yield Warned(
+        yield Caveat(
             "another-host",
             f"its latencies were measured on host {origin.host}, and {purpose} on host "
             f"{query_host}",
         )
     if (now := origin.remounted) is not None:
         was_and_is = f"was {origin.mount_text} when it was measured, and is {now.mount_text} now"
-        yield Warned("another-mount", f"{origin.directory} {was_and_is}")
+        yield Caveat("another-mount", f"{origin.directory} {was_and_is}")
 
 
-def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:
+def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Caveat]:
     """Free space that is less than the size of the temp files, or hardly more."""
     facts = nonnull_facts(facts)
     quota = f" by the quota of {facts.get('quota_of')}"
@@ -452,7 +452,7 @@ def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterato
     size = f"temp files take up to {format_bytes(spill)}, {free}"
     hint = f"free {format_bytes(needed)} there, or choose larger storage"
     if free_bytes < spill:
-        yield Warned("no-room", f"{size}: the query would fail; {hint}")
+        yield Caveat("no-room", f"{size}: the query would fail; {hint}")
         return
     text = f"{size}: a run that spills a little more, or a second one beside it, would fail"
-    yield Warned("little-room", f"{text}; {hint}")
+    yield Caveat("little-room", f"{text}; {hint}")

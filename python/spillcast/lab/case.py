@@ -16,7 +16,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.errors import EvidenceUnknown, PathMissing
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.result import Caveat, Forecast, Term
 from spillcast.gate import object_of, reading
 from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording
@@ -412,7 +412,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         confidence=row["confidence"],
         terms=[Term(**term) for term in row["terms"]],
         method=row["method"],
-        warnings=[Warned(**warning) for warning in row["warnings"]],
+        warnings=[Caveat(**warning) for warning in row["warnings"]],
         refused=row["refused"],
         uncertainty=Uncertainty(**stored) if (stored := row.get("uncertainty")) else None,
         **vars(_variant(row)),

@@ -104,6 +104,6 @@ def trace_warnings(read: Traces) -> list[str]:
             warnings.append(
                 f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"
             )
-    if (overlap := read.overlap_text()) is not None:
-        warnings.append(f"{overlap}, and shares are too large")
+    if (excess := read.excess_text()) is not None:
+        warnings.append(f"{excess}, and shares are too large")
     return warnings

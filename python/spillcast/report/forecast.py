@@ -5,7 +5,7 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any
 
-from spillcast.forecast import Forecast, Term, Warned
+from spillcast.forecast import Caveat, Forecast, Term
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import (
     CHANGES,
@@ -217,13 +217,13 @@ def details(forecasts: Sequence[Forecast]) -> list[Part]:
     return parts
 
 
-def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
+def common_warnings(forecasts: Sequence[Forecast]) -> list[Caveat]:
     """Warnings that all forecasts share."""
     first, *others = [f.warnings for f in forecasts if not f.refused] or [[]]
     return [warning for warning in first if all(warning in warnings for warnings in others)]
 
 
-def _warning_in_full(warning: Warned) -> list[str]:
+def _warning_in_full(warning: Caveat) -> list[str]:
     """The message of a warning, and the next step if it has one."""
     lines = [f"  warning: {warning.message} ({warning.code})"]
     return [*lines, f"    next: {warning.next_step}"] if warning.next_step else lines
@@ -245,7 +245,7 @@ def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
     return [TitledTable(forecast.sentence(beside), terms_table(forecast), indent=""), *stages]
 
 
-def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
+def _remarks(forecast: Forecast, warnings: Sequence[Caveat]) -> list[str]:
     """The rehearsal, the run with its data in memory, ``warnings``, and causes of the interval."""
     lines = []
     if (rehearsal := forecast.rehearsed) is not None:

@@ -174,7 +174,7 @@ def test_a_disk_behind_memory_ranks_after_memory_and_is_no_cure():
     assert not result[0].best_value
     answer = verdict(result)
     assert answer.kind == "memory"
-    assert "disk" not in [cure.target for cure in answer.cures]
+    assert "disk" not in [fix.target for fix in answer.fixes]
     assert "18.2 s" in answer.text
 
 

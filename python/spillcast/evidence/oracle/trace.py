@@ -94,7 +94,7 @@ class Traces:
         """The times (us) of each session of each file."""
         return [session for file in self.files for session in file["sessions"]]
 
-    def overlap_text(self) -> str | None:
+    def excess_text(self) -> str | None:
         """By how much waits and CPU time exceed their sessions; None if clocks explain it."""
         over_us = sum(
             -session["unaccounted_us"]

@@ -45,7 +45,7 @@ from spillcast.forecast.oracle.parts import (
     window_error,
 )
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import WAIT, Forecast, Interval, Term, Warned
+from spillcast.forecast.result import WAIT, Caveat, Forecast, Interval, Term
 from spillcast.forecast.warnings import AMPLIFIED, probe_warnings, provenance_warnings
 from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
@@ -202,18 +202,18 @@ def _warnings(
     evidence: OracleEvidence,
     elapsed_s: float,
     rest_kept: str | None,
-) -> Iterator[Warned]:
+) -> Iterator[Caveat]:
     """The warnings of a forecast, the most important ones first."""
     traces, ash = evidence.traces, evidence.ash
     for op, share in evidence.flash.items():
         if share > SERVED:
             text = f"the flash cache serves {share:.0%} of temp {op}s already"
-            yield Warned("flash-cache", f"{text}: moving temp gains little")
+            yield Caveat("flash-cache", f"{text}: moving temp gains little")
     for note in ash.notes if ash is not None else ():
-        yield Warned("ash", note)
+        yield Caveat("ash", note)
     temp = [part for part in parts if part.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
-        yield Warned(
+        yield Caveat(
             "already-fast",
             f"{temp[0].event} takes {format_duration(temp[0].latency_s)} today: already flash, or "
             "cached; on Exadata the flash cache may serve temp, so moving it gains little",
@@ -225,22 +225,22 @@ def _warnings(
         yield from probe_warnings(target.storage.facts)
         yield from provenance_warnings(target.storage)
     elif target.traces is None:
-        yield from (Warned(*warning) for warning in ASSUMED.warnings)
+        yield from (Caveat(*warning) for warning in ASSUMED.warnings)
     elif traces is not None:
         yield from _new_events(target.traces, traces)
     if traces is not None and ash is None:
         yield from _about_cover(traces, elapsed_s)
     if rest_kept is not None:
         text = f"the time outside the temp events is assumed unchanged: {rest_kept}"
-        yield Warned("rest-kept", text)
+        yield Caveat("rest-kept", text)
     yield from _about_files([t for t in (traces, target.traces) if t is not None])
 
 
-def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
+def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Caveat]:
     """Warnings about the part of the run that traces cover, if there is no ASH of the rest."""
     if traces.elapsed_s < 0.9 * elapsed_s:
         covered, total = format_duration(traces.elapsed_s), format_duration(elapsed_s)
-        yield Warned(
+        yield Caveat(
             "part",
             f"the trace covers {covered} of {total}: the rest is assumed to have the same mix; ASH "
             "of the entire run would show it",
@@ -251,29 +251,31 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
             "trace: the query goes on, or lines are missing, such as those that grep left out"
         )
         text = f"{ended}; {format_duration(elapsed_s)} is the time from the first line to the last"
-        yield Warned("part-only", text)
+        yield Caveat("part-only", text)
     if traces.sessions_s > 1.05 * traces.elapsed_s:
         text = "sessions ran in parallel: each is assumed to have its share of their waits"
-        yield Warned("threads", text)
+        yield Caveat("threads", text)
 
 
-def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
+def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Caveat]:
     """Warnings about figures that no replay of this trace measured, and about the block size."""
     size, facts = format_bytes(block.bytes), nonnull_facts(storage.facts)
     if "like" not in facts:
         known = "" if block.known_from is None else f": blocks are {size}, by {block.known_from}"
-        yield Warned("not-replayed", f"{storage.name} was not probed with this trace{known}")
+        yield Caveat("not-replayed", f"{storage.name} was not probed with this trace{known}")
     elif not (facts.get("direct") or facts.get("filesystem") in IN_MEMORY):
         text = "does not support direct I/O: the page cache served part of the probe"
-        yield Warned("page-cache", f"{storage.name} {text}")
+        yield Caveat("page-cache", f"{storage.name} {text}")
     if block.known_from is None:
-        yield Warned("block-assumed", f"blocks are assumed to be {size}")
+        yield Caveat("block-assumed", f"blocks are assumed to be {size}")
 
 
-def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
+def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Caveat]:
     """Warnings about files and lines of traces that were left out."""
-    yield from (Warned("repeated", note) for traces in read for note in traces.notes)
-    yield from (Warned("overlap", traces.overlap) for traces in read if traces.overlap is not None)
+    yield from (Caveat("repeated", note) for traces in read for note in traces.notes)
+    yield from (
+        Caveat("excess-time", traces.excess) for traces in read if traces.excess is not None
+    )
     damaged, unmeasured = (
         sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
     )
@@ -281,40 +283,40 @@ def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
         text = f"{format_count(damaged, 'damaged line')} skipped"
         if unmeasured:
             text += f", {unmeasured:,} because of an impossible wait time (ela= below zero)"
-        yield Warned("damaged", text)
+        yield Caveat("damaged", text)
 
 
-def _about_gain(part: Part, target: Target) -> Iterator[Warned]:
+def _about_gain(part: Part, target: Target) -> Iterator[Caveat]:
     event, seen, measured = part.event, part.seen, part.target
     if part.borrowed:
         text = f"{event} was not seen on {target.name}: it is assumed to speed up like the others"
-        yield Warned("gain-borrowed", text)
+        yield Caveat("gain-borrowed", text)
     if part.size_ratio != 1.0 and seen is not None and measured is not None:
-        yield Warned(
+        yield Caveat(
             "sizes",
             f"{event} moves {seen.blocks:.3g} blocks now and {measured.blocks:.3g} on the target: "
             "latencies are compared per block",
         )
     if seen is None and measured is not None and measured.blocks:
-        yield Warned(
+        yield Caveat(
             "sizes-unknown",
             f"{event} moves {measured.blocks:.3g} blocks on the target and an unknown number now",
         )
     if 1 / part.gain > AMPLIFIED:
-        yield Warned(
+        yield Caveat(
             "amplified",
             f"{event} takes {1 / part.gain:.0f} times as long on the target: an error in its share "
             "of the time grows by the same factor",
         )
 
 
-def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Warned]:
+def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Caveat]:
     """Warnings about events that only the target has: no term contains their time."""
     waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
     for name, event in sorted(target.events.items()):
         is_new = name not in recorded.events and not event.idle
         if is_new and event.total_s > NEW_SHARE * waits_s:
-            yield Warned(
+            yield Caveat(
                 "new-event",
                 f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and does "
                 "not occur in the baseline: the forecast does not include it",

@@ -89,7 +89,7 @@ class TraceEvidence:
     ``calls`` is the number of database calls by kind; None if the time is not that of whole
     sessions. ``open_s`` is the time of waits after which no call ended; ``ended`` says why
     traces may end before the statement did. ``unmeasured`` is how many of the ``damaged`` lines are
-    waits with an impossible length. ``overlap`` is a sentence if waits and CPU time exceed their
+    waits with an impossible length. ``excess`` is a sentence if waits and CPU time exceed their
     sessions, and ``notes`` are sentences about the files.
     """
 
@@ -103,7 +103,7 @@ class TraceEvidence:
     shares: dict[str, float] = field(default_factory=dict)
     calls: dict[str, int] | None = None
     unmeasured: int = 0
-    overlap: str | None = None
+    excess: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -253,7 +253,7 @@ def read_traces(
         shares=times[2],
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
-        overlap=read.overlap_text(),
+        excess=read.excess_text(),
         notes=repeated_notes(read.repeated),
     )
 

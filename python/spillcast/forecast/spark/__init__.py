@@ -17,7 +17,14 @@ from spillcast import _core
 from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnsuited
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, Warned, WithoutSpills
+from spillcast.forecast.result import (
+    Caveat,
+    Forecast,
+    Interval,
+    StageForecast,
+    Term,
+    WithoutSpills,
+)
 from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
 from spillcast.forecast.workload.resources import DIRTY_SHARE
 from spillcast.recording import OPS
@@ -245,7 +252,7 @@ def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork 
     return core.work_beside(saved_s)
 
 
-def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Warned | None:
+def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Caveat | None:
     """A warning if the run, simulated as it ran, takes another time than in the log."""
     scale = min((case.scale for case in cases), key=lambda scale: -abs(log(scale)))
     if abs(log(scale)) <= log(1 + MISFIT):
@@ -255,7 +262,7 @@ def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Warned | None:
         f"simulated as it ran, it takes {simulated} instead of {measured}: the log lacks events, "
         "or --from and --page-cache are not those of the run"
     )
-    return Warned("event-log", text)
+    return Caveat("event-log", text)
 
 
 def _on(scope: _Scope, target: Storage | None, case: _Case) -> _Case:
@@ -384,11 +391,11 @@ def _terms(
     ]
 
 
-def _warnings(scope: _Scope, question: Question) -> Iterator[Warned]:
+def _warnings(scope: _Scope, question: Question) -> Iterator[Caveat]:
     application, resources = scope.application, scope.resources
-    yield from (Warned(*warning) for warning in application.warnings())
+    yield from (Caveat(*warning) for warning in application.warnings())
     if resources.changed:
-        yield Warned(
+        yield Caveat(
             "other-executors",
             f"a node runs {resources.by_node} of the supposed executors, which take their memory "
             "from its page cache; a task spills what its share of the executor's memory lacks",
@@ -396,9 +403,9 @@ def _warnings(scope: _Scope, question: Question) -> Iterator[Warned]:
     is_source_known = question.origin is not None or application.observed is not None
     if not is_source_known and application.local_memory is not None:
         text = f"the local directories lie in memory ({application.local_memory})"
-        yield Warned("local-in-memory", text)
+        yield Caveat("local-in-memory", text)
     elif not is_source_known:
-        yield Warned(
+        yield Caveat(
             "time-unknown",
             "the log does not say on which storage the application ran, nor how long spills and "
             "local shuffle reads took",
@@ -406,4 +413,4 @@ def _warnings(scope: _Scope, question: Question) -> Iterator[Warned]:
     if question.page_cache_bytes is None:
         low = format_bytes(CACHE_BOUNDS_BYTES[0])
         text = f"the page cache of the nodes is not known: {low} to all that was written"
-        yield Warned("page-cache-unknown", text)
+        yield Caveat("page-cache-unknown", text)

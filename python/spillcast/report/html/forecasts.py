@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.remaining.progress import FILES_SOURCE
-from spillcast.forecast.result import Remaining, Warned
+from spillcast.forecast.result import Caveat, Remaining
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
@@ -185,7 +185,7 @@ def _progress(recorded_s: float | None, remaining: Remaining) -> charts.Chart:
 
 def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:
     """Each warning once, with the targets it concerns, and the next step."""
-    targets_of: dict[Warned, list[str]] = {}
+    targets_of: dict[Caveat, list[str]] = {}
     for forecast in forecasts:
         for warning in dict.fromkeys(forecast.warnings):
             targets_of.setdefault(warning, []).append(forecast.target)

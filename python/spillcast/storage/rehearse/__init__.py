@@ -50,16 +50,18 @@ _GUARD = """
 trap "" INT TERM HUP
 read -r line
 name="$1"; shift
-for attempt in $(seq 50); do
+attempt=0
+while [ "$attempt" -lt 50 ]; do
+    attempt=$((attempt + 1))
     # The status of grep is a failure if any process of the machine ends meanwhile.
-    found=$(grep -l -s -F -e "$name" /proc/[0-9]*/mountinfo)
-    [ -n "$found" ] || break
-    for one in $found; do
-        pid="${one#/proc/}"; kill -KILL "${pid%/mountinfo}" 2>/dev/null
+    mounts=$(grep -l -s -F -e "$name" /proc/[0-9]*/mountinfo)
+    [ -n "$mounts" ] || break
+    for mount in $mounts; do
+        pid="${mount#/proc/}"; kill -KILL "${pid%/mountinfo}" 2>/dev/null
     done
     sleep 0.05
 done
-for one in "$@"; do rmdir -- "$one" 2>/dev/null; done
+for directory in "$@"; do rmdir -- "$directory" 2>/dev/null; done
 """
 
 
