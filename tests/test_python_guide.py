@@ -14,7 +14,7 @@ import spillcast
 from cases import cases
 from harness import TIMEOUT_S, environment
 from oracle_files import ROOT, make_example
-from spillcast.errors import EvidenceMissing, OptionInvalid
+from spillcast.errors import EvidenceMissing, OptionInvalid, PathMissing, UsageInvalid
 from spillcast.forecast import Caveat, Forecast, Forecasts, Term
 from spillcast.profile import Profile
 from spillcast.profile.result import bare_row
@@ -83,12 +83,31 @@ def test_impossible_arguments_are_refused_with_a_hint(place, monkeypatch, call, 
         ("temp", lambda: spillcast.record("new.spill", temp=5)),
         ("path", lambda: spillcast.Recording.open(5)),
         ("path", lambda: spillcast.Storage.load(5)),
+        ("table", lambda: spillcast.Recording.open("run.spill").to_arrow("events")),
+        ("sizes_bytes", lambda: spillcast.cache("hdd.trc").miss_ratios("1G")),
     ],
 )
 def test_a_value_of_another_type_is_refused_by_its_name(place, monkeypatch, name, call):
     monkeypatch.chdir(place)
     with pytest.raises(OptionInvalid, match=rf"^{name}="):
         call()
+
+
+@cases(
+    "call, kind",
+    [
+        (lambda: spillcast.profile("hdd.trc", evnt="direct*"), UsageInvalid),
+        (lambda: spillcast.forecast("hdd.trc", "latency:1ms", elapsed=773), UsageInvalid),
+        (lambda: spillcast.forecast("hdd.trc"), UsageInvalid),
+        # A plan in place of the name of its file.
+        (lambda: spillcast.forecast("Sort  (actual rows=1)\n" * 999, "latency:1ms"), PathMissing),
+    ],
+)
+def test_a_wrong_call_names_what_is_right(place, monkeypatch, call, kind):
+    monkeypatch.chdir(place)
+    with pytest.raises(kind) as raised:
+        call()
+    assert raised.value.hint
 
 
 @cases("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy])

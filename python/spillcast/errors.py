@@ -63,7 +63,7 @@ class Refusal(SpillcastError):
 
 
 class UsageInvalid(InputError):
-    """The command line has an unknown verb or option, or lacks an argument."""
+    """The command line or a call has an unknown verb or option, or lacks an argument."""
 
 
 class OptionInvalid(InputError):

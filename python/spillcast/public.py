@@ -3,14 +3,15 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from errno import ENAMETOOLONG
 from functools import wraps
 from importlib import import_module
 from inspect import formatannotation, signature
 from numbers import Integral, Real
 from types import GenericAlias, ModuleType, UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from spillcast.errors import OptionInvalid
+from spillcast.errors import OptionInvalid, PathMissing, UsageInvalid
 from spillcast.text import one_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,10 +40,21 @@ def checked(function: Function) -> Function:
         if p.kind is p.VAR_POSITIONAL
     }
 
+    name = function.__qualname__.lstrip("_")
+
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        check_types(parameters.bind(*arguments, **options).arguments, hints)
-        return function(*arguments, **options)
+        try:
+            check_types(parameters.bind(*arguments, **options).arguments, hints)
+        except TypeError as error:
+            raise UsageInvalid(f"{name}: {error}", f"{name}{parameters}") from None
+        try:
+            return function(*arguments, **options)
+        except OSError as error:
+            if error.errno != ENAMETOOLONG:
+                raise
+            message = f"{name}: no file has a name of {len(str(error.filename)):,} characters"
+            raise PathMissing(message, "save a text in a file and name that") from None
 
     return call  # type: ignore[return-value]
 
@@ -69,6 +81,8 @@ def _is_of(value: Any, hint: Any) -> bool:
         return True
     if origin is UnionType:
         return any(_is_of(value, each) for each in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
     if origin is None:
         is_of_kind = isinstance(value, _ABSTRACT.get(hint, hint))
         return is_of_kind and (hint is bool or not isinstance(value, bool))

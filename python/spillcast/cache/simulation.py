@@ -16,6 +16,7 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
+from spillcast.public import checked
 from spillcast.tables import Table
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes
@@ -268,10 +269,12 @@ class Curve(Tabular):
         """Number of reads that the ratios refer to."""
         return self.core.references
 
+    @checked
     def miss_ratios(self, sizes_bytes: Sequence[float]) -> list[float]:
         """Share of the reads that miss in caches of these sizes."""
         return self.core.miss_ratios([size / self.line_bytes for size in sizes_bytes])
 
+    @checked
     def sizes(self, count: int) -> list[float]:
         """Sizes (bytes) in equal ratios, from one line or the smallest of the curve to all data."""
         least = min(self.core.lines_min, max(self.core.lines, 1.0))

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from warnings import warn
 
+from spillcast.errors import UsageInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
 from spillcast.forecast.question import Question
@@ -13,6 +13,7 @@ from spillcast.forecast.verdict import Forecasts
 from spillcast.public import as_package
 from spillcast.recording import Recording
 from spillcast.storage import Storage
+from spillcast.text import near_names
 
 __all__ = ["Caveat", "Forecast", "Forecasts", "Term", "forecast"]
 
@@ -35,9 +36,10 @@ def _forecast(
     files = [baseline] if isinstance(baseline, str | Path) else baseline
     evidence = files if isinstance(files, Recording | Counts) else [*files]
     targets = [to] if isinstance(to, Storage | str | Path) else [*to]
-    if "boost" in options:
-        warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=3)
-        options["temp_events"] = options.pop("boost")
+    for name in options.keys() - Question.__annotations__.keys():
+        known = near_names(name, sorted(Question.__annotations__))
+        hint = f"do you mean {known[0]}?" if known else "docs/python-reference.md lists the options"
+        raise UsageInvalid(f"forecast: no option {name}", hint)
     answers = ask(evidence, targets, Question(**options))
     forecasts = Forecasts(forecast for forecast, _ in answers)
     return forecasts[0] if isinstance(to, Storage | str | Path) else forecasts

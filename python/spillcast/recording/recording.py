@@ -296,11 +296,13 @@ class Recording(Displayed):
                     sums[row["op"]] += size
         return {file: FileSums(sums["write"], sums["read"]) for file, sums in by_file.items()}
 
+    @checked
     def to_arrow(self, table: TableName = "waits") -> "Table":
         """One of the tables; docs/schema.md lists the columns."""
         selected: Table = getattr(self, table)
         return selected
 
+    @checked
     def to_polars(self, table: TableName = "waits") -> "pl.DataFrame":
         """The table for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow(table))

@@ -264,9 +264,6 @@ def test_the_former_name_of_temp_events_still_works(example):
     assert former.stdout == now.stdout
     assert former.returncode == 0
     assert "--temp-events" in former.stderr
-    with pytest.warns(DeprecationWarning, match="temp_events"):
-        answer = spillcast_forecast(trace, "factor:2", boost=READ)
-    assert answer.forecast_s == json.loads(now.stdout)["forecast_s"]
 
 
 def test_waits_in_running_text_only_where_asked():
