@@ -15,6 +15,7 @@ from harness import spillcast as run_spillcast
 from spillcast.errors import (
     InputError,
     NoTempIo,
+    NothingRecorded,
     NotSpilled,
     OutputExists,
     PathMissing,
@@ -81,6 +82,12 @@ def test_a_block_that_does_not_spill_raises_nothing(tmp_path):
     assert "--" not in raised.value.hint
     with pytest.raises(PathMissing):
         spillcast.record(tmp_path / "none" / "run.spill").__enter__()
+
+
+def test_before_its_block_has_ended_a_run_refuses(tmp_path):
+    with pytest.raises(NothingRecorded) as raised:
+        spillcast.record(tmp_path / "run.spill").forecast("latency:1ms")
+    assert raised.value.hint
 
 
 def test_a_block_may_change_its_working_directory(tmp_path, monkeypatch):

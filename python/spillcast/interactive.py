@@ -8,12 +8,18 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from spillcast.errors import CaptureUnavailable, PermissionDenied, SpillcastError, kinds
+from spillcast.errors import (
+    CaptureUnavailable,
+    NothingRecorded,
+    PermissionDenied,
+    SpillcastError,
+    kinds,
+)
 from spillcast.public import checked
 from spillcast.text import several
 from spillcast.units import format_count, format_duration
@@ -99,6 +105,8 @@ class Run:
         """The recording of the block."""
         from spillcast.recording import Recording
 
+        if not self.output.exists():
+            raise NothingRecorded("nothing is recorded yet", "use the result after its with block")
         return Recording.open(self.output)
 
     def forecast(self, target: Any, **options: Any) -> "Forecast | Forecasts":
@@ -167,14 +175,20 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
     try:
         options = RecordOptions(tuple(map(Path, temp)), force=bool(force))
         recorder = record_pid(int(pid), Path(output), options)
-        print(json.dumps({}), flush=True)
+        _write_line({})
         while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
             pass
         # The block is a run of its own, without what the process did before.
         recorder.finish(KnownRun(fields={"ended_by": "end", "before": None}))
-        print(json.dumps({}), flush=True)
+        _write_line({})
     except SpillcastError as error:
-        print(json.dumps(error.to_json()), flush=True)
+        _write_line(error.to_json())
+
+
+def _write_line(document: Mapping[str, Any]) -> None:
+    """Print a line of JSON; an interrupt at the beginning of the block ends its reader."""
+    with suppress(BrokenPipeError):
+        os.write(1, f"{json.dumps(document)}\n".encode())
 
 
 def _check(text: str) -> None:
