@@ -1,12 +1,13 @@
 """The base install: what it does, and what each extra is asked for by where it is missing."""
 
 import json
+import os
 import subprocess
 import tomllib
 
 import pytest
 
-from harness import target
+from harness import environment, only_line, spillcast, target
 from oracle_files import ROOT, blocks, write_trace
 from spillcast import installation
 
@@ -28,6 +29,14 @@ def test_a_verb_that_wants_an_extra_names_it(spilled, words):
     message, fix = result.stderr.splitlines()
     assert "duckdb" in message
     assert fix.strip() == "pip install 'spillcast[sql]'"
+
+
+def test_a_client_that_is_installed_and_cannot_start_says_why(tmp_path):
+    """As psycopg does where PostgreSQL's own library is missing."""
+    (tmp_path / "psycopg.py").write_text("raise ImportError('libpq.so is missing')")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    result = spillcast("postgres", "host=/nowhere", env=environment(PYTHONPATH=path), anew=True)
+    assert "libpq.so" in only_line(result, 2)
 
 
 def test_the_base_forecasts_a_recording_to_stdout(spilled):

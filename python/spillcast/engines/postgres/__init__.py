@@ -63,9 +63,9 @@ def open_session(dsn: str, name: str, *, version_min: int = VERSION_MIN) -> Conn
     """
     try:
         import psycopg
-    except ImportError:
-        hint = "pip install 'spillcast[postgres]'"
-        raise PackageMissing("PostgreSQL needs psycopg", hint) from None
+    except ImportError as error:
+        reason, hint = error.msg.splitlines()[0], "pip install 'spillcast[postgres]'"
+        raise PackageMissing(f"PostgreSQL needs psycopg: {reason}", hint) from None
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn)}
     # This takes precedence over PGCLIENTENCODING and over a database without encoding.
     parts |= {"application_name": name, "client_encoding": "UTF8"}
