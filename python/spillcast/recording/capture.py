@@ -430,11 +430,14 @@ def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
     if capture.mapped_temp_files:
         return "no capture source observes memory-mapped temp files"
     if capture.io_uring and capture.method == "bpf":
-        return "no capture source observes these requests"
+        return (
+            "no capture source observes these requests; MySQL and MariaDB make none with "
+            "innodb_use_native_aio = OFF, and record --mysql observes a session that makes none"
+        )
     if capture.unobserved_processes and capture.method != "preload":
         return "no capture source observes programs of 32 bits"
     if query is not None and query.table_calls:
-        return "record --pid of the server records all of its threads"
+        return "record the server by --pid, with innodb_use_native_aio = OFF"
     if capture.method != "bpf":
         return "record again with --capture bpf, as root"
     return "record again, with less load on the machine" if capture.lost else "record again"
