@@ -1,6 +1,7 @@
 """Parquet files: what lacks, is of another kind or makes no sense is refused by the file's name."""
 
 import math
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,6 +75,16 @@ def test_what_makes_no_sense_is_named_with_its_file_and_column(changes, words, t
 def test_numbers_of_names_may_be_negative(tmp_path):
     path = table(tmp_path / "t.parquet", count=[-1, 2])
     assert tables.table_of(path, FIELDS, signed={"count"})["count"].to_pylist() == [-1, 2]
+
+
+def test_damage_at_which_the_reader_panics_is_an_error_alone(tmp_path, capfd):
+    path = table(tmp_path / "t.parquet")
+    content = path.read_bytes()
+    for at in range(4, len(content)):
+        path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
+        with suppress(InputError):
+            tables.any_table_of(path)
+    assert not capfd.readouterr().err
 
 
 def test_a_table_that_is_cut_or_none(tmp_path):

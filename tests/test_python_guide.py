@@ -119,6 +119,10 @@ def test_calls_and_results_go_to_other_processes(place, monkeypatch, copied):
     several = spillcast.forecast(recording, ["latency:1ms", "catalogue:aws-gp3"])
     for result in (recording, several, several[0], spillcast.profile("hdd.trc")):
         assert copied(result).to_arrow().to_pylist() == result.to_arrow().to_pylist()
+    for curve in (spillcast.cache("hdd.trc"), spillcast.cache("hdd.trc", rate=0.5)):
+        other, sizes = copied(curve), curve.sizes(99)
+        assert (other.sizes(99), other.miss_ratios(sizes)) == (sizes, curve.miss_ratios(sizes))
+        assert (other.requests, other.error_max) == (curve.requests, curve.error_max)
 
 
 def test_evidence_and_targets_may_be_any_iterables(place, monkeypatch):

@@ -177,6 +177,15 @@ class Stream:
 
 @final
 class CacheCurve:
+    def __new__(
+        cls,
+        rate: float,
+        references: int,
+        lines: float,
+        below: Sequence[float],
+        error_max: float,
+        lines_min: float,
+    ) -> CacheCurve: ...
     @property
     def references(self) -> int: ...
     @property

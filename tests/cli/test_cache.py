@@ -124,7 +124,8 @@ def test_bad_options(rows, arguments, words):
 def test_bad_files(tmp_path, name, text, words):
     path = tmp_path / name
     path.write_text(text)
-    assert words in only_line(spillcast("cache", path), 2)
+    assert f"{name}: " in (message := only_line(spillcast("cache", path), 2))
+    assert words in message
 
 
 def test_a_trace_without_offsets_says_what_it_needs(tmp_path):

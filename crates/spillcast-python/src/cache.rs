@@ -23,6 +23,24 @@ pub struct CacheCurve(Curve);
 
 #[pymethods]
 impl CacheCurve {
+    #[new]
+    fn new(
+        rate: f64,
+        references: u64,
+        lines: f64,
+        below: Vec<f64>,
+        error_max: f64,
+        lines_min: f64,
+    ) -> CacheCurve {
+        CacheCurve(Curve { rate, references, lines, below, error_max, lines_min })
+    }
+
+    /// For pickles.
+    fn __getnewargs__(&self) -> (f64, u64, f64, Vec<f64>, f64, f64) {
+        let Curve { rate, references, lines, ref below, error_max, lines_min } = self.0;
+        (rate, references, lines, below.clone(), error_max, lines_min)
+    }
+
     #[getter]
     fn references(&self) -> u64 {
         self.0.references

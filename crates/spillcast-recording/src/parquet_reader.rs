@@ -1,8 +1,9 @@
 //! Any Parquet file, read some columns and rows at a time.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, Once};
 
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -134,9 +135,22 @@ fn all_null(groups: &[RowGroupMetaData], field: &Field) -> bool {
     })
 }
 
-/// The reader panics at some damage.
+/// The reader panics at some damage, which is then not reported on stderr as well.
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("damaged data".to_owned()))
+    thread_local! { static GUARDED: Cell<bool> = const { Cell::new(false) } }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let report = take_hook();
+        set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                report(info)
+            }
+        }));
+    });
+    GUARDED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(false);
+    result.unwrap_or_else(|_| Err("damaged data".to_owned()))
 }
 
 fn coded(field: &Field) -> Field {

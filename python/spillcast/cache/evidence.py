@@ -33,6 +33,7 @@ LINE_BYTES = 64 << 10
 #: Oracle's default block size; a trace does not contain it.
 BLOCK_BYTES = 8192
 _RECORD_BYTES = 24
+_RECORD_HINT = "records are time u32, id u64, size u32, next i64, little-endian"
 T = TypeVar("T")
 
 
@@ -58,9 +59,8 @@ class Requests:
             raise OptionInvalid(str(error)) from error
         except OSError as error:
             # Only an oracleGeneral file is read this late, and its name is its object.
-            raise EvidenceDamaged(
-                f"cut or damaged: {first_line(error)}", where=self.objects[0]
-            ) from error
+            fault = f"cut or damaged: {first_line(error)}"
+            raise EvidenceDamaged(fault, _RECORD_HINT, self.objects[0]) from error
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Numbers of objects. InputError for an object without I/O."""
@@ -125,7 +125,7 @@ def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
         if len(first) < _RECORD_BYTES or line_bytes == 0:
             raise EvidenceDamaged(
                 "not an oracleGeneral trace: it does not begin with a 24-byte record and a size",
-                "records are time u32, id u64, size u32, next i64, little-endian",
+                _RECORD_HINT,
                 path,
             )
     return Requests(_core.CacheRequests.oracle_general(path), line_bytes, [path.name])

@@ -2,13 +2,14 @@
 
 /// Requests by stack distance.
 pub struct Curve {
-    rate: f64,
+    /// Share of the lines that were followed.
+    pub rate: f64,
     /// The number of requests behind the ratios.
     pub references: u64,
     /// Distinct lines; an estimate where they are sampled.
     pub lines: f64,
     /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
-    below: Vec<f64>,
+    pub below: Vec<f64>,
     /// What the miss ratios are off by in the mean of all sizes, at most: always where distances
     /// are rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
     pub error_max: f64,

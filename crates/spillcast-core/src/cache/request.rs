@@ -161,7 +161,7 @@ impl OracleGeneral {
 }
 
 impl Source for OracleGeneral {
-    /// InvalidData where the last record is cut.
+    /// UnexpectedEof where the last record is cut.
     fn each(&self, take: &mut dyn FnMut(&[Request]) -> Flow) -> io::Result<()> {
         let mut reader = self.open()?;
         let mut buffer = Vec::with_capacity(CHUNK * RECORD_BYTES);
@@ -176,7 +176,7 @@ impl Source for OracleGeneral {
             records += requests.len() as u64;
             if filled % RECORD_BYTES != 0 {
                 let fault = format!("record {} is cut: each has 24 bytes", records + 1);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, fault));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, fault));
             }
             if filled == 0 || take(&requests).is_break() || filled < CHUNK * RECORD_BYTES {
                 return Ok(());
