@@ -79,6 +79,31 @@ _PREFIXES = (
     # Lines that a patch adds.
     re.compile(r"^\+(?![-+])"),
 )
+_ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
+#: Prefixes by up to two log shippers, also of lines that continue a message.
+_SHIPPERS = re.compile(
+    "^(?:"
+    # syslog in its older form; a server numbers its messages and their lines.
+    r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
+    r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
+    # Files of containers on a node of Kubernetes.
+    rf"|{_ISO} std(?:out|err) [FP] "
+    # syslog with times of ISO 8601, in its older and its newer form.
+    rf"|(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
+    r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
+    r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
+    # Heroku.
+    rf"|{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
+    # docker compose.
+    r"|\[?[\w./-]+\]?\s+\| ?"
+    # kubectl logs --timestamps, docker logs -t, aws logs tail.
+    rf"|{_ISO}(?: (?=[ \t])|[ \t])"
+    "){1,2}+"
+)
+#: A time that a tool put before each line. Times of a server's messages and of csvlog do not match.
+_TIMED = re.compile(
+    r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
+)
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?:[\w.]+=(?:\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
@@ -145,6 +170,11 @@ def unwrapped(text: str) -> str:
             break
         lines = plain
     return "\n".join(lines)
+
+
+def without_shipper(line: str) -> str:
+    """A line of a log without the prefixes of shippers."""
+    return _SHIPPERS.sub("", line)
 
 
 def _typographic_characters(lines: Lines) -> Lines | None:
@@ -260,8 +290,19 @@ def _logfmt(lines: Lines) -> Lines | None:
     return "\n".join(unescaped(match[1]).rstrip("\n") for match in messages).split("\n")
 
 
+def _shipper_prefixes(lines: Lines) -> Lines | None:
+    """Prefixes by shippers of a client's output. Messages of a server keep theirs."""
+    full = [line for line in lines if line.strip()]
+    if any("LOG:  " in line or line.startswith("{") for line in full):
+        return None
+    is_timed = all(map(_TIMED.match, full))
+    stripped = [_TIMED.sub("", line) if is_timed else without_shipper(line) for line in full]
+    changes = sum(text != line for text, line in zip(stripped, full, strict=True))
+    return stripped if full and changes >= _SHARE * len(full) and changes > 1 else None
+
+
 def _logger_prefixes(lines: Lines) -> Lines | None:
-    """The prefix by a shipper or a program's logger of each line of a plan; its numbers differ."""
+    """The prefix by a program's logger of each line of a plan; its numbers differ."""
     judged = [line for line in lines if _LINE_OF_PLAN.search(line)]
     if len(judged) < 3 or any(map(_SERVER_MESSAGE.search, lines)):
         return None
@@ -420,5 +461,6 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     tables.continued,
     _quoted_cells,
     _indentation,
+    _shipper_prefixes,
     _logger_prefixes,
 )

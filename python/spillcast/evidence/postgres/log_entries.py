@@ -13,7 +13,7 @@ from typing import Any
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.text import decoded, json_or_none
-from spillcast.evidence.unwrap import unwrapped
+from spillcast.evidence.unwrap import unwrapped, without_shipper
 from spillcast.redaction import masked_text
 
 #: A message with more lines is cut, and its plan is not read.
@@ -37,27 +37,6 @@ _PASTED_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 #: The part of a line that may contain its level.
 _PREFIX_MAX = 4096
-_ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
-#: Prefixes by up to two log shippers, also of lines that continue a message.
-_SHIPPERS = re.compile(
-    "^(?:"
-    # syslog in its older form; a server numbers its messages and their lines.
-    r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
-    r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
-    # Files of containers on a node of Kubernetes.
-    rf"|{_ISO} std(?:out|err) [FP] "
-    # syslog with times of ISO 8601, in its older and its newer form.
-    rf"|(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
-    r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
-    r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
-    # Heroku.
-    rf"|{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
-    # docker compose.
-    r"|\[?[\w./-]+\]?\s+\| ?"
-    # kubectl logs --timestamps, docker logs -t, aws logs tail.
-    rf"|{_ISO}(?: (?=[ \t])|[ \t])"
-    "){1,2}+"
-)
 #: Levels in other languages, as PostgreSQL has them in its catalogues of messages.
 _IN_OTHERS = {
     "LOG": "СООБЩЕНИЕ|ЗАПИСУВАННЯ|日志|로그|LOGG|ჟურნალი",
@@ -283,7 +262,7 @@ def _without_prefix(line: str, head: str) -> str:
     masked = [re.sub(r"\d+", "0", text[:_PREFIX_MAX]) for text in (head, line)]
     same = list(takewhile(lambda pair: pair[0] == pair[1], zip(*masked, strict=False)))
     tabs = masked[1].count("\t", 0, len(same) + 1)
-    return "\t" + line.split("\t", tabs)[tabs] if tabs else _SHIPPERS.sub("", line)
+    return "\t" + line.split("\t", tabs)[tabs] if tabs else without_shipper(line)
 
 
 def _of_text(line: str) -> Entry | None:
