@@ -218,6 +218,14 @@ def test_texts_are_cut_before_a_look_gets_large(tmp_path):
     assert len(look.rows) == 800
 
 
+@cases("unseen", [["times: off"], [{"code": "times", "message": "off"}]])
+def test_a_look_that_lacked_something_is_read(tmp_path, unseen):
+    path, _ = Server().look(tmp_path)
+    document = json.loads(gzip.decompress(Path(path).read_bytes())) | {"unseen": unseen}
+    Path(path).write_bytes(gzip.compress(json.dumps(document).encode()))
+    assert len(list(read_snapshots(Dataset.open(str(tmp_path))))) == 1
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("x")
     with pytest.raises(InputError):

@@ -154,7 +154,8 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
         with reading(path, _AGAIN):
             content = gzip.decompress(dataset.place.read(name))
             document = json_of(decoded(bounded(content)))
-            snapshot = replace(read(Snapshot, document), number=number)
+            # What could not be read is said when a snapshot is taken; older files have it as texts.
+            snapshot = replace(read(Snapshot, {**document, "unseen": []}), number=number)
             _check(snapshot)
         yield snapshot
 
