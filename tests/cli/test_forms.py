@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import environment, error_code, probed_grid, spillcast, until
 from screen import Terminal, plain, screen
 from spillcast import cli
@@ -23,7 +23,7 @@ from spillcast.lab.check import Demo
 from spillcast.report.checks import demo_page
 
 CASES = Path(__file__).parents[2] / "docs" / "accuracy" / "cases.parquet"
-WIDTHS = (60, 120)
+WIDTHS = [60, 120, *nightly(80, 200)]
 #: Command lines by name; words in braces are made by the fixture ``made``.
 VERBS = {
     "profile": "profile {run}",
@@ -73,17 +73,17 @@ def printed(made, name, *more, columns=80):
     return out.getvalue()
 
 
+@pytest.mark.parametrize("columns", WIDTHS)
 @cases("name", VERBS)
-def test_no_line_is_longer_than_the_terminal(made, name):
-    for columns in WIDTHS:
-        lines = printed(made, name, columns=columns).splitlines()
-        assert max(map(len, lines)) <= columns, max(lines, key=len)
+def test_no_line_is_longer_than_the_terminal(made, name, columns):
+    lines = printed(made, name, columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns, max(lines, key=len)
 
 
-def test_the_demo_fits_too():
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_the_demo_fits_too(columns):
     page = demo_page(Demo(read_truth(CASES).cases[0], "fuse", 1 << 30, busy=True))
-    for columns in WIDTHS:
-        assert max(map(len, page.text(columns).splitlines())) <= columns
+    assert max(map(len, page.text(columns).splitlines())) <= columns
 
 
 @cases("name", VERBS)

@@ -105,8 +105,8 @@ class Snapshot:
     elapsed_s: float | None = None
     data_read_s: float | None = None
     live: Sequence[LiveSession] = ()
-    #: Figures that could not be read, each with its remedy.
-    unseen: Sequence[Unseen] = ()
+    #: Figures that could not be read, each with its remedy; of a saved one nothing needs them.
+    unseen: Sequence[Unseen] = internal(())
     #: Time that the queries took.
     asked_s: float = 0.0
 

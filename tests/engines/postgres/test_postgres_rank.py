@@ -117,7 +117,7 @@ def explained(connection, query):
     return top["Temp Read Blocks"] + top["Temp Written Blocks"]
 
 
-def test_those_that_spill_most_stand_first_with_what_cures_bring(server, dsn):
+def test_those_that_spill_most_stand_first_with_what_fixes_bring(server, dsn):
     ranking = ranked(dsn, *TARGETS)
     check_order(ranking)
     statements = by_text(ranking)

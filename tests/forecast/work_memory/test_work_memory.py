@@ -170,7 +170,7 @@ def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
     assert sort.temp.written == pytest.approx(blocks, rel=0.05)
 
 
-def test_what_the_cures_leave_is_arithmetic():
+def test_what_the_fixes_leave_is_arithmetic():
     """A sort of two passes and a hash; 3 s and 1 s of the 10 s are their temp I/O."""
     sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
     batches = {"Hash Batches": 4, "Original Hash Batches": 4}

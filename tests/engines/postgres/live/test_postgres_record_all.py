@@ -145,10 +145,10 @@ def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
     """Of two recorders in turn: the second adds to what is there. No recording has a secret."""
     output = tmp_path / "server.spills"
     secret = SORT.replace("f, id", "f, f || 'password=Sesame-4711', id", 1)
-    statements = (JOIN, secret)
+    statements = (JOIN, secret, secret)
     plans = []
     with newest.client() as client:
-        for first, ended_by, form in ((0, 1, []), (1, 2, ["--json"])):
+        for first, ended_by, form in ((0, 2, []), (2, 3, ["--json"])):
             with all_recorded(newest, output, *form) as process:
                 for statement in statements[first:ended_by]:
                     client.run(EXPLAIN + statement)
@@ -156,10 +156,10 @@ def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
                     client.connection.execute(IN_MEMORY)
                 until_kept(output, ended_by)
                 stdout = ended(process)
-                assert form or f"{output}: 1 recording of queries that spilled" in stdout
+                assert form or f"{output}: 2 recordings of queries that spilled" in stdout
                 assert f"{client.pid}-{ended_by}.spill" in stdout
                 assert "Sesame-4711" not in stdout
-    assert recordings(output).keys() == {f"{client.pid}-{number}" for number in (1, 2)}
+    assert recordings(output).keys() == {f"{client.pid}-{number}" for number in (1, 2, 3)}
     for number, plan in enumerate(plans, 1):
         check_is_of(output / f"{client.pid}-{number}.spill", plan)
     assert b"Sesame-4711" not in everything_in(output)
