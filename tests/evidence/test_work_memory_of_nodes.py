@@ -189,6 +189,20 @@ def test_a_store_holds_what_it_reads_again_once_and_what_it_removes(name):
     assert 1 <= store.needed_bytes / (least_kb * K) < 1.25
 
 
+@cases(("builds", "reads"), [(1, 1), (1, 3), (3, 1), (3, 40)])
+def test_a_store_that_is_built_again_or_in_several_processes_holds_its_rows_once(builds, reads):
+    kind, rows, _, _, _, written, least_kb = STORES["rows that are read again"]
+    below = {"Node Type": "Seq Scan", "Actual Rows": rows, "Actual Loops": builds}
+    subplan = {"Node Type": "Result", "Subplan Name": "InitPlan 1", "Actual Rows": 1}
+    node = {
+        "Node Type": kind, "Actual Rows": rows, "Actual Loops": builds * reads, "Plan Width": 4,
+        "Temp Read Blocks": written * builds * reads, "Temp Written Blocks": written * builds,
+        "Plans": [subplan, below],
+    }  # fmt: skip
+    (store,) = spills_of(nodes_of(node))
+    assert 1 <= store.needed_bytes / (least_kb * K) < 1.25
+
+
 def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():
     plan = PlanSpills([SORT, STORE], current_bytes=4 << 20)
     # A hundred million bytes and an eighth are 106.8 MiB: 128 MiB is the next that one would set.

@@ -156,8 +156,8 @@ def aggregate_bytes(groups: float, width: float, input_width: float, *, older: b
 
 
 def _input(node: Node) -> Node:
-    """The node whose rows a node works on."""
-    return node.children[0] if node.children else node
+    """The node whose rows a node works on: the first below it that is no subplan, or itself."""
+    return next((child for child in node.children if "Subplan Name" not in child.values), node)
 
 
 def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
@@ -286,9 +286,10 @@ def _store(node: Node, older: bool) -> Spill:
     if node.kind == "Aggregate":
         needed = round(rows * (SLOT_BYTES + aligned(width) + 2 * _CHUNK_BYTES))
     else:
-        # Rows that are read again, as those of a CTE, were written once.
+        # Its own executions may read rows again that were written once, as those of a CTE.
         once = 0.0 if node.kind == "CTE Scan" else node.temp.written / max(node.temp.read, 1)
-        runs = max(1.0, min(1.0, once) * below.rows_in_all / max(below.rows, 1.0))
+        share = min(1.0, once) if below is node else 1.0
+        runs = max(1.0, share * below.rows_in_all / max(below.rows, 1.0))
         row_bytes = node.temp.written * BLOCK_BYTES / (rows * runs)
         header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
         # Rows kept to be read again: a pointer, whose array may be twice as long, each.
