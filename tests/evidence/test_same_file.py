@@ -9,7 +9,7 @@ import pytest
 from ash_files import execution, write_ash
 from cases import cases
 from harness import spillcast
-from oracle_files import READ, blocks, write_trace
+from oracle_files import HEADER, READ, blocks, write_trace
 from spillcast.errors import EvidenceMixed, EvidenceUnsuited, PathMissing
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
@@ -78,6 +78,18 @@ def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times, waits
         with pytest.raises(EvidenceMixed):
             ask_for(path)
     assert len(whole.set_aside) == 1
+
+
+def test_calls_alike_by_a_coarse_clock_are_no_repetition(tmp_path):
+    """A loop within a tick of 15.6 ms; pasted twice, it is refused."""
+    path = tmp_path / "loop.trc"
+    calls = "EXEC #7:c=0,e=0,p=0,cr=0,cu=0,mis=0,r=0,dep=1,og=1,plh=0,tim=1000000\n" * 5
+    write_trace(path, [(READ, 15_625, blocks(31))] * 4, header=HEADER + calls)
+    path.write_text(text := path.read_text().replace("tim=", "tim=7000"))
+    assert profile(path, where="true").rows
+    path.write_text(text * 2)
+    with pytest.raises(EvidenceMixed):
+        profile(path)
 
 
 @cases("times", [1, 2])

@@ -34,13 +34,17 @@ _LEFT_OUT = re.compile(
 )
 #: The first line with a time, to the microsecond, and the line below it.
 _FIRST = re.compile(r"^[> ]*+(?:PARSE|EXEC|FETCH|WAIT) #\d.*\btim=\d{10,}\n.+", re.M)
+_TIM = re.compile(r"\btim=(\d+)")
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
 #: Above this share of the time, waits that belong to a call without an end show that it went on.
 OPEN_SHARE = 0.01
-#: Dates in traces of one machine differ by less from what ``tim`` tells.
+#: Dates in traces of one machine differ by less from what ``tim`` tells, beside their zones.
 _APART_US = 60_000_000
+#: A date with its zone, as traces have it since release 12.2: whole quarters of an hour.
+_ZONED = re.compile(r"^\*\*\* .{,60}T\d\d:\d\d:\d\d\.\d{1,9}([+-]\d\d):(\d\d)", re.M)
+_QUARTER_US, _ZONES_US = 900_000_000, 93_600_000_000
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -114,20 +118,29 @@ class Traces:
         """Time (s) that sessions cover, in parallel or one after another; gaps do not count."""
         if any(session["steps_back"] for session in self.sessions()):
             return self.elapsed_us() / 1e6
-        # Clocks of several machines are compared by the dates in their traces.
-        more_us = [file["local_less_tim_us"] for file in self.files]
-        if None in more_us or max(more_us) - min(more_us) < _APART_US:
-            more_us = [0] * len(more_us)
         covered_us, until = 0, 0
         for first, last in sorted(
             (session["first_tim_us"] + more, session["last_tim_us"] + more)
-            for file, more in zip(self.files, more_us, strict=True)
+            for file, more in zip(self.files, self._more_us(), strict=True)
             for session in file["sessions"]
             if session["first_tim_us"] is not None
         ):
             covered_us += max(0, last - max(first, until))
             until = max(until, last)
         return covered_us / 1e6
+
+    def _more_us(self) -> list[int]:
+        """What to add to the ``tim`` (us) of each file for UTC, or 0 where one clock wrote all."""
+        local_us, same = [file["local_less_tim_us"] for file in self.files], [0] * len(self.files)
+        if None in local_us or max(local_us) - min(local_us) < _APART_US:
+            return same
+        zones_us = [_zone_us(path) for path in self.paths]
+        more_us = [local - (zone or 0) for local, zone in zip(local_us, zones_us, strict=True)]
+        apart_us = [more - min(more_us) for more in more_us]
+        if None in zones_us and max(apart_us) <= _ZONES_US:
+            # Processes of one machine may have different zones.
+            apart_us = [abs(apart - round(apart / _QUARTER_US) * _QUARTER_US) for apart in apart_us]
+        return same if max(apart_us) < _APART_US else more_us
 
     def first_second(self) -> int:
         """Second of the database's clock in which the first session began."""
@@ -182,6 +195,25 @@ class Traces:
                 yield f"{path}:{line}: the trace stopped at its size limit (max_dump_file_size)"
             if (error := file["failure"]) is not None:
                 yield f"{path}: a statement failed with ORA-{error:05}"
+
+
+def _zone_us(path: Path) -> int | None:
+    """By how much (us) the dates of a trace are ahead of UTC; None where they have no zone."""
+    zoned = None
+    with suppress(EvidenceDamaged):
+        zoned = _ZONED.search(head_of(path)) if path.is_file() else None
+    if zoned is None:
+        return None
+    return (60 * int(zoned[1]) + int(zoned[1][0] + zoned[2])) * 60_000_000
+
+
+def _stands_again(head: str) -> bool:
+    """Whether the first lines with a time stand again below those with another time."""
+    if (first := _FIRST.search(head)) is None:
+        return False
+    # By a coarse clock, calls of a loop may be alike; then no other time stands between them.
+    again = head.rfind(first[0], first.start() + 1)
+    return again > 0 and len(set(_TIM.findall(head, first.start(), again))) > 1
 
 
 def _times_repeated(session: Mapping[str, Any]) -> int:
@@ -263,7 +295,7 @@ def open_reader(
         # Of a file that is packed and cut, the core reads the lines before the damage.
         with suppress(EvidenceDamaged):
             head = head_of(path)
-            if (first := _FIRST.search(head)) is not None and head.count(first[0]) > 1:
+            if _stands_again(head):
                 raise EvidenceMixed(f"{path} has its lines again", "give them once")
             if (cut := _LEFT_OUT.search(head)) is not None:
                 text = f"lines of the trace are left out: {cut[1] or cut[0][:60]}"
