@@ -99,6 +99,7 @@ def test_a_value_of_another_type_is_refused_by_its_name(place, monkeypatch, name
         (lambda: spillcast.profile("hdd.trc", evnt="direct*"), UsageInvalid),
         (lambda: spillcast.forecast("hdd.trc", "latency:1ms", elapsed=773), UsageInvalid),
         (lambda: spillcast.forecast("hdd.trc"), UsageInvalid),
+        (lambda: spillcast.Storage.load(), UsageInvalid),
         # A plan in place of the name of its file.
         (lambda: spillcast.forecast("Sort  (actual rows=1)\n" * 999, "latency:1ms"), PathMissing),
     ],
@@ -108,6 +109,7 @@ def test_a_wrong_call_names_what_is_right(place, monkeypatch, call, kind):
     with pytest.raises(kind) as raised:
         call()
     assert raised.value.hint
+    assert "(cls" not in raised.value.hint
 
 
 @cases("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy])

@@ -5,13 +5,14 @@ import stat
 import subprocess
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from harness import only_line, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
 from spillcast._core import check_output
-from spillcast.errors import PathUnusable
+from spillcast.errors import PathUnusable, WriteFailed
 from spillcast.workspace import whole_file
 
 
@@ -62,6 +63,14 @@ def test_a_device_stays_a_device(tmp_path, trace):
 def test_a_full_device_is_named(trace):
     for verb in (["report", trace], ["export", trace, "--format", "openmetrics"]):
         assert "/dev/full" in only_line(spillcast(*verb, "-o", "/dev/full"), 1)
+
+
+def test_a_name_that_no_file_has_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "", "x" * 300):
+        with pytest.raises(WriteFailed), whole_file(Path(name)) as partial:
+            partial.write_text("new")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", [".", "/", "folder/"])

@@ -39,15 +39,15 @@ def checked(function: Function) -> Function:
         for p in parameters.parameters.values()
         if p.kind is p.VAR_POSITIONAL
     }
-
     name = function.__qualname__.lstrip("_")
+    call_form = name + re.sub(r"^\((?:self|cls)(?:, )?", "(", str(parameters))
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             check_types(parameters.bind(*arguments, **options).arguments, hints)
         except TypeError as error:
-            raise UsageInvalid(f"{name}: {error}", f"{name}{parameters}") from None
+            raise UsageInvalid(f"{name}: {error}", call_form) from None
         try:
             return function(*arguments, **options)
         except OSError as error:

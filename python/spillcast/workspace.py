@@ -6,7 +6,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spillcast import _core
@@ -85,10 +85,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     Other things than files, such as /dev/stdout or a link, are written to directly. WriteFailed for
     a folder and a full disk, InputError for a link of another user.
     """
-    refuse_planted_link(path)
-    in_place = os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    partial = path.parent / f"{path.name}.{secrets.token_hex(4)}.partial"
     try:
+        refuse_planted_link(path)
+        in_place = os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
         yield path if in_place else partial
         if not in_place:
             partial.replace(path)
@@ -97,7 +97,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise WriteFailed(error.strerror or str(error), "name another file", path) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 def free_bytes(directory: Path) -> int:

@@ -226,7 +226,7 @@ class Calibration:
 
 
 def keep(calibration: Calibration) -> Path:
-    """Replace the kept calibration, atomically; returns its path. WriteFailed if that fails."""
+    """Replace the kept calibration, atomically; returns its path. WriteFailed or OSError."""
     path = calibration_path()
     _write(path, calibration)
     return path
