@@ -46,6 +46,7 @@ def insert(rows):
 
 FORMS = {
     "one command": insert(ROWS),
+    "names in lines": insert(ROWS).replace(", ", ",\n  ", 5),
     "a command a row": "".join(insert([values]) for values in ROWS),
     "Jira": f"||{'||'.join(COLUMNS)}||\n" + "".join(f"|{'|'.join(row)}|\n" for row in ROWS),
     "AsciiDoc of psql": "\n".join(

@@ -398,7 +398,7 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
 def inserts(lines: list[str]) -> list[str] | None:
     """Rows of statements in INSERT commands, as IDEs export them."""
     _, *parts = _INSERT.split("\n".join(lines))
-    if len(set(parts[::2])) != 1 or KNOWN_COLUMNS.search(parts[0]) is None:
+    if len(set(parts[::2])) != 1 or not KNOWN_COLUMNS.search(parts[0].replace("\n", " ")):
         return None
     rows: list[list[str]] = []
     for body in parts[1::2]:
