@@ -1,9 +1,10 @@
-"""Threads of a running process: of one observed alone others are not counted; of one that renames
-itself, calls are counted or lost.
+"""Running processes: of a thread observed alone others are not counted; of one that renames itself,
+calls are counted or lost; of children, none is lost for their end.
 """
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,3 +96,66 @@ def test_writes_that_nothing_reported_are_lost(capture, tmp_path):
     assert status["temp_writes"] <= 300
     # Of the calls that are not of the temp file a few may be lost too.
     assert 300 <= status["temp_writes"] + status["lost"] < 320
+
+
+#: Has children from before the recording, of which some have ended, and takes over the children of
+#: its child. Each reads 1,000 times.
+CHILDREN = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+def start(act):
+    if not (pid := os.fork()):
+        act()
+        os._exit(0)
+    return pid
+def read():
+    with open("/dev/zero", "rb", buffering=0) as zeros:
+        for _ in range(1000):
+            zeros.read(1)
+def read_and_wait():
+    read()
+    os.read(gate, 1)
+def leave_orphans():
+    for _ in range(3):
+        os.waitpid(start(lambda: start(read)), 0)
+    os.read(gate, 1)
+gate, opened = os.pipe()
+zombie = start(read)
+os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+child = start(read_and_wait)
+print(os.getpid(), flush=True)
+input()
+other = start(leave_orphans)
+for _ in range(4):  # the zombie and the orphans
+    os.waitid(os.P_ALL, 0, os.WEXITED)
+print("taken over", flush=True)
+input()
+os.write(opened, b"12")
+for pid in (child, other):
+    os.waitpid(pid, 0)
+with open(sys.argv[1], "wb", buffering=0) as file:
+    for _ in range(40):
+        file.write(bytes(8192))
+print("written", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf"])
+def test_calls_of_children_are_counted_once_whoever_waits_for_them(capture, tmp_path):
+    available(capture)
+    program = [sys.executable, "-c", CHILDREN, str(tmp_path / "spill")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(program, text=True, bufsize=1, **pipes) as process:
+        pid = int(process.stdout.readline())
+        recorder = Recorder(None, RecordOptions(capture=capture))
+        recorder.prepare(pid)
+        wait = SimpleNamespace(pid=pid, exit_status=None, wait=lambda _s: False)
+        recorder.observe(wait, temp_dirs=[Path(tmp_path)])
+        for line in ("taken over\n", "written\n"):
+            process.stdin.write("\n")
+            assert process.stdout.readline() == line
+            time.sleep(0.5)  # so that the counts are looked at
+        recorder.stop()
+        process.stdin.write("\n")
+    assert recorder.status()["lost"] < 20

@@ -1,16 +1,18 @@
 //! Notices reads and writes that the kernel counted and the source did not report.
 //!
 //! /proc/PID/io counts the calls of a process, and of each child once the process has waited for
-//! it. So the reports of a process that has ended are added to those of its parent. Where something
-//! is reported that the kernel does not count, as a call on no descriptor, less is noticed.
+//! it, or who took the child over. So the reports of a process that has ended are added to those of
+//! its parent, and all are compared together. Where something is reported that the kernel does not
+//! count, as a call on no descriptor, less is noticed.
 
+use std::iter::successors;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use spillcast_calls::CallKind;
 
 use super::event::Event;
-use crate::proc::{moved, threads_of};
+use crate::proc::{children, moved, parent, process_of, threads_of};
 
 /// Reads by the kernel when a process starts a program, which count as those of the process.
 const READS_OF_EXEC: u64 = 16;
@@ -34,14 +36,23 @@ struct Process {
 }
 
 impl CallCounts {
-    /// A process or a thread is observed from now on.
-    pub fn attach(&mut self, id: i32) {
+    /// Processes, each before its children, or a thread are observed from now on.
+    pub fn attach(&mut self, ids: &[i32]) {
+        // One that ends meanwhile is counted before its parent. One that ended before is observed
+        // by no source, and its parent has yet to wait for it.
+        for &id in ids.iter().rev() {
+            let children = if process_of(id) == id { children(id) } else { Vec::new() };
+            children.into_iter().chain([id]).for_each(|id| self.attach_one(id));
+        }
+    }
+
+    fn attach_one(&mut self, id: i32) {
+        let counted = counted(id).unwrap_or(u64::MAX / 2);
+        let Some(parent) = parent(id) else { return };
         // A call that each thread is in is counted when it ends, and not reported.
         let in_flight = threads_of(id).map_or(0, |threads| threads.len());
-        self.processes.entry(id).or_insert_with(|| Process {
-            reported: counted(id).unwrap_or(u64::MAX / 2) + in_flight as u64,
-            ..Process::default()
-        });
+        let reported = counted + in_flight as u64;
+        self.processes.entry(id).or_insert(Process { parent, reported, counted: 0 });
     }
 
     /// Counts the reports of a source.
@@ -54,7 +65,7 @@ impl CallCounts {
                 }
                 Event::Exec { pid } => self.add(*pid, *pid, READS_OF_EXEC),
                 Event::Fork { parent, child } => {
-                    self.end(*child);
+                    self.end(&[*child]);
                     let process = Process { parent: *parent, ..Process::default() };
                     self.processes.insert(*child, process);
                 }
@@ -78,9 +89,13 @@ impl CallCounts {
         }
         let is_gone = |id: &i32| !Path::new("/proc").join(id.to_string()).exists();
         let gone: Vec<i32> = self.processes.keys().copied().filter(is_gone).collect();
-        gone.into_iter().for_each(|id| self.end(id));
-        let missing = |process: &Process| process.counted.saturating_sub(process.reported);
-        self.unreported = self.unreported.max(self.processes.values().map(missing).sum());
+        self.end(&gone);
+        let sum = |count: fn(&Process) -> u64| {
+            self.processes.values().map(count).fold(0, u64::saturating_add)
+        };
+        let missing =
+            sum(|process| process.counted).saturating_sub(sum(|process| process.reported));
+        self.unreported = self.unreported.max(missing);
     }
 
     fn add(&mut self, pid: i32, tid: i32, calls: u64) {
@@ -90,12 +105,24 @@ impl CallCounts {
         }
     }
 
-    /// A process is gone: its parent has waited for it.
-    fn end(&mut self, id: i32) {
-        let Some(Process { parent, reported, .. }) = self.processes.remove(&id) else { return };
-        self.add(parent, parent, reported);
-        for orphan in self.processes.values_mut().filter(|other| other.parent == id) {
-            orphan.parent = parent;
+    /// Processes are gone: their parents, or those who took them over, have waited for them.
+    fn end(&mut self, ids: &[i32]) {
+        let remove = |id: &i32| self.processes.remove_entry(id);
+        let ended: FxHashMap<i32, Process> = ids.iter().filter_map(remove).collect();
+        if ended.is_empty() {
+            return;
+        }
+        // A number that was used again must not lead in a circle.
+        let heir = |process: &Process| {
+            let parent = |id: &i32| ended.get(id).map(|process| process.parent);
+            successors(Some(process.parent), parent).take(ended.len() + 1).last().unwrap_or(0)
+        };
+        for process in self.processes.values_mut() {
+            process.parent = heir(process);
+        }
+        for process in ended.values() {
+            let id = heir(process);
+            self.add(id, id, process.reported);
         }
     }
 }
@@ -125,8 +152,8 @@ mod tests {
             Command::new("sh").args(["-c", COPIES]).stdin(Stdio::piped()).spawn().unwrap();
         let (pid, child) = (shell.id() as i32, i32::MAX);
         let [mut blind, mut seeing] = [CallCounts::default(), CallCounts::default()];
-        blind.attach(pid);
-        seeing.attach(pid);
+        blind.attach(&[pid]);
+        seeing.attach(&[pid]);
         let before = counted(pid).unwrap();
         shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         while counted(pid).unwrap() < before + 1_000 {

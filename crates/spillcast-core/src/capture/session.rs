@@ -101,10 +101,10 @@ impl Capture {
             running.for_each(|pid| assembler.stacks.read_files(pid));
         }
         let mut watch = Watch::default();
+        watch.calls.attach(&pids);
         for pid in pids {
             assembler.snapshot(process_of(pid));
             watch.pids.insert(pid);
-            watch.calls.attach(pid);
         }
         let status = Status { observed, ..Status::default() };
         let shared = Arc::new(Shared {
@@ -205,16 +205,16 @@ impl Shared {
         if has_joined(pid) {
             return Ok(());
         }
-        for pid in attach_family(&*self.observer()?, pid)? {
+        let family = attach_family(&*self.observer()?, pid)?;
+        self.watch.lock().expect("no holder panics").calls.attach(&family);
+        for pid in family {
             let temp_files =
                 self.assembler.lock().expect("no holder panics").snapshot(process_of(pid));
             if !has_joined(pid) {
                 let joined = Joined::look(pid, temp_files);
                 self.joined().push(joined);
             }
-            let mut watch = self.watch.lock().expect("no holder panics");
-            watch.pids.insert(pid);
-            watch.calls.attach(pid);
+            self.watch.lock().expect("no holder panics").pids.insert(pid);
         }
         Ok(())
     }
