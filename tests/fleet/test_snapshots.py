@@ -100,14 +100,6 @@ def test_the_same_server_by_socket_and_by_address_counts_once(tmp_path):
     assert calls(tmp_path) == {"1": 5}
 
 
-def test_looks_of_before_notes_had_codes_count(tmp_path):
-    server = Server()
-    for _ in range(3):
-        server.call("1")
-        server.look(tmp_path, unseen=["times of temp I/O: set track_io_timing = on"])
-    assert calls(tmp_path) == {"1": 2}
-
-
 @cases("jump_s", [-7200.0, 7200.0, 3e7])
 def test_a_clock_that_jumps_changes_neither_sums_nor_the_time_covered(tmp_path, jump_s):
     server = Server()

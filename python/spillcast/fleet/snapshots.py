@@ -105,7 +105,7 @@ class Snapshot:
     elapsed_s: float | None = None
     data_read_s: float | None = None
     live: Sequence[LiveSession] = ()
-    #: Figures that could not be read, each with its remedy; of a saved one nothing needs them.
+    #: Figures that could not be read, with the remedy. Not read from files; older ones have texts.
     unseen: Sequence[Unseen] = internal(())
     #: Time that the queries took.
     asked_s: float = 0.0
@@ -154,8 +154,7 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
         with reading(path, _AGAIN):
             content = gzip.decompress(dataset.place.read(name))
             document = json_of(decoded(bounded(content)))
-            # What could not be read is said when a snapshot is taken; older files have it as texts.
-            snapshot = replace(read(Snapshot, {**document, "unseen": []}), number=number)
+            snapshot = replace(read(Snapshot, document), number=number)
             _check(snapshot)
         yield snapshot
 
