@@ -178,6 +178,11 @@ def numbered(text, rng):
     return "".join(f"-- {at} {line}\n" for at, line in enumerate(text.splitlines(), 1))
 
 
+def barred(text, rng):
+    """Numbers and bars before all lines, as of a tool that prints source."""
+    return "".join(f"{at:5} | {line}\n" for at, line in enumerate(text.splitlines(), 1))
+
+
 def trimmed(text, rng):
     """Lines without the blanks before and behind them."""
     return "\n".join(line.strip() for line in text.splitlines()) + "\n"
@@ -205,7 +210,7 @@ def broken(text, rng):
 #: What keeps all that a report tells.
 KEEPING = (
     broken, indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,
-    numbered, preformatted, trimmed, in_prose,
+    barred, numbered, preformatted, trimmed, in_prose,
 )  # fmt: skip
 
 

@@ -104,6 +104,8 @@ def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
             *(html.escape(line) for line in lines[1:]),
             "</TD></TR></TABLE>",
         ],
+        lambda lines: ['"' + "\n".join(lines).replace('"', '""') + '"'],
+        lambda lines: ["EXPLAIN", '"' + "\n".join(lines).replace('"', '""') + '"'],
         lambda lines: [re.sub(r'"(\w+)"', "\u201c\\1\u201d", line) for line in lines],
     ],
 )

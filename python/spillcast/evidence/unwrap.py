@@ -68,11 +68,13 @@ _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 #: Prefixes of each line.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _SQL_COMMENT = re.compile(r"^\s*-- ?(?!>)")
+_BARRED_NUMBER = re.compile(r"^\s*\d{1,5} \|(?: |$)")
 _PREFIXES = (
     _QUOTED_MAIL,
     _SQL_COMMENT,
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
+    _BARRED_NUMBER,
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|(?!.*\|\s*$)) ?"),
     # A bar as in a table, without one behind it between cells or at the end of the line.
     re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))"),
@@ -140,6 +142,8 @@ _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
 #: An operator that concatenates two strings.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
+#: The first name of JSON in a cell.
+_JSON_IN_CELL = re.compile(r'\{\s*+""')
 #: A cell in quotes, alone in its lines.
 _CELL = re.compile(r'^[ \t]*"((?:[^"]|"")*+)"[ \t]*$', re.MULTILINE)
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
@@ -239,7 +243,11 @@ def _line_prefixes(lines: Lines) -> Lines | None:
     for pattern in _PREFIXES:
         # Without known figures, all lines have the prefix; one or two may begin so themselves.
         is_short = len(full) < 3 and pattern is not _QUOTED_MAIL
-        if not judged and (is_short or not all(map(pattern.match, full))):
+        # Behind a number, a bar may be the first of a table: not where other lines have it, too.
+        is_barred = pattern is _BARRED_NUMBER
+        if is_barred and all(line.rstrip().endswith("|") for line in full):
+            continue
+        if (is_barred or not judged) and (is_short or not all(map(pattern.match, full))):
             continue
         # Above what is in comments may be its query, which names columns.
         begun = dropwhile(lambda line: not _SQL_COMMENT.match(line), judged)
@@ -321,7 +329,9 @@ def _quoted_cells(lines: Lines) -> Lines | None:
     """CSV of one column, as of psql --csv and pgAdmin; an IDE quotes only lines with a comma."""
     text = "\n".join(lines)
     cells = [cell[1] for cell in _CELL.finditer(text)]
-    has_figures = any(map(FIGURES.search, cells)) or any(map(_NODE_FIGURES.search, lines))
+    has_figures = any(map(_NODE_FIGURES.search, lines)) or any(
+        FIGURES.search(cell) or _JSON_IN_CELL.search(cell) for cell in cells
+    )
     if not cells or not has_figures or text.lstrip()[:1] in ("[", "{"):
         return None
     plain = _CELL.sub(lambda cell: cell[1].replace('""', '"'), text).split("\n")

@@ -75,6 +75,8 @@ def document_in(folder, **changes):
         json.dumps({"query_id": "base", "stage": "match", "profile": OLD}),
         # As Python prints a document, a row of EXPLAIN ANALYZE, and a document that has groups.
         repr(OLD),
+        # A cell that a client copied.
+        '"{}"\n'.format(json.dumps(OLD, indent=4).replace('"', '""')),
         repr([("analyzed_plan", json.dumps(OLD, indent=4))]),
         f"profile = {GROUPED | {'note': 'it spills'}!r}\n",
     ],
