@@ -192,8 +192,17 @@ pub struct Moved {
 /// Since the start of a process, with the children that it has waited for, or of a thread that is
 /// not the first of its process; None where it has ended or /proc refuses.
 pub fn moved(pid: i32) -> Option<Moved> {
+    moved_in(&moved_path(pid))
+}
+
+/// Where [`moved`] reads.
+pub(crate) fn moved_path(pid: i32) -> String {
     let thread = if process_of(pid) == pid { String::new() } else { format!("/task/{pid}") };
-    let text = fs::read_to_string(format!("/proc/{pid}{thread}/io")).ok()?;
+    format!("/proc/{pid}{thread}/io")
+}
+
+pub(crate) fn moved_in(path: &str) -> Option<Moved> {
+    let text = fs::read_to_string(path).ok()?;
     let value = |name| number(&text, name);
     Some(Moved {
         reads: value("syscr:")?,

@@ -429,10 +429,13 @@ def _countable_in_server(
 def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
     if capture.mapped_temp_files:
         return "no capture source observes memory-mapped temp files"
-    if capture.io_uring and capture.method == "bpf":
+    if capture.io_uring:
+        unseen = "no capture source observes these requests"
+        if capture.method != "bpf":
+            unseen = "--capture bpf, as root, observes io_uring, no capture source libaio"
         return (
-            "no capture source observes these requests; MySQL and MariaDB make none with "
-            "innodb_use_native_aio = OFF, and record --mysql observes a session that makes none"
+            f"{unseen}; MySQL and MariaDB use neither with "
+            "innodb_use_native_aio = OFF, and record --mysql observes a session that uses neither"
         )
     if capture.unobserved_processes and capture.method != "preload":
         return "no capture source observes programs of 32 bits"

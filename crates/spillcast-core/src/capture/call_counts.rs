@@ -3,7 +3,7 @@
 //! /proc/PID/io counts the calls of a process, and of each child once the process has waited for
 //! it, or who took the child over. So the reports of a process that has ended are added to those of
 //! its parent, and all are compared together. Where something is reported that the kernel does not
-//! count, as a call on no descriptor, less is noticed.
+//! count, as a call on no descriptor, less is noticed. A core dump is counted as many writes.
 
 use std::iter::successors;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use spillcast_calls::CallKind;
 
 use super::event::Event;
-use crate::proc::{children, moved, parent, process_of, threads_of};
+use crate::proc::{children, moved_in, moved_path, parent, process_of, threads_of};
 
 /// Reads by the kernel when a process starts a program, which count as those of the process.
 const READS_OF_EXEC: u64 = 16;
@@ -29,6 +29,8 @@ pub(crate) struct CallCounts {
 #[derive(Default)]
 struct Process {
     parent: i32,
+    /// Where the kernel counts its calls: to look for that costs more than to read it.
+    path: String,
     /// By the source, with what the kernel had counted when the process was attached.
     reported: u64,
     /// By the kernel at the last look.
@@ -47,12 +49,13 @@ impl CallCounts {
     }
 
     fn attach_one(&mut self, id: i32) {
-        let counted = counted(id).unwrap_or(u64::MAX / 2);
+        let path = moved_path(id);
+        let counted = counted(&path).unwrap_or(u64::MAX / 2);
         let Some(parent) = parent(id) else { return };
         // A call that each thread is in is counted when it ends, and not reported.
         let in_flight = threads_of(id).map_or(0, |threads| threads.len());
         let reported = counted + in_flight as u64;
-        self.processes.entry(id).or_insert(Process { parent, reported, counted: 0 });
+        self.processes.entry(id).or_insert(Process { parent, path, reported, counted: 0 });
     }
 
     /// Counts the reports of a source.
@@ -66,7 +69,8 @@ impl CallCounts {
                 Event::Exec { pid } => self.add(*pid, *pid, READS_OF_EXEC),
                 Event::Fork { parent, child } => {
                     self.end(&[*child]);
-                    let process = Process { parent: *parent, ..Process::default() };
+                    let (parent, path) = (*parent, format!("/proc/{child}/io"));
+                    let process = Process { parent, path, ..Process::default() };
                     self.processes.insert(*child, process);
                 }
                 _ => (),
@@ -76,8 +80,8 @@ impl CallCounts {
 
     /// Looks at what the kernel has counted until now, before the reports until now are taken.
     pub fn look(&mut self) {
-        for (&id, process) in &mut self.processes {
-            process.counted = counted(id).unwrap_or(0);
+        for process in self.processes.values_mut() {
+            process.counted = counted(&process.path).unwrap_or(0);
         }
         self.is_compared = false;
     }
@@ -128,8 +132,8 @@ impl CallCounts {
 }
 
 /// Calls since the start of a process; None where it has ended or /proc refuses.
-fn counted(id: i32) -> Option<u64> {
-    moved(id).map(|moved| moved.reads + moved.writes)
+fn counted(path: &str) -> Option<u64> {
+    moved_in(path).map(|moved| moved.reads + moved.writes)
 }
 
 #[cfg(test)]
@@ -154,9 +158,10 @@ mod tests {
         let [mut blind, mut seeing] = [CallCounts::default(), CallCounts::default()];
         blind.attach(&[pid]);
         seeing.attach(&[pid]);
-        let before = counted(pid).unwrap();
+        let path = moved_path(pid);
+        let before = counted(&path).unwrap();
         shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        while counted(pid).unwrap() < before + 1_000 {
+        while counted(&path).unwrap() < before + 1_000 {
             std::thread::sleep(Duration::from_millis(1));
         }
         let call = Call::of((child, child), CallKind::Read, 0, (1, 2), 1);
