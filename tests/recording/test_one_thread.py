@@ -14,6 +14,22 @@ from harness import available, until
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.record import Recorder
 
+
+def started(program):
+    """A program with which lines are exchanged."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(program, text=True, bufsize=1, **pipes)
+
+
+def observed(capture, folder, pid, *kind):
+    """A recorder of a running process or thread, whose temp files are in ``folder``."""
+    recorder = Recorder(None, RecordOptions(capture=capture))
+    recorder.prepare(pid, *kind)
+    target = SimpleNamespace(pid=pid, exit_status=None, wait=lambda _s: False)
+    recorder.observe(target, temp_dirs=[Path(folder)])
+    return recorder
+
+
 TWO_THREADS = """
 import sys, tempfile, threading
 gate, end = threading.Event(), threading.Event()
@@ -39,16 +55,11 @@ def test_only_the_writes_of_one_thread_are_counted(capture, tmp_path):
     if not available(capture):
         pytest.skip(f"{capture} is not available")
     program = [sys.executable, "-c", TWO_THREADS, str(tmp_path)]
-    with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
+    with started(program) as process:
         thread = int(process.stdout.readline())
         process.stdin.write("\n")
         process.stdout.readline()
-        recorder = Recorder(None, RecordOptions(capture=capture))
-        recorder.prepare(thread, "a thread")
-        wait = SimpleNamespace(pid=thread, exit_status=None, wait=lambda _s: False)
-        recorder.observe(wait, temp_dirs=[Path(tmp_path)])
+        recorder = observed(capture, tmp_path, thread, "a thread")
         process.stdin.write("\n")
         assert [process.stdout.readline() for _ in range(2)] == ["written\n"] * 2
         # Perf events show a descriptor's file only while it is open.
@@ -81,13 +92,9 @@ def test_writes_that_nothing_reported_are_lost(capture, tmp_path):
     # Nothing is filtered of a child of the recorder, but of a grandchild.
     shell = ["sh", "-c", '"$0" "$@"; exit 0']
     program = [*shell, sys.executable, "-c", RENAMED, str(tmp_path / "spill")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(program, text=True, bufsize=1, **pipes) as process:
+    with started(program) as process:
         pid = int(process.stdout.readline())
-        recorder = Recorder(None, RecordOptions(capture=capture))
-        recorder.prepare(pid)
-        wait = SimpleNamespace(pid=pid, exit_status=None, wait=lambda _s: False)
-        recorder.observe(wait, temp_dirs=[Path(tmp_path)])
+        recorder = observed(capture, tmp_path, pid)
         process.stdin.write("\n")
         assert process.stdout.readline() == "written\n"
         recorder.stop()
@@ -145,13 +152,9 @@ input()
 def test_calls_of_children_are_counted_once_whoever_waits_for_them(capture, tmp_path):
     available(capture)
     program = [sys.executable, "-c", CHILDREN, str(tmp_path / "spill")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(program, text=True, bufsize=1, **pipes) as process:
+    with started(program) as process:
         pid = int(process.stdout.readline())
-        recorder = Recorder(None, RecordOptions(capture=capture))
-        recorder.prepare(pid)
-        wait = SimpleNamespace(pid=pid, exit_status=None, wait=lambda _s: False)
-        recorder.observe(wait, temp_dirs=[Path(tmp_path)])
+        recorder = observed(capture, tmp_path, pid)
         for line in ("taken over\n", "written\n"):
             process.stdin.write("\n")
             assert process.stdout.readline() == line

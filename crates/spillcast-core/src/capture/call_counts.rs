@@ -44,11 +44,11 @@ impl CallCounts {
         // by no source, and its parent has yet to wait for it.
         for &id in ids.iter().rev() {
             let children = if process_of(id) == id { children(id) } else { Vec::new() };
-            children.into_iter().chain([id]).for_each(|id| self.attach_one(id));
+            children.into_iter().chain([id]).for_each(|id| self.add_counted(id));
         }
     }
 
-    fn attach_one(&mut self, id: i32) {
+    fn add_counted(&mut self, id: i32) {
         let path = moved_path(id);
         let counted = counted(&path).unwrap_or(u64::MAX / 2);
         let Some(parent) = parent(id) else { return };
