@@ -228,8 +228,12 @@ def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters)
         assert both.chosen.cost_per_month >= max(prices) - 1e-9
     assert both.statements == 2
     # The storage of today is enough for one that takes no more than the limit.
-    today = [replace(item, within_s=item.baseline_s) for item in (alone[0], both)]
-    assert [item.suffices for item in today] == [True, False]
+    slowest_s = max(forecaster.workload.total_s for forecaster in forecasters[:2])
+    for within_s, enough in ((slowest_s, True), (0.99 * slowest_s, False)):
+        limits = {"within_s": within_s, "products": PRODUCTS}
+        both = size([Sized(f, 10.0) for f in forecasters[:2]], load_prices(), **limits)
+        assert both.suffices == enough
+    assert replace(alone[0], within_s=alone[0].baseline_s).suffices
     assert not replace(alone[0], within_s=alone[0].baseline_s * 0.99).suffices
 
 

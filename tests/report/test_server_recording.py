@@ -57,7 +57,7 @@ def test_a_line_a_query_and_the_largest_is_what_to_ask_next():
     assert first.split() == ["11-1.spill", "etl@dw", *query.split(), "10", "s", "2", "MiB",
                              "1", "MiB", "20", "%"]  # fmt: skip
     assert second.split()[:2] == ["12-1.spill", "-"]
-    assert after == f"  next       spillcast forecast {FOLDER}/12-1.spill --to DIRECTORY"
+    assert after == f"  next       spillcast forecast {FOLDER}/12-1.spill"
 
 
 def test_a_narrow_terminal_gets_no_longer_lines_in_the_table():

@@ -327,7 +327,12 @@ def traces_below(folder: Path) -> list[Path]:
     Pipes are left out, because reading one would wait for its writer. A broken link is included:
     it is a missing trace.
     """
-    paths = (path for path in folder.rglob("*") if _is_trace_name(path.name))
+    # A folder that is removed meanwhile, as below /tmp, has no traces.
+    paths = (
+        Path(parent) / name
+        for parent, _, names in os.walk(folder)
+        for name in filter(_is_trace_name, names)
+    )
     return sorted(path for path in paths if path.is_file() or not path.exists())
 
 

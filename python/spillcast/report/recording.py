@@ -72,7 +72,7 @@ def recording_text(recording: Recording) -> str:
     rows += [("warning", text) for text in recording_warnings(recording)]
     command = f"profile {shell_word(recording.path)}" + " --by file" * meta.captured
     if meta.temp.operations or recording.plan_alone is not None:
-        command = f"forecast {shell_word(recording.path)} --to DIRECTORY"
+        command = f"forecast {shell_word(recording.path)}"
     rows.append(("next", f"spillcast {command}"))
     head = f"{recording.path}: {format_duration(recording.elapsed_s)} recorded"
     return "\n".join([head, *_lines(rows)])
@@ -228,7 +228,7 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
     recordings = format_count(len(recording.recordings), "recording")
     table = Table(_QUERIES, [_cells(query) for query in recording.recordings])
     largest = max(recording.recordings, key=lambda query: query.temp_s)
-    rows.append(("next", f"spillcast forecast {shell_word(largest.path)} --to DIRECTORY"))
+    rows.append(("next", f"spillcast forecast {shell_word(largest.path)}"))
     head = f"{recording.path}: {recordings} of queries that spilled, in {elapsed}"
     return "\n".join([head, "", table.text(width), "", *_lines(rows)])
 

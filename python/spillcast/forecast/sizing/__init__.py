@@ -91,6 +91,7 @@ def size(
     limits = [statement.limit for statement in statements]
     sizing = Sizing(
         baseline_s=search.mean([statement.baseline_s for statement in statements]),
+        slowest_s=max(statement.baseline_s for statement in statements),
         ceiling_s=search.mean([limit.ceiling_s for limit in limits]),
         ceiling_interval_s=limits[0].ceiling_interval_s if len(limits) == 1 else None,
         within_s=within_s,
@@ -310,8 +311,9 @@ def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[st
     if not sizing.frontier and not sizing.unpriced:
         yield "no product allows a forecast"
     elif sizing.suffices and within_s is not None:
-        today, limit = format_duration(sizing.baseline_s), format_duration(within_s)
-        yield f"nothing to buy: today's storage takes {today}, within {limit}"
+        slowest, limit = format_duration(sizing.slowest_s), format_duration(within_s)
+        of = " for the slowest statement" if sizing.statements > 1 else ""
+        yield f"nothing to buy: today's storage takes {slowest}{of}, within {limit}"
     elif sizing.chosen is None and within_s is None:
         today = format_duration(sizing.baseline_s)
         yield f"nothing to buy: no storage with a price is certainly faster than today's {today}"

@@ -93,7 +93,7 @@ def rank_postgres(
         if path.is_file() and kind_of(path) == "statements":
             rows = read_rows(path)
             statements = of_rows(rows, None, request)
-            source, record = masked_text(server), _record("DSN", statements)
+            source, record = masked_text(server), _record("dbname=DATABASE", statements)
             return ServerRanking(
                 *(source, None, statements, request.targets, request.confidence),
                 record=record,
@@ -206,7 +206,7 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
         request.targets,
         request.confidence,
         unseen=unseen,
-        record=_record("DSN", statements),
+        record=_record("dbname=DATABASE", statements),
         exceeded=counted(logs.exceeded),
     )
 
