@@ -16,10 +16,10 @@ from typing import Any
 from bench.part_cases import ENGINES, STORAGES
 from bench.queries import QUERIES
 from bench.result import SPILLCAST, Result
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import Place, emulated
+from spillcast.lab.storages import SpillDirectory, emulated
 from spillcast.workspace import workspace
 
 SEED, EACH = 811, 5
@@ -48,7 +48,7 @@ def run() -> Iterator[Result | str]:
 
 
 def _checked(
-    lab: Lab, query: Workload, places: tuple[Place, Place], folder: Path
+    lab: Lab, query: LabQuery, places: tuple[SpillDirectory, SpillDirectory], folder: Path
 ) -> dict[str, Any]:
     """As a person does it: record, forecast and keep it, move, record again, check."""
     lab.build(query.rows)

@@ -14,11 +14,11 @@ import numpy as np
 
 from bench.queries import QUERIES, recordings
 from bench.result import Result
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.workload.query import workload_of_recording
-from spillcast.lab.storages import Place, named_places
+from spillcast.lab.storages import SpillDirectory, named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
@@ -65,7 +65,7 @@ def measured() -> Iterator[Moves]:
                 yield _moves(engine, query, places, room)
 
 
-def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Moves:
+def _moves(engine: Lab, query: LabQuery, places: list[SpillDirectory], room: Path) -> Moves:
     with recordings(engine, query, places, room, REPEAT) as made:
         runs = {name: list(its) for name, its in made.items()}
         cpu_s = {

@@ -11,7 +11,7 @@ from spillcast.errors import ExperimentFailed
 from spillcast.forecast import forecast
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import Emulated, Place, emulated
+from spillcast.lab.storages import Emulated, SpillDirectory, emulated
 from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
 from spillcast.workspace import workspace
@@ -32,7 +32,7 @@ def run() -> Iterator[Result]:
         engine = lab_of("duckdb")(memory)
         engine.build(DEMO.rows)
 
-        def place(storage: Emulated) -> Place:
+        def place(storage: Emulated) -> SpillDirectory:
             return stack.enter_context(emulated(storage, room, memory))
 
         source = place(OLD_STORAGE)

@@ -10,8 +10,8 @@ from statistics import median
 from bench.result import Result
 from spillcast.cli.progress import TerminalStage
 from spillcast.engines.registry import lab_of
-from spillcast.lab.memory_result import CheckedForecast, Sweep
-from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+from spillcast.lab.memory_result import CheckedForecast, MemorySweep
+from spillcast.lab.memory_sweep import SweepPlan, memory_sizes, sweep_memory
 from spillcast.lab.storages import named_places
 from spillcast.workspace import workspace
 
@@ -43,9 +43,9 @@ def run() -> Iterator[Result]:
     yield _result(f"memory: all, {len(checked)} cells", checked, peers)
 
 
-def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> Sweep:
+def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> MemorySweep:
     workload = next(item for item in lab_of(engine).verified(1) if item.name == name)
-    plan = Plan(
+    plan = SweepPlan(
         engine,
         workload,
         memory_sizes(engine, sizes, SIZES),
@@ -61,7 +61,7 @@ def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> Swe
         return sweep_memory(stage, lab_of(engine)(room), plan, places)
 
 
-def _nearest_s(sweep: Sweep, point: CheckedForecast) -> float:
+def _nearest_s(sweep: MemorySweep, point: CheckedForecast) -> float:
     """With the nearest measured size on the storage, or on any where that spilled nothing."""
     measured = [
         other

@@ -20,7 +20,7 @@ from bench.oracle_traces import EVENT, Traced, fitted, pairs, traced
 from bench.result import Result
 from spillcast.calibrated import calibrated
 from spillcast.forecast.oracle import forecast_events
-from spillcast.forecast.oracle.evidence import OracleEvidence, Target, read_traces
+from spillcast.forecast.oracle.evidence import EventTarget, OracleEvidence, read_traces
 from spillcast.forecast.question import Question
 
 SEED = 1
@@ -81,16 +81,18 @@ def cases(runs: Sequence[Traced]) -> list[Case]:
             with patch("spillcast.forecast.oracle.parts.calibrated", lambda known=known: known):
                 for source, target in pairs([item for item in runs if item.rows == rows]):
                     name = target.path.name
-                    wished = Target(name, latency_s=target.mean_s)
+                    wished = EventTarget(name, latency_s=target.mean_s)
                     matches.append(_case(source, target, wished, LATENCY))
                     for begin in (0.0, *begins[target.path]):
                         evidence = read_traces([target.cut(cut, begin)], lenient=True)
                         kind = RANDOM if begin else FIRST
-                        matches.append(_case(source, target, Target(name, traces=evidence), kind))
+                        matches.append(
+                            _case(source, target, EventTarget(name, traces=evidence), kind)
+                        )
     return matches
 
 
-def _case(source: Traced, destination: Traced, target: Target, evidence: str) -> Case:
+def _case(source: Traced, destination: Traced, target: EventTarget, evidence: str) -> Case:
     seen = OracleEvidence(traces=source.evidence)
     ours = forecast_events(target, seen, Question(temp_events=EVENT))
     plain = forecast_events(target, seen, Question(temp_events=EVENT, without=("rest",)))

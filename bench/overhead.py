@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.result import Result
-from spillcast.engines import Lab, Workload, duckdb
+from spillcast.engines import Lab, LabQuery, duckdb
 from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of
@@ -20,7 +20,7 @@ from spillcast.forecast.result import RECORDING
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import Emulated, Place, emulated, plain
+from spillcast.lab.storages import Emulated, SpillDirectory, emulated, plain
 from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
@@ -44,22 +44,22 @@ KEPT = {True: POSTGRES_ROWS, False: 90_000}
 MEMORY_KB = {True: 4096, False: 576}
 
 
-def of_duckdb(threads: int, _fast: bool) -> Workload:
-    return Workload("hash join", duckdb.HASH_JOIN, 4_000_000, "70MB", threads)
+def of_duckdb(threads: int, _fast: bool) -> LabQuery:
+    return LabQuery("hash join", duckdb.HASH_JOIN, 4_000_000, "70MB", threads)
 
 
-def of_postgres(processes: int, fast: bool) -> Workload:
+def of_postgres(processes: int, fast: bool) -> LabQuery:
     """By a leader and its workers, which share the memory of one alone."""
     settings = {**postgres.HASHED, "max_parallel_workers_per_gather": str(processes - 1)}
     if processes > 1:
         settings |= postgres.PARALLEL
     memory = f"{MEMORY_KB[fast] // processes}kB"
     sql = JOIN.format(kept=KEPT[fast])
-    return Workload("hash join", sql, POSTGRES_ROWS, memory, processes, settings)
+    return LabQuery("hash join", sql, POSTGRES_ROWS, memory, processes, settings)
 
 
 #: Engine, threads or processes, and the query they run on a fast or slow storage.
-CASES: tuple[tuple[str, int, Callable[[int, bool], Workload]], ...] = (
+CASES: tuple[tuple[str, int, Callable[[int, bool], LabQuery]], ...] = (
     ("duckdb", 1, of_duckdb),
     ("duckdb", 2, of_duckdb),
     ("postgres", 1, of_postgres),
@@ -98,7 +98,7 @@ def run() -> Iterator[Result]:
     )
 
 
-def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result:
+def _compare(lab: Lab, workload: LabQuery, place: SpillDirectory, output: Path) -> Result:
     begin, method = time.monotonic(), ""
     rounds, stated_s = [], []
     # The first run pays for what is not in any cache yet.

@@ -16,7 +16,7 @@ from statistics import median
 
 from bench.queries import QUERIES
 from bench.result import Result
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.forecast import Forecast
 from spillcast.forecast.ask import forecast
@@ -24,7 +24,7 @@ from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
+from spillcast.lab.storages import SHARED_MEMORY, Emulated, SpillDirectory
 from spillcast.recording import Recording
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import emulate
@@ -76,7 +76,7 @@ def run() -> Iterator[Result]:
 
 
 def of_query(
-    engine: Lab, query: Workload, room: Path
+    engine: Lab, query: LabQuery, room: Path
 ) -> Iterator[tuple[float, Forecast, float, float]]:
     """Share, forecast, forecast without a page cache, and the time measured."""
     engine.build(query.rows)
@@ -104,7 +104,7 @@ def uncached_s(recording: Recording, known: Storage) -> float:
 
 
 @contextmanager
-def device(storage: Emulated, group: Path, room: Path) -> Iterator[Place]:
+def device(storage: Emulated, group: Path, room: Path) -> Iterator[SpillDirectory]:
     """A file system on an emulated device."""
     mountpoint, emulated = room / f"{storage.name}-mnt", room / f"{storage.name}-device"
     with ExitStack() as stack:
@@ -124,7 +124,7 @@ def device(storage: Emulated, group: Path, room: Path) -> Iterator[Place]:
         directory.chmod(0o777)
         mountpoint.chmod(0o755)
         inside = partial(moved, group, "memory")
-        yield Place(storage.name, directory, {}, "kernel", fast=False, inside=inside)
+        yield SpillDirectory(storage.name, directory, {}, "kernel", fast=False, inside=inside)
 
 
 def call(*command: str | Path) -> str:

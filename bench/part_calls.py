@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from bench.part import judge, summary
 from bench.result import Result
-from spillcast.engines import SessionSelector, Workload
+from spillcast.engines import LabQuery, SessionSelector
 from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, PostgresLab
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
@@ -87,7 +87,7 @@ def _all_called(room: Path, apart: float, chance: Random) -> Iterator[Called]:
 
 def _called(
     server: PrivateServer,
-    workload: Workload,
+    workload: LabQuery,
     room: Path,
     chance: Random,
     another: Callable[[], str],
@@ -139,7 +139,7 @@ def _took_s(connection: "psycopg.Connection[tuple[object, ...]]", sql: str) -> f
     return time.monotonic() - started_s
 
 
-def _other(workload: Workload, apart: float, chance: Random) -> str:
+def _other(workload: LabQuery, apart: float, chance: Random) -> str:
     """The statement with other constants: more or fewer of the table's rows."""
     times = chance.uniform(1 - apart, 1 + apart)
     kept = re.compile(r"(id < )(\d+)")

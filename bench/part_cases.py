@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 
 from bench.queries import QUERIES
-from spillcast.engines import Explains, Lab, Workload
+from spillcast.engines import Explains, Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import Emulated, Place, emulated
+from spillcast.lab.storages import Emulated, SpillDirectory, emulated
 from spillcast.workspace import workspace
 from spillcast_lab.tpc.labs import LABS
 
@@ -48,7 +48,7 @@ def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Who
 
 def of_lab(
     lab: Lab,
-    every: Sequence[Workload],
+    every: Sequence[LabQuery],
     engine: str,
     room: Path,
     chance: Random,
@@ -62,7 +62,7 @@ def of_lab(
             yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
 
 
-def _made(lab: Lab, query: Workload, place: Place, path: Path) -> Whole:
+def _made(lab: Lab, query: LabQuery, place: SpillDirectory, path: Path) -> Whole:
     lab.build(query.rows)
     made, former = path.with_suffix(".spill"), path.with_suffix(".former.spill")
     for output in (made, former):

@@ -15,7 +15,7 @@ from random import Random
 from bench.part import FAST_S, LATEST, SHARE
 from bench.part_cases import Whole, of_lab
 from bench.queries import postgres_query
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.postgres.lab import AGGREGATED, HASHED
 from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, lab_of
@@ -32,50 +32,50 @@ from spillcast_lab.partial_runs import FIFTH, MINUTE, attached
 
 PARTS = Path(__file__).parents[1] / "docs" / "accuracy" / "parts.parquet"
 SEED, WINDOWS, TURNS = 771, 8, 2
-QUERIES: dict[str, tuple[Workload, ...]] = {
+QUERIES: dict[str, tuple[LabQuery, ...]] = {
     "duckdb": (
-        Workload(
+        LabQuery(
             "two joins",
             "select sum(a.amount01 + b.amount02 + c.amount03) from t a join t b on a.id = b.id "
             "join t c on a.id = c.id",
             3_000_000,
             "110MB",
         ),
-        Workload(
+        LabQuery(
             "sort one",
             "select sum(r) from (select row_number() over (order by amount01, id) as r, id from t)",
             5_000_000,
             "100MB",
         ),
-        Workload(
+        LabQuery(
             "lag",
             "select sum(d) from (select amount01 - lag(amount01) over "
             "(partition by business_date order by id) as d from t)",
             4_000_000,
             "80MB",
         ),
-        Workload(
+        LabQuery(
             "group many",
             "select count(*), max(m) from (select id // 3 as g, amount02, max(amount01) as m, "
             "count(*) from t group by 1, 2)",
             5_000_000,
             "110MB",
         ),
-        Workload(
+        LabQuery(
             "group then sort",
             "select max(m) from (select g, m from (select amount02 as g, id // 2 as h, "
             "max(amount01) as m from t group by 1, 2) order by m, g offset 1000)",
             3_000_000,
             "90MB",
         ),
-        Workload(
+        LabQuery(
             "left join",
             "select count(*), sum(b.amount01) from t a "
             "left join (select * from t where amount02 > amount01) b on a.id = b.id",
             6_000_000,
             "110MB",
         ),
-        Workload(
+        LabQuery(
             "ordered rows",
             "select amount01, amount02, id from t order by amount02, amount01 "
             "limit 3 offset 2000000",

@@ -4,49 +4,49 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.postgres import lab as postgres
 from spillcast.lab.run import run, run_recorded
-from spillcast.lab.storages import Place
+from spillcast.lab.storages import SpillDirectory
 from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
 
-def postgres_query(name: str, sql: str, **settings: str) -> Workload:
+def postgres_query(name: str, sql: str, **settings: str) -> LabQuery:
     """One on the lab's table, with its work memory."""
     memory = f"{postgres.MEMORY_KB}kB"
-    return Workload(name, sql, postgres.ROWS, memory, settings=settings)
+    return LabQuery(name, sql, postgres.ROWS, memory, settings=settings)
 
 
-QUERIES: dict[str, tuple[Workload, ...]] = {
+QUERIES: dict[str, tuple[LabQuery, ...]] = {
     "duckdb": (
-        Workload(
+        LabQuery(
             "join of amounts",
             "select sum(a.amount02 * b.amount03) from t a join t b "
             "on a.id = b.id and a.amount03 >= b.amount02",
             5_000_000,
             "110MB",
         ),
-        Workload(
+        LabQuery(
             "sort of whole rows",
             "select * from t order by business_date, amount03 desc, id limit 3 offset 1400000",
             3_000_000,
             "90MB",
         ),
-        Workload(
+        LabQuery(
             "distinct",
             "select count(*) from (select distinct amount01, amount02, business_date from t)",
             5_000_000,
             "110MB",
         ),
-        Workload(
+        LabQuery(
             "group by dates",
             "select count(*), max(n) from (select amount01, business_date, count(*) as n, "
             "avg(amount03), max(id) from t group by all)",
             4_000_000,
             "110MB",
         ),
-        Workload(
+        LabQuery(
             "rank",
             "select sum(r) from (select amount02, row_number() over "
             "(partition by business_date order by amount03, id) as r from t)",
@@ -91,7 +91,7 @@ QUERIES: dict[str, tuple[Workload, ...]] = {
 
 @contextmanager
 def recordings(
-    engine: Lab, query: Workload, places: Sequence[Place], room: Path, repeat: int
+    engine: Lab, query: LabQuery, places: Sequence[SpillDirectory], room: Path, repeat: int
 ) -> Iterator[dict[str, list[Recording]]]:
     """So many of the query in each place, by its name; they are there while the context is."""
     engine.build(query.rows)

@@ -16,7 +16,7 @@ from statistics import median
 from bench.cpu_group import cpu_group, inside, limit
 from bench.page_cache import storage_of
 from bench.result import Result
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.result import Forecast
@@ -77,7 +77,7 @@ def run() -> Iterator[Result]:
 
 
 def of_query(
-    engine: Lab, query: Workload, group: Path, room: Path
+    engine: Lab, query: LabQuery, group: Path, room: Path
 ) -> Iterator[tuple[float, Forecast, Forecast, float]]:
     """Quota, forecast, forecast as if there were none, and the time measured."""
     engine.build(query.rows)

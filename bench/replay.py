@@ -18,11 +18,11 @@ import numpy as np
 
 from bench.overhead import of_duckdb, of_postgres
 from bench.result import Result
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
-from spillcast.lab.storages import Emulated, Place, emulated, plain
+from spillcast.lab.storages import Emulated, SpillDirectory, emulated, plain
 from spillcast.recording import Recording
 from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
@@ -48,7 +48,9 @@ def run() -> Iterator[Result]:
                 )
 
 
-def _compared(engine: Lab, name: str, query: Workload, places: tuple[Place, Place]) -> Result:
+def _compared(
+    engine: Lab, name: str, query: LabQuery, places: tuple[SpillDirectory, SpillDirectory]
+) -> Result:
     engine.build(query.rows)
     run_bare(engine, query, places[1])
     rounds = [_round(engine, query, places, number) for number in range(ROUNDS)]
@@ -67,7 +69,7 @@ def _compared(engine: Lab, name: str, query: Workload, places: tuple[Place, Plac
 
 
 def _round(
-    engine: Lab, query: Workload, places: tuple[Place, Place], number: int
+    engine: Lab, query: LabQuery, places: tuple[SpillDirectory, SpillDirectory], number: int
 ) -> tuple[float, float, float, float, float]:
     """Seconds of engine and probe, their ratio per byte, that of medians, others' CPU share."""
     with workspace() as folder:

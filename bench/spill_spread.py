@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
-from spillcast.lab.storages import Place, named_places
+from spillcast.lab.storages import SpillDirectory, named_places
 from spillcast.units import parse_bytes
 from spillcast.workspace import workspace
 
@@ -77,14 +77,14 @@ def _most_likely(cells: np.ndarray) -> list[float]:
     return [float(far[at]), float(share[at])]
 
 
-def _workloads(engine: Lab) -> Iterator[Workload]:
+def _workloads(engine: Lab) -> Iterator[LabQuery]:
     for threads in THREADS:
         for query in engine.verified(threads):
             for megabytes in LIMITS_MB.get(query.name, ()):
-                yield Workload(query.name, query.sql, query.rows, f"{megabytes}MB", threads)
+                yield LabQuery(query.name, query.sql, query.rows, f"{megabytes}MB", threads)
 
 
-def _bytes(engine: Lab, workload: Workload, place: Place) -> tuple[int, int]:
+def _bytes(engine: Lab, workload: LabQuery, place: SpillDirectory) -> tuple[int, int]:
     """Bytes that a run writes, and its peak resident memory."""
     with place.inside(), engine.hold(workload, place.directory, place.environment) as held:
         process = Path(f"/proc/{held.pid}")

@@ -17,7 +17,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Caveat, Forecast, Term
 from spillcast.forecast.verdict import Forecasts
 from spillcast.interactive import Run, record
-from spillcast.lab.io_size import Sweep
+from spillcast.lab.io_size import IoSizeSweep
 from spillcast.profile import profile
 from spillcast.profile.result import Profile
 from spillcast.recording import Recording
@@ -39,7 +39,7 @@ CALLS = {
     "cache": type(spillcast.cache).__call__,
 }
 RESULTS = (
-    *(Run, Recording, Forecast, Forecasts, Term, Caveat, Profile, Storage, Curve, Sweep),
+    *(Run, Recording, Forecast, Forecasts, Term, Caveat, Profile, Storage, Curve, IoSizeSweep),
     *(errors.SpillcastError, errors.InputError, errors.Refusal),
 )
 #: Of ``Question``, what only the command line and experiments give.

@@ -19,8 +19,8 @@ from spillcast.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.lab.case import COLUMNS, Verification
 from spillcast.lab.doctor import Diagnosis
-from spillcast.lab.io_size import Sweep as IoSizeSweep
-from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.lab.io_size import IoSizeSweep
+from spillcast.lab.memory_result import MemorySweep
 from spillcast.profile.functions import Stacks
 from spillcast.recording.calibration import Calibration, KeptCost
 from spillcast.recording.meta import Meta

@@ -2,7 +2,7 @@
 
 from spillcast.engines.queries import RunResult
 from spillcast.forecast.result import Caveat, Forecast, Term
-from spillcast.lab.case import Case, Evidence, Runs, Variant
+from spillcast.lab.case import Case, CaseEvidence, Runs, Variant
 
 
 def forecast(**changes):
@@ -68,7 +68,7 @@ def case(
     )
     return Case(
         engine, workload, threads, source, target, direction, on_source, on_target, answer, seed_s,
-        Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001), *means, variants or {},
+        CaseEvidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001), *means, variants or {},
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 import os
 import tempfile
 
-from spillcast.engines import Engine, Workload
-from spillcast.engines.queries import QueryProcess, Session, serve
+from spillcast.engines import Engine, LabQuery
+from spillcast.engines.queries import QueryProcess, QuerySession, serve
 from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 16 << 10
@@ -13,7 +13,7 @@ BLOCK_BYTES = 16 << 10
 class PaperLab:
     """So many blocks as the table has rows are spilled; there is nothing to build."""
 
-    demo = Workload("shuffle", "", rows=400, memory="")
+    demo = LabQuery("shuffle", "", rows=400, memory="")
     label = "Paper 1.0"
 
     def __init__(self, workdir):
@@ -21,7 +21,7 @@ class PaperLab:
 
     @staticmethod
     def verified(threads):
-        return [Workload("shuffle", "", 100, "", threads)]
+        return [LabQuery("shuffle", "", 100, "", threads)]
 
     def build(self, rows):
         """There is no table."""
@@ -34,7 +34,7 @@ class PaperLab:
         return ObservedEngine("paper", "1.0", query=f"shuffle {workload.rows} blocks")
 
 
-class PaperQuery(Session):
+class PaperQuery(QuerySession):
     """The query in this process."""
 
     def __init__(self, query):

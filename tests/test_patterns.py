@@ -12,7 +12,7 @@ from types import FunctionType
 import pytest
 
 import spillcast
-from spillcast.evidence.recognise import Kind
+from spillcast.evidence.recognise import EvidenceKind
 
 PACKAGE = Path(spillcast.__file__).parent
 #: Repeated after what a pattern begins with; and what none of them matches at the end.
@@ -41,7 +41,7 @@ def patterns_of(value):
     elif isinstance(value, list | tuple):
         for each in value:
             yield from patterns_of(each)
-    elif isinstance(value, Kind):
+    elif isinstance(value, EvidenceKind):
         yield from patterns_of(value.score)
     elif isinstance(value, FunctionType) and value.__closure__:
         yield from patterns_of([cell.cell_contents for cell in value.__closure__])

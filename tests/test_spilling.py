@@ -14,7 +14,7 @@ from cases import cases
 from harness import environment, spillcast
 from oracle_files import ROOT
 from spillcast.errors import InputError, OptionInvalid
-from spillcast.lab.io_size.spill import Setting, SyntheticSpill
+from spillcast.lab.io_size.spill import IoSizeSetting, SyntheticSpill
 from spillcast.recording import Recording
 from spillcast.storage.probe import plan
 
@@ -102,7 +102,7 @@ def test_a_recording_of_it_holds_these_ios(recorded):
 def test_the_made_up_sort_is_what_the_real_one_does(recorded):
     """File by file and op by op the same operations; only which run is read next may differ."""
     recording, _ = recorded
-    made_up = SyntheticSpill(DATA, 512 * K, 8 * K).steps(Setting(64 * K, 64 * K))
+    made_up = SyntheticSpill(DATA, 512 * K, 8 * K).steps(IoSizeSetting(64 * K, 64 * K))
     assert by_file(plan(recording)) == by_file(made_up)
 
 

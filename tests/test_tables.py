@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from cases import cases
-from spillcast.columns import BYTES, NAME, TEXT, Column, Field, struct_of
+from spillcast.columns import BYTES, NAME, TEXT, ColumnValues, Field, struct_of
 from spillcast.tables import Table
 
 PAIR = struct_of({"line": "int64", "text": TEXT})
@@ -67,8 +67,12 @@ def test_times_dates_and_decimals_become_numbers():
 def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
     draws = np.random.default_rng(0)
     columns = {
-        "op": Column.of([[None, "read", "write"][n] for n in draws.integers(0, 3, 500)], NAME),
-        "size": Column.of([None if n == 5 else int(n) for n in draws.integers(0, 6, 500)], "int64"),
+        "op": ColumnValues.of(
+            [[None, "read", "write"][n] for n in draws.integers(0, 3, 500)], NAME
+        ),
+        "size": ColumnValues.of(
+            [None if n == 5 else int(n) for n in draws.integers(0, 6, 500)], "int64"
+        ),
         "ns": draws.integers(0, 1 << 50, 500),
     }
     rows = Table(columns)
@@ -102,7 +106,7 @@ def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
 )
 def test_a_value_that_another_type_does_not_hold_is_refused(values, kind):
     with pytest.raises(ValueError, match=kind):
-        Column.of(Column.of(values), kind)
+        ColumnValues.of(ColumnValues.of(values), kind)
 
 
 def test_a_type_that_numpy_lacks_is_seen_when_it_is_asked_for():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from spillcast.report import Drawing, Page, Prose
-from spillcast.tabular import Column, Table, cell_width, paragraph, shortened
+from spillcast.tabular import Column, PrintedTable, cell_width, paragraph, shortened
 
 NUMBERS = {
     "count": st.integers(0, 10**12),
@@ -28,7 +28,9 @@ def tables(draw):
         for at, unit in enumerate(units)
     ]
     cell = [st.none() | NUMBERS.get(unit, TEXTS) for unit in units]
-    return Table(columns, draw(st.lists(st.tuples(*cell), max_size=5)), draw(st.integers(0, 2)))
+    return PrintedTable(
+        columns, draw(st.lists(st.tuples(*cell), max_size=5)), draw(st.integers(0, 2))
+    )
 
 
 @given(tables(), st.integers(60, 200))
@@ -82,7 +84,9 @@ NAMES = (
 
 
 def test_a_name_keeps_both_ends():
-    table = Table(NAMES, [["/mnt/a/very/long/path/to/the/" + "temp/" * 9 + "file-0.tmp", 1.5, 2.5]])
+    table = PrintedTable(
+        NAMES, [["/mnt/a/very/long/path/to/the/" + "temp/" * 9 + "file-0.tmp", 1.5, 2.5]]
+    )
     (line,) = table.text(60).splitlines()[2:]
     name, *rest = line.split()
     assert rest == ["1.50", "s", "2.50", "s"]
@@ -94,7 +98,7 @@ def test_a_name_keeps_both_ends():
 
 def test_what_repeats_is_said_once_and_in_csv_always():
     columns = [Column("op", "op"), Column("size", "bytes", "bytes")]
-    table = Table(columns, [["read", 1024], ["read", 2048], ["write", 1024]], grouped=1)
+    table = PrintedTable(columns, [["read", 1024], ["read", 2048], ["write", 1024]], grouped=1)
     assert [line.split()[0] for line in table.text(60).splitlines()[2:]] == ["read", "2", "write"]
     assert table.csv() == "op,bytes\nread,1024\nread,2048\nwrite,1024\n"
 
@@ -102,7 +106,7 @@ def test_what_repeats_is_said_once_and_in_csv_always():
 def test_columns_to_spare_go_before_a_name_becomes_unreadable():
     columns = [Column("name", None), *(Column(f"number {n}", None, spare=n) for n in range(9))]
     columns = [columns[0], *(Column(c.name, None, "count", c.spare) for c in columns[1:])]
-    table = Table(columns, [["n" * 40, *([1234567] * 9)]])
+    table = PrintedTable(columns, [["n" * 40, *([1234567] * 9)]])
     header, _, line = table.text(60).splitlines()
     assert "number 0" in header
     assert "number 8" not in header
@@ -111,7 +115,7 @@ def test_columns_to_spare_go_before_a_name_becomes_unreadable():
 
 def test_a_row_that_fits_no_line_takes_several():
     columns = [Column(f"c{n}", None, "raw") for n in range(20)]
-    text = Table(columns, [list(range(1_000_000, 1_000_020))]).text(60)
+    text = PrintedTable(columns, [list(range(1_000_000, 1_000_020))]).text(60)
     assert [line.split() for line in text.splitlines()] == [
         [f"c{n}", str(1_000_000 + n)] for n in range(20)
     ]
@@ -124,7 +128,7 @@ def test_a_shortened_text_is_as_long_as_asked(width):
 
 
 def test_markdown_of_a_page_says_all_its_parts():
-    table = Table([Column("a|b", "a"), Column("n", "n", "count")], [["x|y\n<script>", 1234]])
+    table = PrintedTable([Column("a|b", "a"), Column("n", "n", "count")], [["x|y\n<script>", 1234]])
     page = Page(
         [Prose(["One."]), table, Drawing(lambda width: "#" * width), Prose(["  b", "  c"])], table
     )

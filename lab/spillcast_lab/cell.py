@@ -15,8 +15,8 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import Case, Runs, Variant, evidence_of, seed_formula_s
-from spillcast.lab.run import Stage, run, run_recorded
-from spillcast.lab.storages import Place, direction, file_name
+from spillcast.lab.run import ExperimentProgress, run, run_recorded
+from spillcast.lab.storages import SpillDirectory, direction, file_name
 from spillcast.recording import Recording
 from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
@@ -47,7 +47,12 @@ class CellRun:
     """The verification of a cell."""
 
     def __init__(
-        self, stage: Stage, title: str, engine: Lab, cell: Cell, places: Sequence[Place]
+        self,
+        stage: ExperimentProgress,
+        title: str,
+        engine: Lab,
+        cell: Cell,
+        places: Sequence[SpillDirectory],
     ) -> None:
         self._stage = stage
         self._title = title

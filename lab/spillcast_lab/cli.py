@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli.lab import DEFAULT_ENGINE, ENGINE_NAMES
-from spillcast.cli.options import Work, option
+from spillcast.cli.options import WorkOption, option
 from spillcast.cli.output import Answer, notify
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def verify(
     page: Annotated[
         Path | None, option("--page FILE", "Also write a page with charts, like docs/accuracy.md.")
     ] = None,
-    work: Work = None,
+    work: WorkOption = None,
 ) -> Answer:
     """Forecast queries for other storage, then measure them.
 

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from spillcast.errors import ExperimentFailed, SpillcastError
-from spillcast.lab.storages import Place, file_name
+from spillcast.lab.storages import SpillDirectory, file_name
 from spillcast.recording import OPS
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import format_bytes, format_duration
@@ -117,7 +117,7 @@ class SlowGroups:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlowedPlace(Place):
+class SlowedPlace(SpillDirectory):
     """A place that is slow only for the processes in its groups."""
 
     groups: SlowGroups

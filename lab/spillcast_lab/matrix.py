@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from spillcast.calibrated import calibrated
-from spillcast.engines import THREADS_MAX, Explains, Lab, Workload
+from spillcast.engines import THREADS_MAX, Explains, Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated
@@ -80,7 +80,7 @@ class Cell:
     """A query of an engine, and the storages between which it is forecast, by name."""
 
     engine: str
-    workload: Workload
+    workload: LabQuery
     storages: tuple[str, ...] = ()
     #: The lab that runs it; None for the usual one of the engine.
     other_lab: type[Lab] | None = None
@@ -200,7 +200,7 @@ def _cell(engine: str, lab: type[Lab] | None, at: int, threads: int) -> Cell:
     return Cell(engine, (lab or lab_of(engine)).verified(threads)[at], other_lab=lab)
 
 
-def _names(workload: Workload) -> list[str]:
+def _names(workload: LabQuery) -> list[str]:
     """The words that select a workload: its suite, kind and name."""
     return [name for name in (workload.suite, workload.kind, workload.name) if name]
 
@@ -238,7 +238,7 @@ def recordings(repeat: int, parts: bool) -> int:
     return min(RECORDINGS_FOR_PARTS, repeat) if parts else 1
 
 
-def run_s(storage: Storage, workload: Workload) -> float:
+def run_s(storage: Storage, workload: LabQuery) -> float:
     """Approximate time of one run on a storage."""
     at_once = 1 if storage.servers == 1 else workload.threads**SHARED
     return START_S + workload.cpu_s + workload.operations * storage.expected_s / at_once

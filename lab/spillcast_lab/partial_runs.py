@@ -7,12 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import known_as
 from spillcast.errors import RehearsalFailed
 from spillcast.evidence.counts import Counts
 from spillcast.lab.run import observed, recorder_for
-from spillcast.lab.storages import Place, file_name
+from spillcast.lab.storages import SpillDirectory, file_name
 from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import share_of
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
@@ -160,7 +160,12 @@ def parts(whole: Recording, generator: Random, plan: Counts | None) -> dict[str,
 
 
 def rehearse(
-    engine: Lab, workload: Workload, place: Place, like: Recording, duration_s: float, folder: Path
+    engine: Lab,
+    workload: LabQuery,
+    place: SpillDirectory,
+    like: Recording,
+    duration_s: float,
+    folder: Path,
 ) -> Rehearsal:
     """Run the query of ``like`` in ``place`` for at most ``duration_s``.
 

@@ -9,9 +9,9 @@ from statistics import median
 import numpy as np
 
 from spillcast.lab.case import DIRECTIONS, Case, Truth
-from spillcast.report import Page, Part, Prose
+from spillcast.report import Page, PagePart, Prose
 from spillcast.report.checks import cases_table, percent, share
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.units import format_count
 from spillcast_lab.outcome import (
     deviations,
@@ -270,20 +270,20 @@ def verify_page(truth: Truth) -> Page:
     cases = truth.cases
     if not cases:
         return Page([Prose(["No case was verified."])], cases_table(cases))
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     if len(cases) <= LISTED_MAX:
         listed, heading = grouped(cases, _heading), ""
     else:
         rows = [summary_row("all", summarise(cases))]
         for groups in breakdown(cases).values():
             rows += [summary_row(name, summarise(group)) for name, group in groups.items()]
-        parts.append(Table(_SUMMARY, rows))
+        parts.append(PrintedTable(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
     for name, group in listed.items():
-        parts += [Prose([heading + name]), Table(_CASE, [case_row(case) for case in group])]
+        parts += [Prose([heading + name]), PrintedTable(_CASE, [case_row(case) for case in group])]
     parts.append(Prose([CASE_NOTE]))
     if len(cases) <= LISTED_MAX:
-        parts.append(Table(_SUMMARY, [summary_row("all", summarise(cases))]))
+        parts.append(PrintedTable(_SUMMARY, [summary_row("all", summarise(cases))]))
     lines = [f"  {len(group)} refused: {reason}" for reason, group in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
         lines.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")

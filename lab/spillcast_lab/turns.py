@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.queries import RunResult
 from spillcast.lab.run import RETRIES, lost_shares, undisturbed
 
@@ -36,7 +36,7 @@ class Series(Generic[T]):
         return self.done[ranked[: rank + 1][-1]]
 
 
-def take_turns(workload: Workload, series: Sequence[Series[Any]]) -> None:
+def take_turns(workload: LabQuery, series: Sequence[Series[Any]]) -> None:
     """Run each series until it has the wanted undisturbed runs, or RETRIES more runs.
 
     The series alternate, so that a drift of the machine affects all.

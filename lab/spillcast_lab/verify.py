@@ -22,8 +22,8 @@ from spillcast.errors import (
     SpillcastError,
 )
 from spillcast.lab.case import Case, Truth
-from spillcast.lab.run import Stage
-from spillcast.lab.storages import Place, emulated, fast_parent, plain
+from spillcast.lab.run import ExperimentProgress
+from spillcast.lab.storages import SpillDirectory, emulated, fast_parent, plain
 from spillcast.recording.meta import describe_machine
 from spillcast.units import format_count
 from spillcast.workspace import workspace
@@ -36,7 +36,7 @@ NEED_BYTES = 4 << 30
 
 
 def verify(
-    stage: Stage,
+    stage: ExperimentProgress,
     drawn: Drawn,
     storages: Sequence[Storage],
     work: Path | None = None,
@@ -108,7 +108,7 @@ def begun(about: dict[str, Any], former: Truth | None) -> Truth:
 
 
 def handle(
-    stage: Stage,
+    stage: ExperimentProgress,
     truth: Truth,
     title: str,
     named: Mapping[str, Any],
@@ -165,7 +165,7 @@ class Clock:
         self._expected_s += expected_s
 
 
-def _place(storage: Storage, workdir: Path, fast: Path, stack: ExitStack) -> Place:
+def _place(storage: Storage, workdir: Path, fast: Path, stack: ExitStack) -> SpillDirectory:
     """The place of a storage, an empty directory that exists until the end of ``stack``."""
     if isinstance(storage, Plain):
         parent = fast if storage.in_memory else workdir

@@ -47,7 +47,7 @@ def struct_of(types: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ColumnValues:
     """A column: numpy values, and which of them are null.
 
     For text the values are positions in ``names``, -1 for null. For lists they are the offsets of
@@ -59,15 +59,15 @@ class Column:
     #: Whether each row has a value; None if all have, and for text.
     valid: Flags | None = None
     names: Sequence[str] = ()
-    items: "Column | None" = None
+    items: "ColumnValues | None" = None
     #: Columns of a struct by name.
-    members: "Mapping[str, Column]" = field(default_factory=dict)
+    members: "Mapping[str, ColumnValues]" = field(default_factory=dict)
     nullable: bool = True
 
     @classmethod
-    def of(cls, values: Any, type: str | None = None) -> "Column":
+    def of(cls, values: Any, type: str | None = None) -> "ColumnValues":
         """A column of an array or a list, in which None is null; by default with its own type."""
-        if isinstance(values, Column):
+        if isinstance(values, ColumnValues):
             return values if type is None else values.cast(type)
         if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
             column = cls(values.dtype.name, values)
@@ -96,14 +96,14 @@ class Column:
         return column if type is None else column.cast(type)
 
     @classmethod
-    def lists(cls, rows: Sequence[NDArray[Any]]) -> "Column":
+    def lists(cls, rows: Sequence[NDArray[Any]]) -> "ColumnValues":
         """A column of lists of integers, each given as an array."""
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         items = np.concatenate(rows) if len(rows) else np.empty(0)
         return cls(f"{_LIST}int64", ends, items=cls.of(items).cast("int64"))
 
     @classmethod
-    def nulls(cls, rows: int, type: str) -> "Column":
+    def nulls(cls, rows: int, type: str) -> "ColumnValues":
         """A column of nulls."""
         if type in (NAME, TEXT):
             return cls(type, np.full(rows, -1, dtype=np.int32))
@@ -116,7 +116,7 @@ class Column:
         return cls(type, np.zeros(rows, dtype=type), np.zeros(rows, dtype=bool))
 
     @classmethod
-    def from_core(cls, parts: Any, nullable: bool) -> "Column":
+    def from_core(cls, parts: Any, nullable: bool) -> "ColumnValues":
         """The column of the core's representation."""
         type, memory, valid, extra = parts
         flags = None if valid is None else np.frombuffer(valid, dtype=bool)
@@ -141,7 +141,7 @@ class Column:
         return cls(type, np.frombuffer(memory, dtype=dtype), flags, nullable=nullable)
 
     @classmethod
-    def joined(cls, columns: Sequence["Column"]) -> "Column":
+    def joined(cls, columns: Sequence["ColumnValues"]) -> "ColumnValues":
         """The rows of columns of the same type, one after the other; names occur once."""
         first = columns[0]
         if first.items is not None:
@@ -268,9 +268,9 @@ class Column:
         values = self.drop_null().values
         return values.max().item() if len(values) else None
 
-    def drop_null(self) -> "Column":
+    def drop_null(self) -> "ColumnValues":
         """Only the rows with a value."""
-        kept: Column = self if not self.null_count else self[self.is_valid()]
+        kept: ColumnValues = self if not self.null_count else self[self.is_valid()]
         return kept if self.is_text else replace(kept, valid=None)
 
     def unique(self) -> list[Any]:
@@ -286,12 +286,12 @@ class Column:
         codes = np.unique(self.values, return_inverse=True)[1]
         return codes if self.valid is None else np.where(self.valid, codes, -1)
 
-    def cast(self, type: str) -> "Column":
+    def cast(self, type: str) -> "ColumnValues":
         """The column converted to another type. ValueError if it does not hold the values."""
         if type == self.type:
             return self
         if self.type == "null":
-            return Column.nulls(len(self), type)
+            return ColumnValues.nulls(len(self), type)
         if self.items is not None:
             return replace(self, type=type, items=self.items.cast(type.removeprefix(_LIST)))
         if self.members:
@@ -301,7 +301,9 @@ class Column:
         if type in (NAME, TEXT):
             if self.is_text:
                 return replace(self, type=type)
-            return Column.of([None if row is None else str(row) for row in self.to_pylist()], type)
+            return ColumnValues.of(
+                [None if row is None else str(row) for row in self.to_pylist()], type
+            )
         if self.is_text or self.type not in _KINDS:
             raise ValueError(f"{self.type} does not become {type}")
         values = self.values.astype(type)
@@ -339,7 +341,7 @@ def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
-def _joined_valid(columns: Sequence[Column]) -> Flags | None:
+def _joined_valid(columns: Sequence[ColumnValues]) -> Flags | None:
     if all(column.valid is None for column in columns):
         return None
     return np.concatenate([column.is_valid() for column in columns])

@@ -27,7 +27,7 @@ from spillcast.units import format_count, format_duration
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
     from spillcast.forecast.verdict import Forecasts
-    from spillcast.lab.io_size import Sweep
+    from spillcast.lab.io_size import IoSizeSweep
     from spillcast.recording import Recording
     from spillcast.storage import Storage
 
@@ -132,7 +132,7 @@ class Run:
 
         return probe(Path(directory), self.recording)
 
-    def sweep(self, storage: "Storage | str | Path", **options: Any) -> "Sweep":
+    def sweep(self, storage: "Storage | str | Path", **options: Any) -> "IoSizeSweep":
         """Issue the recorded I/O in each size, like ``spillcast sweep io-size STORAGE --like``.
 
         ``options`` are ``min_sizes`` and ``max_sizes`` for ``--min`` and ``--max`` (such as
@@ -141,7 +141,7 @@ class Run:
         """
         from spillcast.lab.io_size import sweep
 
-        result: Sweep = sweep(storage, self.recording, **options)
+        result: IoSizeSweep = sweep(storage, self.recording, **options)
         return result
 
     @checked

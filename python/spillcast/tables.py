@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import NAME, TEXT, Column, Field, Flags, Integers
+from spillcast.columns import NAME, TEXT, ColumnValues, Field, Flags, Integers
 from spillcast.errors import FileTooLarge
 from spillcast.gate import COUNT_MAX, damaged, reading
 
@@ -28,7 +28,7 @@ class Table:
     """Columns of the same length, by name."""
 
     def __init__(self, columns: Mapping[str, Any], num_rows: int | None = None) -> None:
-        self.columns = {name: Column.of(values) for name, values in columns.items()}
+        self.columns = {name: ColumnValues.of(values) for name, values in columns.items()}
         lengths = {len(column) for column in self.columns.values()} | {num_rows} - {None}
         if len(lengths) > 1:
             raise ValueError(f"columns of {sorted(map(str, lengths))} rows")
@@ -43,7 +43,7 @@ class Table:
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], fields: Iterable[Field]) -> "Table":
         """A table of dictionaries, in which missing values are null."""
         return cls(
-            {f.name: Column.of([row.get(f.name) for row in rows], f.type) for f in fields},
+            {f.name: ColumnValues.of([row.get(f.name) for row in rows], f.type) for f in fields},
             len(rows),
         )
 
@@ -60,10 +60,12 @@ class Table:
         rows, columns = len(batch), {}
         for name, type, nullable in batch.fields():
             try:
-                columns[name] = Column.from_core(batch.column(name), nullable)
+                columns[name] = ColumnValues.from_core(batch.column(name), nullable)
             except TypeError:
                 # numpy lacks this type; a reader that selects the column raises an error.
-                columns[name] = Column(type, np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool))
+                columns[name] = ColumnValues(
+                    type, np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
+                )
         return cls(columns, rows)
 
     @classmethod
@@ -72,11 +74,12 @@ class Table:
         if len(tables) < 2:
             return tables[0] if tables else cls({}, 0)
         columns = {
-            name: Column.joined([table[name] for table in tables]) for name in tables[0].columns
+            name: ColumnValues.joined([table[name] for table in tables])
+            for name in tables[0].columns
         }
         return cls(columns, sum(table.num_rows for table in tables))
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> ColumnValues:
         return self.columns[name]
 
     def __len__(self) -> int:
@@ -125,7 +128,7 @@ class Table:
     def with_column(self, name: str, values: Any) -> "Table":
         """The table with a column replaced, which keeps its type, or added."""
         before = self.columns.get(name)
-        column = Column.of(values, None if before is None else before.type)
+        column = ColumnValues.of(values, None if before is None else before.type)
         return Table({**self.columns, name: column}, self.num_rows)
 
     def cast(self, fields: Iterable[Field]) -> "Table":
@@ -134,7 +137,7 @@ class Table:
         for wanted in fields:
             column = self.columns.get(wanted.name)
             if column is None:
-                column = Column.nulls(self.num_rows, wanted.type)
+                column = ColumnValues.nulls(self.num_rows, wanted.type)
             columns[wanted.name] = replace(column.cast(wanted.type), nullable=wanted.nullable)
         return Table(columns, self.num_rows)
 

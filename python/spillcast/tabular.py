@@ -117,7 +117,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class PrintedTable:
     """Rows of raw values under columns; in the first ``grouped`` ones repeated values are blank."""
 
     columns: Sequence[Column]
@@ -125,14 +125,14 @@ class Table:
     grouped: int = 0
 
     @classmethod
-    def of(cls, columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> "Table":
+    def of(cls, columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> "PrintedTable":
         """A table of records by the keys of the columns; a missing key is None."""
         return cls(columns, [[record.get(c.key or "") for c in columns] for record in records])
 
     @classmethod
     def of_records(
         cls, records: Sequence[Mapping[str, Any]], keys: Iterable[str] | None = None
-    ) -> "Table":
+    ) -> "PrintedTable":
         """A table for CSV only, of some keys; by default those of the first record.
 
         ``low_s`` and ``high_s`` are the ends of a record's ``interval_s``.
@@ -353,7 +353,7 @@ class Display:
     def text(self) -> str:
         """Plain text for a terminal."""
         headline = [] if self.headline is None else [self.headline]
-        table = [Table(self.columns, self.rows).text(_DISPLAY_WIDTH)] if self.rows else []
+        table = [PrintedTable(self.columns, self.rows).text(_DISPLAY_WIDTH)] if self.rows else []
         return "\n\n".join([*headline, *table, *self.remarks])
 
     def html(self) -> str:
@@ -361,7 +361,7 @@ class Display:
         from html import escape
 
         headline = "" if self.headline is None else f"<strong>{escape(self.headline)}</strong>"
-        table = Table(self.columns, self.rows).html() if self.rows else ""
+        table = PrintedTable(self.columns, self.rows).html() if self.rows else ""
         remarks = "".join(f"<p>{escape(remark)}</p>" for remark in self.remarks)
         return (f"<p>{headline}</p>" if headline else "") + table + remarks
 

@@ -13,7 +13,7 @@ import pytest
 from cases import nightly
 from harness import TIMEOUT_S, until
 from postgres_rig import of_debian, private_server
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.postgres.lab import held_in
 from spillcast.engines.postgres.server import embedded
@@ -47,7 +47,7 @@ def hold(request, tmp_path):
         server = request.getfixturevalue("servers")(INSTALLATIONS[0])
         return lambda sql: held_in(server, sql, {})
     lab = DuckDbLab.on(tmp_path, None)
-    return lambda sql: lab.hold(Workload("test", sql, 0, "100MB"), tmp_path, {})
+    return lambda sql: lab.hold(LabQuery("test", sql, 0, "100MB"), tmp_path, {})
 
 
 def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
@@ -118,7 +118,7 @@ def test_a_query_without_end_is_given_up(tmp_path):
         "select count(*) from range(10000000) a, range(10000000) b where a.range % 7 = b.range % 3"
     )
     lab = DuckDbLab.on(tmp_path, None)
-    with lab.hold(Workload("test", endless, 0, "100MB"), tmp_path, {}) as held:
+    with lab.hold(LabQuery("test", endless, 0, "100MB"), tmp_path, {}) as held:
         held._timeout_s = 0.1
         held.start()
         time.sleep(0.2)
@@ -129,7 +129,7 @@ def test_a_query_without_end_is_given_up(tmp_path):
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (35, "35")])
 def test_a_killed_process_is_no_answer(tmp_path, number, name):
     lab = DuckDbLab.on(tmp_path, None)
-    with lab.hold(Workload("test", "select 1", 0, "100MB"), tmp_path, {}) as held:
+    with lab.hold(LabQuery("test", "select 1", 0, "100MB"), tmp_path, {}) as held:
         os.kill(held.pid, number)
         with pytest.raises(ExperimentFailed, match=name):
             held.result()

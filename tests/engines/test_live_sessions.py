@@ -8,7 +8,7 @@ from cases import cases
 from spillcast.engines import SessionSelector, activity, sampler
 from spillcast.engines.activity import SessionState
 from spillcast.engines.live import SessionRecorder, prepare, wait_for_session
-from spillcast.engines.mysql.record import MySqlActivity, Session, chosen
+from spillcast.engines.mysql.record import ListedSession, MySqlActivity, chosen
 from spillcast.engines.sampler import Sampler
 from spillcast.errors import (
     CaptureUnavailable,
@@ -54,11 +54,11 @@ def script(*looks):
 
 
 def idle(number=7, query_id=1):
-    return Session(number, "etl", "dw", False, 0.0, None, None, query_id, None)
+    return ListedSession(number, "etl", "dw", False, 0.0, None, None, query_id, None)
 
 
 def runs(seconds, number=7, query_id=2, state="sorting"):
-    return Session(number, "etl", "dw", True, seconds, state, SQL, query_id, None)
+    return ListedSession(number, "etl", "dw", True, seconds, state, SQL, query_id, None)
 
 
 def recorded(tmp_path, wanted, *looks, duration_s=None, capture="auto", messages=None):

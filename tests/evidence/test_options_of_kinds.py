@@ -8,7 +8,7 @@ import pytest
 from cases import cases
 from fuzz.figure_shapes import figures
 from spillcast.errors import InputError, OptionConflict, Refusal
-from spillcast.evidence.open import Evidence
+from spillcast.evidence.open import EvidenceFiles
 from spillcast.evidence.recognise import KINDS, recognise
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import ask
@@ -92,7 +92,7 @@ def test_figures_refuse_the_options_of_others(files, name, option, value):
     ("spark", {"job": 1, "origin": "tmpfs"}, {"elapsed_s": 9.0}),
 ])  # fmt: skip
 def test_each_kind_has_its_options(kind, usable, unusable):
-    evidence = Evidence(**{kind: [Path("x")]})
+    evidence = EvidenceFiles(**{kind: [Path("x")]})
     Question(**usable).check(evidence)
     with pytest.raises(OptionConflict):
         Question(**unusable).check(evidence)
@@ -101,4 +101,4 @@ def test_each_kind_has_its_options(kind, usable, unusable):
 def test_an_option_that_does_not_apply_is_named_whatever_its_value():
     hints = RemainingWorkHints(written_bytes=0.0)
     with pytest.raises(OptionConflict, match=r"^--written "):
-        Question(known=hints).check(Evidence(plans=[Path("x")]))
+        Question(known=hints).check(EvidenceFiles(plans=[Path("x")]))

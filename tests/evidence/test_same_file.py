@@ -54,7 +54,7 @@ def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
     assert "counts once" in answer
     words = []
     requested = "select count(*) from waits"
-    assert run_sql(requested, [str(trace), str(again)], say=words.append)[1] == [[40]]
+    assert run_sql(requested, [str(trace), str(again)], notify=words.append)[1] == [[40]]
     assert len(words) == 1
     assert profile(trace, again, where="true").rows[0]["count"] == 40
 

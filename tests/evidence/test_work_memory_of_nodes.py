@@ -10,8 +10,8 @@ from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.spills import spills_of
 from spillcast.evidence.postgres.work_memory import (
+    NodeSpill,
     PlanSpills,
-    Spill,
     enough_bytes,
     hash_batches,
     hash_bytes,
@@ -105,15 +105,15 @@ def test_a_hash_is_divided_until_a_batch_fits(balanced):
     assert seen >= {1, 2, 4, 8, 16}
 
 
-SORT = Spill(
+SORT = NodeSpill(
     kind="sort", processes=1, needed_bytes=100_000_000, passes=1, rows=1e6, tuple_bytes=76.0,
     weight=3.0,
 )  # fmt: skip
-HASH = Spill(
+HASH = NodeSpill(
     kind="hash", processes=2, needed_bytes=40_000_000, batches=8, rows=5e5, tuple_bytes=64.0,
     hash_multiplier=2.0, weight=4.0,
 )  # fmt: skip
-STORE = Spill(kind="store", processes=1, needed_bytes=20_000_000, weight=1.0)
+STORE = NodeSpill(kind="store", processes=1, needed_bytes=20_000_000, weight=1.0)
 
 
 @pytest.mark.parametrize("work_mem_bytes", [64 * K, 4 << 20, 16 << 20, 32 << 20, 128 << 20])
@@ -240,7 +240,7 @@ def test_a_sort_in_memory_has_the_files_of_nodes_that_are_left_out(tmp_path):
 
 def test_one_pass_is_no_memory_with_which_other_sorts_write_more():
     # What one sort writes in two passes is that of two executions; it needs less than a MiB.
-    often = Spill(kind="sort", processes=1, needed_bytes=400 * K, passes=2, weight=1.0,
+    often = NodeSpill(kind="sort", processes=1, needed_bytes=400 * K, passes=2, weight=1.0,
                   rows=4000.0, tuple_bytes=80.0)  # fmt: skip
     large = replace(often, needed_bytes=40 << 20, passes=1, rows=400_000.0, weight=9.0)
     zeros = [Uncertainty(s, "plan", "slow to fast", 1.0, 0.1, 0.1) for s in (0.0, 6.0)]

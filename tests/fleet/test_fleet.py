@@ -12,7 +12,7 @@ from harness import only_line, spillcast
 from oracle_files import make_example
 from snapshot_files import Server
 from spark_logs import text, two_stages, zstd
-from spillcast.fleet import Row
+from spillcast.fleet import FleetStatement
 from spillcast.fleet.fleet import fleet, statements_for_most
 from spillcast.fleet.forecasts import clashing
 from spillcast.fleet.ingest import ingest
@@ -302,7 +302,7 @@ def test_quantiles_are_of_all_waits_together(actual):
 
 
 def row_saving(saved_s, share, cumulative):
-    return Row(
+    return FleetStatement(
         "d", "s", "trace", 1, 9.0, 9.0, 1.0, (1.0, 1.0), saved_s, (0.0, 0.0), None, None, None,
         share, cumulative,
     )  # fmt: skip

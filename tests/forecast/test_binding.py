@@ -6,7 +6,7 @@ import pytest
 
 from cases import cases
 from evidence import storage
-from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Binding, Wait, binding_of
+from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Binding, BindingWait, binding_of
 from spillcast.storage import Limit
 
 OPERATIONS, SIZE = 1000, 1 << 20
@@ -94,11 +94,11 @@ def test_rates_are_those_of_what_a_limit_counts():
 
 def test_the_sentence_names_what_binds_and_what_other_limits_save():
     waits = [
-        Wait(cause="iops", elapsed_s=9.0, operations_per_s=3000.0, saved_s=4.0),
-        Wait(cause="throughput", elapsed_s=1.0, bytes_per_s=125.0 * SIZE, saved_s=0.01),
-        Wait(cause="burst credits", elapsed_s=1.0, operations_per_s=100.0, saved_s=1.0),
-        Wait(cause=LATENCY, elapsed_s=1.0, saved_s=0.5),
-        Wait(cause=MEMORY, elapsed_s=1.0),
+        BindingWait(cause="iops", elapsed_s=9.0, operations_per_s=3000.0, saved_s=4.0),
+        BindingWait(cause="throughput", elapsed_s=1.0, bytes_per_s=125.0 * SIZE, saved_s=0.01),
+        BindingWait(cause="burst credits", elapsed_s=1.0, operations_per_s=100.0, saved_s=1.0),
+        BindingWait(cause=LATENCY, elapsed_s=1.0, saved_s=0.5),
+        BindingWait(cause=MEMORY, elapsed_s=1.0),
     ]
     both = Binding(bound_by=["iops"], saved_s=4.0, waits=waits)
     bound, others = both.text.partition("saves")[::2]

@@ -21,7 +21,7 @@ from sizing_cases import (
 from spillcast.errors import EvidenceAmbiguous, OptionInvalid
 from spillcast.forecast import sizing as sizing_module
 from spillcast.forecast.ask import LIMIT, ask
-from spillcast.forecast.binding import Wait
+from spillcast.forecast.binding import BindingWait
 from spillcast.forecast.project import interval_of
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, parse_runs_per_day, size, statements_of
@@ -56,7 +56,7 @@ def sizings(forecasters):
     ],
 )
 def test_a_limit_and_its_next_step_are_named(wait, words, step):
-    result = Wait(elapsed_s=1.0, **wait)
+    result = BindingWait(elapsed_s=1.0, **wait)
     assert (result.limit_text, result.step) == (words, step)
 
 

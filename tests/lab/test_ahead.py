@@ -3,14 +3,14 @@
 import pytest
 
 from cases import cases
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain
 from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
-QUERY = Workload("sort", SORT, 1_000_000, "30MB")
+QUERY = LabQuery("sort", SORT, 1_000_000, "30MB")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from spillcast.engines import duckdb as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.engines.registry import lab_of
 from spillcast.errors import OptionInvalid
-from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+from spillcast.lab.memory_sweep import SweepPlan, memory_sizes, sweep_memory
 from spillcast.lab.storages import named_places
 from spillcast.workspace import workspace
 
@@ -27,7 +27,7 @@ DUCKDB_SORT = replace(duckdb_queries.DuckDbLab.verified(1)[2], rows=1_000_000, m
 
 
 def swept(engine, workload, memory, points=None, **options):
-    plan = Plan(engine, workload, memory_sizes(engine, memory, points), **options)
+    plan = SweepPlan(engine, workload, memory_sizes(engine, memory, points), **options)
     with (
         workspace() as room,
         named_places(STORAGES, room) as places,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import run_recorded
@@ -12,7 +12,7 @@ from spillcast.lab.storages import Emulated, emulated, plain
 from spillcast.workspace import workspace
 from spillcast_lab.partial_runs import rehearse
 
-QUERY = Workload("sort", SORT, 1_000_000, "30MB")
+QUERY = LabQuery("sort", SORT, 1_000_000, "30MB")
 OPERATION_S = 0.05
 
 

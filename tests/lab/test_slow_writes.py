@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.forecast import forecast
 from spillcast.lab.run import run, run_recorded
@@ -12,7 +12,7 @@ from spillcast.workspace import workspace
 
 DISK = Emulated("disk", read_s=0.001, write_s=0.0005)
 FLASH = Emulated("flash", read_s=0.0002, write_s=0.004)
-QUERY = Workload("sort", SORT, 2_000_000, "60MB")
+QUERY = LabQuery("sort", SORT, 2_000_000, "60MB")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from cases import cases
 from evidence import known
 from made_up import case, otherwise
-from spillcast.columns import Column
+from spillcast.columns import ColumnValues
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS
 from spillcast.tables import Table
@@ -39,7 +39,7 @@ def wait(session, start_ns, elapsed_ns, event, cpu_ns):
     ],
 )
 def test_a_rehearsal_goes_on_for_a_tenth_after_the_first_temp_io(starts_s, elapsed_s, expected_s):
-    starts_ns = Column.of([round(start_s * 1e9) for start_s in starts_s], "int64")
+    starts_ns = ColumnValues.of([round(start_s * 1e9) for start_s in starts_s], "int64")
     recording = SimpleNamespace(temp_waits=Table({"start_ns": starts_ns}), elapsed_s=elapsed_s)
     assert rehearsed_s(recording) == pytest.approx(expected_s)
 

@@ -14,7 +14,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.evidence.spark import read_application
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark import forecast_application
-from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant, read_truth, write_truth
+from spillcast.lab.case import Case, CaseEvidence, Runs, Truth, Variant, read_truth, write_truth
 from spillcast_lab.accuracy import write_accuracy
 from spillcast_lab.kernel_slowed import BLKIO
 from spillcast_lab.spark.runs import BDI, why_not
@@ -98,7 +98,7 @@ def test_the_page_is_made_from_the_file_of_cases(application, tmp_path):
     cases = [
         Case(
             "Spark 4.0.1", "sort", 2, "tmpfs", "100 MB/s", "fast to slow", *runs, forecast, None,
-            Evidence(name, 11.0, 0.0, 0.0, None, None, 0.11), variants=others,
+            CaseEvidence(name, 11.0, 0.0, 0.0, None, None, 0.11), variants=others,
         )
         for name, forecast in ((LOG, answer), (LOG_AND_RECORDING, recorded))
     ]  # fmt: skip

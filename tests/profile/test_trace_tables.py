@@ -122,7 +122,7 @@ def test_a_compressed_copy_counts_once(trace, tmp_path):
     copy.write_bytes(gzip.compress(trace.read_bytes()))
     matches = []
     paths = [str(trace), str(copy)]
-    assert run_sql("select count(*) from waits", paths, say=matches.append)[1] == [[len(WAITS)]]
+    assert run_sql("select count(*) from waits", paths, notify=matches.append)[1] == [[len(WAITS)]]
     assert len(matches) == 1
 
 

@@ -10,7 +10,7 @@ from spillcast.columns import Field
 from spillcast.recording import Recording, schema
 from spillcast.recording.live import Running
 from spillcast.recording.schema import SAMPLES, SECONDS
-from spillcast.recording.writer import Clock, RecordingWriter
+from spillcast.recording.writer import RecordingWriter, TimeShift
 
 S = 1_000_000_000
 #: The run began so long after the recording.
@@ -67,7 +67,7 @@ def times_of(recording):
 
 @cases("made", [on_disk, in_memory])
 def test_waits_and_seconds_of_the_run_remain(tmp_path, made):
-    recording = made(tmp_path, Clock.of(10 * S, 10 * S + ZERO_NS))
+    recording = made(tmp_path, TimeShift.of(10 * S, 10 * S + ZERO_NS))
     assert times_of(recording) == [tuple(map(ns, row)) for row in EXPECTED]
     # Zero lies within the third second.
     assert recording.seconds["second"].to_pylist() == [0, 1, 2]
@@ -80,19 +80,19 @@ def test_waits_and_seconds_of_the_run_remain(tmp_path, made):
 def test_a_run_that_began_before_or_nobody_knows_when_counts_from_the_recording(
     tmp_path, made, started_ns
 ):
-    recording = made(tmp_path, Clock.of(10 * S, started_ns))
+    recording = made(tmp_path, TimeShift.of(10 * S, started_ns))
     assert times_of(recording) == [tuple(map(ns, row)) for row, _ in WAITS]
     assert recording.seconds["second"].to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_samples_before_the_run_are_dropped(tmp_path):
-    samples = on_disk(tmp_path, Clock(ZERO_NS)).samples
+    samples = on_disk(tmp_path, TimeShift(ZERO_NS)).samples
     assert samples["time_ns"].to_pylist() == [0, ns(1.4)]
     assert samples.fields == tuple(Field(f.name, f.type, f.nullable) for f in SAMPLES)
 
 
 def test_slices_are_on_the_same_clock(tmp_path):
-    recording = on_disk(tmp_path, Clock(ZERO_NS), slices=3)
+    recording = on_disk(tmp_path, TimeShift(ZERO_NS), slices=3)
     raw, starts_ns = recording.meta.raw, recording.waits["start_ns"].to_pylist()
     assert 0 < raw.rows < raw.rows_seen
     ends = list(chain.from_iterable(raw.slices_s))

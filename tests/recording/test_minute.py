@@ -14,7 +14,7 @@ import pytest
 from cases import cases
 from evidence import recording
 from harness import until
-from spillcast.cli.recording import Target, record_minute
+from spillcast.cli.recording import TargetOptions, record_minute
 from spillcast.errors import SpillcastError
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.workload.recorded import recorded_threads
@@ -210,7 +210,7 @@ class Interrupting:
         if not self._while_detached and status["temp_writes"]:
             interrupt()
 
-    def say(self, text):
+    def notify(self, text):
         if self._while_detached and text.startswith("detached"):
             interrupt()
 
@@ -236,7 +236,7 @@ def test_a_second_ctrl_c_loses_nothing(tmp_path, monkeypatch, signals_by_default
             until(spilled.exists, "the first write")
             options = RecordOptions((tmp_path,))
             view = Interrupting(while_detached)
-            record_minute(Target(pid=running.pid), output, options, view)
+            record_minute(TargetOptions(pid=running.pid), output, options, view)
         finally:
             running.kill()
     assert Recording.open(output).meta.temp.writes > 0

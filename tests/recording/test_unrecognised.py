@@ -150,11 +150,11 @@ def test_slices_cannot_be_told_apart(sorted_elsewhere):
 
 
 def test_only_recordings_are_told_apart(tmp_path):
-    from spillcast.evidence.open import Evidence
+    from spillcast.evidence.open import EvidenceFiles
     from spillcast.forecast.question import Question
 
     with pytest.raises(OptionConflict, match="--temp "):
-        Question(temp_dirs=[tmp_path]).check(Evidence(traces=[tmp_path]))
+        Question(temp_dirs=[tmp_path]).check(EvidenceFiles(traces=[tmp_path]))
 
 
 SCRATCH = "/nowhere/scratch"

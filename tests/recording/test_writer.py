@@ -17,7 +17,7 @@ from evidence import known
 from spillcast import _core
 from spillcast.recording import Recording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
-from spillcast.recording.writer import Clock, RecordingWriter
+from spillcast.recording.writer import RecordingWriter, TimeShift
 from spillcast.tables import Table
 
 S = 1_000_000_000
@@ -69,7 +69,7 @@ def write(path, rows, seconds=(), *, clock=None, batches=7, **options):
         writer.add_waits(Table.from_rows(rows[at : at + size], WAITS))
     for row in seconds:
         writer.add_seconds(Table.from_rows([row], SECONDS))
-    writer.finish(known(30, 1, 1), clock or Clock())
+    writer.finish(known(30, 1, 1), clock or TimeShift())
     return Recording.open(path)
 
 
@@ -152,7 +152,7 @@ def test_slices_are_spread_evenly(tmp_path, slices):
 def test_times_count_from_the_runs_start(tmp_path, zero_ns):
     rows, seconds = made_up(5_000, seed=8), made_up_seconds(seed=8)
     path = tmp_path / "run.spill"
-    clock = Clock(zero_ns)
+    clock = TimeShift(zero_ns)
     recording = write(path, rows, seconds, clock=clock)
     whole = [row for part in slow(rows, 1.0, 10**9, 10**9).values() for row in part]
     expected = clock.waits(Table.from_rows(whole, WAITS)).to_pylist()
@@ -166,7 +166,7 @@ def test_it_knows_the_sums_that_the_files_tell(tmp_path):
     writer = RecordingWriter(tmp_path / "run.spill", slices=9)
     writer.add_waits(Table.from_rows(made_up(20_000, seed=9), WAITS))
     writer.add_seconds(Table.from_rows(made_up_seconds(seed=9), SECONDS))
-    finished = writer.finish(known(30, 1, 1), Clock(4 * S))
+    finished = writer.finish(known(30, 1, 1), TimeShift(4 * S))
     assert min(finished.written_bytes) > 0
     assert finished.other_files.keys() == set(FILES[1:])
     read = Recording.open(finished.path)

@@ -21,9 +21,9 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import ranked, verdict
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.report.html import Cells, runs, write
+from spillcast.report.html import TableCells, runs, write
 from spillcast.report.html.axes import clock, duration_ticks
-from spillcast.report.html.inputs import Fact, Inputs, Run, StatementText
+from spillcast.report.html.inputs import Fact, Inputs, RunContents, StatementText
 from spillcast.report.html.write import compose
 
 ANSWER = {
@@ -119,7 +119,7 @@ def test_what_to_do_only_where_storage_helps():
 def test_a_page_begins_with_what_was_measured():
     about = [Fact("host", "db7"), Fact("recorded", "2026-03-01 10:00")]
     about.append(Fact("command", "duckdb -f q.sql"))
-    run = Run(
+    run = RunContents(
         name="r.spill", kind="recording", elapsed_s=90.0, time_s=90.0, sessions_are="threads",
         timeline=timeline.Timeline(1.0, {}, {}), about=about,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def test_no_middle_is_shown_where_only_bounds_are_known():
     assert 'class="interval"' in figure.chart.html
     assert "point" not in figure.chart.html
     tables = [table for section in page.sections for _, table in section.tables]
-    shown = [figure.chart, *(Cells.of(table) for table in (figure.table, *tables))]
+    shown = [figure.chart, *(TableCells.of(table) for table in (figure.table, *tables))]
     for middle in ("5 min 50 s", "5 min 51 s", "5 min 40 s", "2.21x"):
         assert middle not in repr(shown).replace("\\xa0", " ")
 

@@ -9,7 +9,7 @@ from cases import cases
 from harness import spillcast
 from snapshot_files import TEXTS, Server, three_weeks
 from spillcast.engines.postgres.rank.history import steps
-from spillcast.engines.ranking import Rule
+from spillcast.engines.ranking import RateLimit
 from spillcast.errors import OptionInvalid
 
 
@@ -90,11 +90,11 @@ def test_levels_that_change(levels, splits):
 @cases("text", ["temp", "temp > 10G", "temp > x/h", "disk > 1G/h", "new > -1/d"])
 def test_a_rule_of_another_grammar_is_refused(text):
     with pytest.raises(OptionInvalid):
-        Rule.of(text)
+        RateLimit.of(text)
 
 
 def test_a_rate_is_of_the_latest_looks_that_cover_its_time():
-    rule = Rule.of("temp > 1G/h")
+    rule = RateLimit.of("temp > 1G/h")
     gib = float(1 << 30)
     quiet, busy = (600.0, {"temp": 0.0}), (600.0, {"temp": gib / 4})
     assert rule.alert([busy] * 60 + [quiet] * 6).rate == 0
@@ -108,11 +108,11 @@ def test_an_alert_of_a_moment_names_no_rate():
     """What was spilled in 5 s was shown as that of an hour."""
     moment = [(5.0, {"temp": float(2 << 20)})]
     for text, exceeded in (("temp > 1M/h", True), ("temp > 1G/h", False)):
-        alert = Rule.of(text).alert(moment)
+        alert = RateLimit.of(text).alert(moment)
         assert alert.exceeded == exceeded
         _, _, measured = alert.text.partition(f"{text}: ")
         assert "/h" not in measured
         assert "2 MiB" in measured
         assert "5 s" in measured
-    hour = Rule.of("temp > 1G/h").alert([(3600.0, {"temp": float(2 << 20)})])
+    hour = RateLimit.of("temp > 1G/h").alert([(3600.0, {"temp": float(2 << 20)})])
     assert hour.text.endswith("2 MiB/h")

@@ -13,7 +13,7 @@ from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.schema import WAITS
-from spillcast.report.html import Cells, runs
+from spillcast.report.html import TableCells, runs
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.write import compose
@@ -34,7 +34,7 @@ def page_of(path):
 
 def shares(table):
     """By name, the share in percent."""
-    table = Cells.of(table)
+    table = TableCells.of(table)
     at = table.header.index("share")
     return {row[0]: float(row[at].removesuffix(" %")) for row in table.rows}
 

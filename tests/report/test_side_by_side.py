@@ -8,9 +8,9 @@ import pytest
 from harness import only_line, spillcast
 from oracle_files import READ, make_example
 from spillcast.profile import timeline
-from spillcast.report.html import Cells, runs
+from spillcast.report.html import TableCells, runs
 from spillcast.report.html.charts import drawn_as_shares
-from spillcast.report.html.inputs import Histogram, Run
+from spillcast.report.html.inputs import Histogram, RunContents
 from spillcast.tables import Table
 
 
@@ -20,7 +20,7 @@ def example(tmp_path_factory):
 
 
 def run(name, totals_s, *, time_s=10.0, latencies=()):
-    return Run(
+    return RunContents(
         name=name, kind="traces", elapsed_s=time_s, time_s=time_s, sessions_are="sessions",
         timeline=timeline.Timeline(1.0, totals_s, {}), latencies=latencies,
     )  # fmt: skip
@@ -44,7 +44,7 @@ def test_bars_add_up_to_each_run():
     other = run("flash", totals_s, time_s=5.0, latencies=[reads, writes])
     section, *_ = runs.sections([item, other], None)
     bars, overlay = section.figures
-    table = Cells.of(bars.table)
+    table = TableCells.of(bars.table)
     assert table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
     assert table.rows[0] == ["disk", "10 s", "4 s, 40 %", "5 s, 50 %", "1 s, 10 %"]
     assert table.rows[1][1:4] == ["5 s", "4 s, 80 %", "1 s, 20 %"]

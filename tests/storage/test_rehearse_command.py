@@ -114,7 +114,7 @@ def test_the_whole_command(ran, tmp_path):
     recording = ran.recording
     before = (ran.places.temp / "spill").read_bytes()
     matches = []
-    done = rehearse(recording, ran.slow, tmp_path, 60.0, say=matches.append)
+    done = rehearse(recording, ran.slow, tmp_path, 60.0, notify=matches.append)
     assert done.ended
     assert done.recording.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
     assert done.recording.elapsed_s > (WRITES + READS) * OPERATION_S

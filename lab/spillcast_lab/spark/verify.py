@@ -24,8 +24,8 @@ from spillcast.evidence.spark.observed import observed
 from spillcast.forecast import Forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark import figures_of, forecast_application
-from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
-from spillcast.lab.run import Stage
+from spillcast.lab.case import Case, CaseEvidence, Runs, Truth, Variant
+from spillcast.lab.run import ExperimentProgress
 from spillcast.lab.storages import fast_parent
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget
@@ -89,7 +89,7 @@ def jobs_of(seed: int, names: Sequence[str] | None = None) -> list[Job]:
 
 
 def verify_spark(
-    stage: Stage,
+    stage: ExperimentProgress,
     jobs: Sequence[Job],
     volumes: Sequence[Volume],
     work: Path | None = None,
@@ -162,7 +162,9 @@ class _Made:
 class _Runs:
     """Runs jobs on volumes, with a page cache of the same size on each."""
 
-    def __init__(self, stage: Stage, made: Sequence[_Made], workdir: Path, repeat: int) -> None:
+    def __init__(
+        self, stage: ExperimentProgress, made: Sequence[_Made], workdir: Path, repeat: int
+    ) -> None:
         self._stage, self._made, self._workdir, self._repeat = stage, made, workdir, repeat
         #: Memory of the processes without page cache, by master.
         self._memory_bytes = dict[str, int]()
@@ -195,7 +197,7 @@ class _Runs:
         return run_job(job, made.directory, folder, tables, memory_bytes, self._stage.tick)
 
 
-def _storage(volume: Volume, directory: Path, stage: Stage) -> Storage | None:
+def _storage(volume: Volume, directory: Path, stage: ExperimentProgress) -> Storage | None:
     """The storage of a volume in forecasts: its limits, or a probe of the disk; None for memory."""
     if volume.in_memory:
         return None
@@ -251,7 +253,7 @@ def _cases(
     return cases
 
 
-def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[Evidence, Forecast]]:
+def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[CaseEvidence, Forecast]]:
     """The forecasts by the log and the name of its storage, and by log and recording."""
     known = Question(page_cache_bytes=PAGE_CACHE_BYTES)
     log, capture = run.application, run.recording.meta.capture
@@ -261,7 +263,7 @@ def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[Eviden
     ):
         [(answer, _)] = forecast_application(application, [goal.target], question)
         overhead_s = capture.overhead_s
-        yield Evidence(name, log.elapsed_s, delay_s, 0.0, None, None, overhead_s), answer
+        yield CaseEvidence(name, log.elapsed_s, delay_s, 0.0, None, None, overhead_s), answer
 
 
 def naive_s(application: Application, ratio: float) -> float:

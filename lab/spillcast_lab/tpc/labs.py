@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.datafusion import DataFusionLab
 from spillcast.engines.duckdb import DuckDbLab
@@ -211,7 +211,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
         self._workdir = workdir
 
     @classmethod
-    def verified(cls, threads: int) -> Sequence[Workload]:
+    def verified(cls, threads: int) -> Sequence[LabQuery]:
         """The queries of a verification, by a leader and its workers together."""
         workers = {"max_parallel_workers_per_gather": str(threads - 1)}
         parallel = {**PARALLEL, **workers} if threads > 1 else {}
@@ -238,7 +238,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
                 connection.execute("create extension if not exists pg_prewarm")
         self._rows = rows
 
-    def before(self, workload: Workload) -> Sequence[str]:
+    def before(self, workload: LabQuery) -> Sequence[str]:
         """Statements that bring the tables into the server's memory, where they are to be warm."""
         if workload.cold or not self.prewarmed:
             return []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.queries import QueryProcess
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient
 from spillcast.units import format_bytes
@@ -127,7 +127,7 @@ class Spilling:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def cold(workload: Workload) -> Workload:
+def cold(workload: LabQuery) -> LabQuery:
     """The query on tables that are dropped from the page cache before each run."""
     return replace(workload, name=f"{workload.name} cold", cold=True)
 
@@ -163,7 +163,7 @@ class SuiteLab(Lab):
     settings_of_all: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
-    def verified(cls, threads: int) -> Sequence[Workload]:
+    def verified(cls, threads: int) -> Sequence[LabQuery]:
         """The queries of a verification."""
         spilling = [
             replace(
@@ -177,10 +177,10 @@ class SuiteLab(Lab):
     @classmethod
     def _workloads(
         cls, spilling: Iterable[Spilling], threads: int, settings: Mapping[str, str]
-    ) -> list[Workload]:
+    ) -> list[LabQuery]:
         """Each query with its tables warm, then each with them cold."""
         warm = [
-            Workload(
+            LabQuery(
                 f"{cls.suite.name} {query.query}",
                 cls.suite.text(query.query),
                 cls.rows,
@@ -198,7 +198,7 @@ class SuiteLab(Lab):
 
     @contextmanager
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[QueryProcess]:
         """A query in a process of its own, its tables cold or warm."""
         # The engine's class follows in the bases.

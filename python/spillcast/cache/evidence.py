@@ -24,7 +24,7 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
-from spillcast.evidence.open import Evidence, find_evidence, rereadable
+from spillcast.evidence.open import EvidenceFiles, find_evidence, rereadable
 from spillcast.gate import check_kind, reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
@@ -87,7 +87,7 @@ def read_requests(
     general = [path for path in paths if "oraclegeneral" in path.name.lower()]
     of_csv = any(is_csv(path) for path in paths)
     of_counts = bool(paths) and all(is_observed(path) for path in paths)
-    evidence = Evidence() if general or of_csv or of_counts else find_evidence(arguments)
+    evidence = EvidenceFiles() if general or of_csv or of_counts else find_evidence(arguments)
     if lenient and not evidence.traces:
         raise OptionConflict("--lenient is for traces")
     if general:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from spillcast import _core
-from spillcast.columns import TEXT, Column, Flags, Integers, fields_of
+from spillcast.columns import TEXT, ColumnValues, Flags, Integers, fields_of
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
@@ -33,7 +33,7 @@ TEMP_OBJECT = "temp"
 
 
 @dataclass(frozen=True)
-class Rows:
+class FileAccesses:
     """Reads and writes of ranges of files, in the order of time.
 
     Columns of ``io`` are integers: ``time_s``, ``file``, ``offset``, ``bytes``, ``object``,
@@ -62,7 +62,7 @@ class Rows:
             raise EvidenceDamaged(f"the I/O cannot be cut into lines: {error}") from error
 
 
-def coded(names: Column) -> tuple[Integers, list[str]]:
+def coded(names: ColumnValues) -> tuple[Integers, list[str]]:
     """By row the number of its name, and the names by number, in the order of occurrence."""
     groups = Table({"name": names}).group_by("name")
     return groups.number, [
@@ -86,7 +86,7 @@ SCAN_BYTES = 64 << 10
 _TRACE_COLUMNS = ("start_ns", "session", "event", "op", "temp", "file", "sql_id", "object")
 
 
-def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
+def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccesses:
     """The raw waits of a recording. InputError if none has an offset."""
     recording.need_io()
     waits = recording.temp_waits if only_temp else recording.waits
@@ -113,10 +113,10 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
         "query": np.zeros(len(file), dtype=np.int64),
         "class": _classes(temp, writes, scans),
     }
-    return Rows(Table(io), objects, notes)
+    return FileAccesses(Table(io), objects, notes)
 
 
-def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
+def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> FileAccesses:
     """The I/O of traces with file and block. InputError if none has both."""
     paths, repeated = distinct(paths)
     names = [*_TRACE_COLUMNS, "blocks", "p2"]
@@ -130,7 +130,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         f"file {numbers[at]}" if number is None or number <= 0 else str(number)
         for at, number in zip(file, known["object"].to_pylist(), strict=True)
     ]
-    object_, objects = _with_temp(*coded(Column.of(objects_of, TEXT)), temp)
+    object_, objects = _with_temp(*coded(ColumnValues.of(objects_of, TEXT)), temp)
     io = {
         "time_s": known["start_ns"].to_numpy() // 1_000_000_000,
         "file": file,
@@ -142,7 +142,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         "class": _classes(temp, known["op"].equals("write"), scans),
     }
     notes = [*_left_out(waits.num_rows - known.num_rows), *repeated_notes(repeated)]
-    return Rows(Table(io), objects, notes)
+    return FileAccesses(Table(io), objects, notes)
 
 
 def _classes(temp: Flags, writes: Flags, scans: Flags) -> Integers:
@@ -195,7 +195,7 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-def read_csv(paths: Sequence[Path]) -> Rows:
+def read_csv(paths: Sequence[Path]) -> FileAccesses:
     """Read files one after the other. InputError names the column or the value that is wrong."""
     for path in paths:
         if not is_csv(path):
@@ -219,7 +219,7 @@ def read_csv(paths: Sequence[Path]) -> Rows:
         "query": query,
         "class": class_numbers[of_row.values],
     }
-    return Rows(Table(io), objects)
+    return FileAccesses(Table(io), objects)
 
 
 def _read(path: Path) -> Table:
@@ -274,13 +274,13 @@ def _cells(path: Path) -> dict[str, list[str]]:
     return cells
 
 
-def _column(name: str, type: str, texts: Sequence[str]) -> Column:
+def _column(name: str, type: str, texts: Sequence[str]) -> ColumnValues:
     """A column of texts as its type. InputError for invalid and impossible numbers."""
     if type == TEXT:
-        return Column.of(texts, TEXT)
+        return ColumnValues.of(texts, TEXT)
     if "" in texts:
         raise EvidenceDamaged(f"{name} is empty in some row")
-    column = Column.of([*map(int if type == "int64" else float, texts)], type)
+    column = ColumnValues.of([*map(int if type == "int64" else float, texts)], type)
     if not len(column):
         return column
     least, most = column.min(), column.max()
@@ -350,7 +350,7 @@ def is_observed(path: Path) -> bool:
     return any(mark in head for mark in _MARKS)
 
 
-def read_observed(paths: Sequence[Path]) -> Rows:
+def read_observed(paths: Sequence[Path]) -> FileAccesses:
     """The largest scan of each object as sequential reads, and notes with all measured shares."""
     scans: list[Scan] = []
     for path in paths:
@@ -370,7 +370,7 @@ def read_observed(paths: Sequence[Path]) -> Rows:
     return _rows(largest, notes)
 
 
-def _rows(sizes: dict[str, int], notes: Sequence[str]) -> Rows:
+def _rows(sizes: dict[str, int], notes: Sequence[str]) -> FileAccesses:
     counts = [-(-size // MIB) for size in sizes.values()]
     number = np.repeat(np.arange(len(counts)), counts)
     offset = np.concatenate([np.arange(count) * MIB for count in counts])
@@ -385,7 +385,7 @@ def _rows(sizes: dict[str, int], notes: Sequence[str]) -> Rows:
         "query": none,
         "class": np.full(len(number), SCAN),
     }
-    return Rows(Table(io), list(sizes), notes)
+    return FileAccesses(Table(io), list(sizes), notes)
 
 
 def _of_session(lines: Sequence[str]) -> Iterator[Scan]:

@@ -232,7 +232,7 @@ def rehearsing(
     """
     from spillcast.storage.rehearse import rehearse_command
 
-    def say(text: str) -> None:
+    def notify(text: str) -> None:
         notify(f"rehearsal: {text}")
 
     def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
@@ -241,12 +241,12 @@ def rehearsing(
             if server is not None:
                 from spillcast.engines.postgres.live import rehearse_postgres
 
-                return rehearse_postgres(server, *place, statement=command, say=say)
+                return rehearse_postgres(server, *place, statement=command, notify=notify)
             if recording.meta.server is not None:
                 problem = "its query ran in a server"
                 raise RehearsalRefused(problem, "name the server with --postgres DSN")
             words = None if command is None else _split_command(command)
-            return rehearse_command(*place, command=words, confirmed=confirmed, say=say)
+            return rehearse_command(*place, command=words, confirmed=confirmed, notify=notify)
         except Refusal as refusal:
             # A refused forecast shows the reason and the remedy in one line.
             reason = "; ".join(filter(None, (refusal.message, refusal.hint)))

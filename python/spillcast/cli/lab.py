@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Elapsed, Item, Queryid, Work, option
+from spillcast.cli.options import Elapsed, ItemOption, Queryid, WorkOption, option
 from spillcast.cli.output import Answer, notify
 from spillcast.cli.usage import refuse
 from spillcast.engines.registry import engines as known_engines
@@ -40,7 +40,7 @@ def check(
     ] = None,
     elapsed_s: Elapsed = None,
     queryid: Queryid = None,
-    item: Item = None,
+    item: ItemOption = None,
     query: Annotated[
         str | None, option("--query PATTERN", "With a DSN: the statement that matches this regex.")
     ] = None,
@@ -74,7 +74,7 @@ def check(
     from spillcast.engines.postgres.rank.snapshot import call_on_postgres
     from spillcast.forecast.question import Question
     from spillcast.lab.check import (
-        Check,
+        ForecastCheck,
         actual_run,
         actual_run_of_evidence,
         kept_forecast,
@@ -95,7 +95,7 @@ def check(
         statement_id = None if saved.statement is None else saved.statement.queryid
         question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)
         actual = actual_run_of_evidence(after, question, statement_id)
-    result = Check(saved, actual)
+    result = ForecastCheck(saved, actual)
     status = 0 if result.inside else 1
     if result.objection is not None:
         status = 3
@@ -118,7 +118,7 @@ def calibrate(
     postgres: Annotated[
         str | None, option("--postgres DSN", "Measure the PostgreSQL of this local server.")
     ] = None,
-    work: Work = None,
+    work: WorkOption = None,
 ) -> Answer:
     """Measure the CPU time that waits cost on this machine.
 
@@ -152,7 +152,7 @@ def calibrate(
     return Answer(lambda: written(calibration), lambda: machine_page(calibration))
 
 
-def demo(engine: Engine = DEFAULT_ENGINE, work: Work = None) -> Answer:
+def demo(engine: Engine = DEFAULT_ENGINE, work: WorkOption = None) -> Answer:
     """Record, forecast, run and compare a query on an engine of its own.
 
     A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is

@@ -58,14 +58,14 @@ Json = Annotated[bool, option("--json", "Print one JSON document.", callback=sin
 Confidence = Annotated[
     float, option("--confidence NUMBER", "Level of the interval, 0.5 to 0.999.", min=0.5, max=0.999)
 ]
-Budget = Annotated[
+BudgetOption = Annotated[
     str,
     option(
         "--budget LIMIT",
         "Limit of a probe: 60s, 4G or 60s,4G. Without bytes, 10 % of the free space.",
     ),
 ]
-Work = Annotated[
+WorkOption = Annotated[
     Path | None, option("--work DIR", "Directory for data and slow storage (default: TMPDIR).")
 ]
 Top = Annotated[int, option("--top N", "Number of statements in the table.", min=1)]
@@ -82,7 +82,7 @@ Elapsed = Annotated[
         parse=parse_duration_s,
     ),
 ]
-History = Annotated[
+HistoryOption = Annotated[
     list[Path] | None,
     option(
         "--history FILE",
@@ -109,17 +109,17 @@ SqlId = Annotated[
 Queryid = Annotated[
     str | None, option("--queryid QUERYID", "Only this statement of pg_stat_statements.", POSTGRES)
 ]
-Origin = Annotated[
+OriginOption = Annotated[
     str | None, option("--from STORAGE", "Present storage, if the evidence has no I/O times.")
 ]
-PageCache = Annotated[
+PageCacheOption = Annotated[
     int | None,
     option("--page-cache SIZE", "Memory of a node to cache temp files.", SPARK, parse=parse_bytes),
 ]
 ExecId = Annotated[
     int | None, option("--exec-id N", "Only this execution of ASH or of a report.", ORACLE)
 ]
-Item = Annotated[
+ItemOption = Annotated[
     int | None, option("--item N", "Number of a run in a file with several, as listed.", min=1)
 ]
 Since = Annotated[
@@ -142,19 +142,19 @@ Where = Annotated[
 class QuestionOptions(NamedTuple):
     """The options of a forecast, which most verbs share; named like the fields of ``Question``."""
 
-    item: Item = None
+    item: ItemOption = None
     confidence: Confidence = 0.9
-    budget: Budget = "60s"
+    budget: BudgetOption = "60s"
     temp_dirs: RecordedTemp = None
     elapsed_s: Elapsed = None
-    history: History = None
+    history: HistoryOption = None
     progress: Annotated[
         str | None,
         option("--progress SHARE", "Share done when the recording ended: 20%.", IN_PART),
     ] = None
     written: Written = None
     queryid: Queryid = None
-    origin: Origin = None
+    origin: OriginOption = None
     temp_events: TempEvents = None
     sql_id: SqlId = None
     exec_id: ExecId = None
@@ -166,7 +166,7 @@ class QuestionOptions(NamedTuple):
         int | None, option("--sql ID", "Only the SQL execution with this id.", SPARK, min=0)
     ] = None
     job: Annotated[int | None, option("--job ID", "Only this job.", SPARK, min=0)] = None
-    page_cache_bytes: PageCache = None
+    page_cache_bytes: PageCacheOption = None
     executors: Annotated[
         int | None, option("--executors N", "Forecast for N executors.", SPARK, min=1)
     ] = None

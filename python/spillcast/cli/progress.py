@@ -218,7 +218,7 @@ class View:
     def end(self) -> None:
         """Show the state at the end; nothing if the summary of the recording follows."""
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Print a permanent line; one that begins with a blank continues the last."""
         notify(text)
 
@@ -257,7 +257,7 @@ class LiveView(View):
             recorder, status = self._last
             self._show(self._snapshot(recorder, {**status, **recorder.status()}, ended=True))
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Print a line above the view."""
         if self._live is None:
             notify(text)

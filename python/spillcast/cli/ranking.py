@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Confidence, Json, Origin, PageCache, TempEvents, Top, option
+from spillcast.cli.options import (
+    Confidence,
+    Json,
+    OriginOption,
+    PageCacheOption,
+    TempEvents,
+    Top,
+    option,
+)
 from spillcast.cli.output import Answer, emit, notify
 from spillcast.cli.usage import refuse
 from spillcast.errors import EvidenceUnsuited, OptionConflict
@@ -82,7 +90,7 @@ def postgres(
     log: Annotated[
         str | None, option("--log PATH", "The server's log or a folder; its plans show work_mem.")
     ] = None,
-    origin: Origin = None,
+    origin: OriginOption = None,
     top: Top = 10,
     per: Annotated[
         Literal["day"] | None, option("--per", "Extrapolate what was counted to a day.")
@@ -140,7 +148,7 @@ def rankings_of_snapshots(
 ) -> "list[ServerRanking]":
     """The ranking of each server whose snapshots are at an address, with its history."""
     from spillcast.engines.postgres.rank.history import rank_snapshots
-    from spillcast.engines.ranking import Rule
+    from spillcast.engines.ranking import RateLimit
     from spillcast.evidence.postgres.logs import read_logs
 
     return rank_snapshots(
@@ -148,7 +156,7 @@ def rankings_of_snapshots(
         request,
         since_s=None if since is None else parse_duration_s(since, "--since"),
         logs=None if log is None else read_logs(Path(log)),
-        rules=[Rule.of(text) for text in alerts or ()],
+        rules=[RateLimit.of(text) for text in alerts or ()],
     )
 
 
@@ -218,7 +226,7 @@ def clickhouse(
     cluster: Annotated[
         str | None, option("--cluster NAME", "Read the logs of all replicas of this cluster.")
     ] = None,
-    origin: Origin = None,
+    origin: OriginOption = None,
     top: Top = 10,
     confidence: Confidence = 0.9,
 ) -> Answer:
@@ -248,8 +256,8 @@ def fleet(
         str, option("--to STORAGE", "storage.json, catalogue:NAME, recording, latency:150us.")
     ],
     temp_events: TempEvents = None,
-    origin: Origin = None,
-    page_cache_bytes: PageCache = None,
+    origin: OriginOption = None,
+    page_cache_bytes: PageCacheOption = None,
     cost: Annotated[
         float | None, option("--cost PRICE", "Price of the target for 30 days.", min=0)
     ] = None,

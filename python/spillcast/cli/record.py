@@ -16,7 +16,7 @@ from spillcast.cli.options import (
     LIVE,
     MYSQL,
     POSTGRES,
-    History,
+    HistoryOption,
     Json,
     Written,
     option,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from spillcast import _core
     from spillcast.cli.progress import View
-    from spillcast.cli.recording import CommandOutput, Target
+    from spillcast.cli.recording import CommandOutput, TargetOptions
     from spillcast.forecast.ask import RunningForecast
     from spillcast.interruptible import PassedOn
     from spillcast.recording import Recording
@@ -132,7 +132,7 @@ def record(
     to: Annotated[
         str | None, option("--to STORAGE", "Also forecast for this storage: latency:150us.", LIVE)
     ] = None,
-    history: History = None,
+    history: HistoryOption = None,
     written: Written = None,
     confidence: Annotated[
         float, option("--confidence NUMBER", "Level of the interval.", LIVE, min=0.5, max=0.999)
@@ -171,7 +171,7 @@ def record(
     from spillcast.cli.recording import (
         ENGINES,
         CommandOutput,
-        Target,
+        TargetOptions,
         check_live,
         check_minute,
         check_target,
@@ -190,7 +190,7 @@ def record(
     }  # fmt: skip
     given_target = check_target({"--pid": pid, "--": command, **servers}, of_sessions, live=live)
     selector = SessionSelector(session if backend is None else backend, query, wait_for_spill)
-    target = Target(
+    target = TargetOptions(
         command,
         pid,
         dsn=servers.get(given_target),
@@ -254,7 +254,7 @@ def record(
 
 
 def _record(
-    target: "Target",
+    target: "TargetOptions",
     output: Path | None,
     options: "RecordOptions",
     opened_view: "AbstractContextManager[View]",

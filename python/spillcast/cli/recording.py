@@ -44,7 +44,7 @@ TICK_S, _PAUSE_TICK_S = 1.0, 0.25
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetOptions:
     """What is recorded: a command, a process, or a session or statement of a server."""
 
     command: list[str] | None = None
@@ -235,7 +235,7 @@ def _exit_as(command: "_core.Target", consequence: str) -> None:
 
 
 def begin(
-    target: Target,
+    target: TargetOptions,
     output: Path | None,
     options: "RecordOptions",
     running: "Running | None",
@@ -286,7 +286,7 @@ def record_all(server: str, output: Path | None, options: "RecordOptions", *, js
 
     with line_view(show=not json) as view:
         recording = record_all_of_postgres(
-            server, output or ALL_OUTPUT, options=options, say=view.say, on_status=view.look
+            server, output or ALL_OUTPUT, options=options, notify=view.notify, on_status=view.look
         )
     if json:
         emit(recording.to_json())
@@ -295,7 +295,7 @@ def record_all(server: str, output: Path | None, options: "RecordOptions", *, js
 
 
 def record_server(
-    target: Target,
+    target: TargetOptions,
     output: Path | None,
     options: "RecordOptions",
     view: "View",
@@ -313,7 +313,7 @@ def record_server(
         output,
         None if explain else target.session,
         options=options,
-        say=view.say,
+        notify=view.notify,
         on_status=view.look,
         running=running,
         **explain,
@@ -329,7 +329,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def record_minute(
-    target: Target, output: Path, options: "RecordOptions", view: "View"
+    target: TargetOptions, output: Path, options: "RecordOptions", view: "View"
 ) -> "Recording":
     """Record in bursts until the target ends, all are done, or Ctrl-C; join and keep them."""
     from spillcast._core import check_output
@@ -358,7 +358,7 @@ def record_minute(
     def pause(gap_s: float) -> None:
         try:
             if gap_s >= 1:
-                view.say(f"detached for {format_duration(gap_s)}")
+                view.notify(f"detached for {format_duration(gap_s)}")
             until_s = time.monotonic() + gap_s
             while (left_s := until_s - time.monotonic()) > 0:
                 time.sleep(min(left_s, _PAUSE_TICK_S))
@@ -367,5 +367,5 @@ def record_minute(
             raise
 
     with workspace(output.absolute().parent) as workdir:
-        bursts = record_bursts(partial(burst, workdir), pause, options.duration_s, view.say)
+        bursts = record_bursts(partial(burst, workdir), pause, options.duration_s, view.notify)
         return keep(bursts, output, share=options.share, force=options.force)

@@ -27,7 +27,7 @@ from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refus
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
-    from spillcast.forecast.ask import Answer as ForecastAnswer
+    from spillcast.forecast.ask import TargetForecast as ForecastAnswer
     from spillcast.forecast.question import Question
     from spillcast.forecast.result import Forecast
     from spillcast.report.html.inputs import Inputs
@@ -135,7 +135,7 @@ def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:
     from spillcast.report.profile import sql_page
 
     with reading_bar(evidence) as bar:
-        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=bar, say=notify)
+        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=bar, notify=notify)
     return Answer(
         lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": rows},
         lambda: sql_page(columns, rows),
@@ -177,7 +177,7 @@ def report(
     from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
     from spillcast.engines.postgres.rank import with_sizing
     from spillcast.engines.ranking import RankRequest, ServerRanking
-    from spillcast.evidence.open import KIND_WORDS, TOTALS, Evidence, find_evidence
+    from spillcast.evidence.open import KIND_WORDS, TOTALS, EvidenceFiles, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
     from spillcast.report.html.evidence import add_runs
@@ -194,7 +194,7 @@ def report(
     documents, words = split_inputs(inputs)
     datasets = [word for word in words if is_dataset(word)]
     words = [word for word in words if word not in datasets]
-    evidence = find_evidence(words) if words else Evidence()
+    evidence = find_evidence(words) if words else EvidenceFiles()
     for name, document in documents:
         page.add_document(name, document)
     for dataset in datasets:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.lab import DEFAULT_ENGINE, Engine
-from spillcast.cli.options import Budget, Confidence, Work, option, with_question
+from spillcast.cli.options import BudgetOption, Confidence, WorkOption, option, with_question
 from spillcast.cli.output import Answer
 from spillcast.cli.usage import AnswerCommand, command_group, refuse
-from spillcast.engines import THREADS_MAX, OpensOwn, Workload
+from spillcast.engines import THREADS_MAX, LabQuery, OpensOwn
 from spillcast.engines.registry import engine_of, engines, lab_of
 from spillcast.errors import ChoiceUnknown, OptionConflict, OptionInvalid, PathMissing
 from spillcast.units import parse_duration_s
@@ -92,7 +92,7 @@ def _statements(
     from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
     from spillcast.engines.postgres.rank import statements_to_size
     from spillcast.engines.ranking import RankRequest
-    from spillcast.evidence.open import Evidence
+    from spillcast.evidence.open import EvidenceFiles
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing import statements_of
     from spillcast.gate import reading
@@ -100,7 +100,7 @@ def _statements(
     statements = list["Sized"]()
     for argument in evidence:
         if is_dataset(argument):
-            question.check(Evidence())
+            question.check(EvidenceFiles())
             request = RankRequest([TEN_TIMES], confidence=question.confidence)
             for ranking in rankings_of_snapshots(argument, request):
                 with reading(argument):
@@ -136,7 +136,7 @@ def io_size(
     memory: Annotated[
         str | None, option("--memory SIZE", f"Work memory (default without --like: {MEMORY}).")
     ] = None,
-    budget: Budget = "60s",
+    budget: BudgetOption = "60s",
 ) -> Answer:
     """Find the best I/O size for a spill by issuing it in each size.
 
@@ -213,7 +213,7 @@ def memory(
         str, option("--budget TIME", "Time after which no further size is measured, such as 5m.")
     ] = "10m",
     confidence: Confidence = 0.9,
-    work: Work = None,
+    work: WorkOption = None,
 ) -> Answer:
     """Show how long a query takes with each amount of work memory.
 
@@ -227,7 +227,7 @@ def memory(
     from spillcast.cli.progress import TerminalStage
     from spillcast.forecast.verdict import parse_costs
     from spillcast.forecast.work_memory import cheapest
-    from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
+    from spillcast.lab.memory_sweep import SweepPlan, memory_sizes, sweep_memory
     from spillcast.lab.storages import named_places
     from spillcast.report.sweep import memory_page
     from spillcast.workspace import workspace
@@ -250,7 +250,7 @@ def memory(
         )
     if work is not None and not work.is_dir():
         raise PathMissing(f"--work {work}: there is no such directory")
-    plan = Plan(
+    plan = SweepPlan(
         engine,
         _query(sql, threads) if sql else _workload(engine, workload, threads),
         sizes,
@@ -269,7 +269,7 @@ def memory(
     return Answer(sweep.with_advice(advice).to_json, lambda: memory_page(sweep, advice))
 
 
-def _workload(engine: str, name: str | None, threads: int) -> Workload:
+def _workload(engine: str, name: str | None, threads: int) -> LabQuery:
     """A query of the lab by its name; without one its sort, or its first."""
     if threads > THREADS_MAX:
         raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
@@ -282,7 +282,7 @@ def _workload(engine: str, name: str | None, threads: int) -> Workload:
     return workloads[name]
 
 
-def _query(path: Path, threads: int) -> Workload:
+def _query(path: Path, threads: int) -> LabQuery:
     """A query of the user's own, from a file."""
     try:
         text = path.read_text("utf-8").strip().rstrip(";")
@@ -291,7 +291,7 @@ def _query(path: Path, threads: int) -> Workload:
         raise OptionInvalid(f"--sql {path}: {reason}") from error
     if not text:
         raise OptionInvalid(f"--sql {path}: it contains no query")
-    return Workload(path.name, text, 0, "", threads)
+    return LabQuery(path.name, text, 0, "", threads)
 
 
 sweep = command_group("Find the best I/O size or work memory.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Budget, Elapsed, Item, Lenient, option
+from spillcast.cli.options import BudgetOption, Elapsed, ItemOption, Lenient, option
 from spillcast.cli.output import Answer
 from spillcast.cli.usage import AnswerCommand, command_group, refuse
 from spillcast.errors import (
@@ -47,10 +47,10 @@ def probe(
     block: Annotated[
         str | None, option("--block SIZE", "Block size of an Oracle trace, such as 16K.")
     ] = None,
-    item: Item = None,
+    item: ItemOption = None,
     elapsed_s: Elapsed = None,
     psync: Annotated[bool, option("--psync", "Do not use io_uring for --grid.")] = False,
-    budget: Budget = "60s",
+    budget: BudgetOption = "60s",
 ) -> Answer:
     """Replay a recording's temp I/O on a directory and time it.
 

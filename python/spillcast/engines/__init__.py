@@ -17,7 +17,7 @@ THREADS_MAX = 8
 
 
 @dataclass(frozen=True)
-class Workload:
+class LabQuery:
     """A query that spills on a table of ``rows`` rows, and its work memory."""
 
     name: str
@@ -65,7 +65,7 @@ class Coverage:
     evidence: str = ""
     #: How the threads or processes of a parallel query are observed.
     parallel: str = "each thread is recorded"
-    #: The setting that avoids the spill, if no ``WorkMemory`` names it.
+    #: The setting that avoids the spill, if no ``MemorySetting`` names it.
     cure: str = ""
     #: What shows that the support works, if not ``verify``.
     verified: str = ""
@@ -100,7 +100,7 @@ class Engine:
     #: A function of the minimum and maximum size (bytes): the statements that set them.
     set_io_size: Callable[[int, int], tuple[str, ...]] | None = None
     #: The setting that a sweep of work memory changes.
-    memory: "WorkMemory | None" = None
+    memory: "MemorySetting | None" = None
     #: A class ``Lab``: experiments on a server or database of our own.
     lab: str | None = None
     #: Whether its queries run in a server, which options such as --postgres name.
@@ -116,7 +116,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class WorkMemory:
+class MemorySetting:
     """The setting of the memory beyond which a query spills."""
 
     name: str
@@ -129,7 +129,7 @@ class WorkMemory:
     #: Settings with which the engine reports the peak size of its buffers.
     report_settings: Mapping[str, str] = field(default_factory=dict)
 
-    def given(self, workload: Workload, size_bytes: int) -> Workload:
+    def given(self, workload: LabQuery, size_bytes: int) -> LabQuery:
         """``workload`` with ``size_bytes`` of work memory."""
         memory = f"{size_bytes >> 10}{self.unit}"
         return replace(
@@ -144,7 +144,7 @@ class Lab(Protocol):
     engine: ClassVar[str]
     version: str
     #: The query of a demo.
-    demo: ClassVar[Workload]
+    demo: ClassVar[LabQuery]
     #: Name and version in messages.
     label: str
     #: The share by which the memory of equal runs may differ.
@@ -154,24 +154,24 @@ class Lab(Protocol):
         """Keep the data in ``workdir``. InputError if a package is missing."""
 
     @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    def verified(threads: int) -> Sequence[LabQuery]:
         """The queries of a verification, each executed by ``threads`` threads or processes."""
 
     def build(self, rows: int) -> None:
         """Make the table of ``rows`` rows, unless it exists. Takes seconds."""
 
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> "AbstractContextManager[QueryProcess]":
         """Prepare a query with its temp files in ``temp``; its processes end with the context.
 
         The processes that execute the query get the variables of ``environment``.
         """
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The query's settings for meta.json."""
 
-    def describe(self, workload: Workload) -> "ObservedEngine":
+    def describe(self, workload: LabQuery) -> "ObservedEngine":
         """The engine and the query for meta.json."""
         from spillcast.recording.meta import ObservedEngine
 
@@ -200,7 +200,7 @@ class OpensOwn(Protocol):
 class Explains(Protocol):
     """A lab whose engine counts temp I/O in its plans."""
 
-    def explaining(self, workload: Workload) -> Workload:
+    def explaining(self, workload: LabQuery) -> LabQuery:
         """The query that returns the plan of ``workload``."""
 
     def plan_of(self, ran: "RunResult") -> "Counts":
@@ -215,7 +215,7 @@ class Calibrates(Lab, Protocol):
     compresses_writes: ClassVar[bool]
 
     @staticmethod
-    def calibrating() -> "Sequence[Workload]":
+    def calibrating() -> "Sequence[LabQuery]":
         """Small queries that spill, on one table; ``verified`` has none of them."""
 
 
@@ -231,7 +231,7 @@ class SessionSelector:
 
 
 #: Shows a message to the user.
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 #: Gets the recorder and the counts of its status line a few times a second.
 OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 

@@ -29,7 +29,7 @@ class SessionState:
 
 
 @dataclass(frozen=True)
-class Statement:
+class ActiveStatement:
     """A session's query, cut by the server if it is long; fields are empty or 0 if unknown."""
 
     pid: int = 0
@@ -61,7 +61,7 @@ class Activity(Protocol):
     def sessions(self) -> list[SessionState]:
         """Return the sessions and parallel workers to sample."""
 
-    def statements(self, pids: Iterable[int]) -> list[Statement]:
+    def statements(self, pids: Iterable[int]) -> list[ActiveStatement]:
         """Return the present or last statement of some sessions."""
 
     def temp_files(self) -> list[ProcessTempFiles]:

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines import Lab, Workload
-from spillcast.engines.queries import QueryProcess, Session, serve
+from spillcast.engines import Lab, LabQuery
+from spillcast.engines.queries import QueryProcess, QuerySession, serve
 from spillcast.errors import ProgramMissing
 from spillcast.units import parse_bytes
 
@@ -39,14 +39,14 @@ QUERIES = (
     ("window", WINDOW, 2.0, 1200),
     ("distinct", DISTINCT, 1.5, 5200),
 )
-DEMO = Workload("distinct", DISTINCT, rows=12_000_000, memory="72M")
+DEMO = LabQuery("distinct", DISTINCT, rows=12_000_000, memory="72M")
 
 
 class DataFusionLab(Lab):
     """DataFusion of this interpreter. ProgramMissing if it is not installed."""
 
     engine: ClassVar[str] = "datafusion"
-    demo: ClassVar[Workload] = DEMO
+    demo: ClassVar[LabQuery] = DEMO
     memory_spread: ClassVar[float] = 0.15
 
     def __init__(self, workdir: Path) -> None:
@@ -59,11 +59,11 @@ class DataFusionLab(Lab):
         self.label = f"DataFusion {self.version}"
 
     @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    def verified(threads: int) -> Sequence[LabQuery]:
         """The queries of a verification: each thread has its part of the pool."""
         memory = f"{MEMORY_MB * threads}M"
         return [
-            Workload(name, sql, ROWS, memory, threads, cpu_s=cpu_s, operations=operations)
+            LabQuery(name, sql, ROWS, memory, threads, cpu_s=cpu_s, operations=operations)
             for name, sql, cpu_s, operations in QUERIES
         ]
 
@@ -76,7 +76,7 @@ class DataFusionLab(Lab):
             datafusion.SessionContext().sql(TABLE.format(rows=rows, path=file)).collect()
 
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
         """A query in a process of its own."""
         query = {
@@ -89,7 +89,7 @@ class DataFusionLab(Lab):
         threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
         return QueryProcess("DataFusion", __name__, query, threads, TIMEOUT_S)
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""
         return {"memory": workload.memory, "target_partitions": workload.threads}
 
@@ -97,7 +97,7 @@ class DataFusionLab(Lab):
         return {"t": self._workdir / f"{rows}.parquet"}
 
 
-class DataFusionSession(Session):
+class DataFusionSession(QuerySession):
     """The query in a session of this process."""
 
     def __init__(self, query: Mapping[str, Any]) -> None:

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from spillcast.engines import Calibrates, OpensOwn, Workload
-from spillcast.engines.queries import QueryProcess, Session, end_with_parent, serve
+from spillcast.engines import Calibrates, LabQuery, OpensOwn
+from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
 from spillcast.interruptible import run_interruptibly
 
@@ -45,14 +45,14 @@ select max(running) from (
 )
 """
 
-DEMO = Workload("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
+DEMO = LabQuery("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
 #: The command line on the PATH.
 PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000
 
 
-def _query(name: str, sql: str, memory: str = "36MB", rows: int = CALIBRATION_ROWS) -> Workload:
-    return Workload(name, sql, rows, memory)
+def _query(name: str, sql: str, memory: str = "36MB", rows: int = CALIBRATION_ROWS) -> LabQuery:
+    return LabQuery(name, sql, rows, memory)
 
 
 CALIBRATION_QUERIES = (
@@ -97,7 +97,7 @@ class DuckDbLab(Calibrates, OpensOwn):
     """DuckDB with its databases in a directory, or with a database of the user."""
 
     engine: ClassVar[str] = "duckdb"
-    demo: ClassVar[Workload] = DEMO
+    demo: ClassVar[LabQuery] = DEMO
     compresses_writes: ClassVar[bool] = True
     #: The command line that runs queries; None for the library of this interpreter.
     _program: Path | None = None
@@ -123,19 +123,19 @@ class DuckDbLab(Calibrates, OpensOwn):
         return cls(workdir, database)
 
     @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    def verified(threads: int) -> Sequence[LabQuery]:
         """The queries of a verification: 1 to 2 s of CPU and 500 to 2,000 temp operations each."""
         return (
-            Workload("hash join", HASH_JOIN, 8_000_000, "130MB", threads),
-            Workload("merge join", MERGE_JOIN, 2_000_000, "80MB", threads),
-            Workload("sort", SORT, 4_000_000, "70MB", threads),
-            Workload("group by", GROUP_BY, 6_000_000, "100MB", threads),
-            Workload("count distinct", COUNT_DISTINCT, 8_000_000, "130MB", threads),
-            Workload("window", WINDOW, 3_000_000, "50MB", threads),
+            LabQuery("hash join", HASH_JOIN, 8_000_000, "130MB", threads),
+            LabQuery("merge join", MERGE_JOIN, 2_000_000, "80MB", threads),
+            LabQuery("sort", SORT, 4_000_000, "70MB", threads),
+            LabQuery("group by", GROUP_BY, 6_000_000, "100MB", threads),
+            LabQuery("count distinct", COUNT_DISTINCT, 8_000_000, "130MB", threads),
+            LabQuery("window", WINDOW, 3_000_000, "50MB", threads),
         )
 
     @staticmethod
-    def calibrating() -> Sequence[Workload]:
+    def calibrating() -> Sequence[LabQuery]:
         """The queries that measure a machine."""
         return CALIBRATION_QUERIES
 
@@ -163,7 +163,7 @@ class DuckDbLab(Calibrates, OpensOwn):
             run_interruptibly(lambda: connection.execute(make), connection.interrupt)
 
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
         """A query in a process of its own."""
         query = {
@@ -179,7 +179,7 @@ class DuckDbLab(Calibrates, OpensOwn):
         }
         return QueryProcess("DuckDB", __name__, query, environment)
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""
         return {"memory_limit": workload.memory, "threads": workload.threads}
 
@@ -221,7 +221,7 @@ class DuckDbCli(DuckDbLab):
 ANSWERED = "spillcast: answered"
 
 
-class DuckDbSession(Session):
+class DuckDbSession(QuerySession):
     """The query in a connection of this process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -248,7 +248,7 @@ class DuckDbSession(Session):
         return int(document["system"]["peak_buffer_memory"])
 
 
-class CommandLineSession(Session):
+class CommandLineSession(QuerySession):
     """The query in DuckDB's command line, a process that reads statements from a pipe."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -287,7 +287,7 @@ class CommandLineSession(Session):
         raise duckdb.Error("\n".join(lines) or "the command line ended")
 
 
-def open_session(settings: dict[str, Any]) -> Session:
+def open_session(settings: dict[str, Any]) -> QuerySession:
     """The session in the command line if a program is named, else in this process."""
     return CommandLineSession(settings) if settings.get("program") else DuckDbSession(settings)
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spillcast import _core
-from spillcast.engines import OnStatus, Say, SessionSelector
+from spillcast.engines import Notify, OnStatus, SessionSelector
 from spillcast.engines.activity import Activity
 from spillcast.engines.sampler import Sampler, SessionQuery
 from spillcast.errors import InputError, QueryEnded, SessionAmbiguous, TimedOut
@@ -20,7 +20,7 @@ from spillcast.interruptible import interrupts_reported
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO
 from spillcast.recording.meta import EndedBy, ObservedEngine
-from spillcast.recording.observed import RecordedQuery, Sampling, TempFiles, Worker
+from spillcast.recording.observed import RecordedQuery, Sampling, TablespaceUsage, Worker
 from spillcast.recording.record import KnownRun, Recorder
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
@@ -58,7 +58,7 @@ def only_session(
 def wait_for_session(
     choose: Callable[[], Listed | None],
     wanted: SessionSelector,
-    say: Say,
+    notify: Notify,
     *,
     within_s: float | None,
     look_s: float,
@@ -74,9 +74,9 @@ def wait_for_session(
     while (session := choose()) is None:
         if not announced:
             announced = True
-            say(f"waiting for {awaited}; Ctrl-C ends it")
+            notify(f"waiting for {awaited}; Ctrl-C ends it")
             if remark is not None:
-                say(remark)
+                notify(remark)
         if within_s is not None and time.monotonic() - began_s >= within_s:
             raise no_query_error(awaited, within_s)
         time.sleep(look_s)
@@ -93,7 +93,7 @@ def prepare(
     recorder: Recorder,
     pid: int | None,
     absent_because: str | None,
-    say: Say,
+    notify: Notify,
     calls: Sequence[str] | None = None,
 ) -> str | None:
     """Prepare the capture of ``pid``, the server's process or thread on this machine.
@@ -104,22 +104,22 @@ def prepare(
     _core.check_attaches(recorder.options.capture, "a server", hint)
     if absent_because is None:
         return _refusal(
-            recorder, lambda: recorder.prepare(pid, "the server's processes", calls), say
+            recorder, lambda: recorder.prepare(pid, "the server's processes", calls), notify
         )
-    say(f"only waits are recorded, not the I/O of its processes: {absent_because}")
+    notify(f"only waits are recorded, not the I/O of its processes: {absent_because}")
     return absent_because
 
 
-def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str | None:
+def _refusal(recorder: Recorder, attempt: Callable[[], object], notify: Notify) -> str | None:
     """Why an attempt to capture failed, or None. Raises if the user named the capture source."""
     try:
         attempt()
     except InputError as error:
         if recorder.options.capture != AUTO:
             raise
-        say(f"only waits are recorded, not the I/O of its processes: {error.message}")
+        notify(f"only waits are recorded, not the I/O of its processes: {error.message}")
         if error.hint:
-            say(f"  {error.hint}")
+            notify(f"  {error.hint}")
         return error.message
     return None
 
@@ -216,7 +216,7 @@ class SessionRecorder(LiveRecorder[Recording]):
 
     #: The option that selects a session by its number.
     option: ClassVar[str]
-    say: Say
+    notify: Notify
     #: Looks a second beside a capture, and without one.
     rate_hz: int
     rate_alone_hz: int
@@ -274,15 +274,15 @@ class SessionRecorder(LiveRecorder[Recording]):
         """JSON documents that help to forecast the rest of an unfinished query, by file."""
         return {}
 
-    def begin(self, absent_because: str | None, say: Say) -> None:
+    def begin(self, absent_because: str | None, notify: Notify) -> None:
         """Capture the session and workers that it starts, if possible, and prepare the sampler."""
-        self.say = say
+        self.notify = notify
         if absent_because is None:
-            absent_because = _refusal(self.recorder, self.observe, say)
+            absent_because = _refusal(self.recorder, self.observe, notify)
         if absent_because is not None:
             self.recorder.sample_only(self, absent_because)
         for notice in self.recorder.new_notices():
-            say(notice)
+            notify(notice)
         rate_hz = self.rate_hz if absent_because is None else self.rate_alone_hz
         self.sample(rate_hz=rate_hz, session=self._session, on_worker=self._attach)
         [self.query] = self.sampler.queries()
@@ -315,7 +315,7 @@ class SessionRecorder(LiveRecorder[Recording]):
                 )
             if not self._announced:
                 self._announced = True
-                self.say(f"waiting for {self.awaited}; Ctrl-C ends it")
+                self.notify(f"waiting for {self.awaited}; Ctrl-C ends it")
         if query.life.phase == "running":
             self.watch()
         return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}
@@ -372,7 +372,8 @@ def query_meta(
         workers=workers,
         workers_not_attached=0,
         temp_files=[
-            TempFiles(name, size, files) for name, (size, files) in sorted(query.temp_peak.items())
+            TablespaceUsage(name, size, files)
+            for name, (size, files) in sorted(query.temp_peak.items())
         ],
     )
 

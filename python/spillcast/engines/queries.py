@@ -137,7 +137,7 @@ class Scheduled(NamedTuple):
         return cls(sum(t.cpu_s for t in tasks), sum(t.run_queue_delay_s for t in tasks))
 
 
-class Session(Protocol):
+class QuerySession(Protocol):
     """A query that an engine is ready to run."""
 
     #: The process that does its work.
@@ -156,7 +156,7 @@ class Session(Protocol):
         return None
 
 
-def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> None:
+def serve(open_session: Callable[[Any], QuerySession], failure: type[Exception]) -> None:
     """Prepare the query, print its process id, run it after a line of input, print the result.
 
     The process ends with its parent. An exception of type ``failure`` is an error of the engine.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from spillcast.document import internal, key
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres.statements import Row
+from spillcast.evidence.postgres.statements import StatementRow
 from spillcast.evidence.postgres.temp_files import Exceeded
 from spillcast.fleet.snapshots import DatabaseSpill, LiveSession, Unseen
 from spillcast.forecast import Forecast, forecast
@@ -153,7 +153,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Event:
+class ServerEvent:
     """A reset, a restart, a jump of the clock and the like, seen at a snapshot (Unix time, s)."""
 
     at_s: float
@@ -178,7 +178,7 @@ class Alert:
         """Whether the limit is exceeded, and by what."""
         if self.rate is None:
             return f"alert unknown: {self.rule}: no recent snapshot shows it"
-        rule, state = Rule.of(self.rule), "exceeded" if self.exceeded else "met"
+        rule, state = RateLimit.of(self.rule), "exceeded" if self.exceeded else "met"
         written = {"temp": format_bytes, "time": format_duration}.get(
             rule.measure, "{:,.0f}".format
         )
@@ -190,7 +190,7 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class History:
+class SpillHistory:
     """The spills of a server between its snapshots."""
 
     #: The number of snapshots.
@@ -202,7 +202,7 @@ class History:
     bucket_s: float
     buckets: Sequence[Bucket]
     changes: Sequence[Change] = ()
-    events: Sequence[Event] = ()
+    events: Sequence[ServerEvent] = ()
     #: Statements whose sums are lower bounds, and those whose calls may include earlier ones.
     lower_bounds: int = 0
     earlier_calls: int = 0
@@ -210,7 +210,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RateLimit:
     """A limit of a rate: ``measure`` may grow by at most ``limit`` in ``per_s`` seconds."""
 
     text: str
@@ -219,7 +219,7 @@ class Rule:
     per_s: float
 
     @classmethod
-    def of(cls, text: str) -> "Rule":
+    def of(cls, text: str) -> "RateLimit":
         """Parse the text of --alert. InputError if it is no rule."""
         match = _RULE.fullmatch(text.strip())
         if match is None:
@@ -283,11 +283,11 @@ class ServerRanking:
     #: How long the queries to the server took.
     asked_s: float | None = None
     #: The history by snapshots.
-    history: History | None = None
+    history: SpillHistory | None = None
     #: Storage to buy for all statements: the frontier of price and time; None if unknown.
     sizing: Sizing | None = None
     #: The rows behind the ranking, for the sizing.
-    counted: Sequence[Row] = internal(())
+    counted: Sequence[StatementRow] = internal(())
 
     @property
     def per_day(self) -> float | None:

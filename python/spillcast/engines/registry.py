@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from spillcast.engines import BY_PROCESS, Coverage, Engine, Lab, LikelyName, WorkMemory
+from spillcast.engines import BY_PROCESS, Coverage, Engine, Lab, LikelyName, MemorySetting
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
 #: Values of ``Coverage.verified``.
@@ -51,7 +51,7 @@ DUCKDB = Engine(
         "there is no setting. Temp files are written and read in blocks of 256 KiB, or less "
         "where they are compressed; default_block_size is for database files"
     ),
-    memory=WorkMemory(
+    memory=MemorySetting(
         "memory_limit", "32M..512M", "KiB", report_settings={"enable_profiling": "no_output"}
     ),
     lab="spillcast.engines.duckdb:DuckDbLab",
@@ -76,7 +76,7 @@ POSTGRES = Engine(
         "8 KiB (BLCKSZ); io_combine_limit and effective_io_concurrency are for tables and "
         "indexes. The kernel's readahead makes sequential reads larger (blockdev --setra)"
     ),
-    memory=WorkMemory("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
+    memory=MemorySetting("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
     lab="spillcast.engines.postgres.lab:PostgresLab",
     server=True,
     record="spillcast.engines.postgres.live:record_postgres",
@@ -135,7 +135,7 @@ SORT = Engine(
     name="sort",
     label="GNU sort",
     temp_names={"sorted runs": LikelyName("sort??????")},
-    memory=WorkMemory("-S", "256K..8M", "K"),
+    memory=MemorySetting("-S", "256K..8M", "K"),
     lab="spillcast.engines.sort:SortLab",
     coverage=Coverage(parallel="a thread merges and does all I/O", cure="-S (sweep memory)"),
 )
@@ -143,7 +143,7 @@ DATAFUSION = Engine(
     name="datafusion",
     label="DataFusion",
     temp_names={"batches in Arrow IPC": LikelyName("datafusion-*/")},
-    memory=WorkMemory("memory pool", "12M..256M", "K"),
+    memory=MemorySetting("memory pool", "12M..256M", "K"),
     lab="spillcast.engines.datafusion:DataFusionLab",
     coverage=Coverage(
         evidence="EXPLAIN ANALYZE counts bytes alone: figures:",
@@ -333,7 +333,7 @@ def lab_of(name: str) -> type[Lab]:
     return lab
 
 
-def work_memory_of(name: str) -> WorkMemory:
+def work_memory_of(name: str) -> MemorySetting:
     """The engine's setting of work memory. InputError if it is unknown."""
     engine = engine_of(name)
     if engine.memory is None:

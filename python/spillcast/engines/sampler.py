@@ -11,12 +11,12 @@ from typing import Any
 from spillcast._core import PeakMemory, age_s
 from spillcast.engines.activity import (
     ACTIVE,
+    ActiveStatement,
     Activity,
     ProcessTempFiles,
     QueryLife,
     ServerClock,
     SessionState,
-    Statement,
 )
 from spillcast.engines.queries import Scheduled, task_times
 from spillcast.errors import SpillcastError
@@ -32,7 +32,7 @@ LIST_S = 0.5
 CHILDREN_S = 0.02
 #: The run-queue delay of a query that has not spilled is read at every fifth look.
 DELAY_TICKS = 5
-UNKNOWN_STATEMENT = Statement()
+UNKNOWN_STATEMENT = ActiveStatement()
 #: Twice the resolution of the start times of processes.
 START_TOLERANCE_NS = 20_000_000
 
@@ -45,7 +45,7 @@ class SessionQuery:
     pid: int
     life: QueryLife
     #: Its user and text; unknown if the session ran another query before they could be read.
-    statement: Statement = UNKNOWN_STATEMENT
+    statement: ActiveStatement = UNKNOWN_STATEMENT
     #: The query's identifier; None if the server computes none.
     queryid: str | None = None
     #: The latest and the earliest time at which the query may have ended; rows up to the latest

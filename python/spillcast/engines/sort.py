@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from spillcast.engines import Lab, Workload
-from spillcast.engines.queries import QueryProcess, Scheduled, Session, end_with_parent, serve
+from spillcast.engines import Lab, LabQuery
+from spillcast.engines.queries import QueryProcess, QuerySession, Scheduled, end_with_parent, serve
 from spillcast.errors import ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
@@ -31,7 +31,7 @@ class SortLab(Lab):
     """GNU sort of this machine. ProgramMissing if there is none, or another sort."""
 
     engine: ClassVar[str] = "sort"
-    demo: ClassVar[Workload] = Workload("sort", "", rows=3_000_000, memory="8M")
+    demo: ClassVar[LabQuery] = LabQuery("sort", "", rows=3_000_000, memory="8M")
 
     def __init__(self, workdir: Path) -> None:
         self._workdir = workdir
@@ -44,10 +44,10 @@ class SortLab(Lab):
         self.label = f"GNU sort {self.version}"
 
     @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    def verified(threads: int) -> Sequence[LabQuery]:
         """The sorts of a verification: 2,200 temp operations each."""
         return [
-            Workload(name, keys, ROWS, MEMORY, threads, cpu_s=0.5, operations=2200)
+            LabQuery(name, keys, ROWS, MEMORY, threads, cpu_s=0.5, operations=2200)
             for name, keys in KEYS.items()
         ]
 
@@ -60,7 +60,7 @@ class SortLab(Lab):
                     file.write(f"{random.randrange(10**6)} {random.randrange(1000)}\n")
 
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
         """A sort in a process of its own, which prints nothing."""
         options = ["-S", workload.memory, f"--parallel={workload.threads}", "-T", str(temp)]
@@ -68,11 +68,11 @@ class SortLab(Lab):
         command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
         return QueryProcess("GNU sort", __name__, {"command": command}, environment)
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The options of a sort that meta.json keeps."""
         return {"-S": workload.memory, "--parallel": workload.threads}
 
-    def describe(self, workload: Workload) -> ObservedEngine:
+    def describe(self, workload: LabQuery) -> ObservedEngine:
         """The engine and the command for meta.json."""
         return super().describe(replace(workload, sql=f"sort {workload.sql}"))
 
@@ -80,7 +80,7 @@ class SortLab(Lab):
         return self._workdir / f"{rows}.txt"
 
 
-class SortSession(Session):
+class SortSession(QuerySession):
     """A child process that executes the program when ``run`` opens the gate."""
 
     def __init__(self, query: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from spillcast.gate import COUNT_MAX
 from spillcast.recording import OPS
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.meta import NO_ENGINE, ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Counts:
     #: Size of the temp files, and how many were written one after another.
     held_bytes: int = 0
     files: int = 1
-    statement: Statement | None = None
+    statement: CountedStatement | None = None
     #: The plan of EXPLAIN that is the source, and its nodes that spill, where they are known.
     document: Mapping[str, Any] | None = None
     plan: "PlanSpills | None" = None
@@ -225,7 +225,7 @@ class Counts:
         return replace(self, reads=reads, writes=writes)
 
     @property
-    def of_statement(self) -> Statement | None:
+    def of_statement(self) -> CountedStatement | None:
         """The statement that ran; None where neither its text nor its identifier is known."""
         return self.statement or self.engine.statement
 

@@ -16,7 +16,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_bytes, parse_duration_s
 
@@ -45,7 +45,7 @@ _SORTS = re.compile(
 
 
 @dataclass(frozen=True)
-class Profile:
+class DuckDBMetrics:
     """The metrics of a profile that tell its temp files, by the names of DuckDB 1."""
 
     latency: float = key("", unit="s")
@@ -72,7 +72,7 @@ def read(path: Path, selection: Selection) -> Counts:
         raise EvidenceAmbiguous(f"{len(documents)} profiles", "give one, in a file of its own")
     if not documents or not isinstance(documents[0], dict):
         raise damaged("no line begins its JSON: the first is missing or has more in it")
-    profile = read_document(Profile, _renamed(documents[0]))
+    profile = read_document(DuckDBMetrics, _renamed(documents[0]))
     if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
         raise _unsized(profile.latency)
     if not _NEWER.search(text) and _SORTS.search(text):
@@ -110,7 +110,7 @@ def read(path: Path, selection: Selection) -> Counts:
         processes_bounds=Bounds(
             1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT
         ),
-        statement=Statement(None, query, 1, 1),
+        statement=CountedStatement(None, query, 1, 1),
         notes=["the size of temp files is that of all queries that ran in the database meanwhile"],
     )
 

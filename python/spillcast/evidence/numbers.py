@@ -97,7 +97,7 @@ RELATIONS = {
 
 
 @dataclass(frozen=True)
-class Check:
+class FigureCheck:
     """Two figures, each with its words, and the name of their relation in RELATIONS."""
 
     relation: str
@@ -203,7 +203,7 @@ def with_decimal_points(text: str) -> str:
     )
 
 
-def check_all(checks: Iterable[Check], hint: str | None = None) -> None:
+def check_all(checks: Iterable[FigureCheck], hint: str | None = None) -> None:
     """EvidenceContradictory for the first two figures that contradict each other."""
     for check in checks:
         if not check.holds:

@@ -69,7 +69,7 @@ _SUPPLEMENTS = ("parameters", "work_areas", "temp_usage")
 _COLLECTED = ("ash", "traces", "statistics")
 #: Kinds that count operations and contain no single wait.
 TOTALS = ("plans", "statements", "figures", "spark")
-#: The plural of each kind in messages, by the field of ``Evidence`` that holds its paths.
+#: The plural of each kind in messages, by the field of ``EvidenceFiles`` that holds its paths.
 KIND_WORDS = {
     "recordings": "recordings",
     "traces": "traces",
@@ -86,7 +86,7 @@ KIND_WORDS = {
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceFiles:
     """Paths by kind.
 
     ``collected`` are the given folders that ``spillcast collect oracle`` filled.
@@ -145,11 +145,11 @@ def _joined(kinds: Sequence[str]) -> str:
     return " and ".join(KIND_WORDS[kind] for kind in kinds)
 
 
-def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
+def find_evidence(arguments: Sequence[str | Path]) -> EvidenceFiles:
     """Sort files, folders and patterns by kind. InputError for none, and a missing or empty one."""
     if not arguments:
         raise EvidenceMissing("no evidence is given", f"give {_KNOWN}")
-    evidence = Evidence()
+    evidence = EvidenceFiles()
     for argument in map(str, arguments):
         if is_stated(argument):
             evidence.figures.append(argument)
@@ -270,7 +270,7 @@ def _check_no_server(argument: str) -> None:
 
 
 def _kind_of(path: Path) -> str:
-    """The field of ``Evidence`` that holds a path. EvidenceUnknown where there is none."""
+    """The field of ``EvidenceFiles`` that holds a path. EvidenceUnknown where there is none."""
     if path.suffix == ".spill" or is_recording(path):
         return "recordings"
     if is_log_folder(path):
@@ -292,7 +292,7 @@ def _kind_of(path: Path) -> str:
 
 
 def kind_of(path: Path, score_min: float = 1.0) -> str | None:
-    """The kind of a file, as a field of ``Evidence``; None if no score reaches ``score_min``."""
+    """The kind of a file, as a field of ``EvidenceFiles``; None if none reaches ``score_min``."""
     # A start with a recording does not load the readers of text.
     from spillcast.evidence.recognise import recognise
 
@@ -341,7 +341,7 @@ def _is_trace_name(name: str) -> bool:
 
 
 def open_evidence(
-    evidence: Evidence, selection: Selection, recording: Recording | None = None
+    evidence: EvidenceFiles, selection: Selection, recording: Recording | None = None
 ) -> Recording | Counts:
     """The only recording or export, read by the reader of its kind.
 

@@ -59,7 +59,7 @@ _SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTemp
 
 
 @dataclass(frozen=True)
-class Sample:
+class FileHead:
     """The beginning of a file: ``raw``, and ``text`` without its wrapping."""
 
     path: Path
@@ -79,7 +79,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Kind:
+class EvidenceKind:
     """A kind of evidence; ``name`` is the field of ``Evidence`` that holds its paths.
 
     ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is, at
@@ -91,7 +91,7 @@ class Kind:
 
     name: str
     words: str
-    score: Callable[[Sample], float]
+    score: Callable[[FileHead], float]
     reader: str = ""
     joins: bool = False
     selects: frozenset[str] = frozenset()
@@ -110,13 +110,13 @@ class Kind:
             return counts.of_file(paths[0])
 
 
-def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
+def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
     """The most likely kind of a file; None if no score is above 0 and at least ``score_min``.
 
     InputError where the file is damaged, or holds evidence of several sources.
     """
     raw = head_of(path)
-    sample = Sample(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
+    sample = FileHead(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
     best, best_score = None, 0.0
     for kind in sorted(KINDS, key=lambda kind: -kind.score_max):
         # Most of the time would go to kinds that cannot win.
@@ -129,7 +129,7 @@ def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
     return best
 
 
-def _check_single(kind: Kind, sample: Sample) -> None:
+def _check_single(kind: EvidenceKind, sample: FileHead) -> None:
     """EvidenceMixed for evidence of several sources, of which one alone would be read."""
     # Without its wrapping, what a statement quotes would stand in lines of its own.
     text = sample.raw
@@ -143,7 +143,7 @@ def _check_single(kind: Kind, sample: Sample) -> None:
         raise EvidenceMixed(" and ".join(sources), hint, sample.path)
 
 
-def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:
+def marks(*weights: tuple[float, str]) -> Callable[[FileHead], float]:
     """A score: the sum of the weights of the patterns that occur in a text."""
     patterns = [(weight, re.compile(pattern, re.M)) for weight, pattern in weights]
     return lambda sample: sum(
@@ -151,11 +151,11 @@ def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:
     )
 
 
-def columns(score: float, *groups: str) -> Callable[[Sample], float]:
+def columns(score: float, *groups: str) -> Callable[[FileHead], float]:
     """A score: ``score`` if a table has a column of each group of names."""
     wanted = [set(group.split()) for group in groups]
 
-    def score_of(sample: Sample) -> float:
+    def score_of(sample: FileHead) -> float:
         present = sample.columns
         return score if all(group & present for group in wanted) else 0.0
 
@@ -164,16 +164,18 @@ def columns(score: float, *groups: str) -> Callable[[Sample], float]:
 
 def _report(
     score: float, words: str, reader: str, pattern: str, selects: str = "", **more: Any
-) -> Kind:
+) -> EvidenceKind:
     """A kind of figures, by a pattern of its text; ``more`` are fields of Kind."""
     mark = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     more |= {"selects": frozenset(selects.split()), "score_max": score}
-    return Kind(
+    return EvidenceKind(
         "figures", words, lambda s: score * (mark.search(s.text) is not None), reader, **more
     )
 
 
-def _too_little(words: str, pattern: str, reason: str, hint: str, score: float = 1.2) -> Kind:
+def _too_little(
+    words: str, pattern: str, reason: str, hint: str, score: float = 1.2
+) -> EvidenceKind:
     """A kind of figures that do not suffice for a forecast, in a text of no other kind."""
     return _report(score, words, "", pattern, reason=reason, hint=hint)
 
@@ -195,14 +197,14 @@ def _heading(*groups: str) -> str:
     )
 
 
-def _abridged_statements(sample: Sample) -> float:
+def _abridged_statements(sample: FileHead) -> float:
     """A score for calls and times of statements, also in columns that a query renamed."""
     names = sample.columns
     timed = any(name.startswith(("total_", "mean_", "avg_")) for name in names)
     return 0.9 * (not names.isdisjoint(("calls", "ncalls")) and timed)
 
 
-def _query_log(sample: Sample) -> float:
+def _query_log(sample: FileHead) -> float:
     if sample.raw.startswith("PAR1"):
         return 6.5 * (sample.path.is_file() and is_parquet_log(sample.path))
     start = sample.raw[:_HEADING_LENGTH]
@@ -272,9 +274,9 @@ COUNTER_HEADING = (
     r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled"
     r"|spilled_local_bytes)\b)[\w\",;\t ]+$"
 )
-KINDS: Sequence[Kind] = (
-    Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
-    Kind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
+KINDS: Sequence[EvidenceKind] = (
+    EvidenceKind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
+    EvidenceKind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
         (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
               r"|\(actual (?:time|rows)="),
         (2.1, r'"Plan":\s*(?:\{|\Z)|"Temp (?:Read|Written) Blocks": '),
@@ -287,19 +289,19 @@ KINDS: Sequence[Kind] = (
         (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
         (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
     )),
-    Kind("statements", "rows of pg_stat_statements",
+    EvidenceKind("statements", "rows of pg_stat_statements",
          columns(4.0, "temp_blks_written temp_blks_read",
                  "calls total_time total_exec_time query")),
-    Kind("statements", "rows of pg_stat_statements",
+    EvidenceKind("statements", "rows of pg_stat_statements",
          columns(1.0, "temp_blks_written temp_blks_read")),
-    Kind("figures", "rows of pg_stat_statements without temp blocks",
+    EvidenceKind("figures", "rows of pg_stat_statements without temp blocks",
          _abridged_statements,
          reason="rows of pg_stat_statements without temp_blks_read and temp_blks_written",
          hint="export all columns: \\copy (select * from pg_stat_statements) to "
               "'statements.csv' csv header"),
-    Kind("figures", "rows of system.query_log", _query_log, "clickhouse.read",
+    EvidenceKind("figures", "rows of system.query_log", _query_log, "clickhouse.read",
          selects=frozenset({"item", "queryid"})),
-    Kind("figures", "an execution plan of SQL Server",
+    EvidenceKind("figures", "an execution plan of SQL Server",
          lambda sample: 6.5 * any(mark in sample.raw for mark in _SHOWPLAN), "sqlserver.read_plan",
          selects=frozenset({"item"})),
     _report(6.4, "rows of sys.dm_exec_query_stats", "sqlserver.read_query_stats",
@@ -455,18 +457,18 @@ KINDS: Sequence[Kind] = (
                 r"|\bSpilled [\d.]+ ?[KMGT]i?B\b",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
-    Kind("parameters", "parameters of a database",
+    EvidenceKind("parameters", "parameters of a database",
          lambda sample: 1.0 * ("db_block_size" in sample.text[:4096].lower())),
-    Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
-    Kind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),
-    Kind("statistics", "statistics of sessions", columns(2.0, "accumulated", "value")),
-    Kind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
-    Kind("ash", "an ASH export", marks(
+    EvidenceKind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
+    EvidenceKind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),
+    EvidenceKind("statistics", "statistics of sessions", columns(2.0, "accumulated", "value")),
+    EvidenceKind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
+    EvidenceKind("ash", "an ASH export", marks(
         (2.0, "(?i)" + _heading("sample_time", "event session_id sql_id")))),
-    Kind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
+    EvidenceKind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
     # For a table with only some columns of ASH the reader names the missing ones.
-    Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns)),
-    Kind("traces", "an extended SQL trace", marks(
+    EvidenceKind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns)),
+    EvidenceKind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
         (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),
         (0.5, r"[\s:](?:EXEC|FETCH|WAIT|STAT) #\d+(?:: ?\w+=| id=)"),

@@ -85,7 +85,7 @@ NO_FILTER = Filter()
 
 
 @dataclass(frozen=True)
-class Item(Generic[Run]):
+class SelectableRun(Generic[Run]):
     """A run of a file with its identifiers; ``plan`` is the hash value of its plan.
 
     ``size_bytes`` is the size of its temp I/O, and ``text`` is its statement.
@@ -104,14 +104,14 @@ class Item(Generic[Run]):
 
 #: Characters of a statement in a list.
 TEXT_MAX = 48
-#: Headings of a list by field of ``Item``; those of sql_id and exec_id are also options.
+#: Headings of a list by field of ``SelectableRun``; those of sql_id and exec_id are also options.
 _COLUMNS = {
     "sql_id": "sql-id", "exec_id": "exec-id", "plan": "plan hash value", "session": "session",
 }  # fmt: skip
 
 
 def select(
-    items: Sequence[Item[Run]],
+    items: Sequence[SelectableRun[Run]],
     selection: Selection,
     beside: str = "",
     *,
@@ -149,7 +149,7 @@ def ambiguous(
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
-def _several(left: Sequence[tuple[int, Item[Run]]], beside: str, title: str) -> InputError:
+def _several(left: Sequence[tuple[int, SelectableRun[Run]]], beside: str, title: str) -> InputError:
     has_size = any(item.size_bytes for _, item in left)
     has_text = any(item.text for _, item in left)
     largest = sorted(left, key=lambda pair: (-pair[1].size_bytes, -(pair[1].elapsed_s or 0.0)))

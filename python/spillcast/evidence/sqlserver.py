@@ -32,14 +32,14 @@ from spillcast.evidence.counts import (
     middle,
 )
 from spillcast.evidence.numbers import number_of, whole
-from spillcast.evidence.oracle.spooled import Row, exported_rows
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.oracle.spooled import SpooledRow, exported_rows
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
 from spillcast.gate import damaged, reading, xml_of
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_bytes
 
@@ -69,7 +69,7 @@ _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
 
 
 @dataclass(frozen=True)
-class Spilled:
+class SpilledStatement:
     """A statement of an actual plan that spilled. Waits are summed over its threads.
 
     ``threads`` are those that spilled, or all if the plan does not count them.
@@ -119,7 +119,7 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     if not statements:
         raise NoTempIo("no sort, hash or exchange of this plan spilled to tempdb")
     items = [
-        Item(
+        SelectableRun(
             statement,
             statement.elapsed_s or None,
             size_bytes=(statement.written_pages + statement.read_pages) * PAGE_BYTES,
@@ -138,7 +138,7 @@ def _unquoted(plan: str) -> str:
     return text if quoted_lines == plan.count("\n") else plan
 
 
-def _statements(root: "Element") -> Iterator[Spilled]:
+def _statements(root: "Element") -> Iterator[SpilledStatement]:
     """The statements that spilled; an estimated plan has none."""
     for statement in root.iter():
         if not _tag(statement).startswith("Stmt"):
@@ -170,7 +170,7 @@ def _tag(element: "Element") -> str:
 
 def _statement(
     plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str
-) -> Spilled:
+) -> SpilledStatement:
     """A plan's counts; ``spills`` are those of ``_spills``."""
 
     def number(element: "Element | None", name: str) -> int | None:
@@ -203,7 +203,7 @@ def _statement(
         elapsed_ms = max((number(c, "ActualElapsedms") or 0 for c in counters), default=0)
     cpu_ms, grant = number(times, "CpuTime"), plan.find("{*}MemoryGrantInfo")
     parallelism = number(plan, "DegreeOfParallelism") or 1
-    return Spilled(
+    return SpilledStatement(
         text=text,
         elapsed_s=elapsed_ms / 1e3,
         cpu_s=None if cpu_ms is None else cpu_ms / 1e3,
@@ -217,7 +217,7 @@ def _statement(
     )
 
 
-def _counts_of_plan(run: Spilled, engine: ObservedEngine, selection: Selection) -> Counts:
+def _counts_of_plan(run: SpilledStatement, engine: ObservedEngine, selection: Selection) -> Counts:
     if not run.written_pages:
         raise EvidenceIncomplete(
             "the plan says that the query spilled, and not how many pages", DETAILS
@@ -239,12 +239,12 @@ def _counts_of_plan(run: Spilled, engine: ObservedEngine, selection: Selection) 
         elapsed_unknown="the plan has none, as before SQL Server 2014 SP2",
         cpu_s=run.cpu_s if run.threads == 1 else None,
         engine=engine,
-        statement=Statement(None, run.text, 1, 1) if run.text else None,
+        statement=CountedStatement(None, run.text, 1, 1) if run.text else None,
         notes=notes,
     )
 
 
-def _wait_bounds(run: Spilled, elapsed_s: float) -> Bounds[float]:
+def _wait_bounds(run: SpilledStatement, elapsed_s: float) -> Bounds[float]:
     """Bounds of the time (s) that a run of ``elapsed_s`` waited for its spills."""
     listed = run.waits or {}
     lower_s, waits = run.spill_waits
@@ -299,7 +299,7 @@ HOW_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
 HOW_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
 
 
-def _number(row: Row, name: str) -> float:
+def _number(row: SpooledRow, name: str) -> float:
     number = number_of(row.get(name) or "")
     if number is None:
         raise EvidenceDamaged(f"{name} is {row.get(name)!r}, not a count")
@@ -325,12 +325,12 @@ def read_query_stats(path: Path, selection: Selection) -> Counts:
         elapsed_unknown="total_elapsed_time is 0",
         cpu_s=cpu_s if threads == 1 and cpu_s else None,
         engine=ObservedEngine("sqlserver"),
-        statement=Statement(row.get("query_hash"), text and masked_text(text), calls, 1),
+        statement=CountedStatement(row.get("query_hash"), text and masked_text(text), calls, 1),
         notes=["total_spills counts pages that were spilled: each is assumed to be read once"],
     )
 
 
-def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, float]]:
+def _selected_row(path: Path, selection: Selection) -> tuple[SpooledRow, dict[str, float]]:
     """The row of a query that spilled, the only one or the selected one, and its means."""
     rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES)
     spilled = (row for row in rows if _number(row, "total_spills"))
@@ -342,7 +342,7 @@ def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, floa
         if not runs:
             raise SelectionEmpty(f"no row that spilled has query_hash {wanted}")
     items = [
-        Item(
+        SelectableRun(
             (row, mean),
             mean["total_elapsed_time"] / 1e6,
             size_bytes=round(2 * mean["total_spills"]) * PAGE_BYTES,
@@ -353,7 +353,7 @@ def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, floa
     return select(items, selection, ", or its query_hash with --queryid")
 
 
-def _means(row: Row) -> dict[str, float]:
+def _means(row: SpooledRow) -> dict[str, float]:
     """The columns of a row over its executions."""
     executions = _number(row, "execution_count")
     if executions < 1:
@@ -363,7 +363,7 @@ def _means(row: Row) -> dict[str, float]:
     return {name: _number(row, name) / executions for name in names}
 
 
-def _text(row: Row) -> str | None:
+def _text(row: SpooledRow) -> str | None:
     """The statement, if one of its columns was exported."""
     return next((text for name in _TEXTS if (text := row.get(name))), None)
 
@@ -421,7 +421,7 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
     if not rows:
         raise NoTempIo("none of its rows is of a data file of tempdb (database_id 2)")
 
-    def total(taken: Sequence[Row], name: str) -> int:
+    def total(taken: Sequence[SpooledRow], name: str) -> int:
         return round(sum(_number(row, name) for row in taken))
 
     timed = sorted(((total([row], "sample_ms") / 1e3, row) for row in rows), key=itemgetter(0))

@@ -7,11 +7,11 @@ from typing import Any
 from spillcast.document import key, written
 
 FLEET_SCHEMA, INGEST_SCHEMA = "spillcast.fleet/1", "spillcast.ingest/1"
-Bounds = tuple[float, float]
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Row:
+class FleetStatement:
     """A statement of a database. Times (s) are sums over all its evidence."""
 
     database: str = key("its database", example="erp")
@@ -24,11 +24,11 @@ class Row:
         "elapsed time on the target; null where refused, or where only its interval is known",
         unit="s",
     )
-    interval_s: Bounds | None = key("its interval", unit="s")
+    interval_s: Interval | None = key("its interval", unit="s")
     saved_s: float | None = key(
         "`elapsed_s` less `forecast_s`; 0 below a thousandth", unit="s", signed=True
     )
-    saved_interval_s: Bounds | None = key("its interval", unit="s", signed=True)
+    saved_interval_s: Interval | None = key("its interval", unit="s", signed=True)
     p50_us: float | None = key(
         "median latency of what would change; null without single waits", unit="us", example=2007.04
     )
@@ -52,7 +52,7 @@ class DatabaseRow:
         unit="s",
         signed=True,
     )
-    saved_interval_s: Bounds | None = key(
+    saved_interval_s: Interval | None = key(
         "the sums of the bounds of its statements; null where none has any", unit="s", signed=True
     )
     share: float = key("of all savings", signed=True)
@@ -67,7 +67,7 @@ class DayRow:
     saved_s: float | None = key(
         "what is saved of it, where known; null where it is known of none", unit="s", signed=True
     )
-    saved_interval_s: Bounds | None = key(
+    saved_interval_s: Interval | None = key(
         "the sums of the bounds of what is saved; null where none are known",
         unit="s",
         signed=True,
@@ -87,7 +87,7 @@ class Fleet:
     elapsed_s: float = key("time of all statements", unit="s", example=1042.1)
     temp_s: float = key("of it, in temp I/O", unit="s", example=300.2)
     saved_s: float = key("the sum of all known savings", unit="s", signed=True, example=270.3)
-    saved_interval_s: Bounds = key(
+    saved_interval_s: Interval = key(
         "the sums of all bounds, also of those without a known saving", unit="s", signed=True
     )
     statements_for_most: int = key("how many statements bring `most` of all savings", example=2)
@@ -98,7 +98,7 @@ class Fleet:
     )
     sources: int = key("files in the dataset", example=60)
     set_aside: int = key("files that are set aside", example=0)
-    statements: Sequence[Row] = key(
+    statements: Sequence[FleetStatement] = key(
         "the largest saving first; if only bounds are known, their middle counts"
     )
     databases: Sequence[DatabaseRow] = key("in the order of statements")

@@ -108,7 +108,7 @@ ANEW = "ingest into a new dataset"
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
-def place(address: str) -> "Place":
+def place(address: str) -> "Store":
     """The place at an address: a path, file:///..., memory://..., s3://..."""
     path = local_path(address)
     if path is None:
@@ -241,7 +241,7 @@ class RemoteStore:
 
 
 #: Stores files by name, with / between folders. A file exists completely or not at all.
-Place = LocalStore | RemoteStore
+Store = LocalStore | RemoteStore
 
 
 def _flush_folder(folder: Path) -> None:
@@ -263,7 +263,7 @@ def _not_written(address: str, error: OSError) -> SpillcastError:
 class Dataset:
     """Ingested evidence: parts with rows, and a log of sources that names the valid parts."""
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: Store) -> None:
         self.place = where
 
     @classmethod
@@ -319,7 +319,7 @@ def is_dataset(address: str) -> bool:
     return True
 
 
-def _log(where: Place, name: str) -> Table:
+def _log(where: Store, name: str) -> Table:
     """Read a file of the log. InputError if it is damaged, or names a file that is no part."""
     path = f"{where.address}/{name}"
     with reading(path, ANEW):
@@ -337,7 +337,7 @@ def parquet_bytes(table: Table, group_rows: int | None = None) -> bytes:
         return file.read()
 
 
-def _check_version(where: Place, *, missing_is_fine: bool) -> None:
+def _check_version(where: Store, *, missing_is_fine: bool) -> None:
     """InputError if the place holds something else."""
     path = f"{where.address}/{_HEAD}"
     try:

@@ -9,14 +9,14 @@ import duckdb
 
 from spillcast import stats
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
-from spillcast.fleet import Bounds, DatabaseRow, DayRow, Fleet, Row
+from spillcast.fleet import DatabaseRow, DayRow, Fleet, FleetStatement, Interval
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
 from spillcast.fleet.forecasts import (
     DAYS,
     LATENCIES,
     TOTALS,
-    Outcome,
-    Sums,
+    FactQueries,
+    ForecastOutcome,
     clashing,
     of_run,
     of_snapshots,
@@ -26,7 +26,7 @@ from spillcast.fleet.forecasts import (
 )
 from spillcast.fleet.snapshots import chains, read_snapshots
 from spillcast.forecast.oracle import resolve_target
-from spillcast.forecast.oracle.evidence import Target
+from spillcast.forecast.oracle.evidence import EventTarget
 from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import notable_s
 from spillcast.recording import TEMP_EVENTS, is_like
@@ -41,7 +41,7 @@ MOST = 0.8
 MONTH_DAYS = 30
 
 
-def statements_for_most(rows: Sequence[Row]) -> int:
+def statements_for_most(rows: Sequence[FleetStatement]) -> int:
     """The number of first rows that bring ``MOST`` of all savings; 0 if none saves anything."""
     return next((n for n, row in enumerate(rows, 1) if row.cumulative_share >= MOST), 0)
 
@@ -60,7 +60,7 @@ def _cost_per_saved_hour(
 
 
 #: (database, statement)
-Key = tuple[str, str]
+StatementKey = tuple[str, str]
 
 
 def fleet(
@@ -90,7 +90,7 @@ def fleet(
         origin=origin,
         page_cache_bytes=page_cache_bytes,
     )
-    facts = Facts(dataset, to, question, clashes)
+    facts = DatasetFacts(dataset, to, question, clashes)
     if not facts.statements:
         raise NoTempIo(
             f"no statement of the evidence waits for '{temp_events}'",
@@ -126,10 +126,10 @@ def fleet(
 
 
 @dataclass
-class Forecasts:
+class StatementForecasts:
     """The forecasts of a statement from all its evidence, with its days and latencies."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ForecastOutcome] = field(default_factory=list)
     #: Kinds of evidence, and the number of files.
     kinds: set[str] = field(default_factory=set)
     sources: int = 0
@@ -138,7 +138,7 @@ class Forecasts:
     #: A histogram: latency (ns) and number of waits.
     buckets: list[tuple[int, int]] = field(default_factory=list)
 
-    def row(self, database: str, sql: str) -> Row:
+    def row(self, database: str, sql: str) -> FleetStatement:
         """The sums of all forecasts, as a row of the ranking."""
         answered = [(o, o.interval_s) for o in self.outcomes if o.interval_s is not None]
         refusals = (outcome.refused for outcome in self.outcomes if outcome.refused is not None)
@@ -151,7 +151,7 @@ class Forecasts:
             if len(forecasts_s) == len(answered):
                 forecast_s = sum(forecasts_s)
                 saved_s = notable_s(today_s - forecast_s, today_s)
-        return Row(
+        return FleetStatement(
             database,
             sql,
             evidence=", ".join(sorted(self.kinds)),
@@ -176,7 +176,7 @@ class Forecasts:
         return stats.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
-class Facts:
+class DatasetFacts:
     """The contents of a dataset, and the forecasts of each statement that spills."""
 
     def __init__(
@@ -188,21 +188,21 @@ class Facts:
                     f"{option} {text}: a fleet is not replayed on a directory",
                     f"probe it once: spillcast probe {shell_word(text)} --grid -o storage.json",
                 )
-        self.statements: dict[Key, Forecasts] = {}
+        self.statements: dict[StatementKey, StatementForecasts] = {}
         #: Elapsed time (us) of all statements by database, also of those that do not spill.
         self.elapsed_us = Counter[str]()
         #: The number of snapshots of PostgreSQL servers, and of runs of which a part was recorded.
         self.snapshots = self.parts = 0
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
-                sums = Sums(dataset, connection, clashes)
+                sums = FactQueries(dataset, connection, clashes)
                 self._read_facts(sums, to, question)
         self._read_runs(dataset, to, question, clashes)
         self._read_snapshots(dataset, to, question)
 
-    def _read_facts(self, sums: Sums, to: str, question: Question) -> None:
+    def _read_facts(self, sums: FactQueries, to: str, question: Question) -> None:
         target, temp_events = resolve_facts_target(to), question.temp_events or TEMP_EVENTS
-        events, timed_by = set[str](), dict[Key, tuple[str, float]]()
+        events, timed_by = set[str](), dict[StatementKey, tuple[str, float]]()
         for statement in statements(sums.rows(TOTALS)):
             key = statement.database, statement.sql_id
             events |= {event for event in statement.events() if is_like(event, temp_events)}
@@ -215,7 +215,7 @@ class Facts:
             timed_by[key] = statement.timed_by, temp_us / sum(row["total_us"] for row in temp)
             temp_s = temp_us / 1e6
             if isinstance(target, str):
-                outcome = Outcome(statement.elapsed_us / 1e6, temp_s, refused=target)
+                outcome = ForecastOutcome(statement.elapsed_us / 1e6, temp_s, refused=target)
             else:
                 outcome = of_statement(statement, target, question, temp_s)
             sources = max(row["sources"] for row in counted)
@@ -252,15 +252,17 @@ class Facts:
                 self.elapsed_us[server] += round(1e6 * outcome.elapsed_s)
                 statement.day_us.update(day_us)
 
-    def _add(self, key: Key, outcome: Outcome, kind: str, sources: int) -> Forecasts:
-        statement = self.statements.setdefault(key, Forecasts())
+    def _add(
+        self, key: StatementKey, outcome: ForecastOutcome, kind: str, sources: int
+    ) -> StatementForecasts:
+        statement = self.statements.setdefault(key, StatementForecasts())
         statement.outcomes.append(outcome)
         statement.kinds.add(kind)
         statement.sources += sources
         return statement
 
 
-def resolve_facts_target(to: str) -> Target | str:
+def resolve_facts_target(to: str) -> EventTarget | str:
     """The target for traces and ASH, or the reason why it is none, such as that of a recording."""
     try:
         return resolve_target(to)
@@ -270,7 +272,7 @@ def resolve_facts_target(to: str) -> Target | str:
         raise
 
 
-def _ranked(rows: list[Row]) -> list[Row]:
+def _ranked(rows: list[FleetStatement]) -> list[FleetStatement]:
     """The largest savings first, each with its share of all."""
     total_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
 
@@ -285,8 +287,8 @@ def _ranked(rows: list[Row]) -> list[Row]:
     return shared
 
 
-def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
-    rows_of = defaultdict[str, list[Row]](list)
+def _databases(rows: Sequence[FleetStatement], facts: DatasetFacts) -> list[DatabaseRow]:
+    rows_of = defaultdict[str, list[FleetStatement]](list)
     for row in rows:
         rows_of[row.database].append(row)
     totals = []
@@ -305,14 +307,14 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
     return sorted(totals, key=lambda row: (-_order_s(row), row.database))
 
 
-def _order_s(row: Row | DatabaseRow) -> float:
+def _order_s(row: FleetStatement | DatabaseRow) -> float:
     """The saving (s) by which rows are ranked: the middle of its bounds if only these are known."""
     if row.saved_s is None and row.saved_interval_s is not None:
         return sum(row.saved_interval_s) / 2
     return row.saved_s or 0.0
 
 
-def _savings(rows: Sequence[Row | DatabaseRow]) -> tuple[float | None, Bounds | None]:
+def _savings(rows: Sequence[FleetStatement | DatabaseRow]) -> tuple[float | None, Interval | None]:
     """The sums of known savings and of known bounds; None if there are rows, but none is known."""
     known = [row.saved_s for row in rows if row.saved_s is not None]
     bounds = [row.saved_interval_s for row in rows if row.saved_interval_s is not None]
@@ -323,9 +325,9 @@ def _savings(rows: Sequence[Row | DatabaseRow]) -> tuple[float | None, Bounds | 
     )
 
 
-def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
+def _days(rows: Sequence[FleetStatement], facts: DatasetFacts) -> list[DayRow]:
     """The savings by day: each statement's are divided by its time in temp I/O on a day."""
-    temp_s, parts = defaultdict[str, float](float), defaultdict[str, list[Row]](list)
+    temp_s, parts = defaultdict[str, float](float), defaultdict[str, list[FleetStatement]](list)
     for row in sorted(rows, key=lambda row: (row.database, row.sql)):
         day_us = facts.statements[row.database, row.sql].day_us
         total_us = sum(day_us.values())
@@ -336,7 +338,7 @@ def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
     return [DayRow(day, temp_s[day], *_savings(parts[day])) for day in sorted(temp_s)]
 
 
-def _part(row: Row, share: float) -> Row:
+def _part(row: FleetStatement, share: float) -> FleetStatement:
     """A row with ``share`` of its saving."""
     bounds = row.saved_interval_s
     return replace(
@@ -346,7 +348,9 @@ def _part(row: Row, share: float) -> Row:
     )
 
 
-def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row], parts: int) -> list[str]:
+def _warnings(
+    clashes: dict[str, set[str]], rows: Sequence[FleetStatement], parts: int
+) -> list[str]:
     warnings = [
         f"databases on {' and '.join(f'host {host}' for host in sorted(hosts))} have the same "
         f"name, {name}: they are listed apart"

@@ -24,7 +24,12 @@ import numpy as np
 
 from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row, counts_of_row
+from spillcast.evidence.postgres.statements import (
+    MAINTENANCE,
+    PER_GATHER,
+    StatementRow,
+    counts_of_row,
+)
 from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
@@ -37,7 +42,7 @@ from spillcast.fleet.dataset import (
     RUNS_FOLDER,
     WAIT,
     Dataset,
-    Place,
+    Store,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
 from spillcast.fleet.snapshots import Snapshot, add_to, periods, temp_blocks
@@ -46,8 +51,8 @@ from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
+    EventTarget,
     OracleEvidence,
-    Target,
     TraceEvidence,
     times_s,
 )
@@ -117,7 +122,7 @@ group by all order by all
 """
 
 
-class Sums:
+class FactQueries:
     """Queries on the facts of a dataset; it must have facts."""
 
     def __init__(
@@ -175,7 +180,7 @@ def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
             yield {**row.to_pylist()[0], **partition}
 
 
-def _check_facts(place: Place, part: str) -> None:
+def _check_facts(place: Store, part: str) -> None:
     """InputError if a part of the facts is damaged."""
     path = f"{place.address}/{part}"
     with reading(path, ANEW):
@@ -200,7 +205,7 @@ _MEMORY, _HISTORY = ASH_KINDS["V$"], ASH_KINDS["DBA_HIST"]
 
 
 @dataclass
-class Statement:
+class StatementSums:
     """The sums of all facts about a statement of a database."""
 
     database: str
@@ -274,12 +279,12 @@ class Statement:
         return AshEvidence(active_us / 1e6, instants, share, latency_s)
 
 
-def statements(totals: Iterable[dict[str, Any]]) -> list[Statement]:
+def statements(totals: Iterable[dict[str, Any]]) -> list[StatementSums]:
     """The statements in rows of TOTALS, sorted by database and statement."""
-    statements: dict[tuple[str, str], Statement] = {}
+    statements: dict[tuple[str, str], StatementSums] = {}
     for row in totals:
         key = row["label"], row["sql_id"]
-        statement = statements.setdefault(key, Statement(*key))
+        statement = statements.setdefault(key, StatementSums(*key))
         statement.rows.setdefault(row["kind"], []).append(row)
     return [statements[key] for key in sorted(statements)]
 
@@ -300,7 +305,7 @@ def _latency(row: Mapping[str, Any]) -> EventLatency:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ForecastOutcome:
     """The times (s) of a forecast, or the reason for its absence.
 
     There is an interval alone where only bounds of the time of temp I/O are known.
@@ -315,7 +320,7 @@ class Outcome:
     #: Whether the times are those of a part of a run, whose length is unknown.
     is_part: bool = False
 
-    def times(self, calls: int) -> "Outcome":
+    def times(self, calls: int) -> "ForecastOutcome":
         """The times of ``calls`` equal calls together."""
         return replace(
             self,
@@ -327,19 +332,19 @@ class Outcome:
 
 
 def of_statement(
-    statement: Statement, target: Target, question: Question, temp_s: float
-) -> Outcome:
+    statement: StatementSums, target: EventTarget, question: Question, temp_s: float
+) -> ForecastOutcome:
     """The forecast of a statement from traces and ASH."""
     elapsed_s = statement.elapsed_us / 1e6
     try:
         evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
         forecast = forecast_events(target, evidence, replace(question, elapsed_s=elapsed_s))
     except (InputError, Refusal) as error:
-        return Outcome(elapsed_s, temp_s, refused=error.message)
+        return ForecastOutcome(elapsed_s, temp_s, refused=error.message)
     return _outcome(forecast, temp_s)
 
 
-def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
+def of_run(row: Mapping[str, Any], to: str, question: Question) -> ForecastOutcome:
     """The forecast of a recording, a plan or an application in a row of RUNS."""
     elapsed_s = 0.0
     try:
@@ -356,14 +361,16 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
         # The name of the folder in which it was unpacked is random.
         folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
         spills = not isinstance(error, NoTempIo | NotSpilled)
-        return Outcome(elapsed_s, 0.0, refused=re.sub(folder, "", error.message), spills=spills)
+        return ForecastOutcome(
+            elapsed_s, 0.0, refused=re.sub(folder, "", error.message), spills=spills
+        )
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
 
 
 def of_snapshots(
     chain: Sequence[Snapshot], to: str, question: Question
-) -> Iterator[tuple[str, Outcome, dict[str, int]]]:
+) -> Iterator[tuple[str, ForecastOutcome, dict[str, int]]]:
     """Statements that spilled between snapshots of a server: queryid, forecast, and time by day.
 
     The time in temp I/O (us) is divided among days by the blocks moved on them.
@@ -380,7 +387,7 @@ def of_snapshots(
             by_day[day] = by_day.get(day, 0) + temp_blocks(row)
     limits = {name: chain[-1].settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
     for queryid, total in sums.items():
-        statement = Row.of({**total, **limits})
+        statement = StatementRow.of({**total, **limits})
         if not statement.spills:
             continue
         elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
@@ -393,7 +400,7 @@ def of_snapshots(
         except (TargetInvalid, TargetUnknown):
             raise
         except (InputError, Refusal) as error:
-            outcome = Outcome(elapsed_s, temp_s, refused=error.message)
+            outcome = ForecastOutcome(elapsed_s, temp_s, refused=error.message)
         days = {
             day: round(1e6 * outcome.temp_s * moved / statement.blocks)
             for day, moved in blocks[queryid].items()
@@ -401,11 +408,11 @@ def of_snapshots(
         yield queryid, outcome, days
 
 
-def _outcome(forecast: Forecast, temp_s: float) -> Outcome:
+def _outcome(forecast: Forecast, temp_s: float) -> ForecastOutcome:
     # As in a forecast of one query, the middle of bounds that are far apart is no forecast.
     forecast_s = None if unknown_share(forecast) is not None else forecast.forecast_s
     is_part = any(warning.code == "part-only" for warning in forecast.warnings)
-    return Outcome(
+    return ForecastOutcome(
         forecast.baseline_s,
         temp_s,
         forecast_s,

@@ -42,7 +42,7 @@ from spillcast.fleet.dataset import (
     RUNS_FOLDER,
     UNKNOWN,
     Dataset,
-    Place,
+    Store,
     local_path,
     parquet_bytes,
 )
@@ -77,7 +77,7 @@ _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan", *_LOGS)
 
 
 @dataclass(frozen=True)
-class Source:
+class EvidenceSource:
     """A file, or the folder of a recording or of a rolled event log."""
 
     #: A path, or an address with its scheme.
@@ -96,9 +96,9 @@ class Source:
         return _downloaded(*open_filesystem(self.name))
 
 
-def find_sources(arguments: Sequence[str]) -> list[Source]:
+def find_sources(arguments: Sequence[str]) -> list[EvidenceSource]:
     """All files, folders and patterns as sources by name. InputError for missing ones."""
-    by_name: dict[str, Source] = {}
+    by_name: dict[str, EvidenceSource] = {}
     for argument in arguments:
         path = local_path(argument)
         sources = _remote(argument) if path is None else _local(path)
@@ -106,7 +106,7 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
     return [by_name[name] for name in sorted(by_name)]
 
 
-def _local(argument: str) -> Iterable[Source]:
+def _local(argument: str) -> Iterable[EvidenceSource]:
     paths = [argument] if os.path.exists(argument) else sorted(glob.glob(argument, recursive=True))
     if not paths:
         raise PathMissing("there is no such file or folder", where=argument)
@@ -122,14 +122,14 @@ def _local(argument: str) -> Iterable[Source]:
     return sources
 
 
-def _walk(path: str) -> Iterator[Source]:
+def _walk(path: str) -> Iterator[EvidenceSource]:
     if not os.path.isdir(path):
-        yield Source(path, _size(path))
+        yield EvidenceSource(path, _size(path))
         return
     for folder, folders, files in os.walk(path):
         if META_FILE in files or parts_of(files):
             sizes = [_size(os.path.join(folder, name)) for name in files]
-            yield Source(folder, sum(sizes))
+            yield EvidenceSource(folder, sum(sizes))
             folders.clear()
             continue
         folders[:] = [name for name in folders if not _core.is_partial(name)]
@@ -137,7 +137,7 @@ def _walk(path: str) -> Iterator[Source]:
             file = os.path.join(folder, name)
             # Reading a pipe would wait for its writer. Inaccessible files are reported later.
             if _is_evidence(name) and (os.path.isfile(file) or not os.path.exists(file)):
-                yield Source(file, _size(file))
+                yield EvidenceSource(file, _size(file))
 
 
 def _size(path: str) -> int:
@@ -148,7 +148,7 @@ def _size(path: str) -> int:
         return 0
 
 
-def _remote(argument: str) -> Iterator[Source]:
+def _remote(argument: str) -> Iterator[EvidenceSource]:
     filesystem, path = open_filesystem(argument)
     scheme = argument.partition("://")[0]
     try:
@@ -174,7 +174,7 @@ def _remote(argument: str) -> Iterator[Source]:
     if not sizes:
         raise EvidenceMissing("there is no evidence", where=argument)
     for name, size in sizes.items():
-        yield Source(f"{scheme}://{name.lstrip('/')}", size)
+        yield EvidenceSource(f"{scheme}://{name.lstrip('/')}", size)
 
 
 def _is_evidence(name: str) -> bool:
@@ -209,7 +209,7 @@ class SourceRows:
     partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def read_source(source: Source, known: Container[str], database: str | None) -> SourceRows:
+def read_source(source: EvidenceSource, known: Container[str], database: str | None) -> SourceRows:
     """Read one source, unless its content is ``known``. OSError if it cannot be read.
 
     Its row of SOURCES says what is damaged, or why it is set aside.
@@ -288,7 +288,7 @@ def _identify(row: dict[str, Any], kind: str, who: Identity) -> None:
     row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
 
 
-def order_of(source: Source) -> tuple[str, str, str]:
+def order_of(source: EvidenceSource) -> tuple[str, str, str]:
     """The sort key of sources: traces of the same database and day share parts."""
     if source.is_remote or ".trc" not in source.name.lower():
         return UNKNOWN, UNKNOWN, source.name
@@ -301,9 +301,9 @@ BATCH_BYTES = 256 << 20
 BATCH_FILES = 512
 
 
-def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
+def batches(sources: Sequence[EvidenceSource]) -> Iterator[list[EvidenceSource]]:
     """The sources by database and day, in batches of bounded size."""
-    batch: list[Source] = []
+    batch: list[EvidenceSource] = []
     size = 0
     for source in sorted(sources, key=order_of):
         if batch and (size + source.bytes > BATCH_BYTES or len(batch) == BATCH_FILES):
@@ -315,7 +315,7 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
         yield batch
 
 
-def write_batch(where: Place, read: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
+def write_batch(where: Store, read: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
     """Write the parts of a batch. Returns its name and its rows of the log, not yet written."""
     new = [source for source in read if source.row is not None]
     contents = "".join(source.source for source in new)
@@ -394,11 +394,11 @@ def ingest(
 
 
 def _read_ahead(
-    planned: Iterable[Sequence[Source]], known: Container[str], database: str | None
+    planned: Iterable[Sequence[EvidenceSource]], known: Container[str], database: str | None
 ) -> Generator[SourceRows | OSError]:
     """Read the sources in order, in threads, a few ahead of the caller."""
 
-    def try_source(source: Source) -> SourceRows | OSError:
+    def try_source(source: EvidenceSource) -> SourceRows | OSError:
         try:
             return read_source(source, known, database)
         except OSError as error:

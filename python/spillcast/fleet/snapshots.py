@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from spillcast.document import internal, read
-from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, StatementRow
 from spillcast.evidence.text import decoded
 from spillcast.fleet.dataset import SNAPSHOTS_FOLDER, Dataset
 from spillcast.gate import bounded, json_of, reading
@@ -165,7 +165,7 @@ def _check(snapshot: Snapshot) -> None:
     limits = {name: snapshot.settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
     for row in snapshot.rows:
         # The text is not read here, which takes longer than all numbers.
-        Row.of({**row, **limits, "query": None})
+        StatementRow.of({**row, **limits, "query": None})
         is_named = row["queryid"] is not None and isinstance(row["query"], str | None)
         if not is_named or "calls" not in count_names(row):
             raise ValueError("a row has no identifier, no text, or no count of calls")

@@ -9,7 +9,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.open import Evidence, find_evidence, open_evidence
+from spillcast.evidence.open import EvidenceFiles, find_evidence, open_evidence
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
@@ -25,7 +25,7 @@ from spillcast.text import shell_word
 from spillcast.units import format_duration
 
 #: A forecast and its storage; None if the storage was refused or is known from traces only.
-Answer = tuple[Forecast, Storage | None]
+TargetForecast = tuple[Forecast, Storage | None]
 #: A storage or its name: a directory (probed now), a file, ``catalogue:NAME``, ``latency:150us``.
 Target = Storage | str | Path
 #: The target whose forecast is the limit of any storage.
@@ -53,7 +53,7 @@ def ask(
     baseline: Recording | Counts | Sequence[str | Path],
     targets: Sequence[Target],
     question: Question | None = None,
-) -> list[Answer]:
+) -> list[TargetForecast]:
     """A forecast for each target, from any evidence.
 
     InputError for evidence or targets that cannot be used. If the evidence does not allow a
@@ -61,11 +61,11 @@ def ask(
     """
     question = question or Question()
     if isinstance(baseline, Counts):
-        question.check(Evidence())
+        question.check(EvidenceFiles())
         return _forecasts(baseline, targets, question)
     recording: Recording | None
     if isinstance(baseline, Recording):
-        recording, files = baseline, Evidence(recordings=[baseline.path])
+        recording, files = baseline, EvidenceFiles(recordings=[baseline.path])
     else:
         files = find_evidence(baseline)
         recording = Recording.open(files.recordings[0]) if len(files.recordings) == 1 else None
@@ -76,7 +76,7 @@ def ask(
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(evidence, targets, question)
     from spillcast.forecast.oracle import forecast_events, target_of
-    from spillcast.forecast.oracle.evidence import Target as EventTarget
+    from spillcast.forecast.oracle.evidence import EventTarget as EventTarget
     from spillcast.forecast.oracle.evidence import read_evidence
     from spillcast.forecast.oracle.parts import NO_LATENCY_S
 
@@ -94,7 +94,9 @@ def ask(
     return [(forecast_events(place, events, question), None) for place in places]
 
 
-def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
+def _of_application(
+    files: EvidenceFiles, targets: Sequence[Target], question: Question
+) -> list[TargetForecast]:
     """Forecasts of a Spark application, with the waits of its tasks if executors were recorded."""
     from spillcast.evidence.spark import read_application
     from spillcast.forecast.spark import forecast_application
@@ -134,7 +136,7 @@ def forecasts_of(
 
 def _forecasts(
     evidence: Recording | Counts, targets: Sequence[Target], question: Question
-) -> list[Answer]:
+) -> list[TargetForecast]:
     if isinstance(evidence, Recording):
         evidence.need_io()
         former = question.known.instead_of(evidence)
@@ -158,7 +160,7 @@ def _forecasts(
 
 def _answers(
     workload: Workload, storages: Sequence[tuple[str, Storage | Refusal]], question: Question
-) -> list[Answer]:
+) -> list[TargetForecast]:
     """A forecast, or a refused one, for each target by name.
 
     Storages of one name, such as a directory that was probed twice, are called as given.
@@ -166,7 +168,7 @@ def _answers(
     confidence = question.confidence
     named = Counter(storage.name for _, storage in storages if isinstance(storage, Storage))
     projector = Projector(workload, estimators_without(question.without))
-    answers = list[Answer]()
+    answers = list[TargetForecast]()
     for name, storage in storages:
         if isinstance(storage, Refusal):
             answers.append((projector.refused(name, confidence, storage), None))

@@ -24,7 +24,7 @@ COSTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wait:
+class BindingWait:
     """Time of temp I/O by one cause on the target, and what relieving that saves.
 
     ``cause`` is the name of a limit of the storage, ``latency``, ``queue`` (for a server) or
@@ -75,7 +75,7 @@ class Binding:
     bound_by: Sequence[str]
     #: Elapsed time that doubling them saves.
     saved_s: float
-    waits: Sequence[Wait]
+    waits: Sequence[BindingWait]
 
     @property
     def text(self) -> str:
@@ -133,7 +133,7 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
     if best_s < SAVING_MIN * elapsed_s:
         bound_by, best_s = [], max(best_s, 0.0)
     waits = [
-        Wait(
+        BindingWait(
             cause=cause,
             elapsed_s=waited_s,
             saved_s=saved_s.get(cause, None if cause == MEMORY else 0.0),

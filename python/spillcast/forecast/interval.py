@@ -28,7 +28,7 @@ SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTerm:
     """Seconds of a term today and on the target, and the measured blocks behind the latter.
 
     ``error`` is the relative standard error of an interpolated latency. ``count`` is the number of
@@ -105,7 +105,7 @@ class Uncertainty:
 
 def drawn_totals(
     rest_s: Floats,
-    terms: Sequence[Measured],
+    terms: Sequence[MeasuredTerm],
     draws: np.random.Generator,
     *,
     noise: float,

@@ -25,7 +25,7 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, WarmRun
 from spillcast.forecast.uncertainty import elapsed_on, run_s
 from spillcast.forecast.warnings import THROTTLED_REPORTED, Computed, warnings_of
-from spillcast.forecast.work_memory import WorkMemory, more_work_memory
+from spillcast.forecast.work_memory import WorkMemoryEffect, more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.forecast.workload.load import operations
 from spillcast.recording import WRITEBACK
@@ -81,7 +81,7 @@ class Projector:
         projected = projection(self.baseline, storage, cached=storage.source.uncached)
         return projected.total_s, projected.causes_s
 
-    def work_memory(self, confidence: float = CONFIDENCE) -> WorkMemory | None:
+    def work_memory(self, confidence: float = CONFIDENCE) -> WorkMemoryEffect | None:
         """The effect of more work_mem; None without a plan with its counts."""
         workload = self.workload
         if workload.plan is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.open import KIND_WORDS, Evidence
+from spillcast.evidence.open import KIND_WORDS, EvidenceFiles
 from spillcast.evidence.selection import Filter, Selection, is_stated
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.public import check_types
@@ -20,13 +20,13 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.target import resolve
 
 if TYPE_CHECKING:
-    from spillcast.evidence.recognise import Kind
-    from spillcast.storage.probe import Progress
+    from spillcast.evidence.recognise import EvidenceKind
+    from spillcast.storage.probe import ProbeProgress
 
 CONFIDENCE = 0.9
 METHODS = ("counts", "seed")
 #: Shows the progress of a probe; the argument is the name of the storage.
-Watch = Callable[[str], "AbstractContextManager[Progress]"]
+Watch = Callable[[str], "AbstractContextManager[ProbeProgress]"]
 #: Runs the query of a recording on a directory for a limited time.
 Rehearse = Callable[[Recording, Path], Rehearsal]
 #: Shows the progress of reading files, from the bytes read so far.
@@ -129,7 +129,7 @@ class Question:
         """The samples to select from ASH."""
         return Filter(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 
-    def check(self, evidence: Evidence, *, of_plan: bool = False) -> None:
+    def check(self, evidence: EvidenceFiles, *, of_plan: bool = False) -> None:
         """OptionConflict for an option that this evidence (``of_plan``: a plan) does not use."""
         if self.execution is not None and self.job is not None:
             raise OptionConflict(
@@ -182,7 +182,7 @@ _USED_BY: Mapping[str, Set[str]] = {
 }  # fmt: skip
 
 
-def _kinds_of(figures: Sequence[Path | str]) -> "list[Kind]":
+def _kinds_of(figures: Sequence[Path | str]) -> "list[EvidenceKind]":
     files = [Path(path) for path in figures if not is_stated(str(path))]
     if not files:
         return []

@@ -11,9 +11,9 @@ from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.work_memory import Spilled, WorkMemory
-from spillcast.recording.completeness import Part
-from spillcast.recording.observed import Statement
+from spillcast.forecast.work_memory import SpilledLines, WorkMemoryEffect
+from spillcast.recording.completeness import RecordedPart
+from spillcast.recording.observed import CountedStatement
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
@@ -269,7 +269,7 @@ class Forecast(Tabular):
     refused: str | None
     refused_code: str | None = later()
     #: The recorded part, if the forecast is for it and not for the entire query.
-    part: Part | None = later()
+    part: RecordedPart | None = later()
     #: Elapsed time of the recorded part, if the forecast is for the entire query.
     recorded_s: float | None = later()
     #: The subject of the forecast within a sentence, if that is not one query.
@@ -279,7 +279,7 @@ class Forecast(Tabular):
     #: The rehearsal on the target.
     rehearsed: Rehearsed | None = later()
     #: The statement, if it was selected from a file of several.
-    statement: Statement | None = later()
+    statement: CountedStatement | None = later()
     #: The times without reads of data files, if these took notable time.
     warm: WarmRun | None = later()
     #: The sample, if not all waits of a large recording were used.
@@ -289,9 +289,9 @@ class Forecast(Tabular):
     #: How to get this storage, in words.
     advice: Sequence[str] = later(())
     #: The effect of more work memory, if a plan of PostgreSQL is known.
-    work_memory: WorkMemory | None = later()
+    work_memory: WorkMemoryEffect | None = later()
     #: Lines of an Oracle plan that spill, and the effect of more PGA, if known.
-    spilled: Spilled | None = later()
+    spilled: SpilledLines | None = later()
     #: The causes of waits of temp I/O on a target with limits.
     binding: Binding | None = later()
     #: The stages of a Spark application, in their order.

@@ -7,7 +7,7 @@ from math import hypot, log, sqrt
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
+from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
@@ -89,7 +89,7 @@ def _drawn_s(
         rest_s,
         [
             # The more operations the whole query does, the less it matters how each of them goes.
-            Measured(
+            MeasuredTerm(
                 load.op, today_s, s, lat.blocks, lat.error, round(workload.io_scale * load.count)
             )
             for load, today_s, s, lat in terms

@@ -47,7 +47,7 @@ NOTABLE_SHARE = 0.1
 #: ``storage`` is the problem; ``partly``: of a part of the time; ``data``: reads of tables are;
 #: ``memory``: the page cache holds the temp files; ``other``: no storage for temp files helps;
 #: ``none``: no target has a number.
-Kind = Literal["storage", "partly", "data", "memory", "other", "none"]
+VerdictKind = Literal["storage", "partly", "data", "memory", "other", "none"]
 #: Warnings of evidence with only bounds of the time of temp I/O.
 TIME_UNKNOWN = frozenset({"time-unknown", "io-unknown"})
 
@@ -90,7 +90,7 @@ class Fix:
 class Verdict:
     """One or two sentences that a user can act on, and the figures behind them."""
 
-    kind: Kind
+    kind: VerdictKind
     #: Where the time goes; then what to do.
     sentences: Sequence[str]
     #: Parts of today's elapsed time; None where that is not known.
@@ -119,8 +119,8 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     fixes = _fixes(valid)
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
     cached = {f.target: f.without_cache_s for f in valid if f.without_cache_s is not None}
-    uncached_kind: Kind = "partly" if unknown_share(query) else _kind(query)
-    kind: Kind = "memory" if cached else uncached_kind
+    uncached_kind: VerdictKind = "partly" if unknown_share(query) else _kind(query)
+    kind: VerdictKind = "memory" if cached else uncached_kind
     # Reads of tables come first, also if the page cache holds the temp files.
     lines = [_where_time_goes(query, "data" if uncached_kind == "data" else kind)]
     if uncached_kind == "data" and query.warm is not None:
@@ -206,7 +206,7 @@ def _share(query: Forecast, s: float) -> float:
     return s / observed_s if observed_s else 0.0
 
 
-def _kind(query: Forecast) -> Kind:
+def _kind(query: Forecast) -> VerdictKind:
     observed_s, data_s = _observed_s(query), _term_s(query, DATA_READS)
     saved = 1 - query.ceiling_s / observed_s if observed_s else 0.0
     if saved >= PROBLEM_SHARE:
@@ -216,7 +216,7 @@ def _kind(query: Forecast) -> Kind:
     return "partly" if saved >= 1 - HELPS_LITTLE_SHARE else "other"
 
 
-def _where_time_goes(query: Forecast, kind: Kind) -> str:
+def _where_time_goes(query: Forecast, kind: VerdictKind) -> str:
     """A sentence about where the time goes."""
     of = query.subject or f"this query{query.recorded_text}"
     of = of if query.part is None else "this part"
@@ -314,7 +314,7 @@ def memory_fixes(query: Forecast) -> list[Fix]:
     return fixes
 
 
-def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
+def _advice(query: Forecast, kind: VerdictKind, fixes: Sequence[Fix]) -> str:
     """A sentence about what to do first and next, or that no target helps."""
     now = format_duration(query.baseline_s)
     if _is_data_reads_only(query, kind):
@@ -364,7 +364,7 @@ def in_memory_sentences(
     ]
 
 
-def _is_data_reads_only(query: Forecast, kind: Kind) -> bool:
+def _is_data_reads_only(query: Forecast, kind: VerdictKind) -> bool:
     """Whether the problem is reads of tables, with temp I/O below NOTABLE_SHARE."""
     return kind == "data" and temp_s(query) < NOTABLE_SHARE * _observed_s(query)
 

@@ -158,7 +158,7 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CaseEvidence:
     """The evidence of a forecast: its kind, the time that it covers, the time of the probe.
 
     ``name`` is ``recording``, ``event_log`` or ``event_log+recording`` (of Spark), ``plan`` (of
@@ -178,7 +178,7 @@ class Evidence:
     overhead_s: float | None = None
 
 
-def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Evidence:
+def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> CaseEvidence:
     """The evidence of a forecast; ``target`` is the probed storage, None without a probe."""
     groups = target.groups if target else []
     temp: Temp | Counts = evidence.meta.temp if isinstance(evidence, Recording) else evidence
@@ -188,7 +188,7 @@ def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Ev
         delay_s, overhead_s = capture.run_queue_delay_s, capture.overhead_s
     probed = sum(group.count for group in groups)
     probed_s = sum(group.total_ns for group in groups) / 1e9
-    return Evidence(
+    return CaseEvidence(
         name,
         evidence.elapsed_s,
         delay_s,
@@ -217,7 +217,7 @@ class Case:
     on_target: Runs
     forecast: Forecast
     seed_formula_s: float | None
-    evidence: Evidence
+    evidence: CaseEvidence
     #: What makes each storage slow: ``fuse``, ``preload``, ``kernel`` or ``none``.
     source_means: str | None = None
     target_means: str | None = None
@@ -424,7 +424,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         on_source=_runs(row, "from"),
         on_target=_runs(row, "to"),
         forecast=forecast,
-        evidence=Evidence(**evidence),
+        evidence=CaseEvidence(**evidence),
         variants={variant["name"]: _variant(variant) for variant in row.get("variants") or ()},
     )
 

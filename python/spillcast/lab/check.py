@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.document import read
-from spillcast.engines import StatementSelector, Workload
+from spillcast.engines import LabQuery, StatementSelector
 from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import lab_of
 from spillcast.errors import (
@@ -27,7 +27,7 @@ from spillcast.forecast.verdict import unknown_share
 from spillcast.gate import json_of, reading, text_of
 from spillcast.lab.case import (
     Case,
-    Evidence,
+    CaseEvidence,
     Runs,
     Truth,
     evidence_of,
@@ -35,10 +35,10 @@ from spillcast.lab.case import (
     seed_formula_s,
     write_truth,
 )
-from spillcast.lab.run import Stage, run, run_recorded, undisturbed
-from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
+from spillcast.lab.run import ExperimentProgress, run, run_recorded, undisturbed
+from spillcast.lab.storages import Emulated, SpillDirectory, direction, emulated, fast_parent, plain
 from spillcast.recording import Recording
-from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
+from spillcast.recording.observed import IN_MEMORY, CountedStatement, TempPlace
 from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
 from spillcast.storage.target import can_probe, resolve
@@ -58,7 +58,7 @@ class ActualRun:
     operations: int | None = None
     bytes: int | None = None
     #: The statement, and the places of its temp files, if known.
-    statement: Statement | None = None
+    statement: CountedStatement | None = None
     places: Sequence[TempPlace] = ()
 
 
@@ -115,7 +115,7 @@ SAME_WORK = 0.2
 
 
 @dataclass(frozen=True)
-class Check:
+class ForecastCheck:
     """A forecast beside the measured run."""
 
     forecast: Forecast
@@ -253,7 +253,7 @@ def query_to_measure(forecast: Forecast, named: StatementSelector) -> StatementS
     return replace(named, queryid=statement.queryid, text=statement.query)
 
 
-def log(check: Check, path: Path, name: str) -> int:
+def log(check: ForecastCheck, path: Path, name: str) -> int:
     """Add a check to a file of cases for ``verify --from``; returns their number."""
     before = read_truth(path) if path.is_file() else Truth([])
     cases = [*before.cases, _case(check, name)]
@@ -261,7 +261,7 @@ def log(check: Check, path: Path, name: str) -> int:
     return len(cases)
 
 
-def _case(check: Check, name: str) -> Case:
+def _case(check: ForecastCheck, name: str) -> Case:
     forecast, actual = check.forecast, check.actual
     moved = forecast.moved
     count = moved.count or 1
@@ -281,7 +281,7 @@ def _case(check: Check, name: str) -> Case:
         on_target=target_runs,
         forecast=forecast,
         seed_formula_s=None,
-        evidence=Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s, target_s),
+        evidence=CaseEvidence("recording", forecast.baseline_s, 0.0, 0.0, was_s, target_s),
     )
 
 
@@ -304,7 +304,11 @@ class Demo:
 
 
 def run_demo(
-    stage: Stage, work: Path | None = None, *, engine: str, workload: Workload | None = None
+    stage: ExperimentProgress,
+    work: Path | None = None,
+    *,
+    engine: str,
+    workload: LabQuery | None = None,
 ) -> Demo:
     """Record, probe, forecast and measure a query. Nothing is left behind."""
     lab = lab_of(engine)
@@ -347,7 +351,7 @@ def run_demo(
 
 
 @contextmanager
-def _candidate(workdir: Path) -> Iterator[Place]:
+def _candidate(workdir: Path) -> Iterator[SpillDirectory]:
     """The fast place: shared memory if it has room, else a directory on the workspace's disk."""
     memory = fast_parent(SPILL_BYTES)
     if memory is None:

@@ -11,20 +11,20 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Floats
-from spillcast.engines import Calibrates, Engine, Workload
+from spillcast.engines import Calibrates, Engine, LabQuery
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load
-from spillcast.lab.run import Stage, run_recorded_if_spilled
-from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places
+from spillcast.lab.run import ExperimentProgress, run_recorded_if_spilled
+from spillcast.lab.storages import SHARED_MEMORY, SpillDirectory, fast_parent, named_places
 from spillcast.recording.calibration import (
     ANY,
     CALIBRATION_SCHEMA,
     CalibratedOn,
     Calibration,
+    CalibrationRun,
     Chase,
-    Point,
     WaitCost,
     filled_s,
 )
@@ -49,7 +49,7 @@ Waits = Sequence[float]
 
 
 @dataclass(frozen=True)
-class Kind:
+class BurstKind:
     """Bursts of one kind of one query: quantiles of their CPU time, a row for each storage."""
 
     query: str
@@ -65,7 +65,9 @@ class Kind:
         return np.asarray(self.cpu_s[1:] - self.cpu_s[0])
 
 
-def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]) -> list[Kind]:
+def kinds_of(
+    query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]
+) -> list[BurstKind]:
     """The bursts of runs by storage (memory first), grouped by the operations around them.
 
     ``before`` are operations that may follow a burst: READ, WRITE. Bursts are matched by rank,
@@ -80,11 +82,11 @@ def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]
             cpu_s = np.array([np.median(np.array(repeats), axis=0) for repeats in quantiles])
             of_kind = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
             count = of_kind.sum() / QUANTILES
-            kinds.append(Kind(query, count, cpu_s, _noise(quantiles, count)))
+            kinds.append(BurstKind(query, count, cpu_s, _noise(quantiles, count)))
     return kinds
 
 
-def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits, version: str = "") -> WaitCost:
+def fit(engine: str, kinds: Sequence[BurstKind], waits_s: Waits, version: str = "") -> WaitCost:
     """The cost of a wait over all queries, and the spread of queries around that of the others.
 
     InputError without any query.
@@ -97,14 +99,14 @@ def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits, version: str = "") -
     return WaitCost(engine, len(by_query), spread, FILL_S, list(waits_s), shares, version)
 
 
-def _grouped(kinds: Iterable[tuple[T, Kind]]) -> list[list[Kind]]:
-    groups = dict[T, list[Kind]]()
+def _grouped(kinds: Iterable[tuple[T, BurstKind]]) -> list[list[BurstKind]]:
+    groups = dict[T, list[BurstKind]]()
     for name, kind in kinds:
         groups.setdefault(name, []).append(kind)
     return list(groups.values())
 
 
-def _spread(groups: Sequence[Sequence[Kind]]) -> float:
+def _spread(groups: Sequence[Sequence[BurstKind]]) -> float:
     """Relative deviation of groups from the cost of the others, without that of repeated runs.
 
     SPREAD_MAX for a single group.
@@ -147,16 +149,16 @@ def _quantiles(bursts: Bursts, op: int, next_op: int) -> Floats | None:
     return np.array([part.mean() for part in np.array_split(cpu_s, QUANTILES)])
 
 
-def _total(kind: Kind, extra_s: Floats) -> float:
+def _total(kind: BurstKind, extra_s: Floats) -> float:
     return float(kind.count * extra_s.sum())
 
 
-def _predicted(kind: Kind, shares: Floats) -> Floats:
+def _predicted(kind: BurstKind, shares: Floats) -> Floats:
     """Predicted extra CPU time of the quantiles of a kind, a row for each wait."""
     return np.asarray(shares @ filled_s(kind.cpu_s[0], np.array(FILL_S)).T)
 
 
-def _shares(kinds: Sequence[Kind]) -> Floats:
+def _shares(kinds: Sequence[BurstKind]) -> Floats:
     """Cost (s) by wait and fill time: least squares in which a longer wait costs no less."""
     warm_s = np.concatenate([kind.cpu_s[0] for kind in kinds])
     count = np.concatenate([np.full(len(kind.cpu_s[0]), kind.count) for kind in kinds])
@@ -172,7 +174,7 @@ def _shares(kinds: Sequence[Kind]) -> Floats:
     return np.asarray(np.cumsum(shares, axis=0))
 
 
-def pooled(costs: Mapping[tuple[str, str], Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
+def pooled(costs: Mapping[tuple[str, str], Sequence[BurstKind]], waits_s: Waits) -> list[WaitCost]:
     """A cost for each engine and version, and a common one for engines that were not measured.
 
     The spread of the latter is that of engines around the cost of the others.
@@ -204,12 +206,12 @@ class _Measured:
 
     engine: Engine
     lab: Calibrates
-    queries: Sequence[Workload]
+    queries: Sequence[LabQuery]
     bursts: dict[str, dict[str, list[Bursts]]] = field(default_factory=dict)
 
 
 def measure_machine(
-    stage: Stage,
+    stage: ExperimentProgress,
     work: Path | None = None,
     repeat: int = REPEAT,
     queries: int | None = None,
@@ -272,8 +274,12 @@ def _opened(
 
 
 def _points(
-    stage: Stage, opened: Sequence[_Measured], places: Sequence[Place], workdir: Path, repeat: int
-) -> Iterator[Point]:
+    stage: ExperimentProgress,
+    opened: Sequence[_Measured],
+    places: Sequence[SpillDirectory],
+    workdir: Path,
+    repeat: int,
+) -> Iterator[CalibrationRun]:
     """Runs of each query on each storage, repeated in turn, so that a drift affects all."""
     stage.step("making tables")
     for engine in opened:
@@ -290,8 +296,13 @@ def _points(
 
 
 def _point(
-    stage: Stage, engine: _Measured, query: Workload, place: Place, number: int, workdir: Path
-) -> Point | None:
+    stage: ExperimentProgress,
+    engine: _Measured,
+    query: LabQuery,
+    place: SpillDirectory,
+    number: int,
+    workdir: Path,
+) -> CalibrationRun | None:
     """A recorded run, whose bursts go into the engine's entry; None if it did not spill."""
     with workspace(workdir) as folder:
         ran, recording = run_recorded_if_spilled(
@@ -304,7 +315,7 @@ def _point(
         engine.bursts.setdefault(query.name, {}).setdefault(place.name, []).append(bursts)
     # The preload library sees no CPU time outside calls.
     cpu_s = ran.cpu_s if meta.cpu_s is None else meta.cpu_s
-    return Point(
+    return CalibrationRun(
         engine=engine.lab.label,
         query=query.name,
         storage=place.name,
@@ -323,7 +334,7 @@ def _point(
 
 def _costs(opened: Sequence[_Measured]) -> list[WaitCost]:
     """The cost of a wait by engine, and for all; empty if no query ran on all storages."""
-    kinds = dict[tuple[str, str], list[Kind]]()
+    kinds = dict[tuple[str, str], list[BurstKind]]()
     for measured in opened:
         # The CPU time of compression is not a cost of waits.
         before = [READ] if measured.lab.compresses_writes else [READ, WRITE]

@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.document import Note, internal, key, written
 from spillcast.evidence.postgres.work_memory import State
-from spillcast.forecast.work_memory import Advice, Cell
+from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
@@ -27,7 +27,7 @@ class SpillState:
 
 
 @dataclass(frozen=True)
-class Latencies:
+class LatencyHistogram:
     """A histogram of the latencies of one op."""
 
     latency_ns: Sequence[int] = key("middles of buckets", unit="ns")
@@ -35,7 +35,7 @@ class Latencies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class MemoryPoint:
     """A size of memory on a storage: measured, or forecast and perhaps measured to check."""
 
     storage: str = key("the word of `--on`", example="latency:1ms")
@@ -53,7 +53,7 @@ class Point:
     passes: int | None = key("the most of a sort; null if there is none or it is unknown")
     batches: int | None = key("the most of a hash; null if there is none or it is unknown")
     spilled_bytes: int = key("written to temp files", unit="bytes", example=29360128)
-    histograms: Mapping[str, Latencies] | None = key("latencies by op; null where forecast")
+    histograms: Mapping[str, LatencyHistogram] | None = key("latencies by op; null where forecast")
     #: Whether ``state`` was observed in a run.
     state_measured: bool = internal(True)
     #: The run with this size; for a forecast, the run that checks it.
@@ -67,14 +67,14 @@ class Point:
         state: SpillState,
         run: MemoryRun | None,
         between: Between | None,
-    ) -> "Point":
+    ) -> "MemoryPoint":
         """The forecast point if ``between`` is given, else the measured one."""
         estimate = between or run
         assert estimate is not None
         ops = {} if run is None else run.ops
         counts = between.counts if between else {op: done.count for op, done in ops.items()}
         histograms = {
-            op: Latencies(done.latency_ns, done.latency_count) for op, done in ops.items()
+            op: LatencyHistogram(done.latency_ns, done.latency_count) for op, done in ops.items()
         }
         return cls(
             storage=storage,
@@ -94,9 +94,9 @@ class Point:
         )
 
     @property
-    def cell(self) -> Cell:
+    def cell(self) -> MemoryCell:
         """The point as input of the advice."""
-        return Cell(self.storage, self.memory_bytes, self.elapsed_s, self.interval_s)
+        return MemoryCell(self.storage, self.memory_bytes, self.elapsed_s, self.interval_s)
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ class CheckedForecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class MemorySweep:
     """The result of a sweep."""
 
     engine: str = key("engine with its version", example="DuckDB 1.4.0")
     workload: str = key("the query, or the file that holds it", example="sort")
     confidence: float = key("level of the intervals", example=0.9)
-    points: Sequence[Point] = key("each storage with each size of memory, the smallest first")
+    points: Sequence[MemoryPoint] = key("each storage with each size of memory, the smallest first")
     turns: Sequence[Turn] = key("where it spills less than with the size before")
     errors: Sequence[CheckedForecast] = key("with `--check`, of each forecast")
     median_error: float | None = key(
@@ -159,7 +159,7 @@ class Sweep:
         """Sizes of memory, the smallest first."""
         return sorted({point.memory_bytes for point in self.points})
 
-    def with_advice(self, advice: Advice | None) -> "Sweep":
+    def with_advice(self, advice: MemoryAdvice | None) -> "MemorySweep":
         """The sweep with advice, if a time limit was given."""
         return self if advice is None else replace(self, advice=advice.to_json())
 
@@ -168,7 +168,7 @@ class Sweep:
         return {"schema": SWEEP_SCHEMA, "kind": "memory", **written(self)}
 
 
-def checked(points: Sequence[Point]) -> list[CheckedForecast]:
+def checked(points: Sequence[MemoryPoint]) -> list[CheckedForecast]:
     """The forecasts that were measured afterwards, with their errors."""
     return [
         CheckedForecast(

@@ -10,15 +10,21 @@ from pathlib import Path
 from statistics import median
 
 from spillcast.document import Note
-from spillcast.engines import Explains, Lab, Workload
+from spillcast.engines import Explains, Lab, LabQuery
 from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
-from spillcast.evidence.postgres.work_memory import Spill, State, io_share, state_with
+from spillcast.evidence.postgres.work_memory import NodeSpill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
-from spillcast.lab.memory_result import Point, SpillState, Sweep, checked, turns_of
-from spillcast.lab.run import Stage, least_disturbed, run, run_recorded_if_spilled, undisturbed
-from spillcast.lab.storages import Place
+from spillcast.lab.memory_result import MemoryPoint, MemorySweep, SpillState, checked, turns_of
+from spillcast.lab.run import (
+    ExperimentProgress,
+    least_disturbed,
+    run,
+    run_recorded_if_spilled,
+    undisturbed,
+)
+from spillcast.lab.storages import SpillDirectory
 from spillcast.recording import Recording
 from spillcast.units import format_bytes, format_count, format_duration, parse_bytes
 from spillcast.workspace import free_bytes, workspace
@@ -91,11 +97,11 @@ ROOM = 1.25
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """The sizes and runs of a sweep."""
 
     engine: str
-    workload: Workload
+    workload: LabQuery
     sizes: Sequence[int]
     #: Maximum number of measured sizes, with the smallest and the largest.
     measure: int
@@ -108,7 +114,9 @@ class Plan:
     repeat: int = 1
 
 
-def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place]) -> Sweep:
+def sweep_memory(
+    stage: ExperimentProgress, engine: Lab, plan: SweepPlan, places: Sequence[SpillDirectory]
+) -> MemorySweep:
     """Measure some sizes on each place and forecast the others.
 
     InputError if the engine refuses the smallest size, or a place is too small for the spill.
@@ -121,14 +129,14 @@ def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place])
 class _Run:
     """A sweep under way."""
 
-    stage: Stage
+    stage: ExperimentProgress
     engine: Lab
-    plan: Plan
-    places: Sequence[Place]
+    plan: SweepPlan
+    places: Sequence[SpillDirectory]
     workdir: Path
     runs: dict[tuple[str, int], MemoryRun] = field(default_factory=dict)
     states: dict[int, SpillState] = field(default_factory=dict)
-    spills: Sequence[Spill] = ()
+    spills: Sequence[NodeSpill] = ()
     enough_bytes: int | None = None
     held_bytes: int = 0
     took_s: dict[str, list[float]] = field(default_factory=dict)
@@ -136,7 +144,7 @@ class _Run:
     busy: bool = False
     warnings: list[Note] = field(default_factory=list)
 
-    def sweep(self) -> Sweep:
+    def sweep(self) -> MemorySweep:
         plan = self.plan
         self.stage.step("made ready")
         self.engine.build(plan.workload.rows)
@@ -162,12 +170,12 @@ class _Run:
             text = "other work on the machine disturbed some runs: their times are less reliable"
             self.warnings.append(Note(code="busy", message=text))
         points = [
-            Point.of(place.name, size, by_size[size], self.runs.get(key), forecasts.get(key))
+            MemoryPoint.of(place.name, size, by_size[size], self.runs.get(key), forecasts.get(key))
             for place, size in self._cells()
             for key in [(place.name, size)]
         ]
         errors = checked(points)
-        return Sweep(
+        return MemorySweep(
             engine=self.engine.label,
             workload=plan.workload.name,
             confidence=plan.confidence,
@@ -178,7 +186,7 @@ class _Run:
             warnings=self.warnings,
         )
 
-    def _cells(self) -> Iterator[tuple[Place, int]]:
+    def _cells(self) -> Iterator[tuple[SpillDirectory, int]]:
         return product(self.places, self.plan.sizes)
 
     def _first(self) -> None:
@@ -207,7 +215,7 @@ class _Run:
                 raise SpaceInsufficient(text + format_bytes(self.held_bytes), hint)
             self._measure(size, place)
 
-    def _measure(self, size: int, place: Place) -> tuple[MemoryRun, Recording | None]:
+    def _measure(self, size: int, place: SpillDirectory) -> tuple[MemoryRun, Recording | None]:
         """The run of median elapsed time."""
         begun = time.monotonic()
         words = f"{self.plan.workload.name}, {format_bytes(size)} on {place.name}"
@@ -222,7 +230,7 @@ class _Run:
         self.took_s.setdefault(place.name, []).append(time.monotonic() - begun)
         return measured, recording
 
-    def _run(self, size: int, place: Place) -> tuple[RunResult, Recording | None]:
+    def _run(self, size: int, place: SpillDirectory) -> tuple[RunResult, Recording | None]:
         """A recorded run, repeated if other work on the machine disturbed it."""
         workload = self._workload(size)
 
@@ -233,7 +241,9 @@ class _Run:
 
         return least_disturbed(workload, recorded)
 
-    def _observed_state(self, size: int, recording: Recording | None, place: Place) -> SpillState:
+    def _observed_state(
+        self, size: int, recording: Recording | None, place: SpillDirectory
+    ) -> SpillState:
         """How a measured run spilled, by the engine's plan if it has one."""
         if recording is None:
             return SpillState("none", 0, None, measured=True)
@@ -298,10 +308,10 @@ class _Run:
             enough = min(computed, default=enough)
         return next_size(self.plan.sizes, self._measured(), fits, enough)
 
-    def _workload(self, size: int) -> Workload:
+    def _workload(self, size: int) -> LabQuery:
         return work_memory_of(self.plan.engine).given(self.plan.workload, size)
 
-    def _time_left(self, place: Place) -> str:
+    def _time_left(self, place: SpillDirectory) -> str:
         """The expected time of the remaining runs, by the runs so far; empty before the first."""
         taken = self.took_s.get(place.name)
         if not taken:

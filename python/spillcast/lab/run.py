@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from spillcast.engines import Lab, Workload
+from spillcast.engines import Lab, LabQuery
 from spillcast.engines.queries import QueryProcess, RunResult, end_with_parent
 from spillcast.errors import ExperimentFailed
-from spillcast.lab.storages import Place
+from spillcast.lab.storages import SpillDirectory
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
 from spillcast.recording.record import KnownRun, Recorder
@@ -24,7 +24,7 @@ RESIDENT_BYTES = 512 << 20
 SPARED = 4
 
 
-class Stage(Protocol):
+class ExperimentProgress(Protocol):
     """Shows the steps of an experiment while they run."""
 
     def step(self, title: str) -> None:
@@ -106,7 +106,10 @@ resident_memory = ResidentMemory(RESIDENT_BYTES)
 
 
 def run(
-    engine: Lab, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
+    engine: Lab,
+    workload: LabQuery,
+    place: SpillDirectory,
+    on_tick: Callable[[], None] | None = None,
 ) -> RunResult:
     """Run a query without observation."""
     with _held(engine, workload, place, place.environment) as held, resident_memory.released():
@@ -119,8 +122,8 @@ def run(
 
 def run_recorded(
     engine: Lab,
-    workload: Workload,
-    place: Place,
+    workload: LabQuery,
+    place: SpillDirectory,
     output: Path,
     on_status: Callable[[Status], None] | None = None,
     *,
@@ -140,8 +143,8 @@ def run_recorded(
 
 def run_recorded_if_spilled(
     engine: Lab,
-    workload: Workload,
-    place: Place,
+    workload: LabQuery,
+    place: SpillDirectory,
     output: Path,
     on_status: Callable[[Status], None] | None = None,
     *,
@@ -167,7 +170,7 @@ def run_recorded_if_spilled(
             return ran, recorder.finish(KnownRun(started_ns, fields))
 
 
-def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:
+def recorder_for(place: SpillDirectory, output: Path, duration_s: float | None = None) -> Recorder:
     """A recorder for a query in a place."""
     # Delays of the preload library are visible only inside the process.
     capture = PRELOAD if place.means == PRELOAD else AUTO
@@ -177,7 +180,7 @@ def recorder_for(place: Place, output: Path, duration_s: float | None = None) ->
 
 @contextmanager
 def observed(
-    engine: Lab, workload: Workload, place: Place, recorder: Recorder
+    engine: Lab, workload: LabQuery, place: SpillDirectory, recorder: Recorder
 ) -> Iterator[QueryProcess]:
     """A query held before its start, observed with its workers by the best available source.
 
@@ -201,7 +204,7 @@ def observed(
 
 @contextmanager
 def _held(
-    engine: Lab, workload: Workload, place: Place, environment: Mapping[str, str]
+    engine: Lab, workload: LabQuery, place: SpillDirectory, environment: Mapping[str, str]
 ) -> Iterator[QueryProcess]:
     """A query held before its start, with its processes in the control groups of the place."""
     with ExitStack() as stack:
@@ -229,7 +232,7 @@ def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> 
 
 
 def undisturbed(
-    runs: Sequence[RunResult], workload: Workload, beside: Sequence[RunResult] = ()
+    runs: Sequence[RunResult], workload: LabQuery, beside: Sequence[RunResult] = ()
 ) -> int:
     """The number of runs that other work on the machine did not disturb.
 
@@ -243,7 +246,7 @@ def undisturbed(
 
 
 def least_disturbed(
-    workload: Workload, attempt: Callable[[], tuple[RunResult, T]]
+    workload: LabQuery, attempt: Callable[[], tuple[RunResult, T]]
 ) -> tuple[RunResult, T]:
     """The least disturbed run; disturbed runs are repeated."""
     done: list[tuple[RunResult, T]] = []

@@ -13,7 +13,7 @@ from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import PRELOAD_LIBRARY
 from spillcast.storage.emulation import emulate
-from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
+from spillcast.storage.model import Behaviour, LatencyResampler, behaviour_of, fixed_behaviour
 from spillcast.storage.target import can_probe, parse_assumed, resolve_storage
 from spillcast.units import format_duration
 from spillcast.workspace import free_bytes, workspace
@@ -62,12 +62,12 @@ class Emulated:
             points = [self._on_line(point, size) for point in points for size in LINE_BYTES]
         return replace(model, points=[self._spread(point) for point in points])
 
-    def _on_line(self, point: Point, size_bytes: int) -> Point:
+    def _on_line(self, point: LatencyResampler, size_bytes: int) -> LatencyResampler:
         base_s = self.read_s if point.op == "read" else self.write_s
         latency_ns = round((base_s + size_bytes * self.s_per_byte) * 1e9)
         return replace(point, size_bytes=size_bytes, latency_ns=[latency_ns])
 
-    def _spread(self, point: Point) -> Point:
+    def _spread(self, point: LatencyResampler) -> LatencyResampler:
         """The point with log-normal latencies of the same mean."""
         if not self.sigma:
             return point
@@ -80,7 +80,7 @@ class Emulated:
 
 
 @dataclass(frozen=True)
-class Place:
+class SpillDirectory:
     """A directory to spill to, and the means that make it slow."""
 
     name: str
@@ -99,13 +99,13 @@ def file_name(name: str) -> str:
     return re.sub(r"\W+", "-", name)
 
 
-def direction(source: Place, target: Place) -> str:
+def direction(source: SpillDirectory, target: SpillDirectory) -> str:
     """The direction of a forecast, such as ``slow to fast``."""
     return " to ".join("fast" if place.fast else "slow" for place in (source, target))
 
 
 @contextmanager
-def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Iterator[Place]:
+def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Iterator[SpillDirectory]:
     """A slow directory: a FUSE mount in ``workdir``, over a directory made in ``below``.
 
     Without FUSE the preload library delays the engine's calls by a fixed latency. SpillcastError if
@@ -127,15 +127,15 @@ def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Itera
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
             environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
-            yield Place(storage.name, backing, environment, PRELOAD, fast=False)
+            yield SpillDirectory(storage.name, backing, environment, PRELOAD, fast=False)
         else:
-            yield Place(storage.name, mountpoint, {}, "fuse", fast=False)
+            yield SpillDirectory(storage.name, mountpoint, {}, "fuse", fast=False)
 
 
-def plain(name: str, directory: Path) -> Place:
+def plain(name: str, directory: Path) -> SpillDirectory:
     """A plain directory, which is created if it does not exist."""
     directory.mkdir(exist_ok=True)
-    return Place(name, directory, {}, "none", fast=True)
+    return SpillDirectory(name, directory, {}, "none", fast=True)
 
 
 def fast_parent(need_bytes: int) -> Path | None:
@@ -151,7 +151,7 @@ FORMS = "a directory, tmpfs, latency:1ms, a storage.json, a recording or catalog
 
 
 @contextmanager
-def named_places(words: Sequence[str], workdir: Path) -> Iterator[list[Place]]:
+def named_places(words: Sequence[str], workdir: Path) -> Iterator[list[SpillDirectory]]:
     """A place for each word of ``--on``, in their order; their contents are removed at the end.
 
     InputError for a word that is not a storage, before any place is created.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import OptionConflict, OptionInvalid, QueryInvalid, SelectionEmpty
-from spillcast.evidence.open import Evidence, find_evidence
+from spillcast.evidence.open import EvidenceFiles, find_evidence
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, LatencyCounts, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
@@ -121,7 +121,7 @@ def _in_bytes(result: Profile, block_bytes: int) -> Profile:
 
 
 def _by_function(
-    evidence: Evidence, by: Sequence[str], *, event: str | None, where: str | None
+    evidence: EvidenceFiles, by: Sequence[str], *, event: str | None, where: str | None
 ) -> Profile:
     from spillcast.profile.functions import by_function
     from spillcast.recording import Recording
@@ -134,7 +134,7 @@ def _by_function(
 
 
 def _of_recording(
-    evidence: Evidence,
+    evidence: EvidenceFiles,
     by: Sequence[str],
     where: str | None,
     temp_dirs: str | Path | Sequence[str | Path],

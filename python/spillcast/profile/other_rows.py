@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceUnsuited, OptionConflict
-from spillcast.evidence.open import Evidence
+from spillcast.evidence.open import EvidenceFiles
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, executions, hints, profile_ash
 from spillcast.evidence.oracle.collected import (
@@ -185,7 +185,7 @@ _OF_ROW_SOURCE = (
 
 
 def by_row_source(
-    evidence: Evidence,
+    evidence: EvidenceFiles,
     by: Sequence[str],
     where: str | None,
     block_bytes: int | None,

@@ -46,7 +46,7 @@ class ExecutionFigures(TypedDict, total=False):
     samples: int | None
 
 
-class Figures(TypedDict, total=False):
+class RowFigures(TypedDict, total=False):
     """The keys of a row for all kinds of evidence; None for unknown figures."""
 
     count: int | None
@@ -80,8 +80,8 @@ class Figures(TypedDict, total=False):
 
 
 #: A row: its figures, and the columns by which rows are grouped.
-Row = Annotated[dict[str, Any], Figures]
-Execution = Annotated[dict[str, Any], ExecutionFigures]
+ProfileRow = Annotated[dict[str, Any], RowFigures]
+ExecutionRow = Annotated[dict[str, Any], ExecutionFigures]
 #: Latencies (ns), and the number of waits of each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
@@ -99,10 +99,10 @@ class Profile(Tabular):
 
     by: Sequence[str]
     elapsed_s: float
-    rows: "Sequence[Row]"
+    rows: "Sequence[ProfileRow]"
     damaged: Sequence[dict[str, Any]] = later(())
     warnings: Sequence[str] = later(())
-    executions: "Sequence[Execution]" = later(())
+    executions: "Sequence[ExecutionRow]" = later(())
     words: Sequence[str] = later(())
     histograms: Sequence[LatencyCounts] = internal(())
 
@@ -140,7 +140,9 @@ class Profile(Tabular):
         names = dict.fromkeys(name for row in self.rows for name in row)
         return Table(
             {
-                name: columns.Column.of([row.get(name) for row in self.rows], _column_type(name))
+                name: columns.ColumnValues.of(
+                    [row.get(name) for row in self.rows], _column_type(name)
+                )
                 for name in names
             }
         )

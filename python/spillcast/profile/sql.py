@@ -14,7 +14,7 @@ import duckdb
 
 from spillcast import _core
 from spillcast.errors import EvidenceMixed, OptionConflict, QueryInvalid, first_line
-from spillcast.evidence.open import Evidence, find_evidence
+from spillcast.evidence.open import EvidenceFiles, find_evidence
 from spillcast.evidence.oracle.trace import (
     TABLES,
     Progress,
@@ -43,11 +43,11 @@ def run_sql(
     *,
     lenient: bool = False,
     on_progress: Progress | None = None,
-    say: Callable[[str], None] = lambda _words: None,
+    notify: Callable[[str], None] = lambda _words: None,
 ) -> tuple[list[str], list[list[Any]]]:
     """Column names and rows of the result. InputError with DuckDB's message for a wrong query.
 
-    ``say`` is called with a note for each file that was given twice and counts once.
+    ``notify`` is called with a note for each file that was given twice and counts once.
     """
     resolved = find_evidence(evidence)
     if lenient and not resolved.traces:
@@ -63,7 +63,7 @@ def run_sql(
             options = TraceOptions(lenient=lenient, on_progress=on_progress)
             answer, read = scan_traces(connection, query, _answer, resolved.traces, folder, options)
             for words in repeated_notes(read.repeated):
-                say(words)
+                notify(words)
             return answer
         except duckdb.Error as error:
             shown = [row[0] for row in connection.execute("show tables").fetchall()]
@@ -83,7 +83,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str
 
 def _register(
     connection: duckdb.DuckDBPyConnection,
-    evidence: Evidence,
+    evidence: EvidenceFiles,
     on_progress: Progress | None,
 ) -> list[Path]:
     """Create the tables except those of traces; returns the files of the user that they read."""

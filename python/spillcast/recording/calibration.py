@@ -156,7 +156,7 @@ MAX_AGE_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True)
-class Point:
+class CalibrationRun:
     """A recorded run of a query on a storage."""
 
     engine: str = key("its name and version", example="DuckDB 2.0.0")
@@ -215,7 +215,7 @@ class Calibration:
     costs: Sequence[WaitCost] = key(
         "cost of a wait by engine; the last entry is for all engines together"
     )
-    points: Sequence[Point] = key("a recorded run each")
+    points: Sequence[CalibrationRun] = key("a recorded run each")
     chases: Sequence[Chase] = key("reads of memory after waits")
     skipped: Sequence[str] = key("engines that were not measured, and why")
 
@@ -290,7 +290,7 @@ class CaptureCost:
 
 
 @dataclass(frozen=True)
-class Setting:
+class CostConditions:
     """The conditions under which a cost is valid."""
 
     source: str = key("`--capture`", example="perf")
@@ -308,7 +308,7 @@ class KeptCost:
 
     schema: str = key("the format", example=COST_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
-    setting: Setting = key("")
+    setting: CostConditions = key("")
     cost: CaptureCost = key("")
 
 
@@ -374,8 +374,8 @@ def _cost_path(source: str, calls: Sequence[str] | None) -> Path:
     return user_folder("XDG_CACHE_HOME", ".cache") / f"{name}.json"
 
 
-def _setting(source: str, calls: Sequence[str] | None) -> Setting:
-    return Setting(
+def _setting(source: str, calls: Sequence[str] | None) -> CostConditions:
+    return CostConditions(
         source=source,
         calls=None if calls is None else list(calls),
         spillcast=_core.__version__,

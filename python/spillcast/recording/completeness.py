@@ -16,7 +16,7 @@ from spillcast.units import format_bytes, format_duration
 
 
 @dataclass(frozen=True)
-class Part:
+class RecordedPart:
     """A recording of a part of a run whose length is unknown.
 
     ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
@@ -31,7 +31,7 @@ class Part:
     what: Literal["run", "process"] = later("run")
 
     @classmethod
-    def of(cls, meta: Meta) -> "Part | None":
+    def of(cls, meta: Meta) -> "RecordedPart | None":
         """The part that was recorded; None if the elapsed time of the whole run is known."""
         if meta.whole_s is not None:
             return None
@@ -153,7 +153,7 @@ PLAN_FILE = "plan.json"
 
 
 @dataclass(frozen=True)
-class Check:
+class CaptureCheck:
     """A quantity as it was captured and as another source states it."""
 
     quantity: str
@@ -184,7 +184,7 @@ class Check:
         return f"{self.quantity}: {recorded} recorded, {least}{expected} {self.source}"
 
 
-def checks_of(recording: Recording) -> list[Check]:
+def checks_of(recording: Recording) -> list[CaptureCheck]:
     """All quantities of a whole query that two sources state. InputError for a damaged plan."""
     query = recording.meta.server
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
@@ -193,13 +193,13 @@ def checks_of(recording: Recording) -> list[Check]:
     return [*_by_plan(recording), *_by_looks(recording, query), *_by_processes(recording, query)]
 
 
-def contradictions_of(recording: Recording) -> list[Check]:
+def contradictions_of(recording: Recording) -> list[CaptureCheck]:
     """The checks that deserve a warning, the largest difference first."""
     checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
     return sorted(checks, key=lambda check: -check.difference)
 
 
-def _by_plan(recording: Recording) -> Iterator[Check]:
+def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
     """Compare with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
     file = recording.path / PLAN_FILE
     if not file.exists():
@@ -218,28 +218,28 @@ def _by_plan(recording: Recording) -> Iterator[Check]:
         expected = root.get(f"Temp {name.title()} Blocks")
         if isinstance(expected, int) and expected >= 0:
             quantity = f"temp blocks {name}"
-            yield Check(quantity, recorded, expected, f"in {file.name}", apart=BLOCKS_APART)
+            yield CaptureCheck(quantity, recorded, expected, f"in {file.name}", apart=BLOCKS_APART)
 
 
-def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[Check]:
+def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:
     """Compare with the server's list of temp files during the query."""
     source = "in the server's list of temp files"
     if peak_bytes := sum(space.peak_bytes for space in query.temp_files):
         written = recording.written_bytes.temp
         quantity = "bytes written to temp files"
-        yield Check(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
+        yield CaptureCheck(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
     if (peak_files := sum(space.peak_files for space in query.temp_files)) and _complete(recording):
         files = len(recording.temp_columns("file")["file"].unique())
-        yield Check("temp files", files, peak_files, source, at_least=True)
+        yield CaptureCheck("temp files", files, peak_files, source, at_least=True)
 
 
-def _by_processes(recording: Recording, query: RecordedQuery) -> Iterator[Check]:
+def _by_processes(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:
     """Compare the attached processes with those that have rows."""
     workers = {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):
         return
     with_rows = workers & set(recording.waits["session"].unique())
-    yield Check("parallel workers with waits", len(with_rows), len(workers), "attached")
+    yield CaptureCheck("parallel workers with waits", len(with_rows), len(workers), "attached")
 
 
 def _complete(recording: Recording) -> bool:

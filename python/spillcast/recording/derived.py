@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from spillcast import _core
-from spillcast.columns import Column, Integers
+from spillcast.columns import ColumnValues, Integers
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
 from spillcast.recording.completeness import temp_option
 from spillcast.recording.meta import KeptWaits
-from spillcast.recording.recording import Recording, Sample
+from spillcast.recording.recording import Recording, SelectedWaits
 from spillcast.recording.schema import WAITS, seconds_of, totals
 from spillcast.tables import Table
 from spillcast.text import several
@@ -130,7 +130,7 @@ def read_back(recording: Recording) -> Recording:
         "op": [other_op] * count,
         "event": [f"p{other_op}64"] * count,
         "cpu_before_ns": np.zeros(count, dtype=np.int64),
-        "woken_by": Column.nulls(count, "int64"),
+        "woken_by": ColumnValues.nulls(count, "int64"),
         # The first thread does it all: how several would share the work is unknown.
         "session": np.full(count, temp["session"][0], dtype=np.int64),
     }
@@ -193,7 +193,7 @@ def sampled(recording: Recording, rows: int, page_cache: PageCacheSize | None = 
             MISSING_BYTES, Table.from_arrow(missing)[MISSING_BYTES].filled(NOT_A_READ)
         )
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
-    sample = Sample(recording, len(waits), slices_s, windows, held_bytes)
+    sample = SelectedWaits(recording, len(waits), slices_s, windows, held_bytes)
     return recording.with_waits(waits, sample)
 
 

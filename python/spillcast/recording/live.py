@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from spillcast import _core
-from spillcast.columns import Column, Flags, Integers
+from spillcast.columns import ColumnValues, Flags, Integers
 from spillcast.recording.derived import with_temp_column
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import SizedFile
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
-from spillcast.recording.writer import FROM_ITS_START, Clock, Sink
+from spillcast.recording.writer import FROM_ITS_START, Sink, TimeShift
 from spillcast.tables import Table
 
 #: Bins of latency in each power of ten, each 6 % wide, from 1 ns to 10,000 s.
@@ -214,7 +214,7 @@ class Running(Sink):
         return tallies
 
     def recording(
-        self, meta: Meta, clock: Clock = FROM_ITS_START, *, before_s: int | None = None
+        self, meta: Meta, clock: TimeShift = FROM_ITS_START, *, before_s: int | None = None
     ) -> Recording:
         """A recording in memory of the rows that began before ``before_s``; by default of all."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
@@ -250,7 +250,7 @@ class Running(Sink):
         recording.documents = dict(self._documents)
         return recording
 
-    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
+    def finish(self, meta: Meta, clock: TimeShift = FROM_ITS_START) -> Recording:
         """The whole run as a recording in memory."""
         return self.recording(meta, clock)
 
@@ -277,11 +277,11 @@ def added_up(seconds: Table, stride: int) -> Table:
     by_latency = buckets.group_by("group", "latency_ns")
     lengths = np.bincount(by_latency.keys["group"].values, minlength=len(groups))
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    counts = Column.of(by_latency.sum(buckets["count"].values))
+    counts = ColumnValues.of(by_latency.sum(buckets["count"].values))
     columns = {
         **groups.keys.columns,
         **{name: groups.sum(rows[name].values) for name in _SUMS},
-        "latency_ns": Column("list of int64", ends, items=by_latency.keys["latency_ns"]),
-        "latency_count": Column("list of int64", ends, items=counts),
+        "latency_ns": ColumnValues("list of int64", ends, items=by_latency.keys["latency_ns"]),
+        "latency_count": ColumnValues("list of int64", ends, items=counts),
     }
     return Table(columns).cast(SECONDS).sort_by(*_KEYS)

@@ -17,13 +17,13 @@ from spillcast.recording.capture import CaptureAccount as CaptureAccount
 from spillcast.recording.capture import OtherIO as OtherIO
 from spillcast.recording.capture import Temp as Temp
 from spillcast.recording.observed import (
+    CountedStatement,
     CpuLimits,
     DoneBefore,
     RecordedQuery,
     Sampling,
     Server,
     SizedFile,
-    Statement,
     TempKind,
     TempPlace,
 )
@@ -69,12 +69,12 @@ class ObservedEngine:
             raise ValueError("engine.plan is not an object")
 
     @property
-    def statement(self) -> Statement | None:
+    def statement(self) -> CountedStatement | None:
         """The query as one call of a statement; None if text and identifier are unknown."""
         query = self.query or None
         if query is None and self.queryid is None:
             return None
-        return Statement(self.queryid, query, 1, 1)
+        return CountedStatement(self.queryid, query, 1, 1)
 
     @property
     def plan_file(self) -> str | None:
@@ -271,7 +271,7 @@ class Meta:
     asked: RecordOptions = key("", default=RecordOptions())
     server: RecordedQuery | None = key("", optional=True)
     sampling: Sampling | None = key("", optional=True)
-    statement: Statement | None = key("", optional=True)
+    statement: CountedStatement | None = key("", optional=True)
     raw: KeptWaits = key("", default=KeptWaits(0, 0, []))
     sums: RowSums | None = key("", optional=True)
     #: Keys of later versions.
@@ -375,7 +375,7 @@ class Meta:
         return [place for place in self.temp_places if not named or is_named(place)]
 
     @property
-    def of_statement(self) -> Statement | None:
+    def of_statement(self) -> CountedStatement | None:
         """The recorded statement, as a server's counts name it; None if it is unknown."""
         return self.statement or self.engine.statement
 

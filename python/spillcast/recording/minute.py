@@ -47,11 +47,11 @@ def record_bursts(
     burst: Burst,
     pause: Pause,
     span_s: float | None,
-    say: Callable[[str], None] = lambda _text: None,
+    notify: Callable[[str], None] = lambda _text: None,
 ) -> list[Recording]:
     """The recordings of bursts until the run ends, all are done, or Ctrl-C.
 
-    ``say`` gets a notice of the end between two bursts. The error of the first burst is raised.
+    ``notify`` gets a notice of the end between two bursts. The error of the first burst is raised.
     """
     recordings: list[Recording] = []
     for gap_s in [*gaps_s(span_s), 0.0]:
@@ -60,7 +60,7 @@ def record_bursts(
         except SpillcastError:
             if not recordings:
                 raise
-            say(f"the run {ENDED}")
+            notify(f"the run {ENDED}")
             break
         except KeyboardInterrupt:
             if not recordings:
@@ -68,7 +68,7 @@ def record_bursts(
             break
         else:
             if recordings and not _same_query(recordings[0].meta, burst_recording.meta):
-                say(f"the query {ENDED}, and another began, which is not kept")
+                notify(f"the query {ENDED}, and another began, which is not kept")
                 break
             recordings.append(burst_recording)
             if burst_recording.meta.ended_by != "duration":

@@ -193,7 +193,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class TempFiles:
+class TablespaceUsage:
     """The largest temp usage of a tablespace in a sample."""
 
     tablespace: str = key("its name", example="pg_default")
@@ -225,7 +225,7 @@ class RecordedQuery:
     failure: str | None = key("what failed; null if nothing did", example=None)
     workers: Sequence[Worker] = key("parallel workers")
     workers_not_attached: int = key("workers that could not be attached", example=0)
-    temp_files: Sequence[TempFiles] = key(
+    temp_files: Sequence[TablespaceUsage] = key(
         "by tablespace, without the files that workers share; empty if not permitted to list them"
     )
     table_calls: int | None = key(
@@ -257,7 +257,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Statement:
+class CountedStatement:
     """The statement that counts are of; never on disk."""
 
     queryid: str | None = key("for counts, never on disk: the server's identifier of the statement")
@@ -275,7 +275,7 @@ class Statement:
 PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
 
 
-class Target(Protocol):
+class RecordingTarget(Protocol):
     """What is recorded: a command, a process or a server's session."""
 
     @property

@@ -21,7 +21,7 @@ from spillcast.recording.capture import SOURCES, RecordOptions
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import (
     Missed,
-    Target,
+    RecordingTarget,
     Worker,
     command_of,
     held_command,
@@ -30,7 +30,7 @@ from spillcast.recording.observed import (
     resident_bytes,
 )
 from spillcast.recording.recording import Recording
-from spillcast.recording.writer import Clock, RecordingOutput, Sink
+from spillcast.recording.writer import RecordingOutput, Sink, TimeShift
 from spillcast.redaction import masked_arguments
 from spillcast.units import format_bytes, format_count
 from spillcast.workspace import is_new
@@ -126,7 +126,7 @@ class Recorder:
 
     def observe(
         self,
-        target: Target,
+        target: RecordingTarget,
         command: Sequence[str] | None = None,
         *,
         temp_dirs: Sequence[Path] = (),
@@ -162,13 +162,13 @@ class Recorder:
             raise
         return None
 
-    def sample_only(self, target: Target, because: str) -> None:
+    def sample_only(self, target: RecordingTarget, because: str) -> None:
         """Begin without a capture for the given reason: the recording holds samples alone."""
         self._core.observe_nothing(target.pid, because)
         self.cost = self._command = None
         self._begin(target)
 
-    def _begin(self, target: Target) -> None:
+    def _begin(self, target: RecordingTarget) -> None:
         self.target = target
         if self.output is not None:
             self._sinks.insert(0, RecordingOutput(self._core))
@@ -199,7 +199,7 @@ class Recorder:
 
     def joined(self, started_ns: int | None = None) -> list[Worker]:
         """The processes attached since ``observe`` to a run that began at ``started_ns``."""
-        zero_ns = self.origin_ns + Clock.of(self.origin_ns, started_ns).zero_ns
+        zero_ns = self.origin_ns + TimeShift.of(self.origin_ns, started_ns).zero_ns
         return [
             Worker(
                 pid,
@@ -276,7 +276,7 @@ class Recorder:
                 # A measurement would have disturbed the observed processes before.
                 self.cost = cost_of(self.method, self._calls)
             meta = replace(self._meta(elapsed_s, run.started_ns), **run.fields)
-            clock = Clock.of(self.origin_ns, run.started_ns)
+            clock = TimeShift.of(self.origin_ns, run.started_ns)
             recordings = [sink.finish(meta, clock) for sink in self._sinks]
             return recordings[0]
         except BaseException:
@@ -324,7 +324,7 @@ class Recorder:
         status = self.status()
         until_s = status["elapsed_ns"] / 1e9 if self._stopped else self._whole_s
         run = self.known_run()
-        clock = Clock.of(self.origin_ns, run.started_ns)
+        clock = TimeShift.of(self.origin_ns, run.started_ns)
         elapsed_s = until_s - clock.zero_ns / 1e9
         if elapsed_s <= 0 or (elapsed_s < 1 and not self._stopped):
             return None
@@ -402,7 +402,7 @@ def record_pid(
     return recorder
 
 
-def is_running_process(target: Target) -> bool:
+def is_running_process(target: RecordingTarget) -> bool:
     """Whether a target is a process that ran before it was observed."""
     return isinstance(target, _core.Target) and not target.is_command
 

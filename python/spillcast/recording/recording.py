@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from spillcast import _core
     from spillcast.columns import Flags
-    from spillcast.recording.thread_trace import Work
+    from spillcast.recording.thread_trace import ThreadWork
     from spillcast.tables import Table
 
 TableName = Literal["waits", "seconds", "samples"]
@@ -79,7 +79,7 @@ class Totals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sample:
+class SelectedWaits:
     """Which single waits of a large recording were selected."""
 
     #: The recording with all waits.
@@ -106,7 +106,7 @@ class Recording(Displayed):
         #: JSON documents of a recording in memory, by name.
         self.documents: dict[str, object] = {}
         #: How ``waits`` was selected from a larger recording; None if it has all that were kept.
-        self.sample: Sample | None = None
+        self.sample: SelectedWaits | None = None
 
     @classmethod
     @checked
@@ -193,7 +193,7 @@ class Recording(Displayed):
         self.check_waits(Totals.of(rows))
         return rows.sort_by("start_ns")
 
-    def with_waits(self, waits: "Table", sample: Sample) -> "Recording":
+    def with_waits(self, waits: "Table", sample: SelectedWaits) -> "Recording":
         """The same recording with ``waits``, a sample of its waits in any order."""
         recording = Recording(self.path, self.meta)
         recording._stored_meta, recording.documents = self._stored_meta, self.documents
@@ -321,7 +321,7 @@ class Recording(Displayed):
         return Display(headline, _DISPLAYED, rows)
 
     @cached_property
-    def work(self) -> "Work":
+    def work(self) -> "ThreadWork":
         """The work of the recorded threads, by the single waits."""
         from spillcast.recording.thread_trace import work_of
 

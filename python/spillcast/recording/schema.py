@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import NAME, Column, Field
+from spillcast.columns import NAME, ColumnValues, Field
 from spillcast.recording import OPS
 from spillcast.recording.meta import OtherIO, Temp
 from spillcast.tables import Table, distinct
@@ -148,11 +148,11 @@ def seconds_of(waits: Table) -> Table:
     return Table(
         {
             **groups.keys.columns,
-            "op": Column(NAME, codes, names=OPS),
+            "op": ColumnValues(NAME, codes, names=OPS),
             "count": groups.count(),
             "bytes": groups.sum(size),
             "total_ns": groups.sum(elapsed_ns),
-            "latency_ns": Column.lists([latency_ns for latency_ns, _ in histograms]),
-            "latency_count": Column.lists([count for _, count in histograms]),
+            "latency_ns": ColumnValues.lists([latency_ns for latency_ns, _ in histograms]),
+            "latency_count": ColumnValues.lists([count for _, count in histograms]),
         }
     ).cast(SECONDS)

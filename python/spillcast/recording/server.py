@@ -16,7 +16,7 @@ from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUn
 from spillcast.recording.meta import EndedBy, is_recording
 from spillcast.recording.observed import Server
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
-from spillcast.recording.writer import Clock, Sink
+from spillcast.recording.writer import Sink, TimeShift
 from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import refuse_planted_link
 
@@ -127,7 +127,7 @@ class SessionRows(Sink):
 
     def waits(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """The waits of some sessions in a window, second by second; times count from its begin."""
-        clock = Clock(begin_ns)
+        clock = TimeShift(begin_ns)
         # A wait that began in an earlier second may reach into the window.
         for rows in self._waits.tables(sessions, begin_ns - PART_NS, end_ns):
             yield clock.waits(within(rows, begin_ns, end_ns))
@@ -135,7 +135,7 @@ class SessionRows(Sink):
     def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """The samples of some sessions in a window, as ``waits``."""
         for rows in self._samples.tables(sessions, begin_ns, end_ns):
-            yield Clock(begin_ns).samples(rows.filter(rows["time_ns"].values <= end_ns))
+            yield TimeShift(begin_ns).samples(rows.filter(rows["time_ns"].values <= end_ns))
 
     def forget(self, before_ns: int) -> None:
         """Drop rows from before ``before_ns``, which no query needs."""

@@ -122,7 +122,7 @@ class ReadsOfData:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class ThreadWork:
     """The work of a recording's threads, by the single waits that were kept."""
 
     #: The threads that do temp I/O, or wait for one that does, directly or through others. The
@@ -149,13 +149,13 @@ class Work:
     temp_owner: str | None
 
 
-def work_of(waits: Table, slices_ns: Sequence[tuple[int, int]], elapsed_s: float) -> Work:
+def work_of(waits: Table, slices_ns: Sequence[tuple[int, int]], elapsed_s: float) -> ThreadWork:
     """The work of a run, in one pass over its waits; empty ``slices_ns`` for the whole run."""
     constants = calibrated()
     memory = constants.memory_s, constants.memory_bytes_per_s
     work = _core.work(waits, slices_ns, elapsed_s, memory)
     bursts = work["bursts"]
-    return Work(
+    return ThreadWork(
         trace=ThreadTrace(**arrays_of(work["trace"]), cpu_known=work["cpu_known"]),
         threads=work["threads"],
         in_flight=work["in_flight"],

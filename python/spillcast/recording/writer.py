@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeShift:
     """Moves rows whose times count from the recording's start to a zero ``zero_ns`` after it.
 
     Drops rows that ended before zero, because they are not of the run.
@@ -25,7 +25,7 @@ class Clock:
     zero_ns: int = 0
 
     @classmethod
-    def of(cls, origin_ns: int, started_ns: int | None) -> "Clock":
+    def of(cls, origin_ns: int, started_ns: int | None) -> "TimeShift":
         """The clock of a recording from ``origin_ns`` of a run from ``started_ns``, if known."""
         return cls(0 if started_ns is None else max(started_ns - origin_ns, 0))
 
@@ -56,7 +56,7 @@ class Clock:
         return [(max(start - zero_s, 0.0), end - zero_s) for start, end in slices if end > zero_s]
 
 
-FROM_ITS_START = Clock()
+FROM_ITS_START = TimeShift()
 
 
 def _since(rows: "Table", column: str, zero: int) -> "Table":
@@ -82,7 +82,7 @@ class Sink:
     def add_document(self, name: str, document: object) -> None:
         """Take a JSON document."""
 
-    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
+    def finish(self, meta: Meta, clock: TimeShift = FROM_ITS_START) -> Recording:
         """Complete the recording, its times by ``clock``; ``meta`` does not list the waits yet."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class RecordingOutput(Sink):
         """Write a JSON document beside the other files."""
         self._rows.add_document(name, json.dumps(document))
 
-    def finish(self, meta: Meta, clock: Clock = FROM_ITS_START) -> Recording:
+    def finish(self, meta: Meta, clock: TimeShift = FROM_ITS_START) -> Recording:
         """Write what is left and make the recording visible."""
         self._rows.finish_rows(clock.zero_ns)
         try:
@@ -149,7 +149,7 @@ class RecordingOutput(Sink):
         self._samples = None
         (self._folder / "samples").unlink(missing_ok=True)
 
-    def _finish_samples(self, clock: Clock) -> None:
+    def _finish_samples(self, clock: TimeShift) -> None:
         """Put samples in place of the file without rows that the core writes."""
         if self._samples is None:
             return

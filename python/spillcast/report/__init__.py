@@ -12,7 +12,7 @@ from itertools import groupby
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Protocol
 
-from spillcast.tabular import WIDTH, Table, paragraph
+from spillcast.tabular import WIDTH, PrintedTable, paragraph
 from spillcast.text import visible
 from spillcast.units import format_duration
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DRAWN, BAR_MIN = 80, 10
 
 
-class Part(Protocol):
+class PagePart(Protocol):
     """A part of a page."""
 
     def text(self, width: int) -> str:
@@ -63,7 +63,7 @@ class TitledTable:
     """A table under its title."""
 
     title: str
-    table: Table
+    table: PrintedTable
     indent: str = "    "
 
     def text(self, width: int) -> str:
@@ -110,8 +110,8 @@ class Drawing:
 class Page:
     """The parts of an answer from top to bottom, and ``data``, the table that --csv prints."""
 
-    parts: Sequence[Part]
-    data: Table
+    parts: Sequence[PagePart]
+    data: PrintedTable
 
     def text(self, width: int = DRAWN) -> str:
         """The text for a terminal or a pipe; an empty line separates parts that have any."""
@@ -128,7 +128,7 @@ def listed(lines: Sequence[str], upper: int) -> list[str]:
     return [*lines[:upper], *([f"... and {more:,} more, see --json"] if more > 0 else [])]
 
 
-def with_drawings(table: Table, width: int, draw: Callable[[int], Sequence[str]]) -> str:
+def with_drawings(table: PrintedTable, width: int, draw: Callable[[int], Sequence[str]]) -> str:
     """A table with a drawing beside each row, of at least ``BAR_MIN`` columns.
 
     ``draw`` takes the number of columns beside the table, and returns a heading and the drawings.
@@ -142,7 +142,7 @@ def with_drawings(table: Table, width: int, draw: Callable[[int], Sequence[str]]
     )
 
 
-def with_bars(table: Table, values: Sequence[float], bar_max: int, width: int) -> str:
+def with_bars(table: PrintedTable, values: Sequence[float], bar_max: int, width: int) -> str:
     """A table with a bar beside each row, that of the largest value at most ``bar_max`` columns."""
     largest = max(values, default=0.0) or 1.0
 

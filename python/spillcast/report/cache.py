@@ -4,8 +4,8 @@ from functools import partial
 
 from spillcast.cache.simulation import MOST, Cache, CacheResult, Curve
 from spillcast.document import written
-from spillcast.report import Drawing, Notes, Page, Part, Prose, bar
-from spillcast.tabular import Column, Table, paragraph
+from spillcast.report import Drawing, Notes, Page, PagePart, Prose, bar
+from spillcast.tabular import Column, PrintedTable, paragraph
 from spillcast.units import format_bytes
 
 #: Sizes in the chart, and maximum numbers of accounts and of cached objects.
@@ -33,13 +33,13 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
             for number, run in enumerate(result.cache.runs, 1)
             for account in run.accounts
         ]
-        return Page(parts, Table.of_records(records, _ACCOUNT_KEYS))
+        return Page(parts, PrintedTable.of_records(records, _ACCOUNT_KEYS))
     points = zip(result.curve.size_bytes, result.curve.miss_ratio, strict=True)
     columns = Column(None, "size_bytes", "bytes"), Column(None, "miss_ratio", "share")
-    return Page(parts, Table(columns, list(points)))
+    return Page(parts, PrintedTable(columns, list(points)))
 
 
-def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
+def cache_parts(result: CacheResult, cells: int = 1) -> list[PagePart]:
     """The simulated cache, run by run and object by object; empty without one."""
     if (cache := result.cache) is None:
         return []
@@ -50,7 +50,7 @@ def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
     ]
     if cache.size_bytes >= result.curve.data_bytes:
         lines.append(f"Everything fits: the data is {format_bytes(result.curve.data_bytes)}")
-    parts: list[Part] = [Prose(lines), _runs_table(cache), _accounts_table(cache)]
+    parts: list[PagePart] = [Prose(lines), _runs_table(cache), _accounts_table(cache)]
     if any(account.lost_hits for account in cache.runs[-1].accounts):
         parts.append(Prose(["  lost: hits that an object would have if it had the cache alone"]))
     if cache.cached:
@@ -58,7 +58,7 @@ def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
         if cells > 1:
             columns.append(Column(f"each of {cells} cells", "bytes_per_cell", "bytes"))
         ranked = sorted(cache.cached, key=lambda cached: -cached.bytes)[:_CACHED_MAX]
-        parts.append(Table.of(columns, list(map(vars, ranked))))
+        parts.append(PrintedTable.of(columns, list(map(vars, ranked))))
     return parts
 
 
@@ -71,7 +71,7 @@ _TRAFFIC = (
 )
 
 
-def _runs_table(cache: Cache) -> Table:
+def _runs_table(cache: Cache) -> PrintedTable:
     """Bytes and time without the cache, and of each run."""
     names = ["no cache", "populating", *(["next run"] * len(cache.runs))]
     rows = []
@@ -79,10 +79,10 @@ def _runs_table(cache: Cache) -> Table:
         read = run.flash_read_bytes, run.disk_read_bytes
         sizes = [size or None for size in (*read, run.flash_write_bytes, run.disk_write_bytes)]
         rows.append([name, *sizes, run.elapsed_s, run.read_bytes_per_s])
-    return Table(_TRAFFIC, rows)
+    return PrintedTable(_TRAFFIC, rows)
 
 
-def _accounts_table(cache: Cache) -> Table:
+def _accounts_table(cache: Cache) -> PrintedTable:
     """By object and class: hit ratios of the first and the last run, and hits lost to others."""
     first, last = cache.runs[0], cache.runs[-1]
     is_repeated = len(cache.runs) > 1
@@ -101,7 +101,7 @@ def _accounts_table(cache: Cache) -> Table:
         key = account.object, account.class_
         hits = first_hits.get(key) if is_repeated else None, account.hit_ratio
         rows.append([*key, account.requests, account.bytes, *hits, account.lost_hits or None])
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
 def _curve_chart(curve: Curve, width: int) -> str:

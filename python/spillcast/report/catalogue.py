@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from spillcast.report import Page, Prose
-from spillcast.storage.catalogue import MOVABLE, Managed, Row, figures
-from spillcast.tabular import Column, Table
+from spillcast.storage.catalogue import MOVABLE, CatalogueEntry, Managed, figures
+from spillcast.tabular import Column, PrintedTable
 
 _COLUMNS = (
     Column("catalogue:", "name"),
@@ -18,9 +18,9 @@ _COLUMNS = (
 )
 
 
-def catalogue_page(rows: Sequence[Row]) -> Page:
+def catalogue_page(rows: Sequence[CatalogueEntry]) -> Page:
     """A row for each storage: a random read, a sequential write, and the maximum rates."""
-    table = Table.of(_COLUMNS, list(map(_entry, rows)))
+    table = PrintedTable.of(_COLUMNS, list(map(_entry, rows)))
     notes = [
         "  Latency of a single random read and a single sequential write; then the maximum rates "
         "of sequential writes of 256 KiB and random reads of 8 KiB. Published figures, not "
@@ -48,7 +48,7 @@ def managed_page(services: Sequence[Managed]) -> Page:
             lines.append(f"  like: {rows}")
         lines.append(f"  source, read {service.read}: {service.source}")
         parts.append(Prose(lines))
-    return Page(parts, Table.of_records(list(map(vars, services))))
+    return Page(parts, PrintedTable.of_records(list(map(vars, services))))
 
 
 def managed_document(services: Sequence[Managed]) -> dict[str, Any]:
@@ -56,12 +56,12 @@ def managed_document(services: Sequence[Managed]) -> dict[str, Any]:
     return {"schema": "spillcast.managed/1", "services": list(map(vars, services))}
 
 
-def catalogue_document(rows: Sequence[Row]) -> dict[str, Any]:
+def catalogue_document(rows: Sequence[CatalogueEntry]) -> dict[str, Any]:
     """The document of the catalogue."""
     return {"schema": "spillcast.catalogue/1", "storages": [_entry(row) for row in rows]}
 
 
-def _entry(row: Row) -> dict[str, Any]:
+def _entry(row: CatalogueEntry) -> dict[str, Any]:
     storage = row.storage()
     return {
         "name": row.name,

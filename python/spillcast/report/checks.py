@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from spillcast.lab.case import Case, document
-from spillcast.lab.check import Check, Demo
+from spillcast.lab.check import Demo, ForecastCheck
 from spillcast.lab.doctor import Diagnosis
-from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
-from spillcast.report import Drawing, Page, Part, Prose
-from spillcast.tabular import Column, Table
+from spillcast.recording.calibration import ANY, Calibration, CalibrationRun, WaitCost, is_old
+from spillcast.report import Drawing, Page, PagePart, Prose
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import sentence
 from spillcast.units import (
     format_bytes,
@@ -36,11 +36,11 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
         f"Linux {diagnosis.kernel}"
     )
     rows = [["yes" if f.works else "no", f.name, f.detail, f.fix] for f in diagnosis.findings]
-    parts: list[Part] = [Prose([version]), Table(_WORKS, [row[:3] for row in rows])]
+    parts: list[PagePart] = [Prose([version]), PrintedTable(_WORKS, [row[:3] for row in rows])]
     if fixes := [f"{name}: {fix}" for _, name, _, fix in rows if fix is not None]:
         # Commands are to be pasted, so they are not broken.
         parts.append(Drawing(lambda _: "\n".join(["fixes", *fixes])))
-    return Page(parts, Table((*_WORKS, _FIX), rows))
+    return Page(parts, PrintedTable((*_WORKS, _FIX), rows))
 
 
 #: The cost is shown for this wait, and for work after it that takes these CPU times.
@@ -67,7 +67,7 @@ def machine_page(calibration: Calibration) -> Page:
         lines.append("that is more than 30 days ago: run `spillcast calibrate` again")
     lines += [_cost_text(cost) for cost in calibration.costs]
     lines += [f"not measured: {reason}" for reason in calibration.skipped]
-    table = Table(_RUNS, list(_calibration_rows(calibration.points)), grouped=2)
+    table = PrintedTable(_RUNS, list(_calibration_rows(calibration.points)), grouped=2)
     return Page([Prose(lines), table], table)
 
 
@@ -82,7 +82,7 @@ def _cost_text(cost: WaitCost) -> str:
     return f"{text}; the added time differs by {cost.spread:.0%} between queries"
 
 
-def _calibration_rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:
+def _calibration_rows(points: Sequence[CalibrationRun]) -> Iterator[Sequence[Any]]:
     """A row for each query on each storage, medians of its runs."""
     keys = [(point.engine, point.query, point.storage) for point in points]
     for key in dict.fromkeys(keys):
@@ -122,7 +122,7 @@ def demo_page(demo: Demo) -> Page:
     if demo.busy:
         lines.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")
     query = Column(f"{case.engine}, {case.workload}, one thread", None)
-    table = Table([query, Column("elapsed", None, "raw")], rows)
+    table = PrintedTable([query, Column("elapsed", None, "raw")], rows)
     return Page([Prose([forecast.sentence()], indent=""), table, Prose(lines)], cases_table([case]))
 
 
@@ -133,10 +133,10 @@ _KEYS = (
 )
 
 
-def cases_table(cases: Sequence[Case]) -> Table:
+def cases_table(cases: Sequence[Case]) -> PrintedTable:
     """A row a case, by the keys of its document and of its forecast's."""
     records = [case | case["forecast"] for case in document(cases)["cases"]]
-    return Table.of_records(records, _KEYS)
+    return PrintedTable.of_records(records, _KEYS)
 
 
 _TERMS = (
@@ -147,16 +147,16 @@ _TERMS = (
 )
 
 
-def check_page(check: Check) -> Page:
+def check_page(check: ForecastCheck) -> Page:
     """The verdict, or the reason that there is none, and a row for each term."""
     rows = [list(term) for term in check.terms()]
     forecast = check.forecast
     rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
-    table = Table(_TERMS, rows)
+    table = PrintedTable(_TERMS, rows)
     return Page([Prose([_verdict(check)], indent=""), table], table)
 
 
-def _verdict(check: Check) -> str:
+def _verdict(check: ForecastCheck) -> str:
     forecast = check.forecast
     interval_s = forecast.interval_s or (0.0, 0.0)
     if (objection := check.objection) is not None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from spillcast.report import Page, Part, Prose
+from spillcast.report import Page, PagePart, Prose
 from spillcast.report.storage import origin_text
-from spillcast.storage.description import Comparison, Row, Verdict
-from spillcast.tabular import Column, Table
+from spillcast.storage.description import Comparison, SpeedUp, StorageComparison
+from spillcast.tabular import Column, PrintedTable
 from spillcast.units import format_count, format_share, format_speedup
 
 #: Speed-ups below the first are no difference; those by size are a range if they differ more.
@@ -36,9 +36,9 @@ def comparison_page(comparison: Comparison) -> Page:
     keys = [Column("op", None), Column("size", None, "bytes")]
     keys += [Column("pattern", None)] if patterns else []
     lines = [_line(row, at, patterns) for row in rows for at in range(len(comparison.names))]
-    parts: list[Part] = [
+    parts: list[PagePart] = [
         Prose(legend, "   "),
-        Table([*keys, *_SHOWN], lines, grouped=len(keys)),
+        PrintedTable([*keys, *_SHOWN], lines, grouped=len(keys)),
         Prose(_notes(rows, len(comparison.rows) - len(rows))),
         Prose([_sentence(comparison, at) for at in range(1, len(comparison.names))], "  "),
     ]
@@ -48,10 +48,10 @@ def comparison_page(comparison: Comparison) -> Page:
         for row in document["rows"]
         for storage, latency in zip(document["storages"], row["storages"], strict=True)
     ]
-    return Page(parts, Table.of_records(records, _DATA))
+    return Page(parts, PrintedTable.of_records(records, _DATA))
 
 
-def _line(row: Row, at: int, patterns: bool) -> list[Any]:
+def _line(row: StorageComparison, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
     if (latency := row.storages[at]) is None:
         return [*key, ascii_uppercase[at], None, None, None, None]
@@ -60,7 +60,7 @@ def _line(row: Row, at: int, patterns: bool) -> list[Any]:
     return [*key, ascii_uppercase[at] + mark, *times_s, latency.speedup if at else None]
 
 
-def _notes(rows: Sequence[Row], left_out: int) -> list[str]:
+def _notes(rows: Sequence[StorageComparison], left_out: int) -> list[str]:
     """The meaning of marks with their largest error, and the number of rows left out."""
     latencies = [latency for row in rows for latency in row.storages if latency is not None]
     unmeasured = [latency for latency in latencies if not latency.measured]
@@ -88,7 +88,7 @@ def _sentence(comparison: Comparison, at: int) -> str:
     return f"{name} {text} {'as' if text.endswith(' as fast') else 'than'} {first}."
 
 
-def _clause(verdict: Verdict) -> str:
+def _clause(verdict: SpeedUp) -> str:
     """``reads at random 12.3 times faster (8 to 20 by size, +/- 10 %)``."""
     order = {"random": " at random", "sequential": " in sequence"}.get(verdict.pattern, "")
     verb, speedup = f"{verdict.op}s{order}", verdict.speedup

@@ -11,7 +11,7 @@ from spillcast.engines import Engine
 from spillcast.engines.move import Move, Step
 from spillcast.engines.registry import engines
 from spillcast.report import Page, Prose
-from spillcast.tabular import Column, Table, paragraph
+from spillcast.tabular import Column, PrintedTable, paragraph
 from spillcast.units import format_bytes, format_count
 
 #: Median errors of verified forecasts, which docs/generate_engines.py writes.
@@ -44,7 +44,7 @@ def engines_page() -> Page:
         errors = [f"{error:.1%} ({threads})" for threads, error in engine["median_errors"].items()]
         texts = {"temp_names": ", ".join(engine["temp_names"]), "median_errors": ", ".join(errors)}
         rows.append([(engine | texts)[column.key] or "-" for column in COLUMNS])
-    table = Table(COLUMNS, rows)
+    table = PrintedTable(COLUMNS, rows)
     return Page([table, Prose([ERRORS])], table)
 
 

@@ -28,7 +28,7 @@ from spillcast.profile.timeline import RUN_QUEUE_MIN_NS
 from spillcast.recording import OPS, Recording
 from spillcast.text import exact_name, one_line
 
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]
 #: Rows in memory at a time.
 _BATCH_ROWS = 20_000
 _COLUMNS: tuple[str, ...] = (
@@ -60,13 +60,13 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _json(event: Event) -> str:
+def _json(event: TraceEvent) -> str:
     return msgspec.json.encode(event).decode()
 
 
 def _events(
     recording: Recording, rows: Iterator[tuple[Any, ...]], *, complete: bool
-) -> Iterator[Event]:
+) -> Iterator[TraceEvent]:
     pid = recording.meta.engine.pid or 1
     name = as_text(f"{recording.meta.engine.name}, {recording.path.name}")
     yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
@@ -148,7 +148,7 @@ class _Tracks:
         cpu_ns: int | None,
         woken_by: int | None,
         sql_id: str | None,
-    ) -> Iterator[Event]:
+    ) -> Iterator[TraceEvent]:
         """The slices of a wait and of the CPU time before it."""
         end_ns = start_ns + elapsed_ns
         last_ns = self.last_end_ns.get(thread)
@@ -168,7 +168,7 @@ class _Tracks:
 
     def _before(
         self, thread: int, last_ns: int | None, start_ns: int, cpu_ns: int
-    ) -> Iterator[Event]:
+    ) -> Iterator[TraceEvent]:
         """The slices between the end of the last wait and the start of the next."""
         if last_ns is None or not self.complete:
             begin_ns = max(start_ns - cpu_ns, last_ns or 0)
@@ -181,7 +181,7 @@ class _Tracks:
         if begin_ns < start_ns:
             yield self._slice(thread, "CPU", "cpu", begin_ns, start_ns, {"cpu_ns": cpu_ns})
 
-    def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[Event]:
+    def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[TraceEvent]:
         """An arrow from the thread that ended a wait, with the slice of 1 ns that it begins in."""
         self.arrows += 1
         self.wakers.add(waker)
@@ -192,8 +192,8 @@ class _Tracks:
         yield {"ph": "f", **arrow, "tid": thread, "ts": at_ns / 1e3, "bp": "e"}
 
     def _slice(
-        self, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: Event
-    ) -> Event:
+        self, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: TraceEvent
+    ) -> TraceEvent:
         """A slice. The format has times in us: a float is exact to the nanosecond for 52 days."""
         return {
             "ph": "X", "name": name, "cat": category, "pid": self.pid, "tid": thread,
@@ -203,7 +203,7 @@ class _Tracks:
 
 def _sampled(
     pid: int, session: int, time_ns: int, weight_us: int, event: str | None, sql_id: str | None
-) -> Event:
+) -> TraceEvent:
     """A sample as an instant, because its duration is unknown."""
     return {
         "ph": "i", "s": "t", "name": event or "on CPU", "cat": "sample", "pid": pid,
@@ -212,7 +212,7 @@ def _sampled(
     }  # fmt: skip
 
 
-def _counters(recording: Recording, pid: int) -> Iterator[Event]:
+def _counters(recording: Recording, pid: int) -> Iterator[TraceEvent]:
     """The temp bytes that each op moved, second by second."""
     moved = Counter[tuple[int, str]]()
     seconds = recording.seconds.select(["second", "op", "temp", "bytes"])
@@ -227,9 +227,9 @@ def _counters(recording: Recording, pid: int) -> Iterator[Event]:
 #: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, so that all exports can be added up.
 BOUNDS_US = [factor * 10**power for power in range(8) for factor in (1, 2, 5)] + [10**8]
 #: Suffix of a sample's name, labels and value; a sample without a value is not written.
-Sample = tuple[str, Mapping[str, Any], float | None]
+MetricSample = tuple[str, Mapping[str, Any], float | None]
 #: Name without the prefix ``spillcast_``, type, description and samples.
-Family = tuple[str, str, str, Iterable[Sample]]
+Family = tuple[str, str, str, Iterable[MetricSample]]
 
 
 def openmetrics_text(profile: Profile, recording: Recording | None = None) -> Iterator[str]:
@@ -321,7 +321,7 @@ def _text_of(families: Iterable[Family]) -> Iterator[str]:
 
 def _wait_samples(
     labels: Mapping[str, Any], row: Mapping[str, Any], buckets: LatencyCounts
-) -> Iterator[Sample]:
+) -> Iterator[MetricSample]:
     """The cumulative histogram of a row, its count and its sum (s)."""
     ordered = sorted(zip(*buckets, strict=True))
     latencies_ns = [ns for ns, _ in ordered]
@@ -335,7 +335,7 @@ def _wait_samples(
     yield "_sum", labels, row["total_us"] / 1e6
 
 
-def _bytes(recording: Recording) -> Iterator[Sample]:
+def _bytes(recording: Recording) -> Iterator[MetricSample]:
     sums = Counter[tuple[str, bool]]()
     for row in recording.seconds.select(["op", "temp", "bytes"]).to_pylist():
         if row["op"]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.fleet import Fleet, Ingested
 from spillcast.report import Drawing, Notes, Page, Prose, listed, with_bars
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.units import (
     format_bytes,
     format_count,
@@ -86,13 +86,13 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     return Page(
         [
             Prose([" ".join([extent, *savings(fleet)])], ""),
-            Table.of(_STATEMENTS, [_known(row) for row in statements[:top]]),
+            PrintedTable.of(_STATEMENTS, [_known(row) for row in statements[:top]]),
             Prose(below),
-            Table.of(_DATABASES, [_known(vars(row)) for row in fleet.databases[:top]]),
+            PrintedTable.of(_DATABASES, [_known(vars(row)) for row in fleet.databases[:top]]),
             Drawing(partial(with_bars, days_table(fleet), [day.temp_s for day in fleet.days], BAR)),
             Notes([f"warning: {text}" for text in fleet.warnings]),
         ],
-        Table.of(_STATEMENTS, statements),
+        PrintedTable.of(_STATEMENTS, statements),
     )
 
 
@@ -102,9 +102,9 @@ def _known(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**row, **unknown}
 
 
-def days_table(fleet: Fleet) -> Table:
+def days_table(fleet: Fleet) -> PrintedTable:
     """Time in temp I/O and what is saved of it, by day."""
-    return Table.of(_DAYS, list(map(vars, fleet.days)))
+    return PrintedTable.of(_DAYS, list(map(vars, fleet.days)))
 
 
 def savings(fleet: Fleet) -> list[str]:

@@ -30,10 +30,10 @@ from spillcast.forecast.verdict import (
     verdict,
 )
 from spillcast.recording import Recording
-from spillcast.recording.observed import Statement
-from spillcast.report import Page, Part, Prose, TitledTable
+from spillcast.recording.observed import CountedStatement
+from spillcast.report import Page, PagePart, Prose, TitledTable
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import one_line
 from spillcast.units import (
     format_bytes,
@@ -65,7 +65,7 @@ def forecast_page(
     order = ranked(forecasts)
     first = order[0]
     supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
-    parts: list[Part] = [Prose([*supposed, verdict(forecasts).text, *notes], indent="")]
+    parts: list[PagePart] = [Prose([*supposed, verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
         parts.append(Prose([statement_text(first.statement, first.subject)]))
     parts += [*compared_parts(order), *remaining_parts(first)]
@@ -74,13 +74,13 @@ def forecast_page(
         parts.append(Prose([*warnings, *([] if in_full else [MORE])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
-        Table.of_records([forecast.figures() for forecast in forecasts]),
+        PrintedTable.of_records([forecast.figures() for forecast in forecasts]),
     )
 
 
-def compared_parts(order: Sequence[Forecast]) -> list[Part]:
+def compared_parts(order: Sequence[Forecast]) -> list[PagePart]:
     """The table of targets, the limit that each one reaches, and the spill of an Oracle plan."""
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     if any(forecast.forecast_s is not None for forecast in order):
         parts.append(targets_table(order))
         if unknown_share(order[0]) is not None:
@@ -100,7 +100,7 @@ def supposed_text(forecast: Forecast, supposed: Executors) -> str:
     )
 
 
-def statement_text(statement: Statement, subject: str | None) -> str:
+def statement_text(statement: CountedStatement, subject: str | None) -> str:
     """The statement of a forecast: its identifier, the calls of the forecast, and its text."""
     text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
@@ -112,7 +112,7 @@ def statement_text(statement: Statement, subject: str | None) -> str:
     return f"Statement{name}, {calls}: {text}"
 
 
-def targets_table(order: Sequence[Forecast]) -> Table:
+def targets_table(order: Sequence[Forecast]) -> PrintedTable:
     """A row for each target, for more work memory, for today and for the limit; the best first."""
     first = next(forecast for forecast in order if forecast.forecast_s is not None)
     columns = [
@@ -144,7 +144,7 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     ranked_rows.append((limit_rank, [NO_LATENCY, *numbers(limit_s, limit_interval_s), None, ""]))
     today = NOW if first.supposed is None else SUPPOSED_NOW
     ranked_rows.append(((today_s, today_s), [today, today_s, None, None, None, ""]))
-    return Table(columns, [cells for _, cells in sorted(ranked_rows, key=itemgetter(0))])
+    return PrintedTable(columns, [cells for _, cells in sorted(ranked_rows, key=itemgetter(0))])
 
 
 def advice(forecasts: Sequence[Forecast]) -> list[str]:
@@ -200,10 +200,10 @@ _SPREAD_MIN = 0.005
 _ROUNDED_SHARE = 0.0005
 
 
-def details(forecasts: Sequence[Forecast]) -> list[Part]:
+def details(forecasts: Sequence[Forecast]) -> list[PagePart]:
     """The terms and warnings of each target, the best first; then the warnings common to all."""
     common = common_warnings(forecasts) if len(forecasts) > 1 else []
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     for forecast in forecasts:
         warnings = [warning for warning in forecast.warnings if warning not in common]
         parts += terms_parts(forecast, forecasts)
@@ -229,7 +229,7 @@ def _warning_in_full(warning: Caveat) -> list[str]:
     return [*lines, f"    next: {warning.next_step}"] if warning.next_step else lines
 
 
-def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
+def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[PagePart]:
     """The forecast in a sentence, ``beside`` the others, its terms, and the stages of Spark."""
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
         bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
@@ -238,7 +238,7 @@ def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
             f"{today}. Its temp I/O, whose time was not measured:"
         )
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
-        return [TitledTable(title, Table(TERM_COLUMNS[:3], rows), indent="")]
+        return [TitledTable(title, PrintedTable(TERM_COLUMNS[:3], rows), indent="")]
     if forecast.forecast_s is None:
         return [Prose([forecast.sentence(beside)], indent="")]
     stages = [stages_table(forecast)] if forecast.stages else []
@@ -281,15 +281,15 @@ _STAGES = (
 )
 
 
-def stages_table(forecast: Forecast) -> Table:
+def stages_table(forecast: Forecast) -> PrintedTable:
     """The stages of a Spark application, in their order."""
     stages = [asdict(stage) | {"id": str(stage.id)} for stage in forecast.stages]
-    return Table.of(_STAGES, stages)
+    return PrintedTable.of(_STAGES, stages)
 
 
-def terms_table(forecast: Forecast) -> Table:
+def terms_table(forecast: Forecast) -> PrintedTable:
     """The terms of a forecast, and their sum."""
-    return Table(TERM_COLUMNS, term_rows(forecast, _merged(forecast)))
+    return PrintedTable(TERM_COLUMNS, term_rows(forecast, _merged(forecast)))
 
 
 def _merged(forecast: Forecast) -> list[Term]:
@@ -324,7 +324,7 @@ _REMAINING = (
 )
 
 
-def remaining_parts(forecast: Forecast) -> list[Part]:
+def remaining_parts(forecast: Forecast) -> list[PagePart]:
     """What remains of a query that was recorded in part; empty for an entire query."""
     if (remaining := forecast.to_come) is None:
         return []
@@ -333,11 +333,11 @@ def remaining_parts(forecast: Forecast) -> list[Part]:
     return [remaining_table(remaining), Prose([f"  {text}", *unused])]
 
 
-def remaining_table(remaining: Remaining) -> Table:
+def remaining_table(remaining: Remaining) -> PrintedTable:
     """The remaining bytes with their bounds and evidence."""
     quantities = {"temp reads": remaining.reads_bytes, "temp writes": remaining.writes_bytes}
     rows = [[name, q.low, q.centre, q.high, q.source] for name, q in quantities.items()]
-    return Table(_REMAINING, rows)
+    return PrintedTable(_REMAINING, rows)
 
 
 def remaining_text(forecast: Forecast, remaining: Remaining) -> str:
@@ -390,7 +390,7 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
     ]
     is_cached = any(f.without_cache_s is not None for _, forecasts in order for f in forecasts)
     uncached = Column("uncached" if is_cached else None, "without_cache_s", "s", spare=1)
-    table = Table([*_RECORDING_COLUMNS, uncached, Column("", None, "words")], rows)
+    table = PrintedTable([*_RECORDING_COLUMNS, uncached, Column("", None, "words")], rows)
     return Page([Prose(_sums(forecasted), indent=""), table], table)
 
 

@@ -11,7 +11,7 @@ from spillcast.recording.calibration import CaptureCost
 from spillcast.recording.live import Running, Tally
 from spillcast.report import sparkline, with_bars, with_drawings
 from spillcast.report.forecast import remaining_table, remaining_text
-from spillcast.tabular import Column, Table, paragraph, shortened
+from spillcast.tabular import Column, PrintedTable, paragraph, shortened
 from spillcast.units import format_bytes, format_count, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"
@@ -178,7 +178,7 @@ def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     files = {True: " (temp)", False: " (other files)", None: ""}
     shown = [{**row, "event": row["event"] + files[row["temp"]]} for row in rows[:ROWS_MAX]]
     shares = [row["share"] for row in shown]
-    text = with_bars(Table.of(_EVENTS, shown), shares, BAR_MAX, width)
+    text = with_bars(PrintedTable.of(_EVENTS, shown), shares, BAR_MAX, width)
     more = len(rows) - ROWS_MAX
     return f"{text}\n  and {more:,} more" if more > 0 else text
 
@@ -202,7 +202,7 @@ def _latency(snapshot: LiveSnapshot, temp: Sequence[Mapping[str, Any]], width: i
     operations = format_count(sum(count for count, _ in latest), "operation")
     busy = format_duration(sum(total_ns for _, total_ns in latest) / 1e9)
     moved = format_bytes(sum(row["bytes"] for row in temp))
-    table = with_drawings(Table.of(_LATENCY, temp), width, draw)
+    table = with_drawings(PrintedTable.of(_LATENCY, temp), width, draw)
     return f"{table}\n  last second: {operations}, {busy} in them; {moved} in all"
 
 

@@ -10,14 +10,14 @@ from spillcast.report import (
     Drawing,
     Notes,
     Page,
-    Part,
+    PagePart,
     Prose,
     TitledTable,
     histogram,
     listed,
     peak_letters,
 )
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 
 #: Maximum number of listed damaged lines.
 DAMAGED_MAX = 10
@@ -96,12 +96,12 @@ _EXECUTIONS = (
 def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
     """The rows of a profile; idle events come last, because no storage shortens them."""
     if profile.rows and "value" in profile.rows[0]:
-        table = Table.of(_STATISTICS, profile.rows)
+        table = PrintedTable.of(_STATISTICS, profile.rows)
         return Page([table], table)
     by_thread = any("files" in row for row in profile.rows)
     idle = [row for row in profile.rows if row.get("idle") and not by_thread]
     busy = [row for row in profile.rows if not row.get("idle")]
-    parts: list[Part] = [
+    parts: list[PagePart] = [
         Prose([profile.elapsed_text()]),
         _table(profile, busy, for_people=True),
         Prose([f"  {text}" for text in profile.words]),
@@ -112,7 +112,7 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
         parts += _histograms(profile)
     if profile.executions:
         title = f"  {len(profile.executions):,} executions; a forecast is for one"
-        parts.append(TitledTable(title, Table.of(_EXECUTIONS, profile.executions)))
+        parts.append(TitledTable(title, PrintedTable.of(_EXECUTIONS, profile.executions)))
     lines = [f"  warning: {text}" for text in profile.warnings]
     damaged = [f"damaged: {d['file']}:{d['line']}: {d['what']}" for d in profile.damaged]
     lines += [f"  {line}" for line in listed(damaged, DAMAGED_MAX)]
@@ -130,7 +130,9 @@ def folded_page(recording: str, profile: Profile) -> Page:
 
 def functions_page(profile: Profile, top: int | None) -> Page:
     """The ``top`` functions by their own CPU time, and warnings."""
-    table = Table.of([*(Column(name, name) for name in profile.by), *FUNCTIONS], profile.rows)
+    table = PrintedTable.of(
+        [*(Column(name, name) for name in profile.by), *FUNCTIONS], profile.rows
+    )
     shown = replace(table, rows=table.rows[: top or _FUNCTIONS_SHOWN])
     lines, more = [f"  warning: {text}" for text in profile.warnings], list[str]()
     if (left_out := len(table.rows) - len(shown.rows)) > 0:
@@ -139,13 +141,15 @@ def functions_page(profile: Profile, top: int | None) -> Page:
     return Page([Prose(profile.words), shown, Prose(more), Notes(lines)], table)
 
 
-def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, for_people: bool = False) -> Table:
+def _table(
+    profile: Profile, rows: Sequence[dict[str, Any]], *, for_people: bool = False
+) -> PrintedTable:
     if ROW_SOURCE in profile.by:
         if for_people:
             rows = [row | {"operation": _indented(row)} for row in rows]
-        return Table.of(_ROW_SOURCES, rows)
+        return PrintedTable.of(_ROW_SOURCES, rows)
     if CALL in profile.by:
-        return Table.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
+        return PrintedTable.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
     if for_people:
         # Samples on CPU have no wait times.
         rows = [row | {key: row.get(key) or None for key in ("mean_us", "max_us")} for row in rows]
@@ -163,7 +167,7 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, for_people: bool
     if any("count_share" in row for row in profile.rows):
         times.insert(_COUNT_SHARE_AT, Column("of waits", "count_share", "share", spare=3))
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
-    return Table.of([*keys, *hidden, *times, *last], rows)
+    return PrintedTable.of([*keys, *hidden, *times, *last], rows)
 
 
 def _indented(row: dict[str, Any]) -> str | None:
@@ -171,12 +175,12 @@ def _indented(row: dict[str, Any]) -> str | None:
     return operation if operation is None else f"{_STEP * row['depth']}{operation}"
 
 
-def _histograms(profile: Profile) -> list[Part]:
+def _histograms(profile: Profile) -> list[PagePart]:
     """The latencies of each row as bars; several peaks with their likely cause."""
     from spillcast.storage.description import find_peaks, peaks_text, plausible_cause
 
     columns = {name: Column(name, name, _UNITS.get(name, "text")) for name in profile.by}
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
         if not sum(buckets[1]):
             continue
@@ -196,5 +200,7 @@ def sql_page(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Page:
     """The unchanged values of a query's result, under its column names."""
     has_text = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
     typed = zip(columns, has_text, strict=True)
-    table = Table([Column(name, name, "text" if text else "raw") for name, text in typed], rows)
+    table = PrintedTable(
+        [Column(name, name, "text" if text else "raw") for name, text in typed], rows
+    )
     return Page([table], table)

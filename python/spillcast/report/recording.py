@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
-from spillcast.recording.completeness import Part, contradictions_of, unrecognised, unspilled
+from spillcast.recording.completeness import (
+    RecordedPart,
+    contradictions_of,
+    unrecognised,
+    unspilled,
+)
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.observed import IN_MEMORY, RecordedQuery, Sampling
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import one_line, shell_word
 from spillcast.units import format_bytes, format_count, format_duration, format_estimate
 
@@ -52,7 +57,7 @@ def recording_text(recording: Recording) -> str:
     rows: list[Row] = []
     if meta.server is not None:
         rows += _query_rows(meta.engine.query or "", meta.server)
-    elif (part := Part.of(meta)) is not None and part.before_s is not None:
+    elif (part := RecordedPart.of(meta)) is not None and part.before_s is not None:
         rows.append(("process", f"ran for {format_duration(part.before_s)} before"))
     if meta.captured:
         rows.append(("temp I/O", _temp_io(meta)))
@@ -226,7 +231,7 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
     if not recording.recordings:
         return "\n".join([f"no query did temp I/O in {elapsed}", *_lines(rows)])
     recordings = format_count(len(recording.recordings), "recording")
-    table = Table(_QUERIES, [_cells(query) for query in recording.recordings])
+    table = PrintedTable(_QUERIES, [_cells(query) for query in recording.recordings])
     largest = max(recording.recordings, key=lambda query: query.temp_s)
     rows.append(("next", f"spillcast forecast {shell_word(largest.path)}"))
     head = f"{recording.path}: {recordings} of queries that spilled, in {elapsed}"

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from spillcast.engines.ranking import Change, Gain, History, Ranked, ServerRanking
+from spillcast.engines.ranking import Change, Gain, Ranked, ServerRanking, SpillHistory
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, notable_s
-from spillcast.report import Commands, Page, Part, Prose, bar
-from spillcast.tabular import Column, Table, saved_text
+from spillcast.report import Commands, Page, PagePart, Prose, bar
+from spillcast.tabular import Column, PrintedTable, saved_text
 from spillcast.text import one_line
 from spillcast.units import (
     DAY_S,
@@ -32,7 +32,7 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
     """The verdict, a row for each statement, current spills, missing evidence, and next steps."""
     history = ranking.history
     scale = (ranking.per_day if per_day else None) or 1.0
-    parts: list[Part] = [Prose(_verdict(ranking, scale), indent="")]
+    parts: list[PagePart] = [Prose(_verdict(ranking, scale), indent="")]
     if ranking.is_blind and ranking.databases:
         parts.append(_databases(ranking))
     if history is not None:
@@ -53,7 +53,7 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
 def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool) -> Page:
     """The page of each server; several are kept apart under their names."""
     pages = [ranking_page(ranking, top, per_day=per_day) for ranking in rankings]
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     for ranking, page in zip(rankings, pages, strict=True):
         parts += [Prose([f"{ranking.source}:"]), *page.parts] if len(pages) > 1 else page.parts
     columns = [Column(None, "server"), *pages[0].data.columns]
@@ -62,7 +62,7 @@ def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool
         for ranking, page in zip(rankings, pages, strict=True)
         for row in page.data.rows
     ]
-    return Page(parts, Table(columns, rows))
+    return Page(parts, PrintedTable(columns, rows))
 
 
 def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
@@ -141,7 +141,7 @@ def _blind(ranking: ServerRanking) -> list[str]:
     return lines
 
 
-def _databases(ranking: ServerRanking) -> Table:
+def _databases(ranking: ServerRanking) -> PrintedTable:
     names = list(dict.fromkeys(name for database in ranking.databases for name in database.spill_s))
     columns = [
         Column("database", "name"),
@@ -155,7 +155,7 @@ def _databases(ranking: ServerRanking) -> Table:
         {**d.spill_s, **vars(d), "since": d.since_s and moment(d.since_s)}
         for d in ranking.databases
     ]
-    return Table.of(columns, records)
+    return PrintedTable.of(columns, records)
 
 
 def window_text(seconds: float | None) -> str:
@@ -170,7 +170,7 @@ def _span(bounds_s: Iterable[float]) -> str:
     return " to ".join(dict.fromkeys(map(format_duration, bounds_s)))
 
 
-def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
+def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> PrintedTable:
     """A row for each statement: what was counted, times ``scale``, and the saving by each fix."""
     timed = any(ranked.temp_mean_s is not None or ranked.temp_bytes is None for ranked in shown)
     columns = [
@@ -208,7 +208,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
             row += (None, None) if gain is None else _saving_cells(gain, ranked, scale)
         peak = ranked.memory_between
         rows.append([*row, _work_mem(ranked), peak and " to ".join(map(format_bytes, peak))])
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
 def _work_mem(ranked: Ranked) -> str | None:
@@ -290,7 +290,7 @@ _DATA_KEYS = (
 )
 
 
-def _data(ranking: ServerRanking) -> Table:
+def _data(ranking: ServerRanking) -> PrintedTable:
     """A row for each statement and fix; sums over the time in which calls were counted."""
     records: list[dict[str, Any]] = []
     for statement in ranking.statements:
@@ -307,7 +307,7 @@ def _data(ranking: ServerRanking) -> Table:
             records.append(
                 record | {"cure": fix, "saved_s": saved_s, "interval_s": gain.interval_s}
             )
-    return Table.of_records(records, _DATA_KEYS)
+    return PrintedTable.of_records(records, _DATA_KEYS)
 
 
 #: Maximum numbers of listed changes and events, and of columns of a bar.
@@ -322,17 +322,17 @@ _CAUSES = {
 }
 
 
-def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
+def history_parts(ranking: ServerRanking, history: SpillHistory) -> list[PagePart]:
     """Alerts, changes, and the table of sums by time."""
     lines = [f"  {alert.text}" for alert in history.alerts]
     lines += [f"  {change_text(change)}" for change in history.changes[:CHANGES_MAX]]
-    parts: list[Part] = [Prose(lines)]
+    parts: list[PagePart] = [Prose(lines)]
     if history.buckets:
         parts.append(bucket_table(ranking, history, bars=True))
     return parts
 
 
-def history_notes(history: History) -> list[str]:
+def history_notes(history: SpillHistory) -> list[str]:
     """The extent of the history, events of the server, and what weakens the numbers."""
     snapshots = format_count(history.looks, "snapshot")
     extent = f"{moment(history.first_s)} to {moment(history.last_s)}"
@@ -378,7 +378,9 @@ def change_text(change: Change) -> str:
     )
 
 
-def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False) -> Table:
+def bucket_table(
+    ranking: ServerRanking, history: SpillHistory, *, bars: bool = False
+) -> PrintedTable:
     """A row for each day, hour or minutes: what was written, and by which statement most."""
     name = _BUCKET_NAMES.get(history.bucket_s, "from")
     texts = {s.queryid: _short(s.query or s.queryid or "") for s in ranking.statements}
@@ -398,7 +400,7 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
         drawn_bar = bar(bucket.temp_bytes / largest, _BAR_MAX) if bars else None
         top = first and texts.get(first, first)
         rows.append(vars(bucket) | {"bar": drawn_bar, "statement": top})
-    return Table.of(columns, rows)
+    return PrintedTable.of(columns, rows)
 
 
 def saved_page(saved: Mapping[str, Any]) -> Page:
@@ -410,4 +412,4 @@ def saved_page(saved: Mapping[str, Any]) -> Page:
         *(f"  not available: {note['message']}" for note in saved["unseen"]),
     ]
     keys = ("server", "path", "bytes", "statements", "asked_s")
-    return Page([Prose(lines)], Table.of_records([saved], keys))
+    return Page([Prose(lines)], PrintedTable.of_records([saved], keys))

@@ -6,9 +6,9 @@ from typing import Any
 
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
-from spillcast.report import Page, Part, Prose
+from spillcast.report import Page, PagePart, Prose
 from spillcast.report.forecast import NO_LATENCY, NOW
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import sentence
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name
 
@@ -24,14 +24,14 @@ _SETTINGS = ("memory", "size", "iops", "throughput")
 def size_page(sizing: Sizing) -> Page:
     """The answer, the frontier, what more of each setting brings, and the dates of prices."""
     bound = [] if sizing.binding is None else [f"  {sizing.binding.text}"]
-    parts: list[Part] = [
+    parts: list[PagePart] = [
         Prose(answer(sizing), indent=""),
         *([frontier_table(sizing)] if sizing.frontier else []),
         Prose([*bound, *(f"  {_setting_value(knob, sizing)}" for knob in sizing.knobs)]),
         Prose([f"  {text}" for text in remarks(sizing)]),
     ]
     keys = [field.name for field in fields(SizeRow)]
-    return Page(parts, Table.of_records([asdict(row) for row in sizing.frontier], keys))
+    return Page(parts, PrintedTable.of_records([asdict(row) for row in sizing.frontier], keys))
 
 
 def answer(sizing: Sizing) -> list[str]:
@@ -69,7 +69,7 @@ def answer_text(sizing: Sizing) -> str:
     return f"{text}."
 
 
-def frontier_table(sizing: Sizing) -> Table:
+def frontier_table(sizing: Sizing) -> PrintedTable:
     """The frontier, the cheapest first, with today and the limit of all storage."""
     columns = [
         Column("storage", None),
@@ -86,7 +86,7 @@ def frontier_table(sizing: Sizing) -> Table:
     if not sizing.bounds_only:
         limit_s, bounds_s = sizing.ceiling_s, sizing.ceiling_interval_s
         rows.append([NO_LATENCY, *nothing, limit_s, bounds_s, None, ""])
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
 def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:

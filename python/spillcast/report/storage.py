@@ -10,7 +10,7 @@ from spillcast.report import (
     Commands,
     Drawing,
     Page,
-    Part,
+    PagePart,
     Prose,
     TitledTable,
     histogram,
@@ -24,7 +24,7 @@ from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import nonnull_facts
-from spillcast.tabular import Column, Table, paragraph
+from spillcast.tabular import Column, PrintedTable, paragraph
 from spillcast.units import format_bytes, format_count, format_duration, format_share
 
 #: Rates of operations of at least this size are in bytes per second.
@@ -48,7 +48,7 @@ _FIGURES = (
 QUANTILES = (0.5, 0.95, 0.99, 1.0)
 
 
-def figures(groups: Sequence[Group]) -> Table:
+def figures(groups: Sequence[Group]) -> PrintedTable:
     """A row for each group with operations."""
     rows = [
         [
@@ -59,7 +59,7 @@ def figures(groups: Sequence[Group]) -> Table:
         for g in groups
         if g.count
     ]
-    return Table(_FIGURES, rows)
+    return PrintedTable(_FIGURES, rows)
 
 
 def storage_page(storage: Storage, next_command: str) -> Page:
@@ -68,13 +68,13 @@ def storage_page(storage: Storage, next_command: str) -> Page:
     return Page([*parts, Commands([next_command])], figures(_groups(storage, OPS)))
 
 
-def measured_parts(storage: Storage) -> list[Part]:
+def measured_parts(storage: Storage) -> list[PagePart]:
     """The name of a storage and its figures as tables; those of a grid by size and depth."""
     facts, is_grid = nonnull_facts(storage.facts), storage.source == GRID
     title = f"{storage.name} ({storage.source.name}"
     title += f", {facts['filesystem']}" if "filesystem" in facts else ""
     title += f", {facts['threads']} at once" if "threads" in facts and not is_grid else ""
-    parts: list[Part] = [Prose([f"{title})"])]
+    parts: list[PagePart] = [Prose([f"{title})"])]
     if not is_grid:
         parts.append(figures(_groups(storage, OPS)))
         if skipped := facts.get("steps_skipped"):
@@ -93,7 +93,7 @@ def measured_parts(storage: Storage) -> list[Part]:
     return parts
 
 
-def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> Table:
+def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> PrintedTable:
     cells = {(g.size_class_bytes, g.depth): g for g in groups}
     rows: list[list[Any]] = []
     for size in sorted({g.size_class_bytes for g in groups}):
@@ -102,7 +102,7 @@ def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> Table:
         rows.append([format_bytes(size), *medians])
         rows.append(["", *("" if g is None else _rate(g) for g in row)])
     columns = [Column("size", None), *(Column(str(depth), None, "raw") for depth in depths)]
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
 def _rate(group: Group) -> str:
@@ -149,7 +149,9 @@ def iolog_page(log: Iolog) -> Page:
         f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}",
     ]
     keys = ("path", "reads", "writes", "read_bytes", "write_bytes")
-    return Page([Drawing(lambda _: "\n".join(lines))], Table.of_records([log.to_json()], keys))
+    return Page(
+        [Drawing(lambda _: "\n".join(lines))], PrintedTable.of_records([log.to_json()], keys)
+    )
 
 
 #: Maximum number of further groups with several peaks that are described.
@@ -159,7 +161,7 @@ OTHERS_MAX = 8
 def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> Page:
     """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     if storage.source.unloaded:
         facts = nonnull_facts(storage.facts)
         lines = [f"{storage.name} ({origin_text(storage)})"]
@@ -205,7 +207,7 @@ def _groups(storage: Storage, ops: Sequence[str]) -> list[Group]:
     return [group for op in ops for group in storage.of(op) if group.count]
 
 
-def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
+def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[PagePart]:
     group = _shown_group(storage, op, size_bytes)
     if group is None:
         return []
@@ -260,7 +262,7 @@ _STATED = (
 )
 
 
-def _stated(storage: Storage, ops: Sequence[str]) -> Table:
+def _stated(storage: Storage, ops: Sequence[str]) -> PrintedTable:
     """Mean latencies by op and size, sequential and random, one operation at a time."""
     model = Model(storage)
     sizes = sorted({g.size_class_bytes for g in _groups(storage, ops)})
@@ -268,7 +270,7 @@ def _stated(storage: Storage, ops: Sequence[str]) -> Table:
     for op, size in product(ops, sizes):
         sequential, random = (model.latency(op, size, sequential=s) for s in (True, False))
         rows.append([op, size, sequential.mean_s, random.mean_s])
-    return Table(_STATED, rows)
+    return PrintedTable(_STATED, rows)
 
 
 #: The size of the operations that limits in operations per second are given for: a page.
@@ -407,7 +409,7 @@ _EMULATED = (
 
 def emulation_page(result: EmulationResult) -> Page:
     """Operations with their latencies, and the latency that the mount itself adds."""
-    data = Table(_EMULATED, list(map(_emulated_row, result.operations)))
+    data = PrintedTable(_EMULATED, list(map(_emulated_row, result.operations)))
     rows = [row for row in data.rows if row[1]]
     title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
     floors = []
@@ -420,7 +422,7 @@ def emulation_page(result: EmulationResult) -> Page:
         )
     lines = [f"  The mount itself takes {', '.join(floors)}; this is subtracted."]
     lines += (f"  warning: {w['message']}" for w in result.warnings())
-    table = Table(_EMULATED, rows) if rows else Prose(["  nothing was read or written"])
+    table = PrintedTable(_EMULATED, rows) if rows else Prose(["  nothing was read or written"])
     return Page([Prose([title]), table, Prose(lines, "  ")], data)
 
 

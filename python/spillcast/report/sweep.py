@@ -6,18 +6,16 @@ from functools import partial
 from typing import Any
 
 from spillcast.forecast.result import Interval
-from spillcast.forecast.work_memory import Advice
-from spillcast.lab.io_size import Row
-from spillcast.lab.io_size import Sweep as IoSizeSweep
+from spillcast.forecast.work_memory import MemoryAdvice
+from spillcast.lab.io_size import IoSizeSweep, SettingResult
 from spillcast.lab.io_size.spill import setting_text
 from spillcast.lab.io_size.trials import Operations
-from spillcast.lab.memory_result import Point
-from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.lab.memory_result import MemoryPoint, MemorySweep
 from spillcast.recording import OPS
-from spillcast.report import Commands, Drawing, Notes, Page, Part, Prose, bar, with_bars
+from spillcast.report import Commands, Drawing, Notes, Page, PagePart, Prose, bar, with_bars
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
-from spillcast.tabular import WIDTH, Column, Table
+from spillcast.tabular import WIDTH, Column, PrintedTable
 from spillcast.units import (
     format_bytes,
     format_count,
@@ -38,7 +36,7 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
     source = "measured on" if sweep.measured else "by the model of"
     shown = io_size_rows(sweep)
     legend = ["  +N: N more settings that make the same I/O"]
-    parts: list[Part] = [
+    parts: list[PagePart] = [
         Prose([f"I/O size: {sweep.like}, {source} {sweep.storage}"]),
         _io_size_table(sweep, shown),
         Prose(legend if any("+" in name for name, _ in shown) else []),
@@ -53,7 +51,7 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
     return Page(parts, _io_size_data(sweep))
 
 
-def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
+def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, SettingResult]]:
     """The rows with their names; of many that make the same I/O, one with the number of others."""
     named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
     if len(sweep.rows) <= ALL_ROWS:
@@ -69,7 +67,7 @@ def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
     return named
 
 
-def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Table:
+def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, SettingResult]]) -> PrintedTable:
     """The known columns: waits, mean and total of each op, levels, and the sum."""
     columns = [
         Column("max/min", None),
@@ -89,10 +87,10 @@ def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Tabl
         ]
         for name, row in shown
     ]
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
-def _interval(row: Row) -> Interval | None:
+def _interval(row: SettingResult) -> Interval | None:
     """The interval of a row's time (s); None if it is unknown or has no width."""
     bounds_s = row.interval_s
     return bounds_s if bounds_s is not None and bounds_s[1] > bounds_s[0] else None
@@ -109,7 +107,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 99.95 else f"{seconds:#.3g}"
 
 
-def _io_size_data(sweep: IoSizeSweep) -> Table:
+def _io_size_data(sweep: IoSizeSweep) -> PrintedTable:
     """A row for each setting, with count, mean and total of each op."""
     figures = [(op, figure) for op in OPS for figure in ("count", "mean_us", "total_s")]
     records = [
@@ -118,10 +116,12 @@ def _io_size_data(sweep: IoSizeSweep) -> Table:
     ]
     keys = ["min_bytes", "max_bytes", "levels", "total_s"]
     keys += [f"{op}_{name}" for op, name in figures]
-    return Table.of_records(records, [*keys, "low_s", "high_s"])
+    return PrintedTable.of_records(records, [*keys, "low_s", "high_s"])
 
 
-def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
+def _io_size_chart(
+    sweep: IoSizeSweep, shown: Sequence[tuple[str, SettingResult]], width: int
+) -> str:
     """Bars of the time of all waits, with the interval, and the best marked."""
     max_s = max(row.total_s for _, row in shown) or 1.0
     name_width = max(len(name) for name, _ in shown)
@@ -172,11 +172,11 @@ _STATES = {
 }
 
 
-def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
+def memory_page(sweep: MemorySweep, advice: MemoryAdvice | None) -> Page:
     """The page of a sweep of work memory."""
     first, last = format_bytes(sweep.sizes[0]), format_bytes(sweep.sizes[-1])
     elapsed_s = [point.elapsed_s for point in _by_memory(sweep)]
-    parts: list[Part] = [
+    parts: list[PagePart] = [
         Prose([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
         Drawing(partial(with_bars, points_table(sweep), elapsed_s, WIDTH)),
         memory_table([p.cell for p in sweep.points], advice, measured=True),
@@ -190,10 +190,10 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
         *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
         *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
     )
-    return Page(parts, Table.of_records(list(map(vars, sweep.points)), keys))
+    return Page(parts, PrintedTable.of_records(list(map(vars, sweep.points)), keys))
 
 
-def points_table(sweep: MemorySweep) -> Table:
+def points_table(sweep: MemorySweep) -> PrintedTable:
     """The elapsed time with each size of memory on each storage; forecasts are marked."""
     rows = [
         [
@@ -209,14 +209,14 @@ def points_table(sweep: MemorySweep) -> Table:
         Column("elapsed", None, "raw"),
         Column(interval_name(sweep.confidence), None, "interval", spare=1),
     ]
-    return Table(columns, rows, grouped=1)
+    return PrintedTable(columns, rows, grouped=1)
 
 
-def _by_memory(sweep: MemorySweep) -> list[Point]:
+def _by_memory(sweep: MemorySweep) -> list[MemoryPoint]:
     return sorted(sweep.points, key=lambda p: (p.memory_bytes, sweep.storages.index(p.storage)))
 
 
-def spill_table(sweep: MemorySweep) -> Table:
+def spill_table(sweep: MemorySweep) -> PrintedTable:
     """The spill by size of memory, which is nearly the same on every storage."""
     rows = []
     for point in sweep.points:
@@ -230,10 +230,10 @@ def spill_table(sweep: MemorySweep) -> Table:
     columns = [Column("memory", None, "raw"), Column("spill", None)]
     columns += [Column(name, None, "count") for name in ("passes", "batches")]
     columns += [Column(name, None, "raw") for name in ("reads", "writes", "written")]
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
-def _latency_table(sweep: MemorySweep) -> Table:
+def _latency_table(sweep: MemorySweep) -> PrintedTable:
     """Latencies with the smallest memory on each storage; the document has all histograms."""
     rows = []
     for point in sweep.points:
@@ -246,10 +246,10 @@ def _latency_table(sweep: MemorySweep) -> Table:
     columns = [Column(f"{format_bytes(sweep.sizes[0])} on", None), Column("op", None)]
     columns += [Column("size", None, "bytes")]
     columns += [Column(name, None, "s") for name in ("p50", "mean", "p99")]
-    return Table(columns, rows)
+    return PrintedTable(columns, rows)
 
 
-def memory_sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
+def memory_sentences(sweep: MemorySweep, advice: MemoryAdvice | None) -> list[str]:
     """Sentences: from which size it spills less, the errors of the forecasts, the cheapest size."""
     all_measured = all(point.measured for point in sweep.points)
     lines = [] if all_measured else [f"{FORECAST} forecast from the sizes that were measured"]

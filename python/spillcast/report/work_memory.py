@@ -8,17 +8,17 @@ from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.work_memory import (
     NOW,
     PGA_TARGET,
-    Advice,
-    Cell,
+    MemoryAdvice,
+    MemoryCell,
     MorePga,
-    Spilled,
-    WorkMemory,
+    SpilledLines,
+    WorkMemoryEffect,
     WorkMemorySetting,
     memory_sizes,
     with_memory,
 )
-from spillcast.report import Part, Prose
-from spillcast.tabular import Column, Table
+from spillcast.report import PagePart, Prose
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import plan_line_text
 from spillcast.units import (
     format_bytes,
@@ -61,7 +61,7 @@ def _about(setting: WorkMemorySetting, bounds_only: bool) -> str:
     return f"about {format_estimate(setting.forecast_s, setting.interval_s)}"
 
 
-def _price(memory: WorkMemory) -> str:
+def _price(memory: WorkMemoryEffect) -> str:
     """The memory that the setting allows: for each node of each process, a multiple for a hash."""
     size = format_setting(memory.enough.work_mem_bytes)
     kinds = Counter((s.kind, s.processes, s.taken / s.processes) for s in memory.spills)
@@ -81,7 +81,7 @@ def _price(memory: WorkMemory) -> str:
     return f"{text}. It applies to every session that has the setting."
 
 
-def spilled_sentences(spilled: Spilled) -> list[str]:
+def spilled_sentences(spilled: SpilledLines) -> list[str]:
     """The line of an Oracle plan that spills, and the effect of more PGA."""
     lines = []
     if spilled.lines:
@@ -119,7 +119,7 @@ def _pga_sentences(more: MorePga) -> list[str]:
 CHEAPEST, FORECAST = "<", "~"
 
 
-def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Cell]:
+def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[MemoryCell]:
     """Cells of today's storage and of each target with a number; one size (None) without a plan."""
     answered = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
     if not answered:
@@ -128,14 +128,16 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
     sizes: Sequence[int | None] = [None]
     if first.work_memory is not None:
         sizes = memory_sizes(first.work_memory)
-    today = Cell(NOW, None, first.baseline_s)
-    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in answered]
+    today = MemoryCell(NOW, None, first.baseline_s)
+    targets = [MemoryCell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in answered]
     return [
         with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
     ]
 
 
-def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool = False) -> Table:
+def memory_table(
+    cells: Sequence[MemoryCell], advice: MemoryAdvice | None, *, measured: bool = False
+) -> PrintedTable:
     """A row for each size of memory, a column for each storage.
 
     With ``measured``, cells without an interval are measured times, and the others are marked.
@@ -147,7 +149,7 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
         row = rows.setdefault(cell.memory_bytes, {})
         row[cell.storage] = f"{cheapest} {about}{format_duration(cell.elapsed_s)}"
     storages = dict.fromkeys(cell.storage for cell in cells)
-    return Table(
+    return PrintedTable(
         [Column(name, None, "raw") for name in ("memory", *storages)],
         [
             ["today" if size is None else format_bytes(size), *map(row.get, storages)]
@@ -156,7 +158,9 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
     )
 
 
-def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[Part]:
+def forecast_memory_parts(
+    cells: Sequence[MemoryCell], advice: MemoryAdvice | None
+) -> list[PagePart]:
     """The table of a forecast where work memory is known, the cell of ``advice`` marked."""
     if all(cell.memory_bytes is None for cell in cells):
         return []
@@ -164,7 +168,7 @@ def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[
     return [Prose([title]), memory_table(cells, advice)]
 
 
-def advice_text(advice: Advice) -> str:
+def advice_text(advice: MemoryAdvice) -> str:
     """A sentence with the cheapest cell, its interval and the order of cost."""
     limit = format_duration(advice.within_s)
     if advice.cell is None:

@@ -269,7 +269,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Row:
+class StorageComparison:
     """Compares one op, size and pattern; None for a storage without figures for the op."""
 
     op: str
@@ -279,7 +279,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SpeedUp:
     """The speed-up of a storage over the first: over all sizes, and its range.
 
     ``error`` is its mean relative standard error by interpolation on either storage.
@@ -300,8 +300,8 @@ class Comparison:
 
     names: Sequence[str]
     storages: Sequence[Storage]
-    rows: Sequence[Row]
-    verdicts: Sequence[Sequence[Verdict]]
+    rows: Sequence[StorageComparison]
+    verdicts: Sequence[Sequence[SpeedUp]]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -338,7 +338,7 @@ def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
     return Comparison(names, storages, rows, verdicts)
 
 
-def _rows(models: Sequence[Model], op: str) -> Iterator[Row]:
+def _rows(models: Sequence[Model], op: str) -> Iterator[StorageComparison]:
     able = [model for model in models if any(g.count for g in model.storage.of(op))]
     apart = {g.pattern for m in able for g in m.storage.of(op) if g.count} - {"recorded"}
     for pattern in sorted(apart) or ["recorded"]:
@@ -346,7 +346,9 @@ def _rows(models: Sequence[Model], op: str) -> Iterator[Row]:
         sizes = {size for model in able for size in model.cells(op, sequential)[0].sizes}
         for size in sorted(sizes):
             estimates = [_estimate(model, op, size, sequential) for model in models]
-            yield Row(op, size, pattern, [_latency(each, estimates[0]) for each in estimates])
+            yield StorageComparison(
+                op, size, pattern, [_latency(each, estimates[0]) for each in estimates]
+            )
 
 
 def _estimate(model: Model, op: str, size_bytes: int, sequential: bool | None) -> Estimate | None:
@@ -372,7 +374,9 @@ def _latency(estimate: Estimate | None, first: Estimate | None) -> Latency | Non
     )
 
 
-def _verdict(rows: Sequence[Row], name: str, op: str, pattern: str, at: int) -> Verdict | None:
+def _verdict(
+    rows: Sequence[StorageComparison], name: str, op: str, pattern: str, at: int
+) -> SpeedUp | None:
     """The speed-up of the I/O that the first storage was measured with.
 
     The weight of a row is its measured time there; without measured times all rows are equal.
@@ -390,4 +394,4 @@ def _verdict(rows: Sequence[Row], name: str, op: str, pattern: str, at: int) -> 
     other_s = sum(time_s / speedup for time_s, speedup, _ in weighed)
     error = sum(time_s * error for time_s, _, error in weighed) / first_s
     speedups = [speedup for _, speedup, _ in weighed]
-    return Verdict(name, op, pattern, first_s / other_s, min(speedups), max(speedups), error)
+    return SpeedUp(name, op, pattern, first_s / other_s, min(speedups), max(speedups), error)

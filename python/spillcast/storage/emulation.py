@@ -14,7 +14,7 @@ from spillcast.document import Note, written
 from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
 from spillcast.interruptible import PassedOn
 from spillcast.recording import OPS
-from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
+from spillcast.storage.model import Behaviour, LatencyResampler, behaviour_of, fixed_behaviour
 from spillcast.storage.storage import bytes_limit
 from spillcast.storage.target import KNOWN, parse_assumed, resolve_storage
 from spillcast.units import format_bytes, format_duration, parse_bytes_per_s, parse_latency_s
@@ -69,7 +69,7 @@ class Mount:
                 )
         return words
 
-    def _excess_s(self, point: Point) -> float:
+    def _excess_s(self, point: LatencyResampler) -> float:
         """The time by which the mount itself exceeds the latency of a point; negative if faster."""
         of_op = [(size, ns) for op, size, ns in self.floor if op == point.op]
         _, floor_ns = min(of_op, key=lambda known: abs(known[0] - point.size_bytes))

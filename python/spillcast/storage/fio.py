@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.errors import TargetIncomplete
-from spillcast.evidence.numbers import Check, check_all, number_of
+from spillcast.evidence.numbers import FigureCheck, check_all, number_of
 from spillcast.gate import damaged, json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.probe import moved_waits, plan
@@ -62,7 +62,7 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             run = f"{format_duration(runtime_s)} with {stated} at once"
             # The last of them may have ended a latency after it.
             most_s = (runtime_s + mean_s) * stated
-            check_all([Check("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
+            check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
             reached += count * mean_s / runtime_s
         latency_ns, counts = _histogram(done, count, mean_ns)
         pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"

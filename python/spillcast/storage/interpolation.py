@@ -123,7 +123,7 @@ COUNT_MIN = 8
 
 
 @dataclass(frozen=True)
-class Cell:
+class MeasuredCell:
     """Holds the measurement at one size and depth. ``depth`` 0 is that of a recording."""
 
     size_bytes: int
@@ -156,7 +156,7 @@ class Cell:
         return latency_s[order] / 1e9, count[order]
 
 
-class Cells:
+class CellInterpolation:
     """Interpolates latencies between the cells of one op, pattern and access.
 
     ``counted``: the cells were measured, so that the mean of few operations is uncertain.
@@ -168,12 +168,12 @@ class Cells:
             if group.count:
                 by_size_depth[group.size_class_bytes, group.depth if by_depth else 0].append(group)
         cells = [
-            Cell(size, depth, tuple(by_size_depth[size, depth]))
+            MeasuredCell(size, depth, tuple(by_size_depth[size, depth]))
             for size, depth in sorted(by_size_depth)
         ]
         self.cells = _reliable(cells) if counted else cells
         self._count_min = COUNT_MIN if counted and len(self.cells) > 1 else 0
-        rows: dict[int, list[Cell]] = defaultdict(list)
+        rows: dict[int, list[MeasuredCell]] = defaultdict(list)
         for cell in self.cells:
             rows[cell.size_bytes].append(cell)
         self._rows = {
@@ -195,10 +195,10 @@ class Cells:
         """Whether the cells have one depth only, so growth with depth is unknown."""
         return len({c.depth for c in self.cells}) == 1
 
-    def nearest(self, size_bytes: int, depth: float) -> Cell:
+    def nearest(self, size_bytes: int, depth: float) -> MeasuredCell:
         """The cell next to a size and depth."""
 
-        def distance(cell: Cell) -> float:
+        def distance(cell: MeasuredCell) -> float:
             far = abs(math.log(cell.size_bytes / size_bytes))
             return far + (abs(math.log(cell.depth / depth)) if depth else 0.0)
 
@@ -232,11 +232,11 @@ class Cells:
         """The error of each inner cell when predicted from the others, as a ratio minus 1."""
         return [error for cell in self.cells if (error := self._prediction_error(cell)) is not None]
 
-    def _prediction_error(self, cell: Cell) -> float | None:
+    def _prediction_error(self, cell: MeasuredCell) -> float | None:
         groups = [g for other in self.cells if other is not cell for g in other.groups]
         if not groups or not cell.mean_s:
             return None
-        others = Cells(groups, by_depth=cell.depth > 0, counted=self._count_min > 0)
+        others = CellInterpolation(groups, by_depth=cell.depth > 0, counted=self._count_min > 0)
         estimate = others.interpolate(cell.size_bytes, cell.depth)
         if estimate.extrapolated or not estimate.mean_s:
             return None
@@ -279,14 +279,14 @@ def _neighbours(sizes: list[int], size_bytes: int) -> list[int]:
     return sizes[max(at - 1, 0) : at + 1]
 
 
-def _reliable(cells: list[Cell]) -> list[Cell]:
+def _reliable(cells: list[MeasuredCell]) -> list[MeasuredCell]:
     """Drops cells of few operations unless they extend the range of sizes or depths."""
     enough = [cell for cell in cells if cell.count >= COUNT_MIN]
     if not enough:
         return cells
     sizes, depths = [c.size_bytes for c in enough], [c.depth for c in enough]
 
-    def inside(cell: Cell) -> bool:
+    def inside(cell: MeasuredCell) -> bool:
         return min(sizes) <= cell.size_bytes <= max(sizes) and min(depths) <= cell.depth <= max(
             depths
         )

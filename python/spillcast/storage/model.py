@@ -10,7 +10,7 @@ from spillcast import stats
 from spillcast.columns import Floats
 from spillcast.errors import FiguresMissing
 from spillcast.recording import OPS
-from spillcast.storage.interpolation import Cells
+from spillcast.storage.interpolation import CellInterpolation
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
@@ -20,7 +20,7 @@ GROWTH_MIN = 1.1
 CREDIT_S = 60.0
 
 
-def _bandwidth(cells: Cells) -> float | None:
+def _bandwidth(cells: CellInterpolation) -> float | None:
     """Bytes per second of the largest size, where neither depth nor size raises them any more."""
     if len(cells.sizes) < 2:
         return None
@@ -122,7 +122,7 @@ class Model:
     def __init__(self, storage: Storage, *, access: str = "buffered") -> None:
         self.storage = storage
         self._access = access
-        self._cells: dict[tuple[str, bool | None], tuple[Cells, bool]] = {}
+        self._cells: dict[tuple[str, bool | None], tuple[CellInterpolation, bool]] = {}
 
     def latency(
         self,
@@ -204,7 +204,7 @@ class Model:
         slowest_s = max(costs_s, default=0.0)
         return 1 / slowest_s if slowest_s else None
 
-    def cells(self, op: str, sequential: bool | None) -> tuple[Cells, bool]:
+    def cells(self, op: str, sequential: bool | None) -> tuple[CellInterpolation, bool]:
         """The cells to use for an op and pattern, and whether they have that pattern."""
         key = op, sequential
         if key not in self._cells:
@@ -220,10 +220,10 @@ class Model:
             by_depth = pattern != "recorded"
             fits = sequential is None or pattern in patterns
             counted = not self.storage.source.unloaded
-            self._cells[key] = Cells(groups, by_depth=by_depth, counted=counted), fits
+            self._cells[key] = CellInterpolation(groups, by_depth=by_depth, counted=counted), fits
         return self._cells[key]
 
-    def _is_unloaded(self, cells: Cells) -> bool:
+    def _is_unloaded(self, cells: CellInterpolation) -> bool:
         """Whether latency at larger depths follows from stated servers and limits."""
         is_limited = self.storage.servers is not None or bool(self.storage.limits)
         return cells.single_depth and (is_limited or self.storage.source.unloaded)
@@ -241,7 +241,7 @@ ANY_SIZE_BYTES = 8192
 
 
 @dataclass(frozen=True)
-class Point:
+class LatencyResampler:
     """Holds latencies of one op, pattern, size and depth as a histogram to resample."""
 
     op: str
@@ -261,18 +261,18 @@ class Behaviour:
     """
 
     name: str
-    points: Sequence[Point]
+    points: Sequence[LatencyResampler]
     #: Operations served at once; the others queue. None for all.
     servers: int | None = None
     limits: Sequence[Limit] = ()
 
     @property
-    def idle_points(self) -> list[Point]:
+    def idle_points(self) -> list[LatencyResampler]:
         """The points of the smallest depth."""
         least = min((point.depth for point in self.points), default=1)
         return [point for point in self.points if point.depth == least]
 
-    def median_s(self, point: Point) -> float:
+    def median_s(self, point: LatencyResampler) -> float:
         """Median time of a single operation of a point, with the device time of limits."""
         costs_ns = (
             limit.cost_ns(point.op, point.size_bytes, sequential=point.sequential)
@@ -301,7 +301,7 @@ def behaviour_of(storage: Storage, *, access: str = "direct") -> Behaviour:
     return Behaviour(storage.name, points, storage.servers, storage.limits)
 
 
-def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
+def _points(model: Model, op: str, sequential: bool) -> Iterator[LatencyResampler]:
     cells, _ = model.cells(op, sequential)
     for cell in cells.cells:
         moved = sum(group.bytes for group in cell.groups)
@@ -309,7 +309,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
         # The middles of buckets are scaled, so that their mean is the measured one.
         middle_s = float(np.dot(latency_s, count)) / cell.count
         latency_ns = latency_s * 1e9 * (cell.mean_s / middle_s if middle_s else 1.0)
-        yield Point(
+        yield LatencyResampler(
             op,
             sequential,
             round(moved / cell.count) or cell.size_bytes,
@@ -322,7 +322,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
 def fixed_behaviour(read_s: float | None, write_s: float | None) -> Behaviour:
     """A behaviour with one latency for all reads and one for all writes; None for no time."""
     points = [
-        Point(op, sequential, ANY_SIZE_BYTES, [round(seconds * 1e9)], [1])
+        LatencyResampler(op, sequential, ANY_SIZE_BYTES, [round(seconds * 1e9)], [1])
         for op, seconds in zip(OPS, (read_s, write_s), strict=True)
         if seconds is not None
         for sequential in (True, False)

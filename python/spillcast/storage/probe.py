@@ -193,7 +193,7 @@ def no_names_left(directory: Path) -> Iterator[None]:
 
 #: ``groups``, ``changes`` and ``facts`` of storage.json.
 Measured = dict[str, Any]
-Progress = Callable[[int, int, int], None]
+ProbeProgress = Callable[[int, int, int], None]
 #: Memory that the kernel and Python take besides that of the replay.
 SLACK_BYTES = 4 << 20
 
@@ -204,7 +204,7 @@ def bounded_run(
     replay: _core.Probe,
     directory: Path,
     limits: Mapping[str, Any],
-    on_progress: Progress | None,
+    on_progress: ProbeProgress | None,
 ) -> Measured:
     """Run ``replay`` of the plan ``steps`` with ``limits``, bound to the page cache of the engine.
 
@@ -235,7 +235,7 @@ _RUN = "from spillcast.storage.probe import run_bounded_replay; run_bounded_repl
 
 
 def _in_a_process(
-    steps: Table, options: Mapping[str, Any], on_progress: Progress | None
+    steps: Table, options: Mapping[str, Any], on_progress: ProbeProgress | None
 ) -> Measured:
     """The result of ``run_bounded_replay`` in a process of its own, or its exception."""
     # Ctrl-C reaches this process alone, which ends the other one.
@@ -322,7 +322,7 @@ def probe(
     like: Recording | Counts,
     *,
     budget: Budget | None = None,
-    on_progress: Progress | None = None,
+    on_progress: ProbeProgress | None = None,
 ) -> Storage:
     """Replay the temp I/O of ``like`` on ``directory`` and time it, with the memory it had.
 

@@ -106,7 +106,7 @@ class CachePart:
 
 
 @dataclass(frozen=True)
-class Facts:
+class StorageFacts:
     """The keys that readers use, as in docs/schema.md; all are optional."""
 
     directory: str | None = None
@@ -157,7 +157,7 @@ def nonnull_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 class _WithFacts:
     """The key of a document by which an error names a fact."""
 
-    facts: Facts = key("")
+    facts: StorageFacts = key("")
 
 
 def check_facts(facts: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from spillcast.units import parse_bytes_per_s, parse_factor, parse_latency_s
 
 if TYPE_CHECKING:
     from spillcast.cache.simulation import Device
-    from spillcast.storage.probe import Progress
+    from spillcast.storage.probe import ProbeProgress
 
 
 KNOWN = "a recording, catalogue:NAME, or a storage.json, which is made by: spillcast probe DIR"
@@ -55,7 +55,7 @@ def resolve(
     option: str = "--to",
     *,
     budget: Budget | None = None,
-    on_progress: "Progress | None" = None,
+    on_progress: "ProbeProgress | None" = None,
 ) -> Storage:
     """The storage that ``text`` names. A directory is probed now, with the I/O of ``baseline``.
 

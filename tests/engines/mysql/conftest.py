@@ -48,7 +48,7 @@ class Rig:
             )
             yield cursor
 
-    def recorded(self, statement, output, *, first=None, dsn=None, say=lambda _text: None):
+    def recorded(self, statement, output, *, first=None, dsn=None, notify=lambda _text: None):
         """The recording of a statement which begins while it is waited for, and its text.
 
         It ends once it was seen: until then another session holds it. ``first`` is run before it,
@@ -72,7 +72,7 @@ class Rig:
 
             selector = SessionSelector(number)
             recording = record_mysql(
-                dsn or self.dsn, output, selector, say=say, on_status=on_status
+                dsn or self.dsn, output, selector, notify=notify, on_status=on_status
             )
             thread.join()
         return recording, statement

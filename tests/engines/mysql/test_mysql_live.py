@@ -72,7 +72,7 @@ def test_calls_on_temporary_tables_count_though_the_client_leaves(rig, tmp_path)
                 thread.start()
 
         recording = record_mysql(
-            rig.dsn, tmp_path / "run.spill", selector, say=begin, on_status=begin
+            rig.dsn, tmp_path / "run.spill", selector, notify=begin, on_status=begin
         )
         thread.join()
         connection.connect()
@@ -102,7 +102,7 @@ def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
             cursor.execute(f"grant {grant} to watcher@localhost")
     dsn = f"mysql://watcher@localhost/?socket={rig.dsn}"
     matches = []
-    recording, _ = rig.recorded(SORT, tmp_path / "run.spill", dsn=dsn, say=matches.append)
+    recording, _ = rig.recorded(SORT, tmp_path / "run.spill", dsn=dsn, notify=matches.append)
     assert recording.meta.captured
     assert recording.meta.temp.writes > 0
     if rig.lab.engine == "mysql":

@@ -10,7 +10,7 @@ from harness import spillcast
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
 from spillcast.engines.postgres.rank.history import rank_snapshots
-from spillcast.engines.ranking import RankRequest, Rule
+from spillcast.engines.ranking import RankRequest, RateLimit
 from spillcast.fleet.fleet import fleet
 from spillcast.forecast.sizing.products import DAYS_PER_MONTH
 from spillcast.workspace import workspace
@@ -48,7 +48,9 @@ def test_a_look_is_small(load):
 
 
 def test_alerts_are_by_what_was_written(load):
-    rules = [Rule.of(text) for text in ("temp > 1M/h", "temp > 1T/d", "new > 0/d", "new > 1/d")]
+    rules = [
+        RateLimit.of(text) for text in ("temp > 1M/h", "temp > 1T/d", "new > 0/d", "new > 1/d")
+    ]
     ranking = rank(load, rules=rules)
     assert [alert.exceeded for alert in ranking.history.alerts] == [True, False, True, False]
     for rule, status in (("temp > 1M/h", 4), ("temp > 1T/h", 0)):

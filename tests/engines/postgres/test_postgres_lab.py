@@ -3,7 +3,7 @@
 import pytest
 
 from cases import nightly
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 
 
 @pytest.mark.parametrize("names", [("one",), *nightly((("one", "other"),))], ids=len)
@@ -12,7 +12,7 @@ def test_servers_spill_into_one_directory(open_places, names):
     from spillcast.engines.postgres.lab import PostgresLab
 
     sql = "select count(*) from (select id from t order by hash(1, id) offset 0) s"
-    sort = Workload("sort", sql, 40_000, "64kB")
+    sort = LabQuery("sort", sql, 40_000, "64kB")
     for name in names:
         room = open_places.root / name
         room.mkdir()

@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpc import suite
@@ -45,7 +45,7 @@ def built(lab):
 def ran(lab, query, temp):
     """A query's rows, alike for engines that write numbers and padded texts their own way."""
     memory = {"memory": "200MB"} if isinstance(lab, DuckDbTpch) else {"memory": "4MB"}
-    workload = Workload(query, lab.suite.text(query), ROWS, **memory)
+    workload = LabQuery(query, lab.suite.text(query), ROWS, **memory)
     with lab.hold(workload, temp, {}) as held:
         held.start()
         rows = json.loads(held.result().rows)
@@ -61,7 +61,7 @@ def plain(value):
 
 def test_tables_are_as_the_specification_has_them(duckdb, tmp_path):
     count = replace(
-        Workload("", "", ROWS, "200MB"), sql="select count(*), min(o_orderdate) from orders"
+        LabQuery("", "", ROWS, "200MB"), sql="select count(*), min(o_orderdate) from orders"
     )
     with duckdb.hold(count, tmp_path, {}) as held:
         held.start()
@@ -114,7 +114,7 @@ def test_tables_are_dropped_and_read_before_each_run(duckdb, room, tmp_path):
     [file] = room.glob("tpch*.db")
     if not on_disk(file):
         pytest.skip("the tests' directory is in memory")
-    query = Workload("", "select 1", ROWS, "200MB")
+    query = LabQuery("", "select 1", ROWS, "200MB")
     for _ in range(2):
         with duckdb.hold(query, tmp_path, {}):
             held, pages = cached_pages(file)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.columns import Column
+from spillcast.columns import ColumnValues
 from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash import Ash
 from spillcast.evidence.oracle.ash_profile import profile_ash, wall_clock_share
@@ -29,7 +29,7 @@ def ash(rows, source="V$", instances=None):
         full.append(row | more)
     samples = Table.from_rows(full, SAMPLES).sort_by("time_ns")
     if instances is not None:
-        samples = samples.with_column("instance", Column.of(instances, "int64"))
+        samples = samples.with_column("instance", ColumnValues.of(instances, "int64"))
     return Ash(samples, source, datetime(2024, 10, 14))
 
 

@@ -11,7 +11,7 @@ from oracle_reports import READ_S, READS, WRITE_S, WRITES, tkprof
 from spillcast import forecast as spillcast_forecast
 from spillcast.errors import OptionInvalid, SelectionEmpty
 from spillcast.forecast.oracle import forecast_events, resolve_target
-from spillcast.forecast.oracle.evidence import OracleEvidence, Target, read_shares, read_traces
+from spillcast.forecast.oracle.evidence import EventTarget, OracleEvidence, read_shares, read_traces
 from spillcast.forecast.question import Question
 
 TEMP = "direct path * temp"
@@ -343,7 +343,7 @@ def test_a_trace_without_times_needs_ash(tmp_path):
     path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
     with pytest.raises(OptionInvalid):
         forecast_events(
-            Target("f", factor=2),
+            EventTarget("f", factor=2),
             OracleEvidence(traces=read_traces([path])),
             Question(temp_events=TEMP),
         )

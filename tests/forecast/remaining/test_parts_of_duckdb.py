@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from spillcast.engines import Workload
+from spillcast.engines import LabQuery
 from spillcast.engines.duckdb import HASH_JOIN, WINDOW
 from spillcast.engines.registry import lab_of
 from spillcast.forecast import forecast
@@ -14,8 +14,8 @@ from spillcast_lab.partial_runs import attached
 
 ROWS = 1_000_000
 QUERIES = (
-    Workload("window", WINDOW, ROWS, "18MB"),
-    Workload("hash join", HASH_JOIN, ROWS, "24MB"),
+    LabQuery("window", WINDOW, ROWS, "18MB"),
+    LabQuery("hash join", HASH_JOIN, ROWS, "24MB"),
 )
 
 

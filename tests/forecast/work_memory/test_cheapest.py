@@ -3,16 +3,16 @@
 import made_up
 from cases import cases
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.work_memory import NOW, Cell, cheapest
+from spillcast.forecast.work_memory import NOW, MemoryCell, cheapest
 from spillcast.report.work_memory import advice_text, memory_cells
 
 M = 1 << 20
 CELLS = [
-    Cell("disk", M, 100.0, (90.0, 110.0)),
-    Cell("disk", 4 * M, 58.0, (50.0, 70.0)),
-    Cell("disk", 16 * M, 30.0, (28.0, 33.0)),
-    Cell("flash", M, 40.0, (35.0, 45.0)),
-    Cell("flash", 4 * M, 35.0, (33.0, 38.0)),
+    MemoryCell("disk", M, 100.0, (90.0, 110.0)),
+    MemoryCell("disk", 4 * M, 58.0, (50.0, 70.0)),
+    MemoryCell("disk", 16 * M, 30.0, (28.0, 33.0)),
+    MemoryCell("flash", M, 40.0, (35.0, 45.0)),
+    MemoryCell("flash", 4 * M, 35.0, (33.0, 38.0)),
 ]
 
 
@@ -52,7 +52,7 @@ def test_without_a_plan_there_is_memory_as_it_was():
     )
     refused = Forecast.unanswered("nowhere", 60.0, 0.9, refused="no figures")
     cells = memory_cells(["b", "a"], [refused, answer])
-    assert cells == [Cell(NOW, None, 60.0), Cell("a", None, 30.0, (25.0, 36.0))]
+    assert cells == [MemoryCell(NOW, None, 60.0), MemoryCell("a", None, 30.0, (25.0, 36.0))]
     assert cheapest(cells, 30, {}).cell == cells[1]
     assert memory_cells(["b"], [refused]) == []
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from spillcast.errors import FiguresMissing
-from spillcast.lab.io_size.spill import Setting, SyntheticSpill
+from spillcast.lab.io_size.spill import IoSizeSetting, SyntheticSpill
 from spillcast.lab.io_size.trials import modelled
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID
@@ -32,7 +32,7 @@ def trial(**parts):
     storage = Storage(
         "made", **{"source": ASSUMED, "groups": groups("read") + groups("write"), **parts}
     )
-    result = modelled(storage, [SORT.steps(Setting(UNIT, UNIT))])
+    result = modelled(storage, [SORT.steps(IoSizeSetting(UNIT, UNIT))])
     return result.of[0], [warning["code"] for warning in result.warnings]
 
 

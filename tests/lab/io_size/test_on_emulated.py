@@ -13,7 +13,7 @@ from test_sweet_spot import storage
 from emulator import Emulator, skip_without_fuse
 from oracle_files import ROOT
 from spillcast.lab.io_size import sweep_io_size
-from spillcast.lab.io_size.spill import Setting, SyntheticSpill
+from spillcast.lab.io_size.spill import IoSizeSetting, SyntheticSpill
 from spillcast.storage.free_space import Budget
 
 K, M = 1 << 10, 1 << 20
@@ -49,7 +49,7 @@ def sorted_s(directory, unit):
 
 
 def swept(where, budget=None):
-    settings = [Setting(unit, unit) for unit in UNITS]
+    settings = [IoSizeSetting(unit, unit) for unit in UNITS]
     return sweep_io_size(where, SyntheticSpill(DATA, MEMORY, 8 * K), settings, budget=budget)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import cases
-from spillcast.lab.io_size.spill import ResizedIo, Setting
+from spillcast.lab.io_size.spill import IoSizeSetting, ResizedIo
 from spillcast.storage.probe import steps_of
 
 K = 1024
@@ -31,7 +31,7 @@ def rows(batch):
 
 
 def recut(operations, least, most):
-    return rows(ResizedIo(steps(operations)).steps(Setting(most, least)))
+    return rows(ResizedIo(steps(operations)).steps(IoSizeSetting(most, least)))
 
 
 SEQUENTIAL = [(True, 0, 8 * K * at, 8 * K) for at in range(16)]
@@ -75,7 +75,7 @@ def test_what_lies_elsewhere_is_not_joined():
 
 
 def test_pauses_are_kept():
-    batch = ResizedIo(steps(SEQUENTIAL)).steps(Setting(64 * K, 64 * K))
+    batch = ResizedIo(steps(SEQUENTIAL)).steps(IoSizeSetting(64 * K, 64 * K))
     assert batch["delay_ns"].to_pylist() == [80, 80]
 
 
@@ -112,7 +112,7 @@ def touched(operations, write, file):
 def test_two_threads_keep_their_own_pauses(least):
     batch = steps(SEQUENTIAL)
     batch = batch.with_column("thread", [at % 2 for at in range(16)])
-    result = ResizedIo(batch).steps(Setting(64 * K, least))
+    result = ResizedIo(batch).steps(IoSizeSetting(64 * K, least))
     # Whatever is joined, no thread pauses more than it did.
     for thread in (0, 1):
         paused = [r["delay_ns"] for r in result.to_pylist() if r["thread"] == thread]

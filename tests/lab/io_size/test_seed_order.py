@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from spillcast.lab.io_size import sweep_io_size
-from spillcast.lab.io_size.spill import RecordedSpill, Setting, SyntheticSpill
+from spillcast.lab.io_size.spill import IoSizeSetting, RecordedSpill, SyntheticSpill
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED
 from spills import recording
 
 K, M = 1 << 10, 1 << 20
 BLOCK = 16 * K
-DEFAULT, BEST, LARGEST = (Setting(most * K, least * K) for most, least in (
+DEFAULT, BEST, LARGEST = (IoSizeSetting(most * K, least * K) for most, least in (
     (240, 48), (1024, 512), (1024, 1024),
 ))  # fmt: skip
 #: A disk array moves 200 MB/s for a session; its base latency makes the difference of 22 %.

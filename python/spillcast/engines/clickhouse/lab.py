@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines import Lab, Workload
-from spillcast.engines.queries import QueryProcess, Session, serve
+from spillcast.engines import Lab, LabQuery
+from spillcast.engines.queries import QueryProcess, QuerySession, serve
 from spillcast.units import parse_bytes
 
 #: About 40 bytes a row, as in the other engines' experiments; in one part, so no merge follows.
@@ -63,13 +63,13 @@ class ClickHouseLab(Lab):
         self.label = f"ClickHouse {self.version} (chdb)"
 
     @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    def verified(threads: int) -> Sequence[LabQuery]:
         """The queries of a verification: 1 to 4 s of CPU and 100 to 370 temp operations each."""
 
-        def query(name: str, sql: str, memory: str, cpu_s: float, operations: int) -> Workload:
+        def query(name: str, sql: str, memory: str, cpu_s: float, operations: int) -> LabQuery:
             algorithm = "partial_merge" if name == "partial merge join" else "grace_hash"
             settings = {"join_algorithm": algorithm}
-            return Workload(
+            return LabQuery(
                 name, sql, ROWS, memory, threads, settings,
                 cpu_s=cpu_s, operations=operations, load_s=8.0,
             )  # fmt: skip
@@ -83,7 +83,7 @@ class ClickHouseLab(Lab):
             query("window", WINDOW, "40MB", 2.9, 290),
         )
 
-    demo: ClassVar[Workload] = verified(1)[2]
+    demo: ClassVar[LabQuery] = verified(1)[2]
 
     def build(self, rows: int) -> None:
         """Make the table in a folder of its own, unless it exists."""
@@ -97,7 +97,7 @@ class ClickHouseLab(Lab):
             held.result()
 
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
         """A query in a process of its own."""
         query = {
@@ -108,7 +108,7 @@ class ClickHouseLab(Lab):
         }
         return QueryProcess("ClickHouse", __name__, query, environment)
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query in ClickHouse: the memory beyond which each operator spills."""
         size_bytes = str(parse_bytes(workload.memory, "memory"))
         return {
@@ -127,7 +127,7 @@ class ClickHouseLab(Lab):
         return self._workdir / f"clickhouse-{rows}"
 
 
-class ChdbSession(Session):
+class ChdbSession(QuerySession):
     """The query in a folder of tables, which one process at a time may open."""
 
     def __init__(self, query: dict[str, Any]) -> None:

@@ -8,8 +8,14 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines import Lab, Workload
-from spillcast.engines.queries import QueryProcess, Session, end_with_parent, running_server, serve
+from spillcast.engines import Lab, LabQuery
+from spillcast.engines.queries import (
+    QueryProcess,
+    QuerySession,
+    end_with_parent,
+    running_server,
+    serve,
+)
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 
 PROGRAM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -77,14 +83,14 @@ SMALL = {"max_heap_table_size": "1048576", "sort_buffer_size": "262144"}
 LARGE = {"tmp_table_size": "1073741824", "max_heap_table_size": "1073741824"}
 
 
-def _workload(name: str, sql: str, tmp_table_size: str = "1048576") -> Workload:
-    return Workload(name, sql, ROWS, tmp_table_size, settings=SMALL, cpu_s=0.8)
+def _workload(name: str, sql: str, tmp_table_size: str = "1048576") -> LabQuery:
+    return LabQuery(name, sql, ROWS, tmp_table_size, settings=SMALL, cpu_s=0.8)
 
 
-def _sorted(name: str, sql: str, rows: int = ROWS, cpu_s: float = 1.2) -> Workload:
+def _sorted(name: str, sql: str, rows: int = ROWS, cpu_s: float = 1.2) -> LabQuery:
     """A query that spills by its sort alone: its temporary tables stay in memory."""
     settings = {**SMALL, **LARGE}
-    return Workload(name, sql, rows, LARGE["tmp_table_size"], settings=settings, cpu_s=cpu_s)
+    return LabQuery(name, sql, rows, LARGE["tmp_table_size"], settings=settings, cpu_s=cpu_s)
 
 
 def _as_root() -> list[str]:
@@ -106,8 +112,8 @@ class ServerLab(Lab):
     #: A table of the numbers ``seq`` from 1 to ``{count}``, and a statement that it needs before.
     numbers: ClassVar[str]
     setting: ClassVar[str]
-    queries: ClassVar[Sequence[Workload]]
-    demo: ClassVar[Workload] = _sorted("sort", SORT, 1_000_000)
+    queries: ClassVar[Sequence[LabQuery]]
+    demo: ClassVar[LabQuery] = _sorted("sort", SORT, 1_000_000)
 
     def __init__(self, workdir: Path) -> None:
         try:
@@ -138,7 +144,7 @@ class ServerLab(Lab):
             raise ExperimentFailed(f"{self.title}: {initialised.stderr.strip()[-300:]}")
 
     @classmethod
-    def verified(cls, threads: int) -> Sequence[Workload]:
+    def verified(cls, threads: int) -> Sequence[LabQuery]:
         """The queries of a verification: a session has one thread."""
         return cls.queries if threads == 1 else ()
 
@@ -187,7 +193,7 @@ class ServerLab(Lab):
 
     @contextmanager
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[QueryProcess]:
         """Prepare a query in a new server."""
         with self.serve(temp, environment) as server:
@@ -200,7 +206,7 @@ class ServerLab(Lab):
             with QueryProcess(self.title, __name__, query) as held:
                 yield held
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""
         return {**workload.settings, "tmp_table_size": workload.memory}
 
@@ -248,7 +254,7 @@ class MySqlLab(ServerLab):
     )
 
 
-class ServerSession(Session):
+class ServerSession(QuerySession):
     """The query in a session of a private server, whose tables are in memory."""
 
     def __init__(self, query: dict[str, Any]) -> None:

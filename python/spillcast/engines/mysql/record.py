@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines import OnStatus, Say, SessionSelector, mysql
-from spillcast.engines.activity import ProcessTempFiles, SessionState, Statement
+from spillcast.engines import Notify, OnStatus, SessionSelector, mysql
+from spillcast.engines.activity import ActiveStatement, ProcessTempFiles, SessionState
 from spillcast.engines.live import (
     SessionRecorder,
     only_session,
@@ -37,7 +37,7 @@ from spillcast.redaction import masked_text
 #: Samples a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the
 #: start and the end of a statement to the millisecond.
 RATE_HZ = {"mariadb": 10, "mysql": 50}
-#: Columns of ``Session``.
+#: Columns of ``ListedSession``.
 _SESSIONS = {
     "mariadb": "select id, user, db `database`, "
     "command in ('Query', 'Execute') and coalesce(length(info), 0) > 0 runs, "
@@ -70,7 +70,7 @@ _TABLE_FILES = (
 
 
 @dataclass(frozen=True)
-class Session:
+class ListedSession:
     """A session as the list of a server shows it."""
 
     id: int
@@ -97,7 +97,7 @@ def record_mysql(
     wanted: SessionSelector,
     *,
     options: RecordOptions | None = None,
-    say: Say = lambda _text: None,
+    notify: Notify = lambda _text: None,
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
@@ -110,23 +110,23 @@ def record_mysql(
     with mysql.connected(dsn) as connection:
         server = mysql.server_of(connection)
         local, reason = mysql.local_server(connection, server)
-        absent_because = prepare(recorder, None if local is None else local.thread, reason, say)
+        absent_because = prepare(recorder, None if local is None else local.thread, reason, notify)
         selected = wait_for_session(
             lambda: chosen(listed(connection, server), wanted),
             wanted,
-            say,
+            notify,
             within_s=recorder.options.duration_s,
             look_s=1 / RATE_HZ[server.flavor],
         )
         if absent_because is None and selected.thread is None:
             absent_because = "the server does not tell the session's thread"
         runs = selected.runs and wanted.backend is None
-        session = _MySqlSession(recorder, connection, server, local, selected, say, runs=runs)
-        session.begin(absent_because, say)
+        session = _MySqlSession(recorder, connection, server, local, selected, notify, runs=runs)
+        session.begin(absent_because, notify)
         return session.until_the_end(on_status)
 
 
-def listed(connection: mysql.Connection, server: mysql.MysqlServer) -> list[Session]:
+def listed(connection: mysql.Connection, server: mysql.MysqlServer) -> list[ListedSession]:
     """The sessions that this user may see, except ours. ServerUnsuited if there are no threads."""
     if not server.instrumented and server.flavor == "mysql":
         raise ServerUnsuited(
@@ -134,10 +134,10 @@ def listed(connection: mysql.Connection, server: mysql.MysqlServer) -> list[Sess
             "set performance_schema = ON in my.cnf and restart; record --pid records all sessions",
         )
     with mysql.checked(connection):
-        return [Session(**row) for row in mysql.rows(connection, _SESSIONS[server.flavor])]
+        return [ListedSession(**row) for row in mysql.rows(connection, _SESSIONS[server.flavor])]
 
 
-def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | None:
+def chosen(sessions: Sequence[ListedSession], wanted: SessionSelector) -> ListedSession | None:
     """Return the selected session; one that is selected by its number may be idle."""
     try:
         pattern = re.compile(wanted.query or "", re.IGNORECASE)
@@ -152,7 +152,7 @@ def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | No
             )
     idle_too = wanted.backend is not None and wanted.query is None
     matching = [s for s in sessions if idle_too or (s.runs and pattern.search(s.query or ""))]
-    return only_session(matching, Session.describe, "name one with --session ID")
+    return only_session(matching, ListedSession.describe, "name one with --session ID")
 
 
 class MySqlActivity:
@@ -160,7 +160,7 @@ class MySqlActivity:
 
     def __init__(
         self,
-        list_sessions: Callable[[], Sequence[Session]],
+        list_sessions: Callable[[], Sequence[ListedSession]],
         session: int,
         *,
         tells_end: bool,
@@ -174,7 +174,7 @@ class MySqlActivity:
         #: From CLOCK_MONOTONIC, which nobody sets, to the time of day.
         self._offset_s = time.time() - time.monotonic()
         #: The session when it last ran a statement, and the start of the statement.
-        self._last: Session | None = None
+        self._last: ListedSession | None = None
         self._began_s = 0.0
 
     def sessions(self) -> list[SessionState]:
@@ -183,7 +183,7 @@ class MySqlActivity:
         now_s = time.monotonic() + self._offset_s
         return [self._state(session, now_s) for session in sessions]
 
-    def _state(self, session: Session, now_s: float) -> SessionState:
+    def _state(self, session: ListedSession, now_s: float) -> SessionState:
         began_s = now_s - session.seconds
         if session.runs:
             # Ages are rounded, so a statement keeps the start that its first look showed.
@@ -208,13 +208,13 @@ class MySqlActivity:
             text_hash=hash(session.query),
         )
 
-    def statements(self, pids: Iterable[int]) -> list[Statement]:
+    def statements(self, pids: Iterable[int]) -> list[ActiveStatement]:
         """Return the present or last statement of the session."""
         last = self._last
         if last is None or last.id not in pids:
             return []
         text, database = last.query or "", last.database or ""
-        return [Statement(last.id, hash(last.query), text, user=last.user, database=database)]
+        return [ActiveStatement(last.id, hash(last.query), text, user=last.user, database=database)]
 
     def temp_files(self) -> list[ProcessTempFiles]:
         """Return none, because temp files have no names; note the session's tablespaces."""
@@ -233,13 +233,13 @@ class _MySqlSession(SessionRecorder):
         connection: mysql.Connection,
         server: mysql.MysqlServer,
         local: mysql.LocalServer | None,
-        session: Session,
-        say: Say,
+        session: ListedSession,
+        notify: Notify,
         *,
         runs: bool,
     ) -> None:
         self._connection, self._local = connection, local
-        self._calls = _table_calls(connection, server, session.id, say)
+        self._calls = _table_calls(connection, server, session.id, notify)
         self._engine = ObservedEngine(
             name=server.flavor,
             version=server.version,
@@ -295,7 +295,7 @@ def _temp_places(connection: mysql.Connection, local: mysql.LocalServer | None) 
 
 
 def _table_calls(
-    connection: mysql.Connection, server: mysql.MysqlServer, session: int, say: Say
+    connection: mysql.Connection, server: mysql.MysqlServer, session: int, notify: Notify
 ) -> "TableCalls | None":
     """Begin to count calls on temporary tables; only in MySQL do other threads make them."""
     if server.flavor == "mariadb":
@@ -306,8 +306,8 @@ def _table_calls(
         consequence = "is counted of all sessions together"
         calls.look()
     except PermissionDenied as error:
-        say(f"I/O of temporary tables {consequence}: {error.message}")
-        say(f"  {error.hint}")
+        notify(f"I/O of temporary tables {consequence}: {error.message}")
+        notify(f"  {error.hint}")
     return calls
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.engines import Calibrates, Explains, Workload
+from spillcast.engines import Calibrates, Explains, LabQuery
 from spillcast.engines.postgres import WORKER_TITLE, Connection, children, literal, row
 from spillcast.engines.postgres.server import (
     Installation,
@@ -21,7 +21,7 @@ from spillcast.engines.postgres.server import (
     make_cluster,
     serve,
 )
-from spillcast.engines.queries import QueryProcess, RunResult, Scheduled, Session, task_times
+from spillcast.engines.queries import QueryProcess, QuerySession, RunResult, Scheduled, task_times
 from spillcast.engines.queries import serve as serve_query
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
@@ -86,13 +86,13 @@ PARALLEL = {
 
 def _workload(
     name: str, sql: str, kept: int, settings: Mapping[str, str], processes: int = 1
-) -> Workload:
+) -> LabQuery:
     """Processes divide the memory, so that together they spill as much as one process alone."""
     if processes > 1:
         workers = str(processes - 1)
         settings = {**PARALLEL, **settings, "max_parallel_workers_per_gather": workers}
     memory = f"{MEMORY_KB // processes}kB"
-    return Workload(name, sql.format(kept=kept), ROWS, memory, processes, settings)
+    return LabQuery(name, sql.format(kept=kept), ROWS, memory, processes, settings)
 
 
 #: Half of a smaller table, joined with itself.
@@ -102,8 +102,8 @@ CALIBRATION_ROWS = 1_200_000
 
 def _query(
     name: str, sql: str, settings: Mapping[str, str] | None = None, memory: str = "4MB"
-) -> Workload:
-    return Workload(name, sql, CALIBRATION_ROWS, memory, settings=settings or {})
+) -> LabQuery:
+    return LabQuery(name, sql, CALIBRATION_ROWS, memory, settings=settings or {})
 
 
 CALIBRATION_QUERIES = (
@@ -156,7 +156,7 @@ class PostgresLab(Calibrates, Explains):
     """PostgreSQL with its data in a directory. InputError if packages are missing."""
 
     engine: ClassVar[str] = "postgres"
-    demo: ClassVar[Workload] = DEMO
+    demo: ClassVar[LabQuery] = DEMO
     compresses_writes: ClassVar[bool] = False
     settings: ClassVar[Mapping[str, object]] = SETTINGS
 
@@ -167,7 +167,7 @@ class PostgresLab(Calibrates, Explains):
         self._rows: int | None = None
 
     @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
+    def verified(threads: int) -> Sequence[LabQuery]:
         """The queries of a verification; a leader and its workers are ``threads`` processes."""
         return (
             _workload("hash join", JOIN, 200_000, HASHED, threads),
@@ -179,7 +179,7 @@ class PostgresLab(Calibrates, Explains):
         )
 
     @staticmethod
-    def calibrating() -> Sequence[Workload]:
+    def calibrating() -> Sequence[LabQuery]:
         """The queries that measure a machine."""
         return CALIBRATION_QUERIES
 
@@ -199,13 +199,13 @@ class PostgresLab(Calibrates, Explains):
             connection.execute("vacuum (analyze, freeze) t")
         self._rows = rows
 
-    def before(self, workload: Workload) -> Sequence[str]:  # noqa: ARG002
+    def before(self, workload: LabQuery) -> Sequence[str]:  # noqa: ARG002
         """Statements that bring the table into the server's memory."""
         return [READ_ALL]
 
     @contextmanager
     def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+        self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[QueryProcess]:
         """A query in a backend of a new server, which has the table in memory."""
         with serve(self._cluster, self.settings, environment) as server:
@@ -216,7 +216,7 @@ class PostgresLab(Calibrates, Explains):
             with held_in(server, workload.sql, {**settings, **workload.settings}, before) as held:
                 yield held
 
-    def explaining(self, workload: Workload) -> Workload:
+    def explaining(self, workload: LabQuery) -> LabQuery:
         """EXPLAIN of a query, without times of nodes: measuring them takes time."""
         settings = {**workload.settings, "track_io_timing": "on"}
         return replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
@@ -226,7 +226,7 @@ class PostgresLab(Calibrates, Explains):
         [[document]] = json.loads(ran.rows)
         return counts_of_plan(document)
 
-    def settings_of(self, workload: Workload) -> dict[str, Any]:
+    def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""
         return {
             "work_mem": workload.memory,
@@ -276,7 +276,7 @@ def _tablespace(server: PrivateServer, connection: Connection, directory: Path) 
 LOOK_S = 0.02
 
 
-class PostgresSession(Session):
+class PostgresSession(QuerySession):
     """The query in a backend of its own; ``pid`` is the backend's."""
 
     def __init__(self, settings: dict[str, Any]) -> None:

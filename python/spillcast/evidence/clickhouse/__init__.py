@@ -25,7 +25,7 @@ from spillcast.evidence.counts import (
     feasible_processes,
 )
 from spillcast.evidence.numbers import whole
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.evidence.table_rows import cells_of, rows_of
 from spillcast.evidence.tables import with_tables_as_csv
 from spillcast.evidence.text import text_of
@@ -33,7 +33,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.tabular import plain_rows
 from spillcast.units import format_bytes
@@ -75,7 +75,7 @@ _MAPS_CUT = (
     "output_format_pretty_max_value_width cuts long values: set it to 0, or export FORMAT "
     "JSONEachRow"
 )
-Row = Mapping[str, Any]
+QueryLogRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def read_rows(path: Path) -> list[LoggedQuery]:
     return queries
 
 
-def logged_query(row: Row, item: int) -> LoggedQuery:
+def logged_query(row: QueryLogRow, item: int) -> LoggedQuery:
     """A row as a query. EvidenceIncomplete where it has no duration or no events."""
     if row.get("query_duration_ms") in (None, ""):
         raise EvidenceIncomplete(f"row {item} has no query_duration_ms")
@@ -167,7 +167,7 @@ def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
 
 
-def _start_s(row: Row) -> float | None:
+def _start_s(row: QueryLogRow) -> float | None:
     value = row.get("query_start_time_microseconds") or row.get("query_start_time")
     try:
         return datetime.fromisoformat(str(value)).timestamp()
@@ -175,7 +175,7 @@ def _start_s(row: Row) -> float | None:
         return None
 
 
-def _events(row: Row, item: int) -> dict[str, int]:
+def _events(row: QueryLogRow, item: int) -> dict[str, int]:
     """The events of a map, of a pair of arrays as before version 21.9, or of columns."""
     values: Mapping[str, Any] | None = _mapping(row, "ProfileEvents", item)
     names = row.get("ProfileEvents.Names")
@@ -203,7 +203,7 @@ def _event_of(column: str) -> str | None:
     return column if _EVENT_NAME.fullmatch(column) else None
 
 
-def _mapping(row: Row, name: str, item: int) -> Mapping[str, Any] | None:
+def _mapping(row: QueryLogRow, name: str, item: int) -> Mapping[str, Any] | None:
     """A column of type Map: an object, or the text of one. InputError where it is cut."""
     value = row.get(name)
     if value is None or isinstance(value, Mapping):
@@ -218,7 +218,7 @@ def _mapping(row: Row, name: str, item: int) -> Mapping[str, Any] | None:
     return pairs
 
 
-def _rows_of(path: Path) -> Iterable[Row]:
+def _rows_of(path: Path) -> Iterable[QueryLogRow]:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return _parquet(path)
@@ -229,7 +229,7 @@ def _rows_of(path: Path) -> Iterable[Row]:
     return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text))
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> Iterator[QueryLogRow]:
     import duckdb
 
     table = duckdb.connect().sql("from read_parquet(?)", params=[str(path)])
@@ -237,7 +237,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         yield dict(zip(table.columns, row, strict=True))
 
 
-def _table(text: str) -> Iterator[Row]:
+def _table(text: str) -> Iterator[QueryLogRow]:
     """Rows of a table, or of TSV or CSV without a heading."""
     pairs = _EQUATION.findall(text)
     columns = {name: value.replace(",", "") for name, value, _ in pairs}
@@ -265,7 +265,7 @@ def _table(text: str) -> Iterator[Row]:
         yield _row_by_position(row, number)
 
 
-def _row_by_position(cells: Sequence[str], number: int) -> Row:
+def _row_by_position(cells: Sequence[str], number: int) -> QueryLogRow:
     """A row of a table without a heading, by the order of columns that all versions share."""
     type_at = next((at for at, cell in enumerate(cells) if cell in _TYPES), len(cells))
     at = type_at + 1
@@ -408,7 +408,7 @@ def counts_of_query(query: LoggedQuery, selection: Selection) -> Counts:
         engine=ObservedEngine("clickhouse", query.version, settings=dict(query.settings)),
         processes_bounds=threads if threads.upper > 1 else None,
         cpu_s=cpu_us / 1e6 or None,
-        statement=Statement(query.normalized_hash, query.query, 1, 1),
+        statement=CountedStatement(query.normalized_hash, query.query, 1, 1),
         files=max(1, query.event("ExternalProcessingFilesTotal")),
         notes=[] if query.is_initial else [_PART],
     )
@@ -475,7 +475,9 @@ def _selected(queries: Sequence[LoggedQuery], selection: Selection) -> LoggedQue
     if selection.item is None and len(spilling) == 1:
         return spilling[0]
     items = [
-        Item(query, query.elapsed_s, size_bytes=spilled_bytes(query), text=query.query or "")
+        SelectableRun(
+            query, query.elapsed_s, size_bytes=spilled_bytes(query), text=query.query or ""
+        )
         for query in queries
     ]
     return select(items, selection, " or --queryid, or rank them: spillcast clickhouse FILE")

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from spillcast.columns import NAME, TEXT, Column, Field, Flags, Integers
+from spillcast.columns import NAME, TEXT, ColumnValues, Field, Flags, Integers
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.oracle.spooled import (
     SECOND_NS,
@@ -30,7 +30,7 @@ from spillcast.gate import reading
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table, any_table_of
 
-Source = Literal["V$", "DBA_HIST"]
+AshSource = Literal["V$", "DBA_HIST"]
 #: Memory is sampled each second; DBA_HIST keeps one sample in ten.
 MEMORY_INTERVAL_US = 1_000_000
 HISTORY_INTERVAL_US = 10 * MEMORY_INTERVAL_US
@@ -78,7 +78,7 @@ class Ash:
     """
 
     samples: Table
-    source: Source
+    source: AshSource
     began: datetime
     notes: list[str] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
@@ -101,7 +101,7 @@ class _Export:
     """One file; the times of its samples count from 1970."""
 
     samples: Table
-    source: Source
+    source: AshSource
     damaged: list[Damage]
     has_seconds: bool
     #: Whether the month comes first in its dates; None if they leave it open.
@@ -207,7 +207,7 @@ def _read_export(
 ) -> _Export:
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
-    columns: dict[str, Column] = {}
+    columns: dict[str, ColumnValues] = {}
     lines: Sequence[int]
     if is_parquet:
         # Columns of exports have many types; the used ones are converted, or named as damage.
@@ -219,7 +219,7 @@ def _read_export(
     else:
         spooled = read_spooled(path, _NAMES, on_progress)
         heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
-        columns = {name: Column.of(cells, TEXT) for name, cells in spooled.columns.items()}
+        columns = {name: ColumnValues.of(cells, TEXT) for name, cells in spooled.columns.items()}
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
         heading_words = ", ".join(heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"an ASH export needs {_NEEDED}; found: {heading_words}")
@@ -236,7 +236,7 @@ def _read_export(
     return _Export(samples, source, damaged, has_seconds, month_first, frozenset(columns))
 
 
-def _times(reader: Columns, month_first: bool | None) -> tuple[Column, bool, bool | None]:
+def _times(reader: Columns, month_first: bool | None) -> tuple[ColumnValues, bool, bool | None]:
     """Nanoseconds since 1970; null, and a damaged line, for a text that is no time.
 
     Also whether there are seconds, and whether the month comes first (10/14/2024), which
@@ -256,14 +256,14 @@ def _times(reader: Columns, month_first: bool | None) -> tuple[Column, bool, boo
 
 
 def _samples(
-    times: Column, numbers: dict[str, Column], texts: dict[str, Column]
-) -> tuple[Table, Source]:
+    times: ColumnValues, numbers: dict[str, ColumnValues], texts: dict[str, ColumnValues]
+) -> tuple[Table, AshSource]:
     state, event = texts["session_state"], texts["event"]
     on_cpu = state.isin(name for name in state.names if name.upper() == "ON CPU")
     session = numbers["session"].filled(0)
     snapshots = numbers["snap_id"]
     if snapshots.null_count < len(snapshots) or 9 < _seen_each_s(session, times) < 11:
-        source: Source = "DBA_HIST"
+        source: AshSource = "DBA_HIST"
     else:
         source = "V$"
     usual_us = HISTORY_INTERVAL_US if source == "DBA_HIST" else MEMORY_INTERVAL_US
@@ -284,7 +284,7 @@ def _samples(
     return Table(columns), source
 
 
-def _seen_each_s(session: Integers, times: Column) -> float:
+def _seen_each_s(session: Integers, times: ColumnValues) -> float:
     """Seconds between samples of a busy session: a low quantile, because idle gaps are longer."""
     table = Table({"session": session, "time": times}).filter(times.is_valid())
     table = table.sort_by("session", "time")

@@ -27,11 +27,11 @@ _KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_inst
 _GAP_S = 60
 _GAP_INTERVALS = 6
 
-Row = dict[str, Any]
+AshRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Execution:
+class SampledExecution:
     """One execution, as far as the columns of the export distinguish it from others.
 
     ``instance`` and ``session`` are those of its coordinator. ``began`` is the time of its first
@@ -49,11 +49,11 @@ class Execution:
     sessions: int
 
 
-def executions(ash: Ash) -> list[Execution]:
+def executions(ash: Ash) -> list[SampledExecution]:
     """The executions of all samples, in the order of their begin."""
     rows = _grouped_by_execution(ash)
     _add_rows_of_execution(rows, ash.exported)
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[AshRow]] = {}
     for row in rows:
         key = (*(row[name] for name in _OF_EXECUTION), row["owner"])
         groups.setdefault(key, []).append(row)
@@ -106,7 +106,7 @@ def hints(ash: Ash) -> list[str]:
     return [text]
 
 
-def _grouped_by_execution(ash: Ash) -> list[Row]:
+def _grouped_by_execution(ash: Ash) -> list[AshRow]:
     """A row for each combination of ``_KEYS``, with its number of samples, first and last time."""
     groups = ash.samples.group_by(*(name for name in _KEYS if name in ash.samples.columns))
     times = ash.samples["time_ns"].values
@@ -119,7 +119,7 @@ def _grouped_by_execution(ash: Ash) -> list[Row]:
     return [dict.fromkeys(_KEYS) | row for row in Table(columns).to_pylist()]
 
 
-def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> None:
+def _add_rows_of_execution(rows: Sequence[AshRow], exported: frozenset[str]) -> None:
     """Give each row its ``owner``: instance and number of the coordinating session.
 
     Without a column of coordinators the owner is unknown, and all sessions may be of one execution.
@@ -144,13 +144,13 @@ def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> Non
         row["owner"] = (instance, row["coordinator"])
 
 
-def _served(row: Row) -> tuple[Any, ...]:
+def _served(row: AshRow) -> tuple[Any, ...]:
     """The statement, the execution, and the number of the coordinating session of a row."""
     session = row["session"] if row["coordinator"] is None else row["coordinator"]
     return row["sql_id"], row["sql_exec_id"], session
 
 
-def _join(groups: dict[tuple[Any, ...], list[Row]], missing: str) -> None:
+def _join(groups: dict[tuple[Any, ...], list[AshRow]], missing: str) -> None:
     """Move groups without ``missing``, as of samples of a parse, to the only group that fits."""
     at = _OF_EXECUTION.index(missing)
     for key in [key for key in groups if key[at] is None]:
@@ -168,18 +168,18 @@ def _join(groups: dict[tuple[Any, ...], list[Row]], missing: str) -> None:
             groups[others[0]] += groups.pop(key)
 
 
-def _ends(rows: Sequence[Row]) -> tuple[int, int]:
+def _ends(rows: Sequence[AshRow]) -> tuple[int, int]:
     return min(row["time_ns_min"] for row in rows), max(row["time_ns_max"] for row in rows)
 
 
-def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
+def _execution(ash: Ash, rows: Sequence[AshRow]) -> SampledExecution:
     first, last = _ends(rows)
     head = next((row for row in rows if row["coordinator"] is None), rows[0])
     instance, session = head["owner"]
     sessions = {(row["instance"], row["session"]) for row in rows}
     if session is None and len(sessions) == 1:
         [(instance, session)] = sessions
-    return Execution(
+    return SampledExecution(
         sql_id=head["sql_id"],
         exec_id=head["sql_exec_id"],
         instance=instance,

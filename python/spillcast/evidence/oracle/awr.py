@@ -24,12 +24,18 @@ from spillcast.evidence.counts import (
 )
 from spillcast.evidence.numbers import ZERO, Number, check_all, number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
-from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
-from spillcast.evidence.oracle.wait_lists import Wait, WaitList, checks, wait_lists
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.oracle.report_tables import (
+    ReportRow,
+    ReportTable,
+    plain_of,
+    report_text,
+    tables_of,
+)
+from spillcast.evidence.oracle.wait_lists import EventWaits, WaitList, checks, wait_lists
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.units import format_duration
 
 HOW = (
@@ -91,7 +97,7 @@ class Report:
     of_view: bool
     cpu_s: float | None
     user_io_s: float | None
-    waits: dict[str, Wait]
+    waits: dict[str, EventWaits]
     #: Mean bytes of an I/O on temp files by op.
     sizes: dict[str, float]
     statements: dict[str, Sql]
@@ -112,7 +118,7 @@ def read(path: Path, selection: Selection) -> Counts:
     report = _report(text, selection)
     if selection.sql_id is None:
         return _of_all(report, selection)
-    items = [Item(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
+    items = [SelectableRun(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
     return _of_statement(report, select(items, selection), selection)
 
 
@@ -174,7 +180,7 @@ def _of_statement(report: Report, sql: Sql, selection: Selection) -> Counts:
         engine=ORACLE,
         elapsed_s=sql.elapsed_s / runs,
         counts_follow_time=True,
-        statement=Statement(selection.sql_id, None, round(runs), 1),
+        statement=CountedStatement(selection.sql_id, None, round(runs), 1),
         notes=notes,
     )
 
@@ -190,7 +196,9 @@ def _moved(report: Report, share: float, times: TempTimes, selection: Selection)
 def _of_owner(lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitList]:
     """The lists, or the selected one if a view has rows of several sessions or instances."""
     items = [
-        Item(waits, sum(wait.total.value for wait in waits.temp), session=waits.owner or None)
+        SelectableRun(
+            waits, sum(wait.total.value for wait in waits.temp), session=waits.owner or None
+        )
         for waits in lists
         if waits.owner is not None and waits.temp
     ]
@@ -268,7 +276,7 @@ def _report(text: str, selection: Selection) -> Report:
     )
 
 
-def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
+def _minutes(tables: Sequence[ReportTable], plain: str) -> dict[str, Number]:
     """Seconds of the interval by ``el``, and of DB time by ``db``."""
     stated: dict[str, Number] = {}
     for match in _MINUTES.finditer(plain):
@@ -284,7 +292,7 @@ def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
     return stated
 
 
-def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[str, Number]]:
+def _pairs(tables: Sequence[ReportTable], key: str, *values: str) -> Iterator[tuple[str, Number]]:
     """Names and numbers in the first table whose columns are ``key`` and one of ``values``."""
     for value in values:
         for table in tables:
@@ -296,7 +304,7 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
                 return
 
 
-def _left_out(lists: Sequence[WaitList], waits: Mapping[str, Wait]) -> Number:
+def _left_out(lists: Sequence[WaitList], waits: Mapping[str, EventWaits]) -> Number:
     """The time (s) of temp waits that took too little for a list of top events."""
     is_complete = any(len(events.waits) > _TOP or events.owner is not None for events in lists)
     if len(waits) == len(OPS) or is_complete:
@@ -308,9 +316,9 @@ def _left_out(lists: Sequence[WaitList], waits: Mapping[str, Wait]) -> Number:
     return Number(upper_s / 2, 0.0, upper_s)
 
 
-def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
+def _by_op(waits: Iterator[EventWaits]) -> dict[str, EventWaits]:
     """The waits of each op from the list with the most time; of equal ones, the least rounded."""
-    chosen: dict[str, Wait] = {}
+    chosen: dict[str, EventWaits] = {}
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             product = wait.count * wait.mean
@@ -327,7 +335,7 @@ def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
     return chosen
 
 
-def _from_shares(waits: Sequence[Wait]) -> Number | None:
+def _from_shares(waits: Sequence[EventWaits]) -> Number | None:
     """DB time, from the most precise percentage of a wait; None if all are too imprecise."""
     precise = [
         wait
@@ -342,7 +350,7 @@ def _from_shares(waits: Sequence[Wait]) -> Number | None:
     return best.total / (best.share or ZERO)
 
 
-def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:
+def _sizes(tables: Sequence[ReportTable], span_s: float) -> dict[str, float]:
     """Mean bytes of reads and writes of temp files, from a table of I/O by type of file."""
     sizes: dict[str, float] = {}
     rows = [cells for table in tables if table.has("filetypename") for cells in table.cells]
@@ -364,7 +372,7 @@ def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:
     return sizes
 
 
-def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
+def _statements(tables: Sequence[ReportTable]) -> dict[str, Sql]:
     """Statements by SQL_ID or old hash value, from the first list with an elapsed time of each."""
     statements: dict[str, Sql] = {}
     for table in tables:
@@ -386,5 +394,5 @@ def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
     return statements
 
 
-def _value(row: Row, name: str) -> float | None:
+def _value(row: ReportRow, name: str) -> float | None:
     return value_of(number_of(row.get(name, "")))

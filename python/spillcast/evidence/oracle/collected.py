@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.columns import TEXT, Column
+from spillcast.columns import TEXT, ColumnValues
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
 from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
 from spillcast.evidence.selection import BLOCK_BYTES, BLOCK_SIZES, parse_block
@@ -150,7 +150,7 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
             seen.add(name)
             intervals.append(interval)
     rows = Table.concat(tables)
-    columns = {"interval": Column.of(intervals, "int64"), **rows.columns}
+    columns = {"interval": ColumnValues.of(intervals, "int64"), **rows.columns}
     return Statistics(Table(columns), damaged)
 
 
@@ -196,7 +196,7 @@ def _read(
             if lacking := [name for name in needed if name not in spooled.columns]:
                 headings = ", ".join(spooled.heading[:20]) or "nothing"
                 raise EvidenceIncomplete(f"{words} {', '.join(lacking)}; found: {headings}")
-            cells = {name: Column.of(texts, TEXT) for name, texts in spooled.columns.items()}
+            cells = {name: ColumnValues.of(texts, TEXT) for name, texts in spooled.columns.items()}
             columns = Columns(path, cells, spooled.lines, damaged)
             converted = {
                 name: columns.texts(name) if name in _TEXTS else columns.numbers(name)

@@ -19,17 +19,22 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.evidence.numbers import Number, number_of, seconds_of, value_of
-from spillcast.evidence.oracle.report_tables import Table, bar_tables, check_all_read, report_text
-from spillcast.evidence.oracle.spooled import Row, exported_rows, parse_integer
+from spillcast.evidence.oracle.report_tables import (
+    ReportTable,
+    bar_tables,
+    check_all_read,
+    report_text,
+)
+from spillcast.evidence.oracle.spooled import SpooledRow, exported_rows, parse_integer
 from spillcast.evidence.oracle.sql_monitor import (
-    Execution,
     Line,
+    MonitoredExecution,
     counts_of_execution,
     counts_of_selected,
     io_of,
     total_io,
 )
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.evidence.text import text_of
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, reading, xml_of
 from spillcast.recording import OPS
@@ -81,7 +86,7 @@ def _report_starts(lines: Sequence[str]) -> Iterator[int]:
             begun, titled = True, is_title
 
 
-def _of_text(lines: Sequence[str], tables: Sequence[Table]) -> Execution:
+def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredExecution:
     stats = next((table for table in tables if "elapsedtime(s)" in table.names), None)
     plan = next((table for table in tables if "operation" in table.names), None)
     plan_lines = [] if plan is None else _text_lines(plan)
@@ -103,7 +108,7 @@ def _of_text(lines: Sequence[str], tables: Sequence[Table]) -> Execution:
     totals = {} if stats is None else next(stats.rows)
     seconds = {name: _seconds(cell) for name, cell in totals.items() if name.endswith("(s)")}
     parts = [s for name, s in seconds.items() if name == "cputime(s)" or "waits(s)" in name]
-    execution = Execution(
+    execution = MonitoredExecution(
         sql_id=facts.get("sql id"),
         exec_id=facts.get("sql execution id"),
         plan=next(reversed(_PLAN_HASH.findall(text)), None),
@@ -123,7 +128,7 @@ def _of_text(lines: Sequence[str], tables: Sequence[Table]) -> Execution:
     return execution if stats else replace(execution, database_s=execution.all_samples)
 
 
-def _text_lines(plan: Table) -> list[Line]:
+def _text_lines(plan: ReportTable) -> list[Line]:
     """The lines of the plan; each event that was sampled in a line has a row of its own."""
     temp = next((column for column in ("temp(max)", "temp") if column in plan.names), None)
     lines: list[Line] = []
@@ -203,13 +208,13 @@ def _unpacked(content: str) -> str:
     return unpacked.decode(errors="replace")
 
 
-def _of_xml(report: "Element") -> Execution:
+def _of_xml(report: "Element") -> MonitoredExecution:
     target, stats = report.find("target"), report.find("stats")
     if target is None or stats is None:
         raise EvidenceIncomplete("it lacks its target or its stats")
     totals = _xml_stats(stats)
     text = target.findtext("sql_fulltext")
-    return Execution(
+    return MonitoredExecution(
         sql_id=target.get("sql_id"),
         exec_id=target.get("sql_exec_id"),
         plan=target.get("sql_plan_hash") or target.findtext("plan_hash"),
@@ -266,7 +271,7 @@ HOW_VIEWS = (
 @reading(hint=HOW_VIEWS)
 def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of one execution, from both views. InputError if one of them is missing."""
-    session_rows, plan_rows = list[Row](), list[Row]()
+    session_rows, plan_rows = list[SpooledRow](), list[SpooledRow]()
     for file in paths:
         rows = exported_rows(file, _COLUMNS, ("sql_id", "sql_exec_id"))
         if rows and not {_LINE_ID, _IO_TIME} & rows[0].keys():
@@ -280,7 +285,7 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
         raise EvidenceIncomplete(f"the rows of {view} are missing")
     sessions = _grouped(session_rows, "sql_id", "sql_exec_id")
     items = [
-        Item((key, lines), _elapsed_s(sessions.get(key, [])), *key)
+        SelectableRun((key, lines), _elapsed_s(sessions.get(key, [])), *key)
         for key, lines in _grouped(plan_rows, "sql_id", "sql_exec_id").items()
         if any(_view_line(row).spills for row in lines)
     ]
@@ -292,16 +297,18 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
     return counts_of_execution(_of_views(key[0], sessions[key], lines), selection)
 
 
-def _grouped(rows: Sequence[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:
-    groups: dict[tuple[str, ...], list[Row]] = {}
+def _grouped(rows: Sequence[SpooledRow], *names: str) -> dict[tuple[str, ...], list[SpooledRow]]:
+    groups: dict[tuple[str, ...], list[SpooledRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) or "" for name in names), []).append(row)
     return groups
 
 
-def _of_views(sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Execution:
+def _of_views(
+    sql_id: str, runs: Sequence[SpooledRow], lines: Sequence[SpooledRow]
+) -> MonitoredExecution:
     """One execution; each of its parallel servers has rows of its own in both views."""
-    return Execution(
+    return MonitoredExecution(
         sql_id=sql_id,
         elapsed_s=_elapsed_s(runs),
         database_s=_total(runs, "elapsed_time") / 1e6,
@@ -316,7 +323,7 @@ def _of_views(sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Executi
     )
 
 
-def _elapsed_s(runs: Sequence[Row]) -> float:
+def _elapsed_s(runs: Sequence[SpooledRow]) -> float:
     """Elapsed time of the longest session, or from the first start to the last refresh."""
     longest_s = max((_integer(row.get("elapsed_time")) / 1e6 for row in runs), default=0.0)
     for row in runs:
@@ -331,7 +338,7 @@ def _elapsed_s(runs: Sequence[Row]) -> float:
     return longest_s
 
 
-def _view_line(row: Row) -> Line:
+def _view_line(row: SpooledRow) -> Line:
     columns = "physical_{}_requests", "physical_{}_bytes"
     io = io_of(lambda name: _integer(row.get(name)), *columns)
     names = ("workarea_max_tempseg", "workarea_tempseg")
@@ -344,5 +351,5 @@ def _in_all_processes(lines: Sequence[Line]) -> Line:
     return Line(lines[0].operation, total_io(lines), int(any(line.spills for line in lines)))
 
 
-def _total(rows: Sequence[Row], name: str) -> int:
+def _total(rows: Sequence[SpooledRow], name: str) -> int:
     return sum(_integer(row.get(name)) for row in rows)

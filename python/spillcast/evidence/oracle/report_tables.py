@@ -52,7 +52,7 @@ _SEPARATED = re.compile(
 _TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
 _RULED = re.compile(r"^[^\S\n]*-{3}", re.MULTILINE)
 _ROW_LENGTH_MAX = 4096
-Row = dict[str, str]
+ReportRow = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
     r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
@@ -66,7 +66,7 @@ REPORT_BYTES_MAX, TAGS_MAX = 32 << 20, 1_000_000
 
 
 @dataclass
-class Table:
+class ReportTable:
     """Names of columns, in lower case without blanks, and rows with a cell for each of them."""
 
     names: Sequence[str]
@@ -78,10 +78,10 @@ class Table:
     at: list[int] = field(default_factory=list)
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[ReportRow]:
         """The rows by name of column; if columns have the same name, the first one counts."""
         for row in self.cells:
-            cells: Row = {}
+            cells: ReportRow = {}
             for name, cell in zip(self.names, row, strict=False):
                 cells.setdefault(name, cell.strip(" *`"))
             yield cells
@@ -100,13 +100,13 @@ def is_page(text: str) -> bool:
     return re.search(r"<t(able|r|d)\b", text, re.IGNORECASE) is not None
 
 
-def tables_of(text: str) -> list[Table]:
+def tables_of(text: str) -> list[ReportTable]:
     """All tables of a report in any form. InputError if a line with temp I/O is in none."""
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
     if JSON_ROWS.match(text):
         names, cells = texts_of_json(text)
-        return [Table(list(map(name_of, names)), cells=cells)]
+        return [ReportTable(list(map(name_of, names)), cells=cells)]
     lines = text.splitlines()
     barred = list(bar_tables(lines))
     tables = [*_of_text(lines), *_of_gaps(lines), *barred]
@@ -131,9 +131,9 @@ def plain_of(text: str) -> str:
     return html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)
 
 
-def _of_page(rows: HtmlRows) -> Table:
+def _of_page(rows: HtmlRows) -> ReportTable:
     """The table of a page: rows of th, or else the first row, are names, other rows are cells."""
-    table = Table([])
+    table = ReportTable([])
     headed = any(tag == "th" for row in rows for tag, _ in row)
     for row in rows:
         texts = [text.strip() for _, text in row]
@@ -149,7 +149,7 @@ def name_of(heading: str) -> str:
     return re.sub(r"\s+", "", heading).lower()
 
 
-def _of_text(lines: Sequence[str]) -> Iterator[Table]:
+def _of_text(lines: Sequence[str]) -> Iterator[ReportTable]:
     """Tables with a heading above dashes, which end with a rule in the middle of a line."""
     end = max((at for at, line in enumerate(lines) if line.strip()), default=0)
     at = 0
@@ -172,7 +172,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                 break
             title = _TITLE_RULE.match(line)
             heading.insert(0, line.replace("~", " "))
-        table = Table(_names_above(heading, ends), at - len(heading))
+        table = ReportTable(_names_above(heading, ends), at - len(heading))
         begin = at = at + 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
@@ -255,7 +255,7 @@ def _is_closing(lines: Sequence[str], at: int, columns: Sequence[Sequence[int]])
     return is_aligned and bool(total.strip()) and not below.strip()
 
 
-def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
+def _of_gaps(lines: Sequence[str]) -> Iterator[ReportTable]:
     """Tables below an unbroken rule, with cells that are separated by two blanks or more.
 
     A list of events may lack the rule. Tables end at a blank line or a rule. Rows may have words
@@ -269,7 +269,7 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
         has_figures = any(cell[:1].isdigit() for cell in row[1:])
         if not is_heading or not (is_ruled or (is_above_row and has_figures)):
             continue
-        table = Table([name_of(name) for name in heading], at - 1)
+        table = ReportTable([name_of(name) for name in heading], at - 1)
         table.last = at + is_ruled
         while table.last < len(lines) and lines[table.last].strip():
             cells = _GAP.split(lines[table.last].strip())
@@ -281,9 +281,9 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
         yield table
 
 
-def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
+def _of_separated(lines: Sequence[str]) -> Iterator[ReportTable]:
     """Tables with cells separated by a sign: consecutive lines with the same number of cells."""
-    table: Table | None = None
+    table: ReportTable | None = None
     separator = ""
     for at, line in enumerate(lines):
         if _WHOLE_RULE.fullmatch(line):
@@ -297,7 +297,7 @@ def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
             yield table
         separator = max(",;|\t", key=line.count)
         names = _separated(line, separator)
-        table = Table([name_of(name) for name in names], at) if len(names) > 2 else None
+        table = ReportTable([name_of(name) for name in names], at) if len(names) > 2 else None
     if table is not None and table.cells:
         yield table
 
@@ -309,7 +309,7 @@ def _separated(line: str, separator: str) -> list[str]:
     return next(csv.reader([line], delimiter=separator), [])
 
 
-def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
+def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
     """Tables with bars between their cells, which keep their blanks.
 
     A table ends at a rule. In Markdown and in psql's form it ends with its rows, which may lack
@@ -317,14 +317,14 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
     number of cells than the heading, or if a table has no end.
     """
     heading: list[str] = []
-    table: Table | None = None
+    table: ReportTable | None = None
     in_markdown, bars = False, "|"
     for at, line in enumerate(lines, first):
         is_rule = _BAR_RULE.fullmatch(line) is not None
         is_row = not is_rule and ("|" in line if in_markdown else line.lstrip().startswith("|"))
         if is_row and table is None and heading and _TOP_ROW.match(line):
             # A page may leave out the rules.
-            table, in_markdown = Table(_names(heading[-1:], bars), at - 1), True
+            table, in_markdown = ReportTable(_names(heading[-1:], bars), at - 1), True
         if table is not None and table.cells and (is_rule or (in_markdown and not is_row)):
             table.last, in_markdown = at, False
             yield table
@@ -335,7 +335,7 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[Table]:
             if in_markdown:
                 heading = [above for above in lines[max(at - first - 1, 0) : at - first] if above]
             if heading:
-                table = Table(_names(heading, bars), at - len(heading))
+                table = ReportTable(_names(heading, bars), at - len(heading))
         elif is_row and table is None:
             heading.append(line)
         elif is_row and table is not None:

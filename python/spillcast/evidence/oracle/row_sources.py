@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged
-from spillcast.evidence.numbers import Check, check_all
+from spillcast.evidence.numbers import FigureCheck, check_all
 from spillcast.evidence.oracle.ash_profile import WAITS
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, spool_traces
 from spillcast.tables import Table
@@ -242,7 +242,7 @@ def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
         reads_below = sum(child.reads for child in below)
         words = f"{reads_below:,} blocks read below {line.operation}"
         whole = f"{line.reads:,} blocks read by it and those below"
-        check = Check("children-of-parent", reads_below, words, line.reads, whole)
+        check = FigureCheck("children-of-parent", reads_below, words, line.reads, whole)
         check_all([check])
         own_writes = line.writes - sum(child.writes for child in below)
         if own_writes <= 0:
@@ -256,7 +256,7 @@ def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
     if lines and lines[0].writes and lines[0].operation.endswith(" STATEMENT") and not is_parallel:
         words = f"{writes:,} blocks written by its lines"
         whole = f"{lines[0].writes:,} by {lines[0].operation}"
-        check_all([Check("part-of-whole", writes, words, lines[0].writes, whole)])
+        check_all([FigureCheck("part-of-whole", writes, words, lines[0].writes, whole)])
     return TempBlocks(reads, writes, elapsed_s)
 
 

@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from spillcast.columns import TEXT, Column
+from spillcast.columns import TEXT, ColumnValues
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed, OptionInvalid
 from spillcast.evidence.table_rows import BLANKS, JSON_ROWS, texts_of_json
 from spillcast.evidence.text import head_of, opened_text, text_of
@@ -42,7 +42,7 @@ _START_BYTES = 4096
 
 _Split = Callable[[str], list[str]]
 #: Cells by column.
-Row = dict[str, str | None]
+SpooledRow = dict[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Spooled:
     damaged: list[Damage]
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[SpooledRow]:
         """The rows by column."""
         for values in zip(*self.columns.values(), strict=True):
             yield dict(zip(self.columns, values, strict=True))
@@ -113,7 +113,7 @@ def _of_json(path: Path, text: str, names: Mapping[str, str]) -> Spooled:
     return _read_rows(path, heading, enumerate(rows, start=1), names)
 
 
-def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> list[Row]:
+def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> list[SpooledRow]:
     """The rows of an exported table with the columns ``names``.
 
     InputError if one of the ``needed`` columns is missing, or if a line is damaged.
@@ -239,17 +239,17 @@ class Columns:
     def __init__(
         self,
         path: Path,
-        columns: Mapping[str, Column],
+        columns: Mapping[str, ColumnValues],
         lines: Sequence[int],
         damaged: list[Damage],
     ) -> None:
         self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
 
-    def numbers(self, name: str) -> Column:
+    def numbers(self, name: str) -> ColumnValues:
         """The column as whole numbers; null for an empty cell, and with damage for other texts."""
         column = self.columns.get(name)
         if column is None or column.type == "null":
-            return Column.nulls(len(self.lines), "int64")
+            return ColumnValues.nulls(len(self.lines), "int64")
         if column.type == "decimal" or column.type.startswith("float"):
             return replace(column, type="float64", values=np.round(column.filled(0))).cast("int64")
         if column.type.startswith(("int", "uint")):
@@ -261,11 +261,11 @@ class Columns:
             self.damage(row, f"{name} is {column[row]!r}: treated as unknown")
         return numbers
 
-    def texts(self, name: str) -> Column:
+    def texts(self, name: str) -> ColumnValues:
         """The column as texts; null for an empty cell."""
         column = self.columns.get(name)
         if column is None:
-            return Column.nulls(len(self.lines), TEXT)
+            return ColumnValues.nulls(len(self.lines), TEXT)
         column = column.cast(TEXT)
         return replace(column, values=np.where(column.equals(""), -1, column.values))
 
@@ -274,9 +274,9 @@ class Columns:
         self.damaged.append(Damage(str(self.path), self.lines[row], problem))
 
 
-def by_text(column: Column, parsed: Sequence[int | None]) -> Column:
+def by_text(column: ColumnValues, parsed: Sequence[int | None]) -> ColumnValues:
     """The parsed value of each row; ``parsed`` has that of each distinct text of the column."""
-    of_row: Column = Column.of([*parsed, None], "int64")[column.values]
+    of_row: ColumnValues = ColumnValues.of([*parsed, None], "int64")[column.values]
     return of_row
 
 

@@ -19,12 +19,12 @@ from spillcast.evidence.counts import (
     times_up_to,
     with_count_bounds,
 )
-from spillcast.evidence.numbers import Check, Number, check_all
+from spillcast.evidence.numbers import FigureCheck, Number, check_all
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.row_sources import may_spill
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_count, format_duration
 
@@ -71,7 +71,7 @@ def total_io(lines: Sequence[Line]) -> dict[str, OpCounts]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
+class MonitoredExecution:
     """One execution; ``elapsed_s`` is 0 if unknown, other times are sums over its sessions."""
 
     sql_id: str | None
@@ -126,18 +126,18 @@ class Execution:
         return in_report if is_complete else 100 * in_report / percent
 
 
-def counts_of_selected(executions: Sequence[Execution], selection: Selection) -> Counts:
+def counts_of_selected(executions: Sequence[MonitoredExecution], selection: Selection) -> Counts:
     """The counts of the selected execution, or of the only one."""
     if not executions:
         raise EvidenceUnknown("holds no whole report of SQL Monitor")
     items = [
-        Item(run, run.elapsed_s or run.database_s, run.sql_id, run.exec_id, run.plan)
+        SelectableRun(run, run.elapsed_s or run.database_s, run.sql_id, run.exec_id, run.plan)
         for run in executions
     ]
     return counts_of_execution(select(items, selection), selection)
 
 
-def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
+def counts_of_execution(execution: MonitoredExecution, selection: Selection) -> Counts:
     """The temp I/O of the lines that spill. InputError if none does."""
     spilling = [line for line in execution.lines if line.spills]
     temp = total_io(spilling)
@@ -169,43 +169,43 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
         elapsed_unknown=elapsed_unknown,
         cpu_s=execution.cpu_s,
         busy_s=execution.database_s,
-        statement=Statement(execution.sql_id, execution.sql_text, 1, 1),
+        statement=CountedStatement(execution.sql_id, execution.sql_text, 1, 1),
         subject=execution.part,
         notes=[*remarks, *why],
     )
 
 
-def _checks(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator[Check]:
+def _checks(execution: MonitoredExecution, temp: Mapping[str, OpCounts]) -> Iterator[FigureCheck]:
     rounding = _ROUNDED_TO if execution.rounded else 1.0
     for op, part in temp.items():
         total = execution.io[op].count
         words = f"{part.count:,} {op} requests of the lines that spill"
         if total:
-            yield Check(
+            yield FigureCheck(
                 "part-of-whole", _down_to(part.count, rounding), words,
                 total, f"{total:,} {op} requests in all",
             )  # fmt: skip
         if part.bytes:
-            yield Check(
+            yield FigureCheck(
                 "blocks-of-operations", _down_to(part.count * _SECTOR_BYTES, rounding), words,
                 part.bytes / rounding, f"{part.bytes:,} bytes",
             )  # fmt: skip
     database_s, words = execution.database_s, f"{format_duration(execution.database_s)} of DB time"
     if execution.parts_s:
         parts = f"{format_duration(execution.parts_s)} of CPU time and waits"
-        yield Check("part-of-whole", execution.parts_s, parts, database_s + 1, words)
+        yield FigureCheck("part-of-whole", execution.parts_s, parts, database_s + 1, words)
     if execution.servers and execution.elapsed_s:
         processes = execution.servers + 1
         times = f"{processes} processes in {format_duration(execution.elapsed_s)}"
         upper_s = processes * (execution.elapsed_s + 1)
-        yield Check("time-at-once", database_s, words, upper_s, times)
+        yield FigureCheck("time-at-once", database_s, words, upper_s, times)
 
 
 def _down_to(value: float, rounding: float) -> Number:
     return Number(value, value * rounding, value)
 
 
-def _uncounted(execution: Execution) -> TempCounts:
+def _uncounted(execution: MonitoredExecution) -> TempCounts:
     """Temp I/O that only samples show: between one request per sample and all requests.
 
     As many bytes are read as were written, unless there are several passes.
@@ -221,7 +221,7 @@ def _uncounted(execution: Execution) -> TempCounts:
     return with_count_bounds(times, samples, max_counts, size, because, _REPORT_HINT)
 
 
-def _notes(execution: Execution) -> list[str]:
+def _notes(execution: MonitoredExecution) -> list[str]:
     remarks = [
         "SQL Monitor has requests and bytes of each line and no single waits: nothing about "
         "latency by size, stalls, or I/O that overlapped other work"
@@ -237,7 +237,9 @@ def _notes(execution: Execution) -> list[str]:
     return remarks
 
 
-def _times(execution: Execution, temp: Mapping[str, OpCounts]) -> tuple[TempTimes, list[str]]:
+def _times(
+    execution: MonitoredExecution, temp: Mapping[str, OpCounts]
+) -> tuple[TempTimes, list[str]]:
     """Times of reads and writes with the closest bounds, and the assumptions behind them."""
     estimates = []
     if execution.all_samples >= SAMPLES_MIN:
@@ -256,7 +258,7 @@ def _width_s(times: TempTimes) -> float:
     return 0.0 if times.within is None else times.within.upper - times.within.lower
 
 
-def _by_samples(execution: Execution) -> TempTimes:
+def _by_samples(execution: MonitoredExecution) -> TempTimes:
     """Times by the share of samples in waits for temp files, with its sampling error."""
     all_samples = execution.all_samples
     temp = {e: n for e, n in execution.samples.items() if is_like(e, TEMP_EVENTS)}

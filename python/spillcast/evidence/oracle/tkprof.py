@@ -18,14 +18,14 @@ from spillcast.evidence.counts import (
     times_up_to,
     with_unlisted,
 )
-from spillcast.evidence.numbers import ZERO, Check, Number, check_all, number_of
+from spillcast.evidence.numbers import ZERO, FigureCheck, Number, check_all, number_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, is_flat, temp_blocks_of
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
@@ -81,7 +81,7 @@ class Calls(NamedTuple):
     disk: int
 
 
-class Waits(NamedTuple):
+class TkprofWaits(NamedTuple):
     """Waits for one event: their number, the time of the longest and of all (s)."""
 
     number: int
@@ -90,12 +90,12 @@ class Waits(NamedTuple):
 
 
 @dataclass
-class Section:
+class TkprofStatement:
     """One statement: its calls by kind, its waits by event, and its row sources."""
 
     head: list[str]
     calls: dict[str, Calls] = field(default_factory=dict)
-    waits: dict[str, Waits] = field(default_factory=dict)
+    waits: dict[str, TkprofWaits] = field(default_factory=dict)
     lines: list[PlanLine] = field(default_factory=list)
     captured: int | None = None
     has_waits: bool = False
@@ -107,7 +107,7 @@ class Section:
     plan: str | None = None
 
     @property
-    def temp(self) -> dict[str, Waits]:
+    def temp(self) -> dict[str, TkprofWaits]:
         """Waits for temp files by op."""
         temp = {
             event: wait
@@ -190,7 +190,9 @@ def read(path: Path, selection: Selection) -> Counts:
                 "merge the traces with trcsess, or give a report of SQL Monitor",
             )
         raise NoTempIo("no statement waited for temp files: it does not spill", HOW)
-    items = [Item(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling]
+    items = [
+        SelectableRun(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling
+    ]
     section = select(items, selection)
     _check(section)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
@@ -198,7 +200,7 @@ def read(path: Path, selection: Selection) -> Counts:
     return _figures(section, sessions, selection)
 
 
-def _figures(section: Section, sessions: int | None, selection: Selection) -> Counts:
+def _figures(section: TkprofStatement, sessions: int | None, selection: Selection) -> Counts:
     notes = [
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
@@ -242,13 +244,13 @@ def _figures(section: Section, sessions: int | None, selection: Selection) -> Co
         elapsed_unknown=unknown,
         cpu_s=section.all_calls.cpu.value if section.all_calls else None,
         busy_s=busy_s,
-        statement=Statement(section.sql_id, masked_text(_statement(section.head)), 1, 1),
+        statement=CountedStatement(section.sql_id, masked_text(_statement(section.head)), 1, 1),
         subject=subject,
         notes=notes,
     )
 
 
-def _times(section: Section, counts: dict[str, int]) -> TempTimes:
+def _times(section: TkprofStatement, counts: dict[str, int]) -> TempTimes:
     """The times of waits. Blocks without waits took at most the time that all else leaves."""
     listed = {op: waits.total for op, waits in section.temp.items()}
     times, calls = printed_times(listed.get("read"), listed.get("write")), section.all_calls
@@ -263,7 +265,7 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     return times_up_to(max_s, counts["read"], counts["write"], because)
 
 
-def _several_sessions(section: Section, sessions: int | None) -> bool:
+def _several_sessions(section: TkprofStatement, sessions: int | None) -> bool:
     """Whether times are sums over a coordinator and its servers, or over other sessions."""
     if sessions is not None:
         return sessions > 1
@@ -273,7 +275,7 @@ def _several_sessions(section: Section, sessions: int | None) -> bool:
     return _COORDINATOR_WAITS in section.waits or (is_parallel and section.executions > 1)
 
 
-def _of_coordinator(section: Section) -> tuple[float, float]:
+def _of_coordinator(section: TkprofStatement) -> tuple[float, float]:
     """Elapsed time (s) of a parallel statement, 0 if unknown, and the sum of its servers."""
     total_s, waits = section.elapsed.value, section.waits.get(_COORDINATOR_WAITS)
     waited_s = waits.total.value if waits else 0.0
@@ -284,19 +286,19 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
     return 0.0, total_s
 
 
-def _check(section: Section) -> None:
+def _check(section: TkprofStatement) -> None:
     """InputError for figures that contradict each other."""
     checks = []
     if (disk := section.disk) is not None:
         read = section.spilled.read_blocks * section.runs
         words = f"{read:,} temp blocks read by row sources"
         disk_words = f"{disk:,} blocks in the column disk"
-        checks.append(Check("sources-of-disk", read, words, disk, disk_words))
+        checks.append(FigureCheck("sources-of-disk", read, words, disk, disk_words))
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
         times = f"{count:,} times {format_duration(longest.value)} at the longest"
-        checks.append(Check("part-of-whole", total, words, longest * count, times))
+        checks.append(FigureCheck("part-of-whole", total, words, longest * count, times))
     check_all(checks)
 
 
@@ -312,14 +314,14 @@ def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
         at = end if is_whole else at + 1
 
 
-def _sections(lines: list[str]) -> Iterator[Section]:
+def _sections(lines: list[str]) -> Iterator[TkprofStatement]:
     """The statements, without the totals of all statements at the end."""
-    head, section, read_lines, sections = list[str](), None, set[int](), list[Section]()
+    head, section, read_lines, sections = list[str](), None, set[int](), list[TkprofStatement]()
     for at, line in enumerate(lines):
         if _RULE.fullmatch(line):
             head, section = [], None
         elif _HEADING.fullmatch(line):
-            section, head = Section(head), []
+            section, head = TkprofStatement(head), []
             if not any("OVERALL TOTALS" in text for text in section.head):
                 sections.append(section)
         else:
@@ -328,7 +330,7 @@ def _sections(lines: list[str]) -> Iterator[Section]:
                 section is not None and section.has_waits and begins and begins[1] == "Event"
             ):
                 # The heading of the calls, or all calls, were left out.
-                section, head = Section(head), []
+                section, head = TkprofStatement(head), []
                 sections.append(section)
             if section is not None and _part(section, line):
                 read_lines.add(at)
@@ -339,7 +341,7 @@ def _sections(lines: list[str]) -> Iterator[Section]:
     yield from sections
 
 
-def _part(section: Section, line: str) -> bool:
+def _part(section: TkprofStatement, line: str) -> bool:
     """Add the figures of a line to a section; returns whether the line belongs to it."""
     if match := _CALL.fullmatch(line):
         count, cpu, elapsed, disk = map(number_of, match.groups()[1:5])
@@ -376,13 +378,13 @@ def _source(line: str) -> PlanLine | None:
     return PlanLine(len(rows[1]), operation, figures.get("r", 0), figures.get("w", 0), elapsed_s)
 
 
-def _event(line: str) -> tuple[str, Waits] | None:
+def _event(line: str) -> tuple[str, TkprofWaits] | None:
     """The name of an event, and the waits for it."""
     name, *figures = line.rsplit(None, 3) or [""]
     times, longest, total = map(number_of, figures if len(figures) == 3 else ("", "", ""))
     if not (times and times.is_count and longest and total and re.search(r"[A-Za-z]", name)):
         return None
-    return name.strip(), Waits(round(times.value), longest, total)
+    return name.strip(), TkprofWaits(round(times.value), longest, total)
 
 
 def _statement(head: list[str]) -> str:

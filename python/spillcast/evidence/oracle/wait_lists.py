@@ -16,9 +16,23 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     with_count_bounds,
 )
-from spillcast.evidence.numbers import SLACK, ZERO, Check, Number, number_of, seconds_of, value_of
+from spillcast.evidence.numbers import (
+    SLACK,
+    ZERO,
+    FigureCheck,
+    Number,
+    number_of,
+    seconds_of,
+    value_of,
+)
 from spillcast.evidence.oracle import ORACLE
-from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
+from spillcast.evidence.oracle.report_tables import (
+    ReportRow,
+    ReportTable,
+    plain_of,
+    report_text,
+    tables_of,
+)
 from spillcast.evidence.selection import Selection
 from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -49,7 +63,7 @@ _COLUMNS_MAX = 12
 
 
 @dataclass(frozen=True)
-class Wait:
+class EventWaits:
     """The waits for one event: how many, their seconds, and their share of DB time."""
 
     event: str
@@ -95,28 +109,28 @@ class WaitList:
     other lists.
     """
 
-    waits: Sequence[Wait]
+    waits: Sequence[EventWaits]
     elapsed: Number | None = None
     owner: str | None = None
 
     @property
-    def temp(self) -> Sequence[Wait]:
+    def temp(self) -> Sequence[EventWaits]:
         """The waits for temp files, without events that never occurred."""
         waits = (wait for wait in self.waits if wait.count.value or wait.total.value)
         return [wait for wait in waits if is_like(wait.event, TEMP_EVENTS)]
 
 
-def wait_lists(tables: Sequence[Table]) -> Iterator[WaitList]:
+def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
     """Each list of events; for several instances the rows of all of them together.
 
     InputError if the row of temp waits is cut.
     """
-    views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[Wait]]]] = {}
+    views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[EventWaits]]]] = {}
     for table in tables:
         rows = list(_rows(table))
         if (columns := _wait_columns(table, rows)) is None:
             continue
-        by_owner: dict[str, list[Wait]] = {}
+        by_owner: dict[str, list[EventWaits]] = {}
         if columns.of_view:
             # A view is printed on several pages, each with a heading.
             _, by_owner = views.setdefault(tuple(table.names), (columns, by_owner))
@@ -144,7 +158,7 @@ def wait_lists(tables: Sequence[Table]) -> Iterator[WaitList]:
             yield WaitList(_once(waits), owner=owner)
 
 
-def _once(waits: Sequence[Wait]) -> Sequence[Wait]:
+def _once(waits: Sequence[EventWaits]) -> Sequence[EventWaits]:
     """The waits. InputError if an event of temp files has several rows."""
     temp = [wait.event.lower() for wait in WaitList(waits).temp]
     if len(temp) > len(set(temp)):
@@ -155,50 +169,50 @@ def _once(waits: Sequence[Wait]) -> Sequence[Wait]:
     return waits
 
 
-def _of_buckets(waits: Sequence[Wait]) -> list[Wait]:
+def _of_buckets(waits: Sequence[EventWaits]) -> list[EventWaits]:
     """The waits of a histogram, summed over its buckets."""
-    by_event: dict[str, Wait] = {}
+    by_event: dict[str, EventWaits] = {}
     for wait in waits:
-        former = by_event.get(wait.event, Wait(wait.event, ZERO, ZERO, None, None))
+        former = by_event.get(wait.event, EventWaits(wait.event, ZERO, ZERO, None, None))
         count, total = former.count + wait.count, former.total + wait.total
         by_event[wait.event] = replace(wait, count=count, total=total)
     return list(by_event.values())
 
 
-def _rows(table: Table) -> Iterator[Row]:
+def _rows(table: ReportTable) -> Iterator[ReportRow]:
     """The rows; a cell with two values, such as a time and its percentage, has the first one."""
     for row in table.rows:
         yield {name: cell.split("  ")[0] for name, cell in row.items()}
 
 
-def _without_total(waits: Sequence[Wait]) -> WaitList:
+def _without_total(waits: Sequence[EventWaits]) -> WaitList:
     """The list without its last row if that is the sum of the others, as in profiles of traces."""
     if len(waits) < 3 or is_like(waits[-1].event, TEMP_EVENTS):
         return WaitList(waits)
     *events, last = waits
     total = sum((wait.total for wait in events), ZERO)
-    is_sum = Check("sum-of-parts", total, "", last.total, "").holds
+    is_sum = FigureCheck("sum-of-parts", total, "", last.total, "").holds
     return WaitList(events, last.total) if is_sum and last.total.value else WaitList(waits)
 
 
-def checks(waits: Sequence[Wait], whole: Number | None) -> Iterator[Check]:
+def checks(waits: Sequence[EventWaits], whole: Number | None) -> Iterator[FigureCheck]:
     """Checks of each wait's count, mean, total and share against each other and ``whole``."""
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
             product = wait.count * wait.mean
-            yield Check("count-mean-total", product, times, wait.total, wait.words)
+            yield FigureCheck("count-mean-total", product, times, wait.total, wait.words)
         if whole is None:
             continue
         total = f"{format_duration(whole.value)} of DB time"
-        yield Check("part-of-whole", wait.total, wait.words, whole, total)
+        yield FigureCheck("part-of-whole", wait.total, wait.words, whole, total)
         if wait.share is not None:
             share = f"{100 * wait.share.value:.3g} % of {total}"
             part = wait.share * whole
-            yield Check("share-of-db-time", part, share, wait.total, wait.words)
+            yield FigureCheck("share-of-db-time", part, share, wait.total, wait.words)
 
 
-def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
+def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns | None:
     """The columns of a list of events, by their names or else by their values."""
     names = table.names
     event = next(
@@ -232,7 +246,7 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
     return min(fitting, key=lambda columns: _error(temp, columns), default=None)
 
 
-def _error(rows: Sequence[Row], columns: WaitColumns) -> float:
+def _error(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
     """The difference (s) of counts times means from totals: rounded means fit several columns."""
     waits = filter(None, (_wait(row, columns) for row in rows))
     return sum(abs(w.count.value * w.mean.value - w.total.value) for w in waits if w.mean)
@@ -243,7 +257,7 @@ def _unit_s(name: str, otherwise: float) -> float:
     return next((unit_s for part, unit_s in _UNITS_S if part.search(name)), otherwise)
 
 
-def _chance(rows: Sequence[Row], columns: WaitColumns) -> float:
+def _chance(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
     """How probable it is that each row's count times its mean is its total by chance.
 
     1 where a row's is not, or is of only one. The more coarsely figures are rounded, the less they
@@ -269,7 +283,7 @@ def _chance(rows: Sequence[Row], columns: WaitColumns) -> float:
     return math.prod(chances) if len(chances) > 1 else 1.0
 
 
-def _wait(row: Row, columns: WaitColumns) -> Wait | None:
+def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
     def seconds(name: str | None, unit_s: float) -> Number | None:
         cell = "" if name is None else row.get(name, "")
         number = seconds_of(cell)
@@ -283,13 +297,15 @@ def _wait(row: Row, columns: WaitColumns) -> Wait | None:
         lower_s = total.value / 2 if total.value > columns.total_unit_s else 0.0
         count = number_of(row.get(_BUCKET_COUNT, "")) or ZERO
         bucket = Number((lower_s + total.value) / 2, lower_s, total.value)
-        return Wait(row[columns.event], count, bucket * count, None, None)
+        return EventWaits(row[columns.event], count, bucket * count, None, None)
     mean = seconds(columns.mean, columns.mean_unit_s)
     count = ZERO if columns.count is None else number_of(row.get(columns.count, "")) or ZERO
     if columns.count is None and mean is not None and mean.value:
         count = total / mean
     share = seconds(columns.share, 1.0)
-    return Wait(row[columns.event], count, total, mean, None if share is None else share * 0.01)
+    return EventWaits(
+        row[columns.event], count, total, mean, None if share is None else share * 0.01
+    )
 
 
 HOW_SHARES = "export the rows of ASH themselves: spillcast collect oracle"
@@ -350,7 +366,7 @@ def read_shares(path: Path, selection: Selection) -> Counts:
     )
 
 
-def _shares(tables: Sequence[Table]) -> Iterator[Share]:
+def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
     """The rows of the first table of events that has percentages.
 
     InputError where that of temp waits is cut.

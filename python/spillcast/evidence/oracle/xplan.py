@@ -18,10 +18,10 @@ from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import NO_LEAF, PlanLine, temp_blocks_of
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording import OPS
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 
 HOW = (
@@ -44,7 +44,7 @@ _MEASURED = {"a-time", "a-rows", "reads", "writes", "used-mem", "used-tmp", "max
 
 
 @dataclass
-class Plan:
+class CursorPlan:
     """A plan, with the statement and the identifiers above it."""
 
     names: Sequence[str]
@@ -64,13 +64,13 @@ def read(path: Path, selection: Selection) -> Counts:
     if not plans:
         raise EvidenceUnknown("holds no whole plan of DBMS_XPLAN")
     items = [
-        Item(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
+        SelectableRun(plan, plan.lines[0].elapsed_s or 0.0, plan.sql_id, plan=plan.hash_value)
         for plan in plans
     ]
     return _figures(select(items, selection), selection)
 
 
-def _figures(plan: Plan, selection: Selection) -> Counts:
+def _figures(plan: CursorPlan, selection: Selection) -> Counts:
     if _MEASURED.isdisjoint(plan.names):
         raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HOW)
     if not {"reads", "writes"} <= set(plan.names):
@@ -106,21 +106,21 @@ def _figures(plan: Plan, selection: Selection) -> Counts:
         elapsed_s=elapsed_s,
         elapsed_unknown="the plan has no A-Time",
         busy_s=busy_s,
-        statement=Statement(plan.sql_id, masked_text("\n".join(plan.text)) or None, 1, 1),
+        statement=CountedStatement(plan.sql_id, masked_text("\n".join(plan.text)) or None, 1, 1),
         subject=f"all {plan.starts:,} executions" if plan.starts > 1 else None,
         notes=notes,
     )
 
 
-def _plans(lines: Sequence[str]) -> Iterator[Plan]:
+def _plans(lines: Sequence[str]) -> Iterator[CursorPlan]:
     above = 0
     for table in bar_tables(lines):
         if not {"id", "operation"} <= set(table.names):
             continue
-        plan = Plan(table.names)
+        plan = CursorPlan(table.names)
         for line in lines[above : table.first]:
             if match := _CURSOR.fullmatch(line):
-                plan = Plan(table.names, match[1])
+                plan = CursorPlan(table.names, match[1])
             elif match := _HASH.fullmatch(line):
                 plan.hash_value = match[1]
             elif plan.hash_value is None and (plan.sql_id or not above) and re.search(r"\w", line):
@@ -136,7 +136,7 @@ def _plans(lines: Sequence[str]) -> Iterator[Plan]:
             yield plan
 
 
-def _add_line(plan: Plan, at: int, cells: list[str]) -> None:
+def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
     """Add the row ``at`` of a table to its plan, unless it continues the row above."""
     named = dict(zip(plan.names, cells, strict=True))
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:

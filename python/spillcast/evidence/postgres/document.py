@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
-from spillcast.evidence.numbers import Check, amount, check_all
+from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.node_lines import FIGURES
 from spillcast.evidence.postgres.nodes import (
@@ -291,7 +291,7 @@ def check_sums(top: Node) -> None:
     total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
-    check_all([Check("children-of-parent", max_blocks, parts, total, plan)])
+    check_all([FigureCheck("children-of-parent", max_blocks, parts, total, plan)])
     on_disk = next((node.kind for node in top.walk() if _is_on_disk(node.values)), None)
     size_kib = max(sum(sizes_kib(node.values)) for node in top.walk())
     # Each block of a file was written; a number that is cut has a tenth of its value at most.

@@ -106,7 +106,7 @@ _RECORD_NAMES = {"errorseverity", "errorlevel", "statement"}
 
 
 @dataclass
-class Entry:
+class LogEntry:
     """A message of the log, with its statement if the format has it in the same record."""
 
     at: str | None
@@ -124,7 +124,7 @@ class Entry:
         return "\n".join(self.lines)
 
 
-def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
+def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[LogEntry]:
     """The messages that may be about spills; adds the first and the last time to ``times``.
 
     EvidenceUnsuited for an export in which other text follows each message.
@@ -144,7 +144,7 @@ def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
     return reversed(entries) if _is_newest_first(entries) else iter(entries)
 
 
-def _is_newest_first(entries: list[Entry]) -> bool:
+def _is_newest_first(entries: list[LogEntry]) -> bool:
     """Whether times fall; if all are equal, whether the first entry is of a later message."""
     times = [entry.at for entry in entries if entry.at is not None]
     if not times or len(set(times)) == 1:
@@ -222,17 +222,17 @@ def _begins(line: bytes) -> bool:
     return bool(_DATED.match(text) or _LEVEL.match(text) or text.startswith("{"))
 
 
-def _entries(lines: Iterator[str]) -> Iterator[Entry]:
+def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
     """The messages of lines, each in any format."""
-    entry: Entry | None = None
+    entry: LogEntry | None = None
     # Below a blank line of a statement: more of it if a message follows, else words below the log.
     below: list[str] = []
     is_below, head = False, ""
     texts = _without_json(lines)
     more = (text for text, _ in texts if isinstance(text, str))
     for line, at in texts:
-        if isinstance(line, Entry):
-            new: Entry | None = line
+        if isinstance(line, LogEntry):
+            new: LogEntry | None = line
         else:
             new = _of_csv(line, more) if _CSV.match(line) else _of_text(line)
         if new is not None:
@@ -265,17 +265,17 @@ def _without_prefix(line: str, head: str) -> str:
     return "\t" + line.split("\t", tabs)[tabs] if tabs else without_shipper(line)
 
 
-def _of_text(line: str) -> Entry | None:
+def _of_text(line: str) -> LogEntry | None:
     line = _QUOTED.sub("", line)
     if bare := _BARE.match(line):
-        return Entry(None, "LOG", [line[bare.end() :]])
+        return LogEntry(None, "LOG", [line[bare.end() :]])
     if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]
     at = TIME.search(match["before"])
     level = _ENGLISH.get(match["level"], match["level"])
     message = _in_english(message) if level == "LOG" else message
-    return Entry(at[0] if at else None, level, [message], match["before"])
+    return LogEntry(at[0] if at else None, level, [message], match["before"])
 
 
 def _in_english(message: str) -> str:
@@ -286,7 +286,7 @@ def _in_english(message: str) -> str:
     return message
 
 
-def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
+def _of_csv(line: str, more: Iterator[str]) -> LogEntry | None:
     lines, quotes = [line], line.count('"')
     while quotes % 2 and len(lines) < LINES_MAX and (below := next(more, None)) is not None:
         lines.append(below)
@@ -299,10 +299,10 @@ def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
     return _of_record(values["message"], values, None)
 
 
-def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | None]]:
+def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | LogEntry, str | None]]:
     """Messages in JSON, and lines of text, each with the time of its record."""
     for line in lines:
-        messages: list[tuple[str | Entry, str | None]] = []
+        messages: list[tuple[str | LogEntry, str | None]] = []
         if (end := line.rstrip("] \t")).endswith("}") and not line.startswith("\t"):
             # JSON may stand behind a prefix; Fluent Bit prints arrows in place of colons.
             for text in (line, end[end.find('{"') :].replace('"=>', '":')):
@@ -311,7 +311,7 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
         yield from messages or [(line, None)]
 
 
-def _messages_in(value: Any) -> Iterator[tuple[str | Entry, str | None]]:
+def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
     """The messages of a document as entries, or as lines of text."""
     if isinstance(value, list):
         if value and all(isinstance(pair, dict) and "field" in pair for pair in value):
@@ -363,7 +363,7 @@ def _values(record: dict[str, Any]) -> dict[str, Any]:
     return values | {_plain(name): value for name, value in record.items()}
 
 
-def _of_record(text: str, values: dict[str, Any], at: str | None) -> Entry:
+def _of_record(text: str, values: dict[str, Any], at: str | None) -> LogEntry:
     """The entry of a record, whose text may have the prefix of a line, too."""
     # No prefix is in a record of the server itself, or before a statement.
     is_bare = "errorseverity" in values or text.startswith("duration: ") or _BARE.match(text)
@@ -372,7 +372,7 @@ def _of_record(text: str, values: dict[str, Any], at: str | None) -> Entry:
     queryid = str(values.get("queryid") or "")
     # A parallel worker belongs to the session of its leader.
     pid = values.get("leaderpid") or values.get("pid") or values.get("processid") or ""
-    return Entry(
+    return LogEntry(
         str(values.get("timestamp") or values.get("logtime") or at or "") or None,
         "LOG" if line is None else line.level,
         (_in_english(text) if line is None else line.message).split("\n"),

@@ -19,13 +19,13 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import CONSTANT, MARK
 from spillcast.evidence.postgres.document import HOW as HOW_PLAN
 from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
-from spillcast.evidence.postgres.log_entries import Entry, entries_of
+from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.temp_files import (
     Exceeded,
+    LoggedTempFiles,
     TempFile,
-    TempFiles,
     counts_of_files,
     time_of,
 )
@@ -87,7 +87,7 @@ class Logs:
 
     def add(self, file: Path, blocks: Iterator[bytes]) -> None:
         """Add the temp files and plans of a file; a plan does not include nested statements."""
-        temp, times, session = TempFiles(), list[str](), ""
+        temp, times, session = LoggedTempFiles(), list[str](), ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
             for entry in entries_of(self._checked(blocks), times):
@@ -213,7 +213,7 @@ def normal(query: str) -> str:
     return " ".join(CONSTANT.sub("?", query).split()).rstrip(" ;").lower()
 
 
-def _session(entry: Entry) -> str:
+def _session(entry: LogEntry) -> str:
     """The process that wrote a message, where its prefix tells; workers write their own."""
     if named := _NAMED_PID.search(entry.before):
         return named[1]

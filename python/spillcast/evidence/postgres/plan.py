@@ -14,7 +14,7 @@ from spillcast.errors import (
     TimesContradictory,
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import Check, amount, check_all
+from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
@@ -29,10 +29,10 @@ from spillcast.evidence.postgres.nodes import (
 )
 from spillcast.evidence.postgres.spills import plan_spills
 from spillcast.evidence.postgres.work_memory import PlanSpills
-from spillcast.evidence.selection import ONLY_RUN, Item, Selection, select
+from spillcast.evidence.selection import ONLY_RUN, SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
@@ -139,7 +139,7 @@ def picked(documents: Sequence[dict[str, Any]], selection: Selection) -> dict[st
     if selection.item is None and ((is_log and len(distinct) < 2) or not is_run):
         return (spilling or list(documents))[0]
     items = [
-        Item(
+        SelectableRun(
             document,
             (_elapsed_ms(document) or 0.0) / 1e3 or None,
             size_bytes=blocks_of(document["Plan"]) * BLOCK_BYTES,
@@ -269,12 +269,12 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
     return notes
 
 
-def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
+def _statement(document: Mapping[str, Any], spilling: int) -> CountedStatement | None:
     """The statement of a plan, one of ``spilling`` plans; None without text and other plans."""
     query, queryid = document.get("Query Text"), document.get("Query Identifier")
     if query is None and spilling < 2:
         return None
-    return Statement(
+    return CountedStatement(
         None if queryid is None else str(queryid),
         None if query is None else masked_text(str(query)),
         1,
@@ -312,7 +312,7 @@ def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
     node_s = document["Plan"].get("Actual Total Time", 0.0) / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
-    check_all([Check("part-of-whole", node_s, part, elapsed_s, run)], _ELAPSED)
+    check_all([FigureCheck("part-of-whole", node_s, part, elapsed_s, run)], _ELAPSED)
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:

@@ -12,8 +12,8 @@ from spillcast.evidence.postgres.nodes import Node, by_process, nodes_of, sorts_
 from spillcast.evidence.postgres.work_memory import (
     POINTER_BYTES,
     SLOT_BYTES,
+    NodeSpill,
     PlanSpills,
-    Spill,
     hash_batches,
     hash_bytes,
     power_of_two,
@@ -88,7 +88,7 @@ def size_of_setting(setting: str | int) -> int:
     return int(quantity_of(parse_bytes, f"{text}kB" if text.isdigit() else text, "work_mem"))
 
 
-def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:
+def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[NodeSpill]:
     """The nodes that wrote temp files, as the plan has them, from the top."""
     # PostgreSQL 17 began to time local I/O apart, 18 to say which nodes were disabled.
     older = "Local I/O Read Time" not in top.values
@@ -171,7 +171,7 @@ def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
             joined.add(id(hashed))
 
 
-def _hash(node: Node, multiplier: float, *, balanced: bool) -> Spill:
+def _hash(node: Node, multiplier: float, *, balanced: bool) -> NodeSpill:
     """The bytes of a row are measured where batches were not split while it ran."""
     values = node.values
     shared = bool(values.get("Parallel Aware"))
@@ -184,7 +184,7 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> Spill:
     planned = 0.0 if shared else float(values.get("Plan Rows", 0))
     needed = hash_bytes(max(rows, planned), row)
     among = multiplier * (node.processes if shared else 1)
-    return Spill(
+    return NodeSpill(
         kind="hash",
         processes=node.processes,
         needed_bytes=round(needed / among),
@@ -197,7 +197,7 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> Spill:
     )
 
 
-def _sort(node: Node, older: bool) -> Spill:
+def _sort(node: Node, older: bool) -> NodeSpill:
     """The largest of the sorts that its processes did."""
     disk = [1024 * int(kib) for kib in sorts_kib(node.values)]
     # A limit above takes only some of the rows, all of which were sorted.
@@ -215,7 +215,7 @@ def _sort(node: Node, older: bool) -> Spill:
     # Next time another process may get more: up to twice its share was seen.
     next_rows = max(max_rows, rows * min(1.0, 2 / node.processes))
     written = node.temp.written * BLOCK_BYTES
-    return Spill(
+    return NodeSpill(
         kind="sort",
         processes=node.processes,
         needed_bytes=round(next_rows * (SLOT_BYTES + row_max)),
@@ -225,7 +225,7 @@ def _sort(node: Node, older: bool) -> Spill:
     )
 
 
-def _aggregate(node: Node, multiplier: float, *, older: bool) -> Spill:
+def _aggregate(node: Node, multiplier: float, *, older: bool) -> NodeSpill:
     groups = node.rows + float(node.values.get("Rows Removed by Filter", 0))
     width = float(node.values.get("Plan Width", 0))
     below = float(_input(node).values.get("Plan Width", width))
@@ -238,7 +238,7 @@ def _aggregate(node: Node, multiplier: float, *, older: bool) -> Spill:
             for values in by_process(node.values)
         )
         needed = max(needed, 1024 * round(max(in_batches)))
-    return Spill(
+    return NodeSpill(
         kind="hash aggregate",
         processes=node.processes,
         needed_bytes=round(needed / multiplier),
@@ -260,13 +260,13 @@ def _inner_sorts(node: Node) -> int:
     return sum("Sort Key" in grouping for grouping in sets if isinstance(grouping, dict))
 
 
-def _inner_sort(node: Node, sorts: int, older: bool) -> Spill:
+def _inner_sort(node: Node, sorts: int, older: bool) -> NodeSpill:
     """Each sorts all rows of the input, one after the other; the plan does not show its file."""
     below = _input(node)
     row = tuple_bytes(float(below.values.get("Plan Width", 0)), _CHUNK_BYTES if older else 0)
     rows = max(below.rows, 1.0)
     file_bytes = rows * max(row - SLOT_BYTES, 8) * sorts
-    return Spill(
+    return NodeSpill(
         kind="sort",
         processes=node.processes,
         needed_bytes=round(rows * (SLOT_BYTES + row)),
@@ -276,7 +276,7 @@ def _inner_sort(node: Node, sorts: int, older: bool) -> Spill:
     )
 
 
-def _store(node: Node, older: bool) -> Spill:
+def _store(node: Node, older: bool) -> NodeSpill:
     """Rows that are kept; also those that count(distinct) sorts, before PostgreSQL 16."""
     below = _input(node) if _input(node).rows else node
     width = float(below.values.get("Plan Width", 0))
@@ -295,7 +295,7 @@ def _store(node: Node, older: bool) -> Spill:
         # Rows kept to be read again: a pointer, whose array may be twice as long, each.
         row_memory_bytes = tuple_bytes(row_bytes, header_bytes, powers=older)
         needed = ceil(rows * (2 * POINTER_BYTES + row_memory_bytes))
-    return Spill(kind="store", processes=node.processes, needed_bytes=needed)
+    return NodeSpill(kind="store", processes=node.processes, needed_bytes=needed)
 
 
 #: A work_mem that no setting names.

@@ -21,7 +21,7 @@ from spillcast.errors import (
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import (
     ZERO,
-    Check,
+    FigureCheck,
     amount,
     check_all,
     rounded_number,
@@ -38,7 +38,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
@@ -75,7 +75,7 @@ _ADDED = (
 
 
 @dataclass(frozen=True)
-class Row:
+class StatementRow:
     """Sums over the calls of one statement; times of blocks also over all of its processes."""
 
     #: None, and so is ``query``, where who exported it may not see the statement.
@@ -116,7 +116,7 @@ class Row:
         return self.blocks > 0 and self.calls > 0
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Row":
+    def of(cls, values: Mapping[str, Any]) -> "StatementRow":
         """A row from its values by column. ValueError if they are not numbers."""
         queryid, query = values.get("queryid"), values.get("query")
         calls = whole(values["calls"], "calls")
@@ -138,13 +138,13 @@ class Row:
             workers_seen=values.get("workers_seen", 0),
         )
 
-    def plus(self, other: "Row") -> "Row":
+    def plus(self, other: "StatementRow") -> "StatementRow":
         """The sums with a row of the same statement: of another user, or in another database."""
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in _ADDED}
         return replace(self, **sums, spread=None)
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[StatementRow]:
     """The statements of an export. InputError if it is cut or damaged, or lacks columns."""
     with reading(path, HOW):
         text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
@@ -160,7 +160,7 @@ def read_rows(path: Path) -> list[Row]:
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))
         _check_one_export(rows)
-        return merged([Row.of(row) for row in rows])
+        return merged([StatementRow.of(row) for row in rows])
 
 
 def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
 
-def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
+def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
     """Check that the mean of a call times the calls is the total, if all are exported."""
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
@@ -202,7 +202,7 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[Check]:
     mean_ms, total_ms = (rounded_number(str(time)) or ZERO for time in (mean, total))
     calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
     product = mean_ms * amount(calls, "calls")
-    yield Check("count-mean-total", product, calls_words, total_ms, total_words)
+    yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
 
 
 def _check_one_export(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -229,9 +229,9 @@ def _moments(row: Mapping[str, Any]) -> list[str]:
     return list(filter(_MOMENT.match, cells))
 
 
-def merged(rows: Iterable[Row]) -> list[Row]:
+def merged(rows: Iterable[StatementRow]) -> list[StatementRow]:
     """A row for each statement, the sum of its rows; rows without an identifier stay alone."""
-    by_id: dict[str | int, Row] = {}
+    by_id: dict[str | int, StatementRow] = {}
     for number, row in enumerate(rows):
         name = number if row.queryid is None else row.queryid
         by_id[name] = by_id[name].plus(row) if name in by_id else row
@@ -305,7 +305,9 @@ def read_statements(path: str | Path, selection: Selection = ONLY_RUN) -> Counts
         return counts.of_file(path)
 
 
-def counts_of_row(row: Row, *, elapsed_s: float | None = None, timed: bool = True) -> Counts:
+def counts_of_row(
+    row: StatementRow, *, elapsed_s: float | None = None, timed: bool = True
+) -> Counts:
     """The counts of the mean call of a row.
 
     NotSpilled for less than a block on the mean; another Refusal as of ``read_statements``.
@@ -329,11 +331,11 @@ def counts_of_row(row: Row, *, elapsed_s: float | None = None, timed: bool = Tru
         shared,
         (_NOT_TIMED, _NO_TIMES if row.read_s is None else _UNTIMED) if timed else None,
         other_s=other_s / shared.upper,
-        statement=Statement(row.queryid, row.query, row.calls, 1, row.spread),
+        statement=CountedStatement(row.queryid, row.query, row.calls, 1, row.spread),
     )
 
 
-def chosen(rows: Sequence[Row], selection: Selection = ONLY_RUN) -> Row:
+def chosen(rows: Sequence[StatementRow], selection: Selection = ONLY_RUN) -> StatementRow:
     """The selected row that spills, or the only one that does.
 
     InputError where there is none; where there are several it ranks them.
@@ -354,7 +356,7 @@ def chosen(rows: Sequence[Row], selection: Selection = ONLY_RUN) -> Row:
     return spilling[(selection.item or 1) - 1]
 
 
-def row_of_queryid(rows: Sequence[Row], selection: Selection) -> Row:
+def row_of_queryid(rows: Sequence[StatementRow], selection: Selection) -> StatementRow:
     """The row of a ``queryid``, whether it spills or not; without one as ``chosen``.
 
     InputError where there is none.
@@ -371,7 +373,7 @@ def row_of_queryid(rows: Sequence[Row], selection: Selection) -> Row:
     return match
 
 
-def ambiguous_rows(rows: Sequence[Row], summary: str) -> InputError:
+def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
     """The error of several statements, with a list of the first ones."""
     option = "item" if any(row.queryid is None for row in rows) else "queryid"
     hint = f"name one with --{option}"
@@ -392,17 +394,17 @@ def ambiguous_rows(rows: Sequence[Row], summary: str) -> InputError:
     return ambiguous(summary, heading, listed, len(rows), hint)
 
 
-def _timed(rows: Sequence[Row]) -> bool:
+def _timed(rows: Sequence[StatementRow]) -> bool:
     return all(row.temp_s > 0 for row in rows)
 
 
-def _ranked(spilling: Sequence[Row]) -> list[Row]:
+def _ranked(spilling: Sequence[StatementRow]) -> list[StatementRow]:
     """By the time of temp I/O in all calls; by its size unless all of it was timed."""
     timed = _timed(spilling)
     return sorted(spilling, key=lambda row: row.temp_s if timed else row.blocks, reverse=True)
 
 
-def processes_of(row: Row) -> Bounds[float]:
+def processes_of(row: StatementRow) -> Bounds[float]:
     """Bounds of the number of processes: one, and as many as the server's settings allow."""
     query = row.query or ""
     is_query = _QUERY.match(query) is not None
@@ -444,7 +446,7 @@ def executed_statement(path: Path, selection: Selection) -> Executed:
         return executed_row(row, selection.elapsed_s)
 
 
-def executed_row(row: Row, elapsed_s: float | None = None) -> Executed:
+def executed_row(row: StatementRow, elapsed_s: float | None = None) -> Executed:
     """The mean call of a row, which has some."""
     call_s = elapsed_s or row.elapsed_s / row.calls
     blocks = round(row.blocks / row.calls)

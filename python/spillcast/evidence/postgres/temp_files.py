@@ -13,13 +13,13 @@ from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
-from spillcast.evidence.postgres.log_entries import TIME, Entry
+from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.work_memory import rounded_up
-from spillcast.evidence.selection import Item, Selection, select
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import Statement
+from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_count
 
@@ -135,7 +135,7 @@ class _Session:
     last: _Call | None = None
 
 
-class TempFiles:
+class LoggedTempFiles:
     """Collects the temp files of a log, and the calls that exceeded a limit of temp files."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class TempFiles:
         #: By writer, the subject of its last message, if the statement may follow.
         self._unnamed: dict[str, TempFile | Exceeded] = {}
 
-    def add(self, writer: str, entry: Entry, *, is_named: bool) -> str:
+    def add(self, writer: str, entry: LogEntry, *, is_named: bool) -> str:
         """Add a message, and return its writer: a process that a message or a file's name names.
 
         ``is_named`` is whether messages have the names of their writers.
@@ -174,7 +174,9 @@ class TempFiles:
             _end_call(self._sessions[writer], call)
         return writer
 
-    def _add_file(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
+    def _add_file(
+        self, writer: str, entry: LogEntry, match: re.Match[str], *, is_named: bool
+    ) -> str:
         size = number_of(match["size"].replace("\n", "").rstrip(".,").upper())
         if size is None:
             raise ValueError(f"the size of a temp file is not understood: {match['size']}")
@@ -313,7 +315,7 @@ def counts_of_files(
         # A file of an unknown call counts as a call.
         by_call[file.call or -1 - index].append(file)
     items = [
-        Item(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
+        SelectableRun(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
         for c in by_call.values()
     ]
     call = select(items, selection, "; spillcast postgres ranks all statements of a log")
@@ -333,7 +335,7 @@ def counts_of_files(
         Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
         ("the log tells only how long the call took", _TIMES) if selection.timed else None,
         files=len(call),
-        statement=Statement(call[0].queryid, query, 1, len(by_call)),
+        statement=CountedStatement(call[0].queryid, query, 1, len(by_call)),
         notes=["each temp file is assumed to be written once and read once", *notes],
     )
 

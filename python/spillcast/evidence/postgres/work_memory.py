@@ -80,7 +80,7 @@ def rounded_up(size: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spill:
+class NodeSpill:
     """One node that wrote temp files."""
 
     #: ``sort``, ``hash``, ``hash aggregate`` or ``store`` (rows kept to be read again).
@@ -138,20 +138,20 @@ class Spill:
 class PlanSpills:
     """The plan nodes that spill, their work memory, and the memory available on the machine."""
 
-    spills: Sequence[Spill]
+    spills: Sequence[NodeSpill]
     #: None if unknown.
     current_bytes: int | None
     available_bytes: int | None = None
 
 
-def io_share(spills: Sequence[Spill], work_mem_bytes: int) -> float:
+def io_share(spills: Sequence[NodeSpill], work_mem_bytes: int) -> float:
     """Temp I/O of all nodes with this memory as a share of that of the run."""
     parts = [spill.weight / spill.processes for spill in spills]
     shares = (spill.share_with(work_mem_bytes) for spill in spills)
     return sum(part * share for part, share in zip(parts, shares, strict=True)) / sum(parts)
 
 
-def state_with(spills: Sequence[Spill], work_mem_bytes: int) -> State:
+def state_with(spills: Sequence[NodeSpill], work_mem_bytes: int) -> State:
     """How the query spills with this memory."""
     if any((spill.passes_with(work_mem_bytes) or 0) > 1 for spill in spills):
         return "multi-pass"

@@ -30,15 +30,15 @@ from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
+    EventTarget,
     OracleEvidence,
-    Target,
     TraceEvidence,
     read_traces,
     statements_of,
 )
 from spillcast.forecast.oracle.parts import (
     NO_LATENCY_S,
-    Part,
+    EventPart,
     TargetRest,
     parts_of,
     target_rest,
@@ -80,7 +80,7 @@ _ASK = (
 
 
 def forecast_events(
-    target: Target, evidence: OracleEvidence, question: Question | None = None
+    target: EventTarget, evidence: OracleEvidence, question: Question | None = None
 ) -> Forecast:
     """Forecast a run from ASH, traces or both. InputError if ``temp_events`` matches nothing."""
     question = question or Question()
@@ -130,7 +130,7 @@ def forecast_events(
 
 def _limit(evidence: OracleEvidence, question: Question, elapsed_s: float) -> Interval:
     """Bounds of the elapsed time (s) without waits in temp events: the limit of any storage."""
-    target = Target("", latency_s=NO_LATENCY_S)
+    target = EventTarget("", latency_s=NO_LATENCY_S)
     parts = parts_of(target, evidence, question, elapsed_s)
     moved = target_rest(target, evidence, parts, elapsed_s)
     no_waits = [replace(part, gain=inf) for part in parts]
@@ -138,7 +138,7 @@ def _limit(evidence: OracleEvidence, question: Question, elapsed_s: float) -> In
 
 
 def _interval(
-    parts: Sequence[Part],
+    parts: Sequence[EventPart],
     elapsed_s: float,
     moved: TargetRest,
     ash: AshEvidence | None,
@@ -185,7 +185,7 @@ def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> F
 
 
 def _drawn_times(
-    parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, rng: np.random.Generator
+    parts: Sequence[EventPart], elapsed_s: float, ash: AshEvidence | None, rng: np.random.Generator
 ) -> Floats:
     """Time (s) of each event in each draw, shape (parts, DRAWS); from samples it is multinomial."""
     if ash is None:
@@ -197,8 +197,8 @@ def _drawn_times(
 
 
 def _warnings(
-    target: Target,
-    parts: Sequence[Part],
+    target: EventTarget,
+    parts: Sequence[EventPart],
     evidence: OracleEvidence,
     elapsed_s: float,
     rest_kept: str | None,
@@ -286,7 +286,7 @@ def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Caveat]:
         yield Caveat("damaged", text)
 
 
-def _about_gain(part: Part, target: Target) -> Iterator[Caveat]:
+def _about_gain(part: EventPart, target: EventTarget) -> Iterator[Caveat]:
     event, seen, measured = part.event, part.seen, part.target
     if part.borrowed:
         text = f"{event} was not seen on {target.name}: it is assumed to speed up like the others"
@@ -323,23 +323,25 @@ def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Cave
             )
 
 
-def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:
+def target_of(
+    target: Storage | str | Path, evidence: OracleEvidence, question: Question
+) -> EventTarget:
     """The target for a storage, or for a word of ``--to``. InputError if the word names none."""
     if isinstance(target, Storage):
-        return Target(target.name, storage=target)
+        return EventTarget(target.name, storage=target)
     text = str(target)
     refuse_blank(text, "--to")
     place = can_probe(Path(target))
     if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
-        return Target(text, storage=_probed(text, evidence, question))
+        return EventTarget(text, storage=_probed(text, evidence, question))
     if not place:
         return resolve_target(text, lenient=question.lenient)
     paths = _traces_of_same_work(Path(target), evidence.statements, question)
     traces = read_traces(paths, lenient=question.lenient)
-    return Target(f"{target} ({traces.name})", traces=traces)
+    return EventTarget(f"{target} ({traces.name})", traces=traces)
 
 
-def resolve_target(text: str, *, lenient: bool = False) -> Target:
+def resolve_target(text: str, *, lenient: bool = False) -> EventTarget:
     """The target for a word: a latency, a gain, a storage or traces, but no directory.
 
     InputError if it names none.
@@ -350,20 +352,20 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
                 raise TargetInvalid(
                     f"--to {text}: every operation takes a time", "for example latency:10us"
                 )
-            return Target(text, latency_s=latency_s)
+            return EventTarget(text, latency_s=latency_s)
         case "factor", factor:
-            return Target(text, factor=factor)
+            return EventTarget(text, factor=factor)
     is_file = text == "-" or Path(text).exists() or bool(glob.glob(text))
     if text.endswith(".json") or not is_file:
         storage = resolve_storage(text, f"--to {text}", FORMS)
-        return Target(storage.name, storage=storage)
+        return EventTarget(storage.name, storage=storage)
     evidence = find_evidence([text])
     if not evidence.traces:
         raise TargetUnsuited(
             f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK
         )
     traces = read_traces(evidence.traces, lenient=lenient)
-    return Target(traces.name, traces=traces)
+    return EventTarget(traces.name, traces=traces)
 
 
 def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:

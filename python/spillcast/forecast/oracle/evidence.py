@@ -13,7 +13,7 @@ import numpy as np
 
 from spillcast.columns import Floats, Integers
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
-from spillcast.evidence.open import Evidence
+from spillcast.evidence.open import EvidenceFiles
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import (
     check_single_execution,
@@ -44,7 +44,7 @@ from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import repeated_notes
 from spillcast.forecast.question import Question
-from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
+from spillcast.forecast.work_memory import PGA_TARGET, MorePga, SpilledLines, SpillingLine
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.tables import Table
@@ -123,7 +123,7 @@ class AshEvidence:
 
 
 @dataclass(frozen=True)
-class Target:
+class EventTarget:
     """The other storage: traces made there, its figures, one latency for all, or a gain."""
 
     name: str
@@ -148,7 +148,7 @@ class OracleEvidence:
     paths: Sequence[Path] = ()
     lenient: bool = False
     #: Which lines of the plan spill, and what more PGA would save; None if the evidence lacks it.
-    spilled: Spilled | None = None
+    spilled: SpilledLines | None = None
 
     @cached_property
     def sequential(self) -> Mapping[tuple[str, int], float]:
@@ -173,7 +173,7 @@ class OracleEvidence:
 
 
 def read_evidence(
-    evidence: Evidence, question: Question, *, name_statements: bool = False
+    evidence: EvidenceFiles, question: Question, *, name_statements: bool = False
 ) -> OracleEvidence:
     """Read the files. InputError if they do not allow an answer to the question.
 
@@ -422,8 +422,8 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
 
 
 def spilled_of(
-    evidence: Evidence, samples: Table | None, block_bytes: int, *, lenient: bool
-) -> Spilled | None:
+    evidence: EvidenceFiles, samples: Table | None, block_bytes: int, *, lenient: bool
+) -> SpilledLines | None:
     """Which lines spill, and what more PGA would save; None if the evidence shows neither."""
     areas = read_work_areas(evidence.work_areas).to_pylist() if evidence.work_areas else []
     try:
@@ -436,7 +436,7 @@ def spilled_of(
         sources = []
     lines = _lines(sources, areas)
     more = _more_pga([row for row in areas if row["temp_bytes"]], evidence.parameters)
-    return Spilled(lines, more) if lines or more is not None else None
+    return SpilledLines(lines, more) if lines or more is not None else None
 
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:

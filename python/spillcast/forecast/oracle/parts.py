@@ -18,8 +18,8 @@ from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS, WHOLE
 from spillcast.forecast.oracle.evidence import (
     EventLatency,
+    EventTarget,
     OracleEvidence,
-    Target,
     TraceEvidence,
     matching,
 )
@@ -38,7 +38,7 @@ BLOCKS = 8
 
 
 @dataclass(frozen=True)
-class Part:
+class EventPart:
     """One temp event: its time today, its gain on the target and what that rests on.
 
     ``share`` is its share of elapsed time in ASH.
@@ -73,8 +73,8 @@ class Part:
 
 
 def parts_of(
-    target: Target, evidence: OracleEvidence, question: Question, elapsed_s: float
-) -> list[Part]:
+    target: EventTarget, evidence: OracleEvidence, question: Question, elapsed_s: float
+) -> list[EventPart]:
     """The temp events, the longest first. Refusal if no gain is known."""
     method = question.method
     events = _baseline(question.temp_events or TEMP_EVENTS, evidence, elapsed_s)
@@ -99,7 +99,7 @@ def parts_of(
     ]
 
 
-def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> list[Part]:
+def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> list[EventPart]:
     """The temp events today, the longest first."""
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
@@ -120,7 +120,7 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
             share = ash.share[name]
-            baselines.append(Part(name, elapsed_s * share, share, latency, latency_s))
+            baselines.append(EventPart(name, elapsed_s * share, share, latency, latency_s))
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
                 raise EvidenceIncomplete(
@@ -130,14 +130,16 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
                 )
             share = traces.shares.get(name, latency.total_s / traces.sessions_s)
             time_s = share * elapsed_s
-            baselines.append(Part(name, time_s, None, latency, latency.mean_s))
+            baselines.append(EventPart(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
         raise NotSpilled("the evidence shows no time in the temp events")
     return sorted(baselines, key=lambda event: -event.time_s)
 
 
-def _measured(target: Target, part: Part, evidence: OracleEvidence, method: str) -> Part | None:
+def _measured(
+    target: EventTarget, part: EventPart, evidence: OracleEvidence, method: str
+) -> EventPart | None:
     """The event with its gain; None if the target has no figures for it."""
     if target.factor is not None:
         return replace(part, gain=target.factor)
@@ -155,7 +157,7 @@ def _measured(target: Target, part: Part, evidence: OracleEvidence, method: str)
     return replace(part, target=measured, gain=gain, size_ratio=ratio)
 
 
-def _described(storage: Storage, part: Part, evidence: OracleEvidence) -> Part | None:
+def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> EventPart | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
     Bursts of the storage are assumed to be used up. Operations are sequential or random as in the
@@ -249,9 +251,9 @@ def window_error(level: Sequence[float], count: float, total: float) -> float:
 
 
 def target_rest(
-    target: Target,
+    target: EventTarget,
     evidence: OracleEvidence,
-    parts: Sequence[Part],
+    parts: Sequence[EventPart],
     elapsed_s: float,
     *,
     enabled: bool = True,
@@ -299,7 +301,7 @@ def target_rest(
 
 
 def _why_not(
-    target: Target, source_outside: _Outside | None, target_outside: _Outside | None
+    target: EventTarget, source_outside: _Outside | None, target_outside: _Outside | None
 ) -> str | None:
     """Why two traces do not show how the time outside changes; None if they do."""
     if source_outside is None:

@@ -28,7 +28,7 @@ from spillcast.forecast.remaining.progress import (
 from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import moved_bytes
 from spillcast.forecast.workload.previous_runs import (
-    Plan,
+    PlanDocument,
     previous_calls,
     query_text,
     read_run_or_plan,
@@ -44,7 +44,7 @@ from spillcast.units import format_bytes, format_duration, parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
-    from spillcast.forecast.remaining.progress import Progress
+    from spillcast.forecast.remaining.progress import QueryProgress
     from spillcast.forecast.workload.threads import Threads
 
 
@@ -79,7 +79,7 @@ class RemainingWorkHints:
         return "" if only_runs and len(self._runs) == len(self.history) else self.options
 
     @cached_property
-    def _files(self) -> list[tuple[Path, Plan | Recording | Counts]]:
+    def _files(self) -> list[tuple[Path, PlanDocument | Recording | Counts]]:
         return [(path, read_run_or_plan(path)) for path in self.history]
 
     @property
@@ -125,7 +125,7 @@ class RemainingWorkHints:
         return extrapolate(progress, estimates, unused)
 
     def _sources(
-        self, recording: Recording, progress: "Progress", elapsed_s: float | None
+        self, recording: Recording, progress: "QueryProgress", elapsed_s: float | None
     ) -> Iterator[tuple[str, str, Sequence[Estimated] | str]]:
         """The kind of each source, its file, and its estimates or why it is not used."""
         yield "user", "", _estimates_of_user(self, elapsed_s, progress)
@@ -185,7 +185,7 @@ USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
 
 def _estimates_of_user(
-    hints: RemainingWorkHints, elapsed_s: float | None, progress: "Progress"
+    hints: RemainingWorkHints, elapsed_s: float | None, progress: "QueryProgress"
 ) -> list[Estimated]:
     """Estimates by --elapsed, --progress, --written. OptionInvalid if the recording contradicts."""
     estimates = []
@@ -219,7 +219,7 @@ MIN_UNREAD = 0.02
 REWRITTEN = (0.06, 0.5, 2.5)
 
 
-def _estimates_by_files(progress: "Progress") -> list[Estimated]:
+def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
     """The bytes that remain to be written, which nothing bounds while writing is at full rate."""
     written, unread = progress.done("write"), progress.unread
     if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
@@ -249,7 +249,7 @@ _SEGMENT = re.compile(r"\.(\d+)$")
 _SEGMENT_BYTES = 1 << 30
 
 
-def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estimated]:
+def _estimates_by_scan(recording: Recording, progress: "QueryProgress") -> list[Estimated]:
     """The bytes that remain to be written while a scan feeds the spill."""
     if "write" not in progress.recent_ops or not progress.bytes["write"]:
         return []
@@ -310,7 +310,7 @@ PLAN_MORE = 1.3
 def _estimates_by_plan(
     document: Mapping[str, Any],
     settings: Mapping[str, Any],
-    progress: "Progress",
+    progress: "QueryProgress",
     *,
     in_recording: bool,
 ) -> list[Estimated] | str:
@@ -358,7 +358,7 @@ HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
 
 def _estimates_by_run(
-    run: Recording | Counts, recording: Recording, progress: "Progress"
+    run: Recording | Counts, recording: Recording, progress: "QueryProgress"
 ) -> list[Estimated] | str:
     """Figures of the entire query by a previous run, or why it is not used."""
     if (reason := reason_against(run, recording)) is not None:

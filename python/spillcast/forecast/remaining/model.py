@@ -27,8 +27,8 @@ from spillcast.forecast.remaining.progress import (
     ELAPSED,
     FILES_SOURCE,
     Estimated,
-    Progress,
     Quantity,
+    QueryProgress,
     Rate,
 )
 from spillcast.forecast.result import Remaining, RemainingQuantity
@@ -45,7 +45,7 @@ MAX_SLOWER = 2.0
 class RemainingWork:
     """Draws of the entire query on the storage of the recording; their medians are its figures."""
 
-    progress: Progress
+    progress: QueryProgress
     elapsed_s: Floats
     #: The time outside temp I/O.
     rest_s: Floats
@@ -162,7 +162,7 @@ Pooled = Mapping[Quantity, Estimated]
 
 
 def extrapolate(
-    progress: Progress, estimates: Sequence[Estimated], unused: Sequence[str] = ()
+    progress: QueryProgress, estimates: Sequence[Estimated], unused: Sequence[str] = ()
 ) -> Extrapolation:
     """The entire query by these estimates; ``unused`` are hints that sources did not use."""
     pooled = _pooled_by_quantity(estimates)
@@ -231,7 +231,7 @@ def _pooled_by_quantity(estimates: Sequence[Estimated]) -> Pooled:
     return pooled
 
 
-def _lower_bound(progress: Progress) -> Remaining:
+def _lower_bound(progress: QueryProgress) -> Remaining:
     """What remains at least, without an upper bound: reads of unread bytes, and no CPU time."""
     rng = np.random.default_rng(0)
     done, _ = _moved_bytes(progress, {}, rng)
@@ -266,7 +266,7 @@ class _Drawn:
     io_s_per_byte: Mapping[str, float]
 
 
-def _drawn(progress: Progress, pooled: Pooled, rng: np.random.Generator) -> _Drawn:
+def _drawn(progress: QueryProgress, pooled: Pooled, rng: np.random.Generator) -> _Drawn:
     done, left = _moved_bytes(progress, pooled, rng)
     passed_s, io_each_s = _time_outside(progress, done, rng)
     rest_each_s = _rest_each_s(progress, done, left, passed_s, rng)
@@ -282,7 +282,7 @@ def _drawn(progress: Progress, pooled: Pooled, rng: np.random.Generator) -> _Dra
 
 
 def _moved_bytes(
-    progress: Progress, pooled: Pooled, rng: np.random.Generator
+    progress: QueryProgress, pooled: Pooled, rng: np.random.Generator
 ) -> tuple[Mapping[str, Floats], Mapping[str, Floats]]:
     """Draws of the bytes by op done by the recording's end, and of those that remain."""
     normal, uniform = rng.standard_normal((4, CANDIDATES)), rng.uniform(0, 1, (2, CANDIDATES))
@@ -314,7 +314,7 @@ def _moved_bytes(
     return {"write": done, "read": read}, {"write": writes, "read": reads}
 
 
-def _probability_of_writes(given: Estimated | None, progress: Progress) -> float:
+def _probability_of_writes(given: Estimated | None, progress: QueryProgress) -> float:
     """Probability (Bayes) that a query, even one that no longer writes, will write more bytes."""
     if "write" in progress.recent_ops:
         return 1.0
@@ -331,7 +331,7 @@ def _weight(error: float, of_other: float) -> float:
 
 
 def _time_outside(
-    progress: Progress, done: Mapping[str, Floats], rng: np.random.Generator
+    progress: QueryProgress, done: Mapping[str, Floats], rng: np.random.Generator
 ) -> tuple[Floats, Mapping[str, Floats]]:
     """Time outside temp I/O by the recording's end (s), and the time of operations per byte by op.
 
@@ -364,7 +364,7 @@ def _time_outside(
 
 
 def _rest_each_s(
-    progress: Progress,
+    progress: QueryProgress,
     done: Mapping[str, Floats],
     left: Mapping[str, Floats],
     rest_s: Floats,

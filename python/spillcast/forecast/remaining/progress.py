@@ -132,7 +132,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Progress:
+class QueryProgress:
     """Bytes of temp I/O and seconds of a query, within the recording and before it."""
 
     recorded_s: float
@@ -171,7 +171,7 @@ class Progress:
         return self.before[op] + self.bytes[op]
 
 
-def progress_of(recording: Recording, threads: Threads) -> Progress | None:
+def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
     """The progress of a recorded query; None if the recording lacks the single waits for it."""
     waits, raw = recording.temp_waits, recording.meta.raw
     some_missing = raw.rows < raw.rows_seen
@@ -201,7 +201,7 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
         waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
         rest_before_s = min(counted.cpu_s * waiting, before_s)
     late = {op: rows.moved(op, after=1 - LATE) for op in OPS}
-    return Progress(
+    return QueryProgress(
         recorded_s=recording.elapsed_s,
         before_s=before_s,
         rest_before_s=rest_before_s,

@@ -17,7 +17,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
-from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
+from spillcast.evidence.postgres.statements import StatementRow, counts_of_row, read_rows
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE, Question
@@ -403,7 +403,9 @@ def statements_of(
     return statements
 
 
-def sized_rows(rows: Sequence[Row], question: Question, runs_per_day: float | None) -> list[Sized]:
+def sized_rows(
+    rows: Sequence[StatementRow], question: Question, runs_per_day: float | None
+) -> list[Sized]:
     """The statements of an export that do the most temp I/O."""
     spilling = [row for row in rows if row.spills]
     spilling.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)

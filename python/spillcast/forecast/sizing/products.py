@@ -18,7 +18,7 @@ from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast, Interval
-from spillcast.storage.catalogue import Row
+from spillcast.storage.catalogue import CatalogueEntry
 from spillcast.storage.catalogue.formulas import GIB, settled
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.model import CREDIT_S
@@ -266,7 +266,7 @@ class Search:
 class Product:
     """A product of the catalogue with the settings that are tried."""
 
-    row: Row
+    row: CatalogueEntry
     search: Search
 
     @cached_property
@@ -426,7 +426,7 @@ def _waits_of(key: str, causes_s: Mapping[str, float]) -> float:
     )
 
 
-def setting_with_unit(key: str, value: float, row: Row) -> str:
+def setting_with_unit(key: str, value: float, row: CatalogueEntry) -> str:
     """A setting with its unit."""
     if key == "size":
         return f"{value / GIB:,.0f} GiB"

@@ -25,7 +25,7 @@ from spillcast.forecast.result import (
     Term,
     WithoutSpills,
 )
-from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
+from spillcast.forecast.spark.simulated import Resources, SimulatedRun, stage_forecasts
 from spillcast.forecast.workload.resources import DIRTY_SHARE
 from spillcast.recording import OPS
 from spillcast.storage.model import Model
@@ -102,7 +102,7 @@ class _Scope:
 
     def run(
         self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
-    ) -> Run:
+    ) -> SimulatedRun:
         """A simulation with temp files on a storage; None for storage without waits."""
         elapsed_s, stages, executions, jobs = core.simulate(storage, work)
         begin_s, end_s = 0.0, elapsed_s
@@ -112,7 +112,9 @@ class _Scope:
             begin_s, end_s = executions[self.execution]
         supposed = self.resources.supposed
         slots = supposed.executors * self.resources.slots(supposed)
-        return Run(begin_s, end_s - begin_s, {place: stages[place] for place in self.stages}, slots)
+        return SimulatedRun(
+            begin_s, end_s - begin_s, {place: stages[place] for place in self.stages}, slots
+        )
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,9 @@ class _Case:
     origin: Storage | None
     work: _core.SparkWork
     scale: float
-    source: Run
-    ceiling: Run
-    target: Run
+    source: SimulatedRun
+    ceiling: SimulatedRun
+    target: SimulatedRun
 
     @property
     def target_s(self) -> float:
@@ -224,7 +226,7 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
 
 def _source(
     scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
-) -> tuple[float, Run]:
+) -> tuple[float, SimulatedRun]:
     """Measured over simulated time, and the run on today's storage."""
     source = scope.run(scope.application.core, _figures(origin, cache_bytes), work)
     if min(scope.measured_s, source.elapsed_s) <= 0:

@@ -162,7 +162,7 @@ StageTimes = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulatedRun:
     """A simulated run, which began at ``begin_s``, with its stages by position in the log."""
 
     begin_s: float
@@ -210,7 +210,9 @@ class Run:
 
 
 def stage_forecasts(
-    application: Application, ends: Sequence[tuple[float, Run, Run]], spill_bytes: Mapping[int, int]
+    application: Application,
+    ends: Sequence[tuple[float, SimulatedRun, SimulatedRun]],
+    spill_bytes: Mapping[int, int],
 ) -> list[StageForecast]:
     """The stages in the order of the log, each midway between two cases.
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from spillcast.document import later
 from spillcast.evidence.postgres.work_memory import (
+    NodeSpill,
     PlanSpills,
-    Spill,
     enough_bytes,
     io_share,
     power_of_two,
@@ -31,7 +31,7 @@ class WorkMemorySetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkMemory:
+class WorkMemoryEffect:
     """What more work_mem would do to a query."""
 
     #: The work_mem of the run; None if unknown.
@@ -45,7 +45,7 @@ class WorkMemory:
     most_bytes: int
     #: Available memory of this machine; None if the query ran elsewhere.
     available_bytes: int | None = later()
-    spills: Sequence[Spill] = later(())
+    spills: Sequence[NodeSpill] = later(())
 
     def io_share(self, work_mem_bytes: int) -> float:
         """Temp I/O of the query with this work memory, as a multiple of that of the run."""
@@ -88,13 +88,13 @@ class MorePga:
 
 
 @dataclass(frozen=True)
-class Spilled:
+class SpilledLines:
     """Which lines of the plan spill, the largest spill first, and what more PGA would save."""
 
     lines: Sequence[SpillingLine]
     more_pga: MorePga | None
 
-    def with_cure(self, forecast_s: float, interval_s: tuple[float, float]) -> "Spilled":
+    def with_cure(self, forecast_s: float, interval_s: tuple[float, float]) -> "SpilledLines":
         """A copy with the elapsed time without temp I/O."""
         if self.more_pga is None:
             return self
@@ -109,7 +109,7 @@ MEMORY_SPREAD = 0.25
 
 def more_work_memory(
     plan: PlanSpills, today_s: float, zeros: Sequence[Uncertainty], confidence: float
-) -> WorkMemory:
+) -> WorkMemoryEffect:
     """What more work_mem would save.
 
     ``zeros`` are the times on zero-latency storage; of counts with bounds, one for each bound.
@@ -135,7 +135,7 @@ def more_work_memory(
         times_s = (zero_s, *interval_s)
         forecast_s, low_s, high_s = (s + share * (today_s - s) for s in times_s)
         single_pass = WorkMemorySetting(one_pass, forecast_s, (low_s, high_s))
-    return WorkMemory(
+    return WorkMemoryEffect(
         current_bytes=current,
         spills=spills,
         enough=without_spill,
@@ -145,7 +145,7 @@ def more_work_memory(
     )
 
 
-def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
+def _single_pass_bytes(spills: Sequence[NodeSpill], current: int, enough: int) -> int | None:
     if not any((spill.passes or 1) > 1 for spill in spills):
         return None
     size = rounded_up(current + 1)
@@ -160,7 +160,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Cell:
+class MemoryCell:
     """Elapsed time on a storage with some work memory; ``memory_bytes`` None: that of the run."""
 
     storage: str
@@ -170,12 +170,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Advice:
+class MemoryAdvice:
     """The cheapest cell that takes at most ``within_s``."""
 
     within_s: float
     #: None if no cell is fast enough.
-    cell: Cell | None
+    cell: MemoryCell | None
     #: What cheapest means: the price of the storage and then memory, or memory alone.
     by: Literal["price", "memory"]
     cost: float | None = None
@@ -197,8 +197,11 @@ class Advice:
 
 
 def cheapest(
-    cells: Sequence[Cell], within_s: float, costs: Mapping[str, float], now_s: float | None = None
-) -> Advice:
+    cells: Sequence[MemoryCell],
+    within_s: float,
+    costs: Mapping[str, float],
+    now_s: float | None = None,
+) -> MemoryAdvice:
     """The cheapest cell that takes at most ``within_s`` and is no slower than the run, ``now_s``.
 
     With ``costs`` (by storage) the cheapest has the lowest price, and storages without a price are
@@ -215,7 +218,7 @@ def cheapest(
         default=None,
     )
     cost = None if cell is None else costs.get(cell.storage)
-    return Advice(within_s, cell, by, cost, now_s)
+    return MemoryAdvice(within_s, cell, by, cost, now_s)
 
 
 #: The name of the storage that the query ran on.
@@ -226,7 +229,7 @@ WORK_MEM_MIN_BYTES = 64 << 10
 LESS = 4
 
 
-def with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell:
+def with_memory(cell: MemoryCell, size: int | None, memory: WorkMemoryEffect | None) -> MemoryCell:
     """The cell with ``size`` bytes of work memory in place of those of the run; None: unchanged.
 
     With more memory the bounds lie between those with and without the spill. With less memory they
@@ -245,15 +248,15 @@ def with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell
         grown, off = elapsed_s / total_s, (max_s - rest_s) / rest_s if rest_s else 0.0
         off_s = off * (elapsed_s - total_s)
         bounds_s = max(grown * low_s - off_s, 0.0), grown * high_s + off_s
-    return Cell(cell.storage, size, elapsed_s, bounds_s)
+    return MemoryCell(cell.storage, size, elapsed_s, bounds_s)
 
 
-def memory_document(cells: Sequence[Cell], advice: Advice | None) -> dict[str, Any]:
+def memory_document(cells: Sequence[MemoryCell], advice: MemoryAdvice | None) -> dict[str, Any]:
     """The entry of docs/schema.md."""
     return {"cells": [asdict(cell) for cell in cells], "advice": advice and advice.to_json()}
 
 
-def memory_sizes(memory: WorkMemory) -> list[int]:
+def memory_sizes(memory: WorkMemoryEffect) -> list[int]:
     """Powers of two from less than the run had to what is enough, and these two sizes."""
     enough = memory.enough.work_mem_bytes
     current = memory.current_bytes or enough // 64

@@ -15,7 +15,7 @@ from math import log
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
+from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import OPS, Recording
 from spillcast.stats import merged
@@ -130,7 +130,7 @@ class MemoryCurve:
         runs = [run for run in self._runs if run.storage == storage or not run.ops]
         rest_s, min_s, max_s = self._remainder(runs, memory_bytes)
         width_s = max_s - min_s
-        terms, counts, spilled = list[Measured](), dict[str, float](), 0.0
+        terms, counts, spilled = list[MeasuredTerm](), dict[str, float](), 0.0
         io_s = 0.0
         if self.spills(memory_bytes):
             with_io = [run for run in runs if run.ops]
@@ -148,7 +148,7 @@ class MemoryCurve:
                     spilled = count * near.bytes / near.count
                 # Counts within the error are equally likely.
                 min_count = max(count - error, 0.0)
-                terms.append(Measured(op, 0.0, min_count * mean_s, near.blocks))
+                terms.append(MeasuredTerm(op, 0.0, min_count * mean_s, near.blocks))
                 width_s += (count + error - min_count) * mean_s
                 io_s += count * mean_s
         elapsed_s = rest_s + io_s

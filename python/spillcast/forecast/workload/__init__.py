@@ -15,9 +15,9 @@ from spillcast.forecast.workload.load import NO_LATENCY, Load
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import MissingIo
-from spillcast.recording.completeness import Check, Part
+from spillcast.recording.completeness import CaptureCheck, RecordedPart
 from spillcast.recording.meta import CpuCache
-from spillcast.recording.observed import Statement, TempPlace
+from spillcast.recording.observed import CountedStatement, TempPlace
 from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.storage.model import Estimate
 
@@ -120,7 +120,7 @@ class Quality:
     """Weaknesses of the evidence."""
 
     unseen: MissingIo = NOTHING_MISSING
-    contradictions: Sequence[Check] = ()
+    contradictions: Sequence[CaptureCheck] = ()
     #: Concurrent io_uring requests, and CPU time of their threads meanwhile; 0 if negligible.
     io_uring_depth: int = 0
     io_uring_busy_s: float = 0.0
@@ -175,7 +175,7 @@ class Workload:
     recorded_loads: Sequence[Load]
     threads: Threads
     #: The recorded part of a query of unknown elapsed time; None if that is known.
-    part: Part | None = None
+    part: RecordedPart | None = None
     remaining: "RemainingWork | None" = None
     #: Hints about the entire query that are not used, and why.
     unused_hints: Sequence[str] = ()
@@ -199,7 +199,7 @@ class Workload:
     temp_places: Sequence[TempPlace] = ()
     host: str | None = None
     quality: Quality = Quality()
-    statement: Statement | None = None
+    statement: CountedStatement | None = None
     #: Its subject within a sentence, if it is not one query.
     subject: str | None = None
     plan: "PlanSpills | None" = None

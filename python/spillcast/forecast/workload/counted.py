@@ -114,7 +114,7 @@ def workload_of_counts(counts: Counts) -> Workload:
     )
 
 
-class Origin(Protocol):
+class OriginWord(Protocol):
     """Options with the word of ``--from``, and the storages that words name."""
 
     @property
@@ -122,7 +122,7 @@ class Origin(Protocol):
     def storage(self, word: str, like: Counts, option: str) -> Storage: ...  # noqa: D102
 
 
-def with_origin(counts: Counts, options: Origin) -> Counts:
+def with_origin(counts: Counts, options: OriginWord) -> Counts:
     """The counts, with the latencies of ``--from`` where it is given."""
     if options.origin is None:
         return counts

@@ -26,16 +26,16 @@ from spillcast.forecast.workload import FormerRun
 from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load, moved_bytes, operations
 from spillcast.recording import Recording
-from spillcast.recording.completeness import Part
+from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.meta import FORMER_FILE, NO_ENGINE, ObservedEngine
 
 #: A plan that was not run, as FORMAT JSON gives it.
-Plan = dict[str, object]
+PlanDocument = dict[str, object]
 #: The spills of two runs are comparable only if these settings are equal.
 _MEMORY_SETTINGS = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
-def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
+def read_run_or_plan(path: Path) -> PlanDocument | Recording | Counts:
     """The content of a file: a plan without counts, or a previous run."""
     from spillcast.evidence.open import find_evidence
     from spillcast.evidence.postgres.plan import plans_in, read_plan
@@ -46,7 +46,7 @@ def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
         return Recording.open(path)
     if kind == "plans":
         [document, *others] = plans_in(path)
-        if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
+        if others or "Actual Loops" in document["PlanDocument"] or "Execution Time" in document:
             return read_plan(path, Selection(timed=False))
         return document
     if kind == "statements":
@@ -59,12 +59,18 @@ def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
 
 def previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    from spillcast.evidence.postgres.statements import Row, chosen, counts_of_row, merged, read_rows
+    from spillcast.evidence.postgres.statements import (
+        StatementRow,
+        chosen,
+        counts_of_row,
+        merged,
+        read_rows,
+    )
 
     path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
     try:
         if isinstance(kept, list):
-            rows = merged([Row.of(row) for row in kept])
+            rows = merged([StatementRow.of(row) for row in kept])
         elif path.is_file():
             rows = read_rows(path)
         else:
@@ -84,7 +90,7 @@ def previous_calls(recording: Recording) -> Counts | str | None:
 def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
     """Why ``run`` is no previous run of the recorded query; None if it may be one."""
     before, now = run.engine, recording.engine
-    if isinstance(run, Recording) and Part.of(run.meta) is not None:
+    if isinstance(run, Recording) and RecordedPart.of(run.meta) is not None:
         return "it covers only part of a run itself"
     # Kinds of evidence name an engine differently: one name begins with the other.
     shorter, longer = sorted((before.name, now.name), key=len)

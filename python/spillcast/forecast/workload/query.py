@@ -22,7 +22,7 @@ from spillcast.forecast.workload.recorded import recorded_workload, workload_of_
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
-from spillcast.recording.completeness import Part
+from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.derived import PageCacheSize, parts_of, sampled, slice_numbers
 from spillcast.storage.rehearse import KEPT
 
@@ -69,7 +69,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         raise EvidenceContradictory(
             "an elapsed time of 0 leaves nothing to forecast", where=recording.path
         )
-    part = Part.of(meta) if elapsed_s is None else None
+    part = RecordedPart.of(meta) if elapsed_s is None else None
     threads = workload.threads
     threads = replace(threads, target=threads.source.but(question.cpus, question.cpu_quota))
     workload = replace(workload, total_s=total_s, part=part, threads=threads)

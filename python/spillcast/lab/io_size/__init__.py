@@ -9,8 +9,8 @@ from spillcast.document import Note, key, written
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict
 from spillcast.lab.io_size.spill import (
+    IoSizeSetting,
     RecordedSpill,
-    Setting,
     Spill,
     SyntheticSpill,
     parse_block,
@@ -23,7 +23,7 @@ from spillcast.public import checked
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget, parse_budget
-from spillcast.storage.probe import Progress
+from spillcast.storage.probe import ProbeProgress
 from spillcast.storage.target import can_probe, resolve_storage
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import parse_bytes
@@ -49,13 +49,13 @@ class Timed:
     )
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> IoSizeSetting:
         """The sizes."""
-        return Setting(self.max_bytes, self.min_bytes)
+        return IoSizeSetting(self.max_bytes, self.min_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Timed):
+class SettingResult(Timed):
     """A setting and what the spill does with it."""
 
     reads: Operations = key("its reads")
@@ -72,7 +72,7 @@ class Row(Timed):
 
 
 @dataclass(frozen=True)
-class Advice:
+class IoSizeAdvice:
     """What to know of an engine's I/Os, and statements for the best, if there are any."""
 
     engine: str = key("its name", example="postgres")
@@ -81,24 +81,26 @@ class Advice:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Sweep(Tabular):
+class IoSizeSweep(Tabular):
     """The time of a spill with each setting, by maximum and minimum size."""
 
     storage: str = key("directory, or the storage's name", example="/mnt/nvme")
     like: str = key("recording, or the synthetic sort in words", example="run.spill")
     measured: bool = key("whether it was measured on a directory, or computed", example=True)
     confidence: float = key("level of the intervals", example=0.9)
-    rows: Sequence[Row] = key("one per setting, by maximum and minimum size")
-    recorded: Row | None = key("a row with the sizes as recorded; null for a synthetic sort")
+    rows: Sequence[SettingResult] = key("one per setting, by maximum and minimum size")
+    recorded: SettingResult | None = key(
+        "a row with the sizes as recorded; null for a synthetic sort"
+    )
     best: Timed = key("the shortest time; of equal ones that with the smallest sizes")
-    as_good: Sequence[Setting] = key("others whose interval overlaps that of the best")
-    advice: Sequence[Advice] = key("by engine")
+    as_good: Sequence[IoSizeSetting] = key("others whose interval overlaps that of the best")
+    advice: Sequence[IoSizeAdvice] = key("by engine")
     warnings: Sequence[Note] = key(
         "`code` (`fan_in`, `no_fan_in`, `slices`, `extrapolated`, `partial`, `memory`, "
         "`spill_in_memory`, `noise`) and `message`"
     )
 
-    def row_of(self, setting: Setting) -> Row:
+    def row_of(self, setting: IoSizeSetting) -> SettingResult:
         """The row of a setting."""
         return next(row for row in self.rows if row.setting == setting)
 
@@ -130,11 +132,11 @@ class Sweep(Tabular):
 def sweep_io_size(
     where: Storage | Path,
     spill: Spill,
-    settings: Sequence[Setting],
+    settings: Sequence[IoSizeSetting],
     *,
     budget: Budget | None = None,
-    on_progress: Progress | None = None,
-) -> Sweep:
+    on_progress: ProbeProgress | None = None,
+) -> IoSizeSweep:
     """Issue ``spill`` with each setting on a directory, or simulate it on a storage.
 
     Settings with equal I/O are tried once. InputError if no setting can be tried.
@@ -154,10 +156,10 @@ def sweep_io_size(
             where, plans, spill.like, budget=budget or Budget(), on_progress=on_progress
         )
 
-    def row(setting: Setting) -> Row:
+    def row(setting: IoSizeSetting) -> SettingResult:
         io = sizes.index(spill.sizes(setting))
         trial = trials.of[io].times(spill.factor(setting))
-        return Row(
+        return SettingResult(
             min_bytes=setting.min_bytes,
             max_bytes=setting.max_bytes,
             total_s=trial.total_s,
@@ -171,7 +173,7 @@ def sweep_io_size(
     rows = [row(setting) for setting in possible]
     best = min(rows, key=lambda row: (row.total_s, row.setting))
     is_measured = not isinstance(where, Storage)
-    return Sweep(
+    return IoSizeSweep(
         storage=name,
         like=spill.name,
         measured=is_measured,
@@ -181,7 +183,7 @@ def sweep_io_size(
         best=Timed(**{field.name: getattr(best, field.name) for field in fields(Timed)}),
         as_good=[row.setting for row in rows if row is not best and _meet(row, best)],
         advice=[
-            Advice(
+            IoSizeAdvice(
                 engine.name,
                 engine.io_size,
                 engine.set_io_size(best.min_bytes, best.max_bytes) if engine.set_io_size else (),
@@ -193,7 +195,9 @@ def sweep_io_size(
     )
 
 
-def _possible(spill: Spill, settings: Sequence[Setting]) -> tuple[list[Setting], list[Note]]:
+def _possible(
+    spill: Spill, settings: Sequence[IoSizeSetting]
+) -> tuple[list[IoSizeSetting], list[Note]]:
     """The settings with which two runs or partitions can be merged or made, and a warning."""
     possible, refused = [], []
     for setting in settings:
@@ -227,7 +231,7 @@ def _noise(best: Timed, *, measured: bool) -> list[Note]:
     return [{"code": "noise", "message": message}]
 
 
-def _meet(row: Row, other: Row) -> bool:
+def _meet(row: SettingResult, other: SettingResult) -> bool:
     if row.interval_s is None or other.interval_s is None:
         return False
     return row.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= row.interval_s[1]
@@ -250,8 +254,8 @@ def sweep(
     data: str | None = None,
     memory: str | None = None,
     budget: str = BUDGET,
-    on_progress: Progress | None = None,
-) -> Sweep:
+    on_progress: ProbeProgress | None = None,
+) -> IoSizeSweep:
     """Issue the spill ``like``, or an external sort of ``data``, with I/Os of each size.
 
     ``storage`` is a directory, which is measured within ``budget``, or a storage that is known.

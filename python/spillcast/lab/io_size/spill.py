@@ -23,7 +23,7 @@ BLOCK_MIN_BYTES, BLOCK_MAX_BYTES = 512, 1 << 20
 
 
 @dataclass(frozen=True, order=True)
-class Setting:
+class IoSizeSetting:
     """I/Os of an engine have at most ``max_bytes``, and at least ``min_bytes`` if possible."""
 
     max_bytes: int
@@ -81,9 +81,11 @@ def _size(flag: str, text: str, part: str, block_bytes: int) -> int:
     return size
 
 
-def settings_of(mins: Sequence[int], maxs: Sequence[int]) -> list[Setting]:
+def settings_of(mins: Sequence[int], maxs: Sequence[int]) -> list[IoSizeSetting]:
     """All pairs whose minimum is not above the maximum. InputError without any."""
-    settings = sorted(Setting(most, least) for least in mins for most in maxs if least <= most)
+    settings = sorted(
+        IoSizeSetting(most, least) for least in mins for most in maxs if least <= most
+    )
     if not settings:
         raise OptionInvalid("every --min is above every --max", "for example --min 48K --max 240K")
     if len(settings) > SETTINGS_MAX:
@@ -100,7 +102,7 @@ def size_text(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-def setting_text(setting: Setting) -> str:
+def setting_text(setting: IoSizeSetting) -> str:
     """Most and least: ``240K/48K``."""
     return f"{size_text(setting.max_bytes)}/{size_text(setting.min_bytes)}"
 
@@ -187,7 +189,7 @@ class ResizedIo:
         self._order = np.argsort(stream, kind="stable")
         self._stream = stream[self._order]
 
-    def steps(self, setting: Setting) -> Table:
+    def steps(self, setting: IoSizeSetting) -> Table:
         """The same bytes in operations of the sizes that the setting gives to recorded ones.
 
         Neighbours in a stream with the same new size are joined, and split into operations of it.
@@ -263,7 +265,7 @@ class SyntheticSpill:
     """
 
     #: A synthetic spill has no recorded setting.
-    recorded: Setting | None = None
+    recorded: IoSizeSetting | None = None
 
     def __init__(self, data_bytes: int, memory_bytes: int, block_bytes: int) -> None:
         data, memory = format_bytes(data_bytes), format_bytes(memory_bytes)
@@ -275,7 +277,7 @@ class SyntheticSpill:
         self.name = f"an external sort of {data} in {memory} of memory"
         self.like = Recording(Path("made-up.spill"), Meta())
 
-    def unit_bytes(self, setting: Setting) -> int:
+    def unit_bytes(self, setting: IoSizeSetting) -> int:
         """The size of its operations: the largest with no more levels than the minimum needs.
 
         InputError if no two runs can be merged.
@@ -287,15 +289,15 @@ class SyntheticSpill:
         blocks = self._memory_bytes // (needed + 1) // self._block_bytes
         return setting.clamp(blocks * self._block_bytes)
 
-    def sizes(self, setting: Setting) -> tuple[int, ...]:
+    def sizes(self, setting: IoSizeSetting) -> tuple[int, ...]:
         """One size for all."""
         return (self.unit_bytes(setting),)
 
-    def levels(self, setting: Setting) -> int:
+    def levels(self, setting: IoSizeSetting) -> int:
         """Times that all data is written and read back."""
         return levels(self._data_bytes, self._memory_bytes, self.unit_bytes(setting))
 
-    def steps(self, setting: Setting) -> Table:
+    def steps(self, setting: IoSizeSetting) -> Table:
         """What it reads and writes: sorted runs of the memory's size, merged level by level.
 
         Each level's runs lie one after the other in a file. Each level reads all of one file and
@@ -328,7 +330,7 @@ class SyntheticSpill:
                 yield reads if last else _mixed(reads, writes)
             runs, level = merged, level + 1
 
-    def factor(self, _setting: Setting) -> float:
+    def factor(self, _setting: IoSizeSetting) -> float:
         """1, because the steps contain all levels."""
         return 1.0
 
@@ -352,27 +354,27 @@ class RecordedSpill:
         self._whole = max(1.0, recording.meta.temp.bytes / int(sizes.sum()))
         self._distinct_bytes = np.unique(sizes).tolist()
         #: The setting that changes no operation.
-        self.recorded = Setting(max_bytes=int(sizes[-1]), min_bytes=int(sizes[0]))
+        self.recorded = IoSizeSetting(max_bytes=int(sizes[-1]), min_bytes=int(sizes[0]))
         self._memory_bytes = memory_bytes
         #: The median size of operations, weighted by bytes.
         self._usual_bytes = int(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
         self._data_bytes = 0 if memory_bytes is None else self._data_of(memory_bytes)
 
-    def sizes(self, setting: Setting) -> tuple[int, ...]:
+    def sizes(self, setting: IoSizeSetting) -> tuple[int, ...]:
         """The new size for each recorded size."""
         return tuple(map(setting.clamp, self._distinct_bytes))
 
-    def steps(self, setting: Setting) -> Table:
+    def steps(self, setting: IoSizeSetting) -> Table:
         """The recorded operations, joined and split."""
         return self._recut.steps(setting)
 
-    def levels(self, setting: Setting) -> int | None:
+    def levels(self, setting: IoSizeSetting) -> int | None:
         """Times that all data is written and read back; None if unknown."""
         if self._memory_bytes is None:
             return None
         return levels(self._data_bytes, self._memory_bytes, setting.clamp(self._usual_bytes))
 
-    def factor(self, setting: Setting) -> float:
+    def factor(self, setting: IoSizeSetting) -> float:
         """Levels over those with the recorded sizes, times the entire I/O over that in waits."""
         count = self.levels(setting)
         if self._memory_bytes is None or count is None:

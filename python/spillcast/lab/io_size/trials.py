@@ -20,7 +20,7 @@ from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
 from spillcast.storage.free_space import Budget
 from spillcast.storage.model import Model, behaviour_of
-from spillcast.storage.probe import Progress, bounded_run, failures_as_errors
+from spillcast.storage.probe import ProbeProgress, bounded_run, failures_as_errors
 from spillcast.storage.storage import write_cache_limit
 from spillcast.tables import Table, arrays_of, distinct
 from spillcast.units import format_bytes
@@ -184,7 +184,7 @@ def measured(
     like: Recording,
     *,
     budget: Budget,
-    on_progress: Progress | None = None,
+    on_progress: ProbeProgress | None = None,
 ) -> Trials:
     """Replay each plan on ``directory``, with the memory that ``like`` had.
 

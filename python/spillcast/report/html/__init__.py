@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spillcast.report import Commands, Notes, Page, Part, Prose, TitledTable
+from spillcast.report import Commands, Notes, Page, PagePart, Prose, TitledTable
 from spillcast.report.html.charts import Chart
-from spillcast.tabular import NONE, UNITS, Column, Table
+from spillcast.tabular import NONE, UNITS, Column, PrintedTable
 from spillcast.text import capitalized, sentence
 
 #: Maximum number of rows of a table.
@@ -32,7 +32,7 @@ class Figure:
     title: str
     caption: str
     chart: Chart
-    table: Table
+    table: PrintedTable
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Section:
     title: str
     sentences: Sequence[str] = ()
     figures: Sequence[Figure] = ()
-    tables: Sequence[tuple[str, Table]] = ()
+    tables: Sequence[tuple[str, PrintedTable]] = ()
     statements: Sequence[tuple[str, str]] = ()
     facts: Sequence[tuple[str, str]] = ()
     weaknesses: Sequence[Weakness] = ()
@@ -65,7 +65,7 @@ class Section:
     def of(
         cls,
         title: str,
-        parts: Sequence[Part],
+        parts: Sequence[PagePart],
         figures: Sequence[Figure] = (),
         answer: Sequence[str] = (),
     ) -> "Section":
@@ -82,16 +82,16 @@ class Section:
                 sentences += [sentence(line.strip()) for line in part.sentences]
             elif isinstance(part, Commands):
                 commands.append((sentences.pop().rstrip(":."), "\n".join(part.lines)))
-            elif isinstance(part, Table):
+            elif isinstance(part, PrintedTable):
                 tables.append(("", part))
             elif isinstance(part, TitledTable):
                 tables.append((capitalized(part.title.strip()), part.table))
         return cls(title, sentences, figures, tables, commands, answer=answer)
 
 
-def table_in(page: Page) -> Table:
+def table_in(page: Page) -> PrintedTable:
     """The first table of a terminal's page."""
-    return next(part for part in page.parts if isinstance(part, Table))
+    return next(part for part in page.parts if isinstance(part, PrintedTable))
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class HtmlPage:
 
 
 @dataclass(frozen=True)
-class Cells:
+class TableCells:
     """A table as text: headings, the first rows, and the positions of left-aligned columns."""
 
     header: Sequence[str]
@@ -117,7 +117,7 @@ class Cells:
     left_out: int
 
     @classmethod
-    def of(cls, table: Table) -> "Cells":
+    def of(cls, table: PrintedTable) -> "TableCells":
         """The cells of columns that have a name or any value."""
         columns, cells = table.written()
         used = [at for at, c in enumerate(columns) if c.name or any(row[at] for row in cells)]
@@ -129,10 +129,12 @@ class Cells:
         return cls([columns[at].name or "" for at in used], rows, left, left_out)
 
 
-def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> PrintedTable:
     """A table of texts, the first column aligned left."""
     first, *others = header
-    return Table([Column(first, None), *(Column(name, None, "raw") for name in others)], rows)
+    return PrintedTable(
+        [Column(first, None), *(Column(name, None, "raw") for name in others)], rows
+    )
 
 
 def _written(unit: str, value: Any) -> str:

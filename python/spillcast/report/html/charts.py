@@ -64,7 +64,7 @@ DIRECTIONS = {
 #: Text, colour and shape of an entry of a legend.
 Entry = tuple[str, str, str]
 #: Size (bytes), seconds, their interval, and whether they were measured.
-Point = tuple[float, float, Interval | None, bool]
+ChartPoint = tuple[float, float, Interval | None, bool]
 
 
 class Markup(str):
@@ -110,7 +110,7 @@ class Axis(NamedTuple):
     scale: Callable[[float], float]
 
 
-class Rule(NamedTuple):
+class ReferenceLine(NamedTuple):
     """A vertical line at a value; the legend has it if it has a text."""
 
     text: str
@@ -134,7 +134,7 @@ def _mark(shape: str, colour: str, *, filled: bool = True) -> str:
     return f'<path d="{_OUTLINES[shape]}" fill="var(--{fill})" stroke="var(--{colour})"{dash}/>'
 
 
-def legend_html(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
+def legend_html(entries: Sequence[Entry], rules: Sequence[ReferenceLine] = ()) -> str:
     """The meaning of colours and shapes, then of vertical lines."""
     of_rules = [(r.text, r.colour, "dashed" if r.dashed else "line") for r in rules if r.text]
     items = "".join(
@@ -276,7 +276,7 @@ def _plot(
     *,
     marks: str = "",
     legend: Sequence[Entry] = (),
-    rules: Sequence[Rule] = (),
+    rules: Sequence[ReferenceLine] = (),
     square: bool = False,
 ) -> Chart:
     """Shapes in thousandths of the plot, and marks and vertical lines over them."""
@@ -379,7 +379,7 @@ def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart
         style = {} if is_now else {"stroke": colour, "opacity": 0.16}
         shapes += _path(area, fill=colour, **style)  # type: ignore[arg-type]
         line = "muted" if is_now else colour
-        rules.append(Rule("", mean_s, line, is_now))
+        rules.append(ReferenceLine("", mean_s, line, is_now))
         legend += [(name, colour, "square")] if len(groups) > 1 else []
         shape = "dashed" if is_now else "line"
         legend.append((f"mean {format_duration(mean_s)}", line, shape))
@@ -396,7 +396,7 @@ def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart
 
 
 def lines_by_size(
-    series: Mapping[str, Sequence[Point]],
+    series: Mapping[str, Sequence[ChartPoint]],
     x_title: str,
     y_title: str,
     *,
@@ -444,7 +444,7 @@ def miss_ratio(
     edges = [*(scale(size) for size, _ in points), 1.0]
     area = _area(edges, [0.0] * len(points), [miss for _, miss in points])
     rules = [
-        Rule(f"{name}, {format_bytes(size)}", size, dashed=number == 0)
+        ReferenceLine(f"{name}, {format_bytes(size)}", size, dashed=number == 0)
         for number, (name, size) in enumerate(marked)
     ]
     return _plot(

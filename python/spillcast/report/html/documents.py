@@ -10,13 +10,12 @@ from statistics import median
 from typing import Any
 
 from spillcast.cache.simulation import CacheResult
-from spillcast.engines.ranking import History, Ranked, ServerRanking
+from spillcast.engines.ranking import Ranked, ServerRanking, SpillHistory
 from spillcast.fleet import Fleet
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.lab.case import Verification
-from spillcast.lab.io_size import Sweep as IoSizeSweep
-from spillcast.lab.memory_result import Point
-from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.lab.io_size import IoSizeSweep
+from spillcast.lab.memory_result import MemoryPoint, MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording import OPS
 from spillcast.report import Prose
@@ -42,11 +41,11 @@ from spillcast.report.html import (
     texts,
 )
 from spillcast.report.html.axes import fitting_sizes, money_ticks
-from spillcast.report.html.inputs import Latencies
+from spillcast.report.html.inputs import StorageLatencies
 from spillcast.report.html.runs import histogram
 from spillcast.report.profile import functions_page, profile_page
 from spillcast.storage.storage import Group, Storage
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import one_line, sentence
 from spillcast.units import format_count, format_setting
 
@@ -86,12 +85,12 @@ def profile(name: str, profile: Profile) -> Section:
     return Section.of(f"Where the time goes: {name}", page.parts, figures, answer)
 
 
-def storage(storage: Storage, latencies: Latencies) -> Section:
+def storage(storage: Storage, latencies: StorageLatencies) -> Section:
     """Mean latency by size, and the histogram of each operation."""
     figures = [histogram(group, None, (storage.name, "")) for group in latencies.groups]
     single = _single_operations(storage.groups)
     if len({group.size_class_bytes for group in single}) > 1:
-        points: dict[str, list[charts.Point]] = {}
+        points: dict[str, list[charts.ChartPoint]] = {}
         for group in single:
             point = (group.size_class_bytes, group.mean_s, None, True)
             points.setdefault(f"{group.op}s", []).append(point)
@@ -154,7 +153,7 @@ def io_sizes(sweep: IoSizeSweep) -> Section:
 def memory(sweep: MemorySweep) -> Section:
     """The time with each size of memory as a line for each storage."""
     caption = "Filled points are measured, open ones forecast with their intervals."
-    series: dict[str, list[charts.Point]] = {}
+    series: dict[str, list[charts.ChartPoint]] = {}
     for p in sweep.points:
         point = (p.memory_bytes, p.elapsed_s, p.interval_s, p.measured)
         series.setdefault(p.storage, []).append(point)
@@ -168,7 +167,7 @@ def memory(sweep: MemorySweep) -> Section:
     return Section.of("How much memory", parts, figures, [_sufficient_memory(sweep.points)])
 
 
-def _sufficient_memory(points: Sequence[Point]) -> str:
+def _sufficient_memory(points: Sequence[MemoryPoint]) -> str:
     """The smallest memory with which the time is within 10 % of the shortest, on any storage."""
     fastest_s = min(point.elapsed_s for point in points)
     sufficient = [point for point in points if point.elapsed_s <= 1.1 * fastest_s]
@@ -193,7 +192,9 @@ def cache(result: CacheResult) -> Section:
         marked += [("simulated", cache.size_bytes)] if cache else []
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
-        figures.append(Figure(title, "", charts.miss_ratio(points, marked), Table(columns, pairs)))
+        figures.append(
+            Figure(title, "", charts.miss_ratio(points, marked), PrintedTable(columns, pairs))
+        )
     answer = [text.strip() for text in curve_sentences(result)[:1]]
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
@@ -205,7 +206,7 @@ def cache(result: CacheResult) -> Section:
 def fleet(fleet: Fleet) -> Section:
     """Savings by statement and by database, temp I/O by day."""
     page = fleets.fleet_page(fleet, len(fleet.statements))
-    by_statement, by_database = (part for part in page.parts if isinstance(part, Table))
+    by_statement, by_database = (part for part in page.parts if isinstance(part, PrintedTable))
     days = [charts.Bar(day.day, seconds(day.temp_s), {"temp": day.temp_s}) for day in fleet.days]
     statements = [
         _saving_bar(f"{row.sql}, {row.database}", row.saved_s, row.share)
@@ -252,7 +253,7 @@ def verification(verifications: Sequence[Verification]) -> Section:
         row: dict[str, Any] = {"query": query, "source": case.source, "target": case.target}
         row |= {"forecast_s": forecast.forecast_s, "interval_s": forecast.interval_s}
         rows.append(row | {"measured_to_s": measured_s, "error_text": error_text})
-    table, title = Table.of(_CASES, rows), "How good the forecasts are"
+    table, title = PrintedTable.of(_CASES, rows), "How good the forecasts are"
     if not points:
         answer = f"No forecast in {format_count(len(rows), 'case')}."
         return Section(title, tables=[("", table)], answer=[answer])
@@ -346,7 +347,7 @@ def _first_steps(server: ServerRanking) -> list[str]:
     return steps or ["Nothing: no statement spills."]
 
 
-def _changes(server: ServerRanking, history: History) -> Section:
+def _changes(server: ServerRanking, history: SpillHistory) -> Section:
     """The sums by time, drawn by statement, and what happened."""
     words = [sentence(terminal.change_text(change)) for change in history.changes]
     words += [sentence(line.strip()) for line in terminal.history_notes(history)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
-from spillcast.evidence.open import Evidence
+from spillcast.evidence.open import EvidenceFiles
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, profile_traces, read_rows
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.profile import Profile, profile, timeline
@@ -31,9 +31,9 @@ from spillcast.report.html.inputs import (
     Functions,
     Histogram,
     Inputs,
-    Latencies,
-    Run,
+    RunContents,
     StatementText,
+    StorageLatencies,
 )
 from spillcast.report.recording import overhead_text, recording_warnings
 from spillcast.stats import merged
@@ -49,7 +49,7 @@ _SHARE_MIN, _ROWS_MAX = 0.004, 60
 
 def add_runs(
     inputs: Inputs,
-    evidence: Evidence,
+    evidence: EvidenceFiles,
     chosen: Filter = NO_FILTER,
     *,
     temp_dirs: str | Path | Sequence[str | Path] = (),
@@ -73,12 +73,12 @@ def add_runs(
         inputs.runs.append(_of_traces(evidence.traces, lenient))
 
 
-def _of_recording(recording: Recording) -> Run:
+def _of_recording(recording: Recording) -> RunContents:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
     time_line = timeline.of_recording(recording)
     query = meta.engine.query or meta.engine.sql
-    return Run(
+    return RunContents(
         name=recording.path.name,
         kind="recording",
         capture=meta.capture.method,
@@ -124,11 +124,11 @@ def _events_of_samples(recording: Recording) -> Profile | None:
     return of_samples(recording, ["event"], None)
 
 
-def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
+def _of_traces(paths: Sequence[Path], lenient: bool) -> RunContents:
     by_event = profile(*paths, lenient=lenient)
     by_second = profile_traces(paths, ["event", "second"], TraceOptions(lenient=lenient))
     time_line = timeline.of_traces(by_second, by_event.elapsed_s)
-    return Run(
+    return RunContents(
         name=_names(paths),
         kind="traces",
         elapsed_s=by_event.elapsed_s,
@@ -143,10 +143,10 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
     )
 
 
-def _of_ash(paths: Sequence[Path], chosen: Filter) -> Run:
+def _of_ash(paths: Sequence[Path], chosen: Filter) -> RunContents:
     result = profile(*paths, chosen=chosen)
     time_line, by_event = timeline.of_ash(paths, chosen)
-    return Run(
+    return RunContents(
         name=_names(paths),
         kind="ASH",
         elapsed_s=result.elapsed_s,
@@ -307,11 +307,11 @@ def by_op(groups: Sequence[Group]) -> list[Histogram]:
     return histograms
 
 
-def target_latencies(storage: Storage) -> Latencies:
+def target_latencies(storage: Storage) -> StorageLatencies:
     """Latencies of a target under this load; empty if its figures are of another one."""
-    return Latencies(storage.name, by_op(storage.groups) if storage.source.of_load else [])
+    return StorageLatencies(storage.name, by_op(storage.groups) if storage.source.of_load else [])
 
 
-def latencies_traced(name: str, word: str, *, lenient: bool) -> Latencies:
+def latencies_traced(name: str, word: str, *, lenient: bool) -> StorageLatencies:
     """Latencies of temp events in traces taken on a target."""
-    return Latencies(name, by_events(profile(word, lenient=lenient)))
+    return StorageLatencies(name, by_events(profile(word, lenient=lenient)))

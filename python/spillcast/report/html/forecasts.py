@@ -12,7 +12,7 @@ from spillcast.report import Prose
 from spillcast.report import forecast as terminal
 from spillcast.report.html import Figure, Section, Weakness, between, charts, seconds
 from spillcast.report.work_memory import work_memory_text
-from spillcast.tabular import Table
+from spillcast.tabular import PrintedTable
 from spillcast.text import capitalized, sentence
 from spillcast.units import format_bytes, format_duration, format_estimate, interval_name
 
@@ -102,7 +102,7 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
     return sentences
 
 
-def _bars(answered: Sequence[Forecast], table: Table) -> Figure:
+def _bars(answered: Sequence[Forecast], table: PrintedTable) -> Figure:
     """Today's time and that on each target by term, with intervals; or only intervals."""
     first, bounds_only = answered[0], unknown_share(answered[0]) is not None
     interval = interval_name(first.confidence)

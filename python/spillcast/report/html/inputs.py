@@ -19,9 +19,8 @@ from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
 from spillcast.gate import damaged, json_of, reading, text_of
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
-from spillcast.lab.io_size import SWEEP_SCHEMA
-from spillcast.lab.io_size import Sweep as IoSizeSweep
-from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.lab.io_size import SWEEP_SCHEMA, IoSizeSweep
+from spillcast.lab.memory_result import MemorySweep
 from spillcast.profile.result import PROFILE_SCHEMA, Profile
 from spillcast.profile.timeline import Timeline
 from spillcast.storage.storage import STORAGE_SCHEMA, Group, Storage
@@ -60,7 +59,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Latencies:
+class StorageLatencies:
     """Latencies of a storage by operation; empty if its figures are of another load."""
 
     name: str
@@ -96,7 +95,7 @@ class Functions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunContents:
     """The contents of a recording, of traces or of an ASH export; times in s.
 
     ``time_s`` is the time of all sessions, to which shares refer. ``sessions_are`` is their noun:
@@ -124,8 +123,8 @@ class Run:
 class Inputs:
     """Runs, the latencies of targets, and documents with the names of their files."""
 
-    runs: list[Run] = field(default_factory=list)
-    latencies: list[Latencies] = field(default_factory=list)
+    runs: list[RunContents] = field(default_factory=list)
+    latencies: list[StorageLatencies] = field(default_factory=list)
     documents: list[tuple[str, Any]] = field(default_factory=list)
 
     def add_document(self, name: str, document: Document) -> None:

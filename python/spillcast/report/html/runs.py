@@ -16,10 +16,16 @@ from spillcast.report import edge_s, latency_bins
 from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html import Figure, Section, charts, percent, percent1, seconds, texts
 from spillcast.report.html.charts import Chart, Markup, legend_html
-from spillcast.report.html.inputs import Functions, Histogram, Latencies, Run, StatementText
+from spillcast.report.html.inputs import (
+    Functions,
+    Histogram,
+    RunContents,
+    StatementText,
+    StorageLatencies,
+)
 from spillcast.report.profile import FUNCTIONS, profile_page
 from spillcast.storage import Group
-from spillcast.tabular import Column, Table
+from spillcast.tabular import Column, PrintedTable
 from spillcast.text import capitalized, one_line, sentence
 from spillcast.units import format_count, format_duration
 
@@ -41,7 +47,7 @@ _OPERATIONS = (
 _FUNCTIONS = (*(Column(name, name) for name in ("function", "module")), *FUNCTIONS)
 
 
-def _answer(run: Run, subject: str) -> str:
+def _answer(run: RunContents, subject: str) -> str:
     totals, sessions = run.timeline.totals_s, run.timeline.sessions
     temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run.elapsed_s)
     if not temp_s:
@@ -53,7 +59,7 @@ def _answer(run: Run, subject: str) -> str:
     return f"{subject} took {elapsed}, and {share} of {total} went into temp files."
 
 
-def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
+def sections(runs: Sequence[RunContents], target: StorageLatencies | None) -> list[Section]:
     """The sections of each run; ``target`` has the latencies to compare with, if there are any."""
     parts = [_side_by_side(runs)] if len(runs) > 1 else []
     for run in runs:
@@ -69,7 +75,7 @@ def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
     return parts
 
 
-def subjects(runs: Sequence[Run]) -> list[str]:
+def subjects(runs: Sequence[RunContents]) -> list[str]:
     """The query, the host, the begin and the elapsed time of each of the first runs."""
     sentences = []
     for run in runs[:_SUBJECTS_MAX]:
@@ -83,7 +89,7 @@ def subjects(runs: Sequence[Run]) -> list[str]:
     return sentences
 
 
-def measured(runs: Sequence[Run]) -> list[Section]:
+def measured(runs: Sequence[RunContents]) -> list[Section]:
     """How each run was measured, and the statements that it ran."""
     return [
         Section(
@@ -100,7 +106,7 @@ def _statement_title(statement: StatementText) -> str:
     return (statement.sql_id or "the query") + share
 
 
-def _by_state(run: Run) -> dict[str, float]:
+def _by_state(run: RunContents) -> dict[str, float]:
     """Seconds of each state that occurs, and of the rest unless it is small."""
     totals_s = run.timeline.totals_s
     states = {state: totals_s[state] for state in STATES if state in totals_s}
@@ -108,7 +114,7 @@ def _by_state(run: Run) -> dict[str, float]:
     return states | ({REST: rest_s} if states and rest_s > _REST_SHARE_MIN * run.time_s else {})
 
 
-def _time_by_state(run: Run, suffix: str, answer: Sequence[str]) -> Section:
+def _time_by_state(run: RunContents, suffix: str, answer: Sequence[str]) -> Section:
     """Bars of the time in each state, temp I/O by size, and the time by wait event."""
     total_s, states, sessions = run.time_s or 1.0, _by_state(run), run.timeline.sessions
     total = f"{seconds(run.time_s)} elapsed"
@@ -123,7 +129,9 @@ def _time_by_state(run: Run, suffix: str, answer: Sequence[str]) -> Section:
         ]
         title = f"Time by what {run.sessions_are} did, of {total}"
         caption = note if run.kind == "recording" else ""
-        figures.append(Figure(title, caption, charts.bars(bars, _COLOURS), Table(_STATES, rows)))
+        figures.append(
+            Figure(title, caption, charts.bars(bars, _COLOURS), PrintedTable(_STATES, rows))
+        )
     if run.operations:
         tables.append(("Temp I/O by operation and size", _operations(run.operations)))
     if run.events is not None:
@@ -132,7 +140,7 @@ def _time_by_state(run: Run, suffix: str, answer: Sequence[str]) -> Section:
     return Section(f"Where the time goes{suffix}", (), figures, tables, answer=answer)
 
 
-def _operations(groups: Sequence[Group]) -> Table:
+def _operations(groups: Sequence[Group]) -> PrintedTable:
     rows = [
         {
             **vars(group),
@@ -143,10 +151,10 @@ def _operations(groups: Sequence[Group]) -> Table:
         }
         for group in sorted(groups, key=lambda group: -group.total_ns)
     ]
-    return Table.of(_OPERATIONS, rows)
+    return PrintedTable.of(_OPERATIONS, rows)
 
 
-def _side_by_side(runs: Sequence[Run]) -> Section:
+def _side_by_side(runs: Sequence[RunContents]) -> Section:
     """Bars of all runs by state, and the latencies of each run beside those of the next."""
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
@@ -176,7 +184,7 @@ def _side_by_side(runs: Sequence[Run]) -> Section:
     return Section("Runs side by side", figures=[figure, *overlays])
 
 
-def _latencies(run: Run, target: Latencies | None, suffix: str) -> Section:
+def _latencies(run: RunContents, target: StorageLatencies | None, suffix: str) -> Section:
     beside = {} if target is None else {group.label: group for group in target.groups}
     names = "this run", "" if target is None else target.name
     figures = [histogram(group, beside.get(group.label), names) for group in run.latencies]
@@ -207,7 +215,7 @@ def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]
     return Figure(capitalized(group.label), caption, charts.latencies(parts), table)
 
 
-def _over_time(run: Run, suffix: str) -> Section:
+def _over_time(run: RunContents, suffix: str) -> Section:
     source = SOURCES.get(run.capture or "")
     missing = f" What is missing is {source.blind_spots}." if source and source.blind_spots else ""
     length = format_duration(run.timeline.length_s)
@@ -250,7 +258,7 @@ def _functions(functions: Functions, suffix: str) -> Section:
         "A function is as wide as its share of the samples, and lies below its caller. The pointer "
         "shows its full name and time.",
         _flame_graph(functions.frames, functions.drawn_s),
-        Table.of(_FUNCTIONS, functions.rows),
+        PrintedTable.of(_FUNCTIONS, functions.rows),
     )
     return Section(f"Functions on CPU{suffix}", list(map(sentence, functions.words)), [figure])
 

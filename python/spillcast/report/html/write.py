@@ -23,12 +23,20 @@ from spillcast.forecast.sizing.products import Sizing
 from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
 from spillcast.lab.case import Verification
-from spillcast.lab.io_size import Sweep as IoSizeSweep
-from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.lab.io_size import IoSizeSweep
+from spillcast.lab.memory_result import MemorySweep
 from spillcast.profile import Profile
-from spillcast.report.html import Cells, HtmlPage, Section, Weakness, documents, forecasts, runs
+from spillcast.report.html import (
+    HtmlPage,
+    Section,
+    TableCells,
+    Weakness,
+    documents,
+    forecasts,
+    runs,
+)
 from spillcast.report.html.evidence import target_latencies
-from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, Latencies
+from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, StorageLatencies
 from spillcast.report.html.redact import redacted
 from spillcast.report.sizing import answer_text
 from spillcast.storage import Storage
@@ -82,7 +90,7 @@ def _rendered(page: HtmlPage, *, redact: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"glued": _glued, "cells": Cells.of}
+    templates.filters |= {"glued": _glued, "cells": TableCells.of}
     script = templates.get_template("copy.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.j2").render(
@@ -163,8 +171,8 @@ def _title(inputs: Inputs) -> str:
 
 
 def _target(
-    inputs: Inputs, answered: list[Forecast], latencies: Sequence[Latencies]
-) -> Latencies | None:
+    inputs: Inputs, answered: list[Forecast], latencies: Sequence[StorageLatencies]
+) -> StorageLatencies | None:
     """The latencies that runs are compared with: those of the fastest target that has any."""
     if not inputs.runs:
         return None

@@ -19,7 +19,7 @@ from typing import Any
 from spillcast.errors import TargetInvalid, TargetUnknown
 from spillcast.recording import OPS
 from spillcast.storage.catalogue.formulas import (
-    Figures,
+    EntryFigures,
     Parameter,
     device_limits,
     parameters_of,
@@ -88,7 +88,7 @@ def latency_class(name: str) -> LatencyClass:
 
 
 @dataclass(frozen=True)
-class Row:
+class CatalogueEntry:
     """A storage of the catalogue. ``title`` is a few words, ``description`` a sentence."""
 
     name: str
@@ -100,7 +100,7 @@ class Row:
     latency: str
     #: Figures are probably right within this factor.
     spread: float
-    figures: Figures
+    figures: EntryFigures
     #: The source of the figures, with its address.
     source: str
 
@@ -144,15 +144,15 @@ class Row:
 
 
 @cache
-def rows_by_name() -> Mapping[str, Row]:
+def rows_by_name() -> Mapping[str, CatalogueEntry]:
     """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
     return {entry["name"]: _row(entry) for entry in table("storages")}
 
 
-def _row(entry: Mapping[str, Any]) -> Row:
+def _row(entry: Mapping[str, Any]) -> CatalogueEntry:
     pairs = (pair.partition("=") for pair in entry["figures"].split())
     figures = {name: float(value) for name, _, value in pairs}
-    return Row(**{**entry, "spread": float(entry["spread"]), "figures": figures})
+    return CatalogueEntry(**{**entry, "spread": float(entry["spread"]), "figures": figures})
 
 
 #: Words for the values of the column ``movable``.
@@ -217,7 +217,7 @@ def lookup(text: str) -> Storage:
     return row.storage(settings)
 
 
-def matching(pattern: str) -> list[Row]:
+def matching(pattern: str) -> list[CatalogueEntry]:
     """Rows whose name, title or description contains ``pattern``, which may contain ``*``.
 
     All rows contain the empty one.

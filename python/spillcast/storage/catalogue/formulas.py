@@ -27,7 +27,7 @@ _BURST_S = 0.1
 _PLATEAU_OPERATION_MIB = 1 / 64
 
 #: Figures of a row by name, and values of its parameters by key (sizes in bytes).
-Figures = Mapping[str, float]
+EntryFigures = Mapping[str, float]
 Values = Mapping[str, float]
 
 
@@ -70,7 +70,7 @@ class Parameter:
             return parse_bytes_per_s(text) / unit_bytes
 
 
-def parameters_of(figures: Figures) -> list[Parameter]:
+def parameters_of(figures: EntryFigures) -> list[Parameter]:
     """The parameters of a row: figures with a default, a minimum and a maximum."""
     columns = {
         "iops": ("iops", 1, "IOPS"),
@@ -85,7 +85,7 @@ def parameters_of(figures: Figures) -> list[Parameter]:
     return parameters
 
 
-def settled(name: str, figures: Figures, given: Values) -> Values:
+def settled(name: str, figures: EntryFigures, given: Values) -> Values:
     """A value for every parameter: ``given`` or its default.
 
     InputError for values that the product does not offer together.
@@ -113,7 +113,7 @@ def settled(name: str, figures: Figures, given: Values) -> Values:
     return values
 
 
-def device_limits(figures: Figures, _values: Values) -> list[Limit]:
+def device_limits(figures: EntryFigures, _values: Values) -> list[Limit]:
     """The device time of operations, for reads and writes."""
     costs: dict[str, Any] = {}
     for op in OPS:
@@ -131,7 +131,7 @@ def device_limits(figures: Figures, _values: Values) -> list[Limit]:
     return [Limit("device time", **costs)]
 
 
-def volume_limits(figures: Figures, values: Values) -> list[Limit]:
+def volume_limits(figures: EntryFigures, values: Values) -> list[Limit]:
     """The limits of a volume: its rates, or those of its burst and of its credits."""
     base = _base(figures, values)
     burst = _burst(figures, values, base)
@@ -156,7 +156,7 @@ class _CreditSeconds(NamedTuple):
     bytes_s: float | None
 
 
-def _base(figures: Figures, values: Values) -> _Rates:
+def _base(figures: EntryFigures, values: Values) -> _Rates:
     """The sustained rates of a volume."""
     gib = values.get("size", 0.0) / GIB
     iops: dict[str, float | None] = {}
@@ -181,7 +181,7 @@ def _base(figures: Figures, values: Values) -> _Rates:
     return _Rates(iops, bytes_per_s)
 
 
-def _burst(figures: Figures, values: Values, base: _Rates) -> _Rates | None:
+def _burst(figures: EntryFigures, values: Values, base: _Rates) -> _Rates | None:
     """The rates of a volume with credits; None if they do not exceed the sustained rates."""
     iops, throughput = figures.get("burst_iops"), figures.get("burst_throughput")
     if "burst_throughput_per_gib" in figures:
@@ -198,7 +198,7 @@ def _burst(figures: Figures, values: Values, base: _Rates) -> _Rates | None:
     )
 
 
-def _credit_s(figures: Figures, values: Values, base: _Rates, burst: _Rates) -> _CreditSeconds:
+def _credit_s(figures: EntryFigures, values: Values, base: _Rates, burst: _Rates) -> _CreditSeconds:
     """Credits are operations (gp2), bytes of the volume's size (st1, sc1), or minutes."""
     base_iops, burst_iops = base.iops["read"], burst.iops["read"]
     base_bytes, burst_bytes = base.bytes_per_s["read"], burst.bytes_per_s["read"]
@@ -213,7 +213,7 @@ def _credit_s(figures: Figures, values: Values, base: _Rates, burst: _Rates) -> 
 
 
 def _buckets(
-    figures: Figures, rates: _Rates, credit_s: _CreditSeconds | None = None, suffix: str = ""
+    figures: EntryFigures, rates: _Rates, credit_s: _CreditSeconds | None = None, suffix: str = ""
 ) -> list[Limit]:
     """A bucket of operations if they are limited, and one of bytes."""
     if credit_s is None:
@@ -256,14 +256,14 @@ def _buckets(
     return limits
 
 
-def _iops_max(figures: Figures, values: Values) -> float:
+def _iops_max(figures: EntryFigures, values: Values) -> float:
     per_gib = figures.get("iops_max_per_gib")
     if per_gib is None:
         return figures["iops_max"]
     return max(figures["iops_min"], per_gib * values["size"] / GIB)
 
 
-def _throughput_max(figures: Figures, values: Values) -> float:
+def _throughput_max(figures: EntryFigures, values: Values) -> float:
     """The largest throughput, in the unit of the product."""
     bounds = [figures["throughput_max"]]
     if "throughput_max_per_iops" in figures:
@@ -274,5 +274,5 @@ def _throughput_max(figures: Figures, values: Values) -> float:
     return min(bounds)
 
 
-def _unit(figures: Figures) -> str:
+def _unit(figures: EntryFigures) -> str:
     return next((u for u, size in UNIT_BYTES.items() if size == figures.get("unit_bytes")), "MiB")

@@ -232,11 +232,11 @@ def rehearse_command(
     *,
     command: Sequence[str] | None = None,
     confirmed: bool = False,
-    say: Callable[[str], None] = lambda _text: None,
+    notify: Callable[[str], None] = lambda _text: None,
 ) -> Rehearsal:
     """Run the recorded or given command for ``duration_s`` with its temp files in ``directory``.
 
-    ``say`` gets a sentence about the command before it runs. The recording is made in ``folder``.
+    ``notify`` gets a sentence about the command before it runs. The recording goes to ``folder``.
     Refusal if the command cannot run again, writes, or does no temp I/O in that time. Refusal also
     for a recorded command that may write, unless the user has ``confirmed`` that it may run.
     """
@@ -252,7 +252,7 @@ def rehearse_command(
         )
     directories = temp_directories(recording)
     _check_alone(recording, arguments, directories)
-    say(
+    notify(
         f"runs again for {format_duration(duration_s)} at most and is then killed; it does not see "
         f"what is in {', '.join(map(str, directories))}, and its temp files go to "
         f"{directory}: {shlex.join(arguments)}"

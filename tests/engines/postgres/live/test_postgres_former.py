@@ -133,7 +133,7 @@ def record_cancelled(served, path, query, *, begin=""):
                 client.connection.cancel()
 
         wanted = SessionSelector(backend=client.pid)
-        record_postgres(served.dsn, path, wanted, on_status=cancel, say=words.append)
+        record_postgres(served.dsn, path, wanted, on_status=cancel, notify=words.append)
         with pytest.raises(psycopg.errors.QueryCanceled):
             client.result()
     return Recording.open(path), words
@@ -168,7 +168,7 @@ def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
             path,
             SessionSelector(backend=client.pid),
             on_status=lambda *_status: client.begin(query),
-            say=words.append,
+            notify=words.append,
         )
         client.result()
     assert Recording.open(path).meta.ended_by == "end"

@@ -239,7 +239,7 @@ def test_a_query_whose_waits_were_not_all_kept_is_told(newest, tmp_path, monkeyp
 
     def watch():
         matches.append(record_all_of_postgres(
-            newest.dsn, output, options=RecordOptions(duration_s=6.0), say=lambda _: answer.set()
+            newest.dsn, output, options=RecordOptions(duration_s=6.0), notify=lambda _: answer.set()
         ))  # fmt: skip
 
     answer = threading.Event()

@@ -42,7 +42,7 @@ def sessions(newest):
 
 def test_the_whole_query(newest, explained, slow, tmp_path):
     matches = []
-    done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, say=matches.append)
+    done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, notify=matches.append)
     assert done.ended
     # The same plan and as many batches, so as many blocks, and all of them in the slow tablespace.
     assert done.recording.meta.temp.operations == pytest.approx(

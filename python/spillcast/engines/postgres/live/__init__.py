@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines import OnStatus, Say, SessionSelector
+from spillcast.engines import Notify, OnStatus, SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare
 from spillcast.engines.postgres import (
     CALLS,
@@ -83,7 +83,7 @@ def record_postgres(
     timed: bool = True,
     settings: Mapping[str, str] | None = None,
     options: RecordOptions | None = None,
-    say: Say = lambda _text: None,
+    notify: Notify = lambda _text: None,
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
@@ -103,10 +103,10 @@ def record_postgres(
     recorder = Recorder(output, options, running)
     with sampler_connection(dsn) as connection, ExitStack() as stack:
         pid, reason = local_process(connection)
-        absent_because = prepare(recorder, pid, reason, say, CALLS)
+        absent_because = prepare(recorder, pid, reason, notify, CALLS)
         session: SessionRecorder
         if wanted is not None:
-            selected = find_session(connection, wanted, say, recorder.options.duration_s)
+            selected = find_session(connection, wanted, notify, recorder.options.duration_s)
             owner = connection.execute(_SESSION_OWNER, [selected.pid]).fetchone() or (0, 0)
             session = _WatchedSession(
                 recorder,
@@ -119,12 +119,12 @@ def record_postgres(
             )
         else:
             assert explain is not None
-            run = Explained(dsn, explain, settings or {}, say, timed=timed)
+            run = Explained(dsn, explain, settings or {}, notify, timed=timed)
             stack.callback(run.close)
             rows = run.connection.execute(_CURRENT, [list(SETTING_NAMES)]).fetchall()
             run_settings = {str(name): str(value) for name, value in rows}
             session = _ExplainedSession(recorder, connection, run.pid, run_settings, run=run)
-        session.begin(absent_because, say)
+        session.begin(absent_because, notify)
         return session.until_the_end(on_status)
 
 
@@ -193,7 +193,7 @@ class _WatchedSession(_PostgresSession):
                 # Calls of other sessions in the meantime are counted, too.
                 done = sum(row["calls"] for row in after) != sum(row["calls"] for row in calls)
         if done is None and self._rollbacks() != self._rolled_back:
-            self.say(MAYBE_CANCELLED)
+            self.notify(MAYBE_CANCELLED)
         return done is not False
 
     @property
@@ -353,7 +353,7 @@ def rehearse_postgres(
     folder: Path,
     *,
     statement: str | None = None,
-    say: Say = lambda _text: None,
+    notify: Notify = lambda _text: None,
 ) -> "Rehearsal":
     """Run the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for ``duration_s``.
 
@@ -379,7 +379,7 @@ def rehearse_postgres(
         "statement_timeout": f"{round((duration_s + GRACE_S) * 1000)}ms",
     }
     limit = f"for {format_duration(duration_s)} at most and cancelled then"
-    say(
+    notify(
         f"runs under EXPLAIN ANALYZE in a read-only transaction, {limit}, its temp files in "
         f"tablespace {space}: {' '.join(text.split())}"
     )
@@ -393,7 +393,7 @@ def rehearse_postgres(
             timed=recorded_settings.get("plan") is not None,
             settings=settings,
             options=RecordOptions(duration_s=duration_s),
-            say=say,
+            notify=notify,
         )
     except InputError as error:
         raise RehearsalFailed(f"it could not be rehearsed: {error.message}", error.hint) from None

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.engines import Say, SessionSelector
-from spillcast.engines.activity import ACTIVE, ProcessTempFiles, SessionState, Statement
+from spillcast.engines import Notify, SessionSelector
+from spillcast.engines.activity import ACTIVE, ActiveStatement, ProcessTempFiles, SessionState
 from spillcast.engines.live import only_session, session_line, wait_for_session
 from spillcast.engines.postgres import (
     SAMPLER,
@@ -82,11 +82,11 @@ class ActivityQueries:
         """The sessions and workers that ``condition`` selects."""
         return [_state(row) for row in self._ask(b"sessions", self._parameter)]
 
-    def statements(self, pids: Iterable[int]) -> list[Statement]:
+    def statements(self, pids: Iterable[int]) -> list[ActiveStatement]:
         """The present or last statement of each process."""
         rows = self._ask(b"queries", b"{%s}" % ",".join(map(str, pids)).encode())
         return [
-            Statement(
+            ActiveStatement(
                 pid=int(pid),
                 text_hash=int(text_hash),
                 text=text,
@@ -187,7 +187,7 @@ class Session:
 
 
 def find_session(
-    connection: Connection, wanted: SessionSelector, say: Say, within_s: float | None = None
+    connection: Connection, wanted: SessionSelector, notify: Notify, within_s: float | None = None
 ) -> Session:
     """Wait for the session ``wanted``. A session that is selected by its process id may be idle.
 
@@ -211,7 +211,7 @@ def find_session(
         spilling = {files.pid for files in temp_files(connection)} if may_list else set()
         return _choose(sessions, wanted, spilling, connection)
 
-    return wait_for_session(choose, wanted, say, within_s=within_s, look_s=LOOK_S, remark=remark)
+    return wait_for_session(choose, wanted, notify, within_s=within_s, look_s=LOOK_S, remark=remark)
 
 
 def _session_of(sessions: list[Session], pid: int, connection: Connection) -> Session:

@@ -36,7 +36,7 @@ class Explained:
         dsn: str,
         statement: str,
         settings: Mapping[str, str],
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         *,
         timed: bool = True,
     ) -> None:
@@ -57,7 +57,7 @@ class Explained:
         self._cancelled = False
         self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)
         try:
-            _prepare(self.connection, settings, say)
+            _prepare(self.connection, settings, notify)
         except BaseException:
             self.connection.close()
             raise
@@ -110,7 +110,7 @@ class Explained:
 
 
 def _prepare(
-    connection: Connection, settings: Mapping[str, str], say: Callable[[str], None]
+    connection: Connection, settings: Mapping[str, str], notify: Callable[[str], None]
 ) -> None:
     """Change the session's settings. InputError names a setting that the server refuses."""
     import psycopg
@@ -124,10 +124,10 @@ def _prepare(
     try:
         connection.execute("set track_io_timing = on")
     except psycopg.Error as error:
-        say(f"the plan may have no I/O times: {server_message(error)}")
+        notify(f"the plan may have no I/O times: {server_message(error)}")
         if connection.info.server_version >= 150_000:
             user = shown_name(connection.info.user)
-            say(f"  as a superuser: grant set on parameter track_io_timing to {user}")
+            notify(f"  as a superuser: grant set on parameter track_io_timing to {user}")
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:

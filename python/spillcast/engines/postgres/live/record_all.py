@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import _core
-from spillcast.engines import OnStatus, Say
+from spillcast.engines import Notify, OnStatus
 from spillcast.engines.live import LiveRecorder, query_meta, sampling_meta
 from spillcast.engines.postgres import (
     CALLS,
@@ -52,7 +52,7 @@ def record_all_of_postgres(
     output: Path,
     *,
     options: RecordOptions,
-    say: Say,
+    notify: Notify,
     on_status: OnStatus = lambda _recorder, _status: None,
 ) -> ServerRecording:
     """Observe all processes of the server; write a recording of each query into ``output``.
@@ -83,7 +83,7 @@ def record_all_of_postgres(
         recorder = Recorder(None, options, sink=rows)
         recorder.prepare(server, "the server's processes", CALLS)
         sessions = _AllSessions(recorder, rows, connection, server, folder)
-        say(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
+        notify(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
         return sessions.until_the_end(on_status)
 
 
@@ -103,13 +103,13 @@ class Window:
         sure_ns = query.sure_until_ns or until_ns
         return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
 
-    def elapsed_s(self, sums: "Sums") -> float:
+    def elapsed_s(self, sums: "QuerySums") -> float:
         """Wall time of the query; it lasted at least until its last temp I/O."""
         return max(self.sure_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
 
 
 @dataclass
-class Sums:
+class QuerySums:
     """The sums of a query's rows."""
 
     temp: Temp = field(default_factory=Temp)
@@ -122,11 +122,11 @@ class Sums:
 
 def _written(
     query: SessionQuery, window: Window, rows: SessionRows, path: Path, options: RecordOptions
-) -> tuple[RecordingWriter, Sums]:
+) -> tuple[RecordingWriter, QuerySums]:
     """An unfinished recording with the rows of a query, and the sums of the rows."""
     writer = RecordingWriter(path, options.slices, share=options.share)
     selection = query.pids, window.begin_ns, window.end_ns
-    sums = Sums()
+    sums = QuerySums()
     try:
         for part in rows.waits(*selection):
             writer.add_waits(part)
@@ -235,7 +235,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         query: SessionQuery,
         window: Window,
         writer: RecordingWriter,
-        sums: Sums,
+        sums: QuerySums,
         ended_by: EndedBy,
     ) -> Recording:
         """Finish a recording: the account of the server, reduced to this query."""

@@ -28,10 +28,10 @@ from spillcast.engines.postgres.move.tablespaces import (
     SETTING,
     UNFINISHED,
     UNFINISHED_WITH_DIRECTORY,
-    Facts,
-    Note,
     Scope,
+    ServerFacts,
     Tablespace,
+    TablespaceNote,
     user_name,
 )
 from spillcast.errors import (
@@ -50,9 +50,9 @@ RELOAD = "Reload the settings; open sessions follow."
 
 def revert_steps(
     tablespace: Tablespace,
-    note: Note,
+    note: TablespaceNote,
     scopes: list[Scope],
-    facts: Facts,
+    facts: ServerFacts,
     *,
     drop: bool = True,
 ) -> list[Step]:
@@ -96,7 +96,7 @@ def revert_steps(
     return steps
 
 
-def remaining(note: Note, scopes: list[Scope]) -> Note:
+def remaining(note: TablespaceNote, scopes: list[Scope]) -> TablespaceNote:
     """The note without some scopes; rights stay as long as a scope is left."""
     restored = set(map(str, scopes))
     before = {scope: names for scope, names in note.before.items() if scope not in restored}
@@ -123,7 +123,9 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
     return f"{alter}SET {SETTING} = {', '.join(map(literal, names))}"
 
 
-def used_by_settings(facts: Facts, note: Note, scopes: list[Scope], name: str) -> list[str]:
+def used_by_settings(
+    facts: ServerFacts, note: TablespaceNote, scopes: list[Scope], name: str
+) -> list[str]:
     """Names the settings that still refer to a tablespace when ``scopes`` are restored."""
     after = dict(facts.settings)
     for scope in scopes:
@@ -174,7 +176,9 @@ class Directory:
         return cls(True, bool(status.st_mode & stat.S_ISVTX), user_name(status.st_uid))
 
 
-def plan(request: MoveRequest, facts: Facts, lacking: list[str], directory: Directory) -> Move:
+def plan(
+    request: MoveRequest, facts: ServerFacts, lacking: list[str], directory: Directory
+) -> Move:
     """The steps of a move that are still to be done, and the steps that undo it.
 
     ``lacking`` are the roles that need the right CREATE.
@@ -187,7 +191,7 @@ def plan(request: MoveRequest, facts: Facts, lacking: list[str], directory: Dire
         old.made_directory if old else existing is None and (directory.made or not directory.exists)
     )
     unfinished = UNFINISHED_WITH_DIRECTORY if made else UNFINISHED
-    note = old or Note(made, existing is None, existing.comment if existing else None)
+    note = old or TablespaceNote(made, existing is None, existing.comment if existing else None)
     if request.scope is not None:
         now, key = facts.settings.get(request.scope), str(request.scope)
         before = note.before | ({} if now == [name] else {key: now})
@@ -230,7 +234,7 @@ def plan(request: MoveRequest, facts: Facts, lacking: list[str], directory: Dire
     return Move("postgres", str(request.to), whom, steps, back, name)
 
 
-def _name(request: MoveRequest, facts: Facts, existing: Tablespace | None) -> str:
+def _name(request: MoveRequest, facts: ServerFacts, existing: Tablespace | None) -> str:
     """The name of the move's tablespace. InputError if another tablespace has it."""
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
     name = request.tablespace or existing_name or "spillcast_temp"
@@ -253,7 +257,7 @@ def _name(request: MoveRequest, facts: Facts, existing: Tablespace | None) -> st
     return name
 
 
-def _directory_steps(path: Path, facts: Facts, directory: Directory) -> list[Step]:
+def _directory_steps(path: Path, facts: ServerFacts, directory: Directory) -> list[Step]:
     steps = []
     if not directory.exists:
         why = (
@@ -274,7 +278,7 @@ def chown_empty(owner: str, path: Path) -> str:
     return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {chown}"
 
 
-def check_server(facts: Facts) -> None:
+def check_server(facts: ServerFacts) -> None:
     """InputError if spillcast cannot change this server from this machine as this role."""
     if facts.elsewhere is not None:
         raise OptionInvalid(
@@ -297,7 +301,7 @@ def check_server(facts: Facts) -> None:
         )
 
 
-def check_move(connection: Connection, facts: Facts, request: MoveRequest) -> None:
+def check_move(connection: Connection, facts: ServerFacts, request: MoveRequest) -> None:
     """InputError if a move could not be done, or would do harm."""
     check_server(facts)
     if facts.standbys and not request.standbys_prepared:
@@ -315,7 +319,7 @@ def check_move(connection: Connection, facts: Facts, request: MoveRequest) -> No
     _check_directory(connection, facts, request)
 
 
-def _check_directory(connection: Connection, facts: Facts, request: MoveRequest) -> None:
+def _check_directory(connection: Connection, facts: ServerFacts, request: MoveRequest) -> None:
     path = request.to
     if facts.data_directory is not None:
         data = os.path.realpath(facts.data_directory)

@@ -33,8 +33,8 @@ from spillcast.engines.postgres.move.plan import (
     used_by_settings,
 )
 from spillcast.engines.postgres.move.tablespaces import (
-    Facts,
     Scope,
+    ServerFacts,
     Tablespace,
     check_exists,
     open_sessions,
@@ -77,7 +77,7 @@ def plan_move(dsn: str | None, request: MoveRequest) -> Move:
         with open_session(dsn, MOVER) as connection:
             return _plan_and_facts(connection, dsn, request)[0]
     role = request.scope and request.scope.role
-    move = plan(request, Facts(), [role] if role else [], Directory())
+    move = plan(request, ServerFacts(), [role] if role else [], Directory())
     move.warnings.append(
         "no server was contacted: this assumes one that runs as user postgres, where "
         f"{move.whom} has no temp_tablespaces yet"
@@ -199,7 +199,9 @@ def _lock(connection: Connection) -> None:
         time.sleep(0.1)
 
 
-def _plan_and_facts(connection: Connection, dsn: str, request: MoveRequest) -> tuple[Move, Facts]:
+def _plan_and_facts(
+    connection: Connection, dsn: str, request: MoveRequest
+) -> tuple[Move, ServerFacts]:
     """The plan for a server, and the facts about the server."""
     facts = server_facts(connection, dsn)
     check_exists(facts, request.scope)
@@ -211,7 +213,7 @@ def _plan_and_facts(connection: Connection, dsn: str, request: MoveRequest) -> t
     return move, facts
 
 
-def _warnings(facts: Facts, request: MoveRequest, move: Move) -> Iterator[str]:
+def _warnings(facts: ServerFacts, request: MoveRequest, move: Move) -> Iterator[str]:
     from spillcast.storage.free_space import is_tmpfs
 
     grant = f"GRANT CREATE ON TABLESPACE {shown_name(move.tablespace or '')} TO ..."
@@ -234,7 +236,7 @@ def _warnings(facts: Facts, request: MoveRequest, move: Move) -> Iterator[str]:
             yield f"{scope} has a setting of its own, which takes precedence: {', '.join(names)}"
 
 
-def _only_move(facts: Facts) -> Path:
+def _only_move(facts: ServerFacts) -> Path:
     """The only directory of a move. InputError if there is none, or if there are several."""
     moved = [tablespace for tablespace in facts.tablespaces if tablespace.note is not None]
     if len(moved) == 1:
@@ -248,7 +250,7 @@ def _only_move(facts: Facts) -> Path:
     raise MoveBlocked(f"spillcast has moved temp files to {places}", "say which with --to")
 
 
-def _undo_steps(facts: Facts, to: Path, scope: Scope | None, *, whole: bool) -> Move:
+def _undo_steps(facts: ServerFacts, to: Path, scope: Scope | None, *, whole: bool) -> Move:
     """The steps that undo a move to ``to``. InputError if spillcast made none, or a later one."""
     whom = "all" if whole else str(scope or "session")
     tablespace = facts.at(to)
@@ -288,7 +290,7 @@ def _undo_steps(facts: Facts, to: Path, scope: Scope | None, *, whole: bool) -> 
     return move
 
 
-def _check_last(facts: Facts, tablespace: Tablespace) -> None:
+def _check_last(facts: ServerFacts, tablespace: Tablespace) -> None:
     """InputError if a later move will go back to a tablespace, which must still exist then."""
     for later in facts.tablespaces:
         if later == tablespace or later.note is None:

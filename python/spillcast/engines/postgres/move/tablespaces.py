@@ -55,7 +55,7 @@ def parse_scope(text: str) -> Scope | None:
 
 
 @dataclass(frozen=True)
-class Note:
+class TablespaceNote:
     """The state before a move, kept in the tablespace's comment; keys are scopes as text."""
 
     made_directory: bool
@@ -81,14 +81,14 @@ class Tablespace:
     comment: str | None
 
     @property
-    def note(self) -> Note | None:
+    def note(self) -> TablespaceNote | None:
         """The note; the same for a move that ended before it was written. InputError if damaged."""
         if self.name in (UNFINISHED, UNFINISHED_WITH_DIRECTORY):
-            return Note(made_directory=self.name == UNFINISHED_WITH_DIRECTORY)
+            return TablespaceNote(made_directory=self.name == UNFINISHED_WITH_DIRECTORY)
         if self.comment is None or not self.comment.startswith(MARK):
             return None
         try:
-            return Note(**json.loads(self.comment.removeprefix(MARK)))
+            return TablespaceNote(**json.loads(self.comment.removeprefix(MARK)))
         except (ValueError, TypeError):
             raise EvidenceDamaged(
                 f"the note in the comment of tablespace {self.name} cannot be read: somebody "
@@ -178,7 +178,7 @@ select current_setting('data_directory'),
 
 
 @dataclass(frozen=True)
-class Facts:
+class ServerFacts:
     """Facts about a server; the defaults are assumptions about a server without a connection."""
 
     client: str = "psql"
@@ -223,14 +223,14 @@ class Facts:
         return next((space for space in self.tablespaces if space.name == name), None)
 
 
-def server_facts(connection: Connection, dsn: str) -> Facts:
+def server_facts(connection: Connection, dsn: str) -> ServerFacts:
     """Ask a server for its facts. Without a superuser, those for superusers have the defaults."""
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
     data_directory, source, standbys = None, "default", list[str]()
     if superuser:
         data_directory, source, standbys = row(connection, _FOR_SUPERUSERS)
-    return Facts(
+    return ServerFacts(
         client=f"psql -X -v ON_ERROR_STOP=1 {shell_word(shown_dsn(dsn))}",
         user=user,
         superuser=superuser,
@@ -265,7 +265,7 @@ def roles_that_lack(connection: Connection, scope: Scope | None, tablespace: str
     return [name for (name,) in connection.execute(query.encode(), values)]
 
 
-def check_exists(facts: Facts, scope: Scope | None) -> None:
+def check_exists(facts: ServerFacts, scope: Scope | None) -> None:
     """InputError if there is no such role or database."""
     for kind, name, names in (
         ("role", scope and scope.role, facts.roles),

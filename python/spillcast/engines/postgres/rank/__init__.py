@@ -44,7 +44,7 @@ from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan
 from spillcast.evidence.postgres.statements import (
     HOW,
     PER_GATHER,
-    Row,
+    StatementRow,
     counts_of_row,
     merged,
     other_memory,
@@ -238,13 +238,13 @@ def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
 _BLOCKS, _LONG_MS = 1000, 1e6
 
 
-def rows_of(snapshot: Snapshot) -> list[Row]:
+def rows_of(snapshot: Snapshot) -> list[StatementRow]:
     """The statements of a snapshot."""
     with reading("pg_stat_statements", HOW):
-        return merged(Row.of(statement) for statement in snapshot.rows)
+        return merged(StatementRow.of(statement) for statement in snapshot.rows)
 
 
-def of_rows(rows: Sequence[Row], logs: Logs | None, request: RankRequest) -> list[Ranked]:
+def of_rows(rows: Sequence[StatementRow], logs: Logs | None, request: RankRequest) -> list[Ranked]:
     """The statements of a snapshot or an export that spill."""
     rows = [row for row in rows if row.spills]
     rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
@@ -281,7 +281,7 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     Without targets that are relative to present latencies, which are unknown.
     """
     blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
-    row = Row.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
+    row = StatementRow.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
     counts = counts_of_row(row, timed=False)
     share = size_bytes / BLOCK_BYTES / _BLOCKS
     return {
@@ -317,7 +317,9 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 
 
-def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest | None) -> Ranked:
+def _of_row(
+    row: StatementRow, plans: Sequence[Mapping[str, Any]], request: RankRequest | None
+) -> Ranked:
     moved_bytes = row.blocks * BLOCK_BYTES
     ranked = Ranked(
         *(row.queryid, row.query, row.calls, row.elapsed_s, moved_bytes, _temp_s(row)),
@@ -357,7 +359,7 @@ def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Count
     return [counts.with_processes(number) for number in dict.fromkeys((ends[0], ends[-1]))]
 
 
-def _temp_s(row: Row) -> tuple[float, float] | None:
+def _temp_s(row: StatementRow) -> tuple[float, float] | None:
     """Elapsed time (s) of all calls in temp I/O, shared by the most and by the fewest processes."""
     if not row.temp_s:
         return None

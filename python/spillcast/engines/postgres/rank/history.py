@@ -13,17 +13,17 @@ from spillcast.engines.ranking import (
     Alert,
     Bucket,
     Change,
-    Event,
-    History,
     RankRequest,
-    Rule,
+    RateLimit,
+    ServerEvent,
     ServerRanking,
+    SpillHistory,
     StatementBytes,
 )
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.logs import Logs, normal
-from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, StatementRow
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.snapshots import (
     DatabaseSpill,
@@ -62,7 +62,7 @@ def rank_snapshots(
     *,
     since_s: float | None = None,
     logs: Logs | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[RateLimit] = (),
 ) -> list[ServerRanking]:
     """The rankings of all servers in the dataset of snapshots at ``address``, by name.
 
@@ -99,7 +99,7 @@ class _Window:
         begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
         self.statements: dict[str, _Statement] = {}
         self.databases: dict[str, tuple[int, int]] = {}
-        self.events: list[Event] = []
+        self.events: list[ServerEvent] = []
         self.changes: list[Change] = []
         self.periods: list[Period] = []
         self.lower_bounds, self.earlier_calls = set[str](), set[str]()
@@ -109,7 +109,7 @@ class _Window:
             self._note_spills(chain[0].rows, None)
             if at and chain[0].taken_s >= begin_s:
                 text = f"another instance, PostgreSQL {chain[0].version}: counted from here on"
-                self.events.append(Event(chain[0].taken_s, "instance", text))
+                self.events.append(ServerEvent(chain[0].taken_s, "instance", text))
             for period in periods(chain):
                 self._add(period, is_shown=period.after.taken_s > begin_s)
         self.periods.sort(key=lambda period: period.after.number)
@@ -142,7 +142,7 @@ class _Window:
             listed = {(event.kind, event.note) for event in self.events}
             lasting = ("hidden", "uncounted")
             self.events += [
-                Event(at_s, kind, text)
+                ServerEvent(at_s, kind, text)
                 for kind, text in period.events.items()
                 if kind not in lasting or (kind, text) not in listed
             ]
@@ -163,12 +163,14 @@ class _Window:
                 self.changes.append(_first_spill(row, period))
 
     def ranking(
-        self, request: RankRequest, logs: Logs | None, rules: Sequence[Rule]
+        self, request: RankRequest, logs: Logs | None, rules: Sequence[RateLimit]
     ) -> ServerRanking:
         settings = self.last.settings
         limits = {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
         rows = [
-            Row.of({"queryid": queryid, "query": statement.query, **statement.sums, **limits})
+            StatementRow.of(
+                {"queryid": queryid, "query": statement.query, **statement.sums, **limits}
+            )
             for queryid, statement in self.statements.items()
         ]
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
@@ -191,7 +193,7 @@ class _Window:
             counted=rows,
         )
 
-    def _history(self, rules: Sequence[Rule]) -> History:
+    def _history(self, rules: Sequence[RateLimit]) -> SpillHistory:
         changed = [
             change
             for queryid, statement in self.statements.items()
@@ -199,7 +201,7 @@ class _Window:
         ]
         changes = sorted([*self.changes, *changed], key=lambda change: -change.after_s)
         bucket_s, buckets = _buckets(self.periods)
-        return History(
+        return SpillHistory(
             looks=len(self.periods) + 1,
             first_s=self.periods[0].before.taken_s if self.periods else self.first.taken_s,
             last_s=self.last.taken_s,
@@ -213,7 +215,7 @@ class _Window:
             alerts=[self._alert(rule) for rule in rules],
         )
 
-    def _alert(self, rule: Rule) -> Alert:
+    def _alert(self, rule: RateLimit) -> Alert:
         """Apply a rule to the latest periods; unknown if the last is older than the rule's time."""
         timed = self.last.settings.get("track_io_timing") != "off"
         new = Counter(change.by_s for change in self.changes if change.kind == "new")

@@ -13,7 +13,7 @@ from socket import gethostname
 from typing import Any
 
 from spillcast.document import read
-from spillcast.engines import Say, SessionSelector, StatementSelector
+from spillcast.engines import Notify, SessionSelector, StatementSelector
 from spillcast.engines.activity import QueryLife, ServerClock
 from spillcast.engines.postgres import (
     SAMPLER,
@@ -53,7 +53,7 @@ from spillcast.evidence.postgres.statements import (
     LOOKS_MIN,
     MAINTENANCE,
     PER_GATHER,
-    Row,
+    StatementRow,
     ambiguous_rows,
     executed_row,
     merged,
@@ -392,7 +392,7 @@ _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 
 
 def call_on_postgres(
-    dsn: str, selector: StatementSelector, say: Say = lambda _text: None
+    dsn: str, selector: StatementSelector, notify: Notify = lambda _text: None
 ) -> Executed:
     """The mean of the calls that the server counted, or a session's query when it has ended.
 
@@ -404,7 +404,7 @@ def call_on_postgres(
         reading(shown_dsn(dsn), HOW_COUNTS),
     ):
         if selector.backend is not None:
-            return _of_session(connection, selector.backend, say)
+            return _of_session(connection, selector.backend, notify)
         return executed_row(_counted(connection, selector))
 
 
@@ -420,7 +420,7 @@ def pattern_of(query: str, *, cut: bool = False) -> str:
     return rf"^\s*{'.+'.join(words)}" + ("" if cut else r"\s*;?\s*$")
 
 
-def _counted(connection: Connection, selector: StatementSelector) -> Row:
+def _counted(connection: Connection, selector: StatementSelector) -> StatementRow:
     """The row of the selected statement. InputError if none matches, or several."""
     pattern, queryid = selector.query, selector.queryid
     if pattern is not None:
@@ -451,10 +451,10 @@ def _counted(connection: Connection, selector: StatementSelector) -> Row:
     return rows[0]
 
 
-def _of_session(connection: Connection, pid: int, say: Say) -> Executed:
+def _of_session(connection: Connection, pid: int, notify: Notify) -> Executed:
     """The session's query when it has ended: its times, and the temp I/O counted for this call."""
-    find_session(connection, SessionSelector(backend=pid), say)
-    say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
+    find_session(connection, SessionSelector(backend=pid), notify)
+    notify(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
     queries = ActivityQueries(connection, SESSION, pid)
     clock = ServerClock()
     life = QueryLife(clock)
@@ -476,10 +476,10 @@ def _of_session(connection: Connection, pid: int, say: Say) -> Executed:
         rows = _rows(between(before, take_snapshot(connection, queryid)))
     if len(rows) == 1 and rows[0].calls == 1:
         return executed_row(rows[0], life.elapsed_s)
-    say("pg_stat_statements has not counted this call alone: its temp I/O is not known")
+    notify("pg_stat_statements has not counted this call alone: its temp I/O is not known")
     return Executed(life.elapsed_s, None)
 
 
-def _rows(snapshot: Snapshot) -> list[Row]:
-    rows = merged(Row.of(row) for row in snapshot.rows if row.get("asked"))
+def _rows(snapshot: Snapshot) -> list[StatementRow]:
+    rows = merged(StatementRow.of(row) for row in snapshot.rows if row.get("asked"))
     return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)
