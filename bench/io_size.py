@@ -30,12 +30,12 @@ MEMORY = Path("/dev/shm")
 SWEEP = """
 import sys
 from pathlib import Path
-from spillcast.lab.io_size.spill import Setting
+from spillcast.lab.io_size.spill import IoSizeSetting
 from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size import sweep_io_size
 from spillcast.storage.free_space import Budget
 directory, data, memory, *units = sys.argv[1:]
-settings = [Setting(int(unit), int(unit)) for unit in units]
+settings = [IoSizeSetting(int(unit), int(unit)) for unit in units]
 spill = SyntheticSpill(int(data), int(memory), 8192)
 budget = Budget(time_s=20.0, bytes=64 << 20)
 print(sweep_io_size(Path(directory), spill, settings, budget=budget).best.setting.min_bytes)
