@@ -8,6 +8,7 @@ from programs import broken
 from cases import cases
 from spillcast.errors import EvidenceDamaged, InputError
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.postgres.text import documents_of_text
 
 PLAN = """\
  Unique  (cost=61541.25..65229.75 rows=70247 width=118) (actual time=6331.125..8228.512 rows=70001 loops=1)
@@ -88,3 +89,31 @@ def test_lines_that_a_column_cut_are_refused(tmp_path, plan):
         with suppress(InputError):
             counts = read_plan(path)
             assert (counts.reads.count, counts.writes.count) == (22934, 23145), width
+
+
+@cases("mark, blocks", [("**", 300), ("~~", None)])
+def test_a_key_does_not_go_on_with_figures(tmp_path, mark, blocks):
+    line = f"{mark}Buffers: shared hit=7, temp read=300 written=301{mark}"
+    (path := tmp_path / "plan.txt").write_text(
+        f"Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)\n"
+        f"  Sort Key: a\n  {line}\n"
+        "  ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8) (actual time=0.1..9 rows=9 loops=1)\n"
+        "        Buffers: shared hit=7\n"
+        "Execution Time: 81.0 ms\n"
+    )
+    if blocks is None:
+        with pytest.raises(EvidenceDamaged):
+            read_plan(path)
+    else:
+        assert read_plan(path).reads.count == blocks
+
+
+def test_a_line_of_details_may_have_wide_blanks():
+    node = "HashAggregate  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)"
+    line = (
+        "Planned Partitions: 32     Batches: 5     Memory    Usage: 8241kB     Disk Usage:  11600kB"
+    )
+    lines = [node, "  Group Key: a", f"  {line}", "Execution Time: 81.0 ms"]
+    plan = documents_of_text(lines)[0]["Plan"]
+    sizes = plan["HashAgg Batches"], plan["Peak Memory Usage"], plan["Disk Usage"]
+    assert sizes == (5, 8241, 11600)

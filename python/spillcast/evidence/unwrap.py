@@ -58,6 +58,12 @@ _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
+#: Bold text in Markdown; a line of a plan or a message, not of prose, that has some or is bold.
+_BOLD = re.compile(r"\*\*(?=\S)([^*\n]++)(?<=\S)\*\*")
+_WITH_BOLD = re.compile(
+    r"\s*+(?:->|\*\*[^*]++\*\*\s*+(?:\(|$)|[^*(]*+\((?:cost=|actual )|[^*]*LOG:  "
+    r"|(?:Worker \d+: +)?(?:Buffers|I/O Timings|Sort Method|Execution [Tt]ime|Total runtime): )"
+)
 _FENCE = re.compile(
     r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
@@ -201,10 +207,10 @@ def _page_of_plan(lines: Lines) -> Lines | None:
 
 
 def _markdown_escapes(lines: Lines) -> Lines | None:
-    """Backslashes that Markdown has before punctuation."""
-    if not any(_ESCAPED.search(line) for line in lines):
-        return None
-    return [_ESCAPE.sub(r"\1", line) for line in lines]
+    """Backslashes that Markdown has before punctuation, and asterisks around bold figures."""
+    if any(_ESCAPED.search(line) for line in lines):
+        return [_ESCAPE.sub(r"\1", line) for line in lines]
+    return [_BOLD.sub(r"\1", line) if _WITH_BOLD.match(line) else line for line in lines]
 
 
 def _double_spacing(lines: Lines) -> Lines | None:

@@ -43,8 +43,13 @@ ELSEWHERE = re.compile(
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ?ms")
 #: What clients write between a plan and the time of it.
 _IS_BETWEEN = re.compile(r"EXPLAIN|[\W_]+|\([^()]*\)")
-#: Blanks before another line of details; within one there are two at most.
-_JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
+#: Blanks before another line of details; some labels stand only within a line.
+_JOINED = re.compile(
+    r"(?<=\S) {3,}(?!(?:Batches|(?:(?:Peak |Average )?Memory|Disk)(?: *Usage)?|Usage): )"
+    r"(?=[A-Z][A-Za-z/ -]{,40}: )"
+)
+#: Blanks that a page or an editor put between words and after the point of a number.
+_WIDE, _IN_NUMBER = re.compile(r"(?<=\S) {2,}"), re.compile(r"(?<=\d\.|\.\.) (?=\d)")
 _TYPE_OF_NODE = (
     r"(?:(?:Parallel|Partial|Finalize|Async|Incremental|Custom|Foreign|Bitmap) ){,3}"
     r"(?:Limit|Sort|Unique|Hash|Merge|Nested Loop|(?:Hash|Group|Mixed|)Aggregate|WindowAgg|Gather"
@@ -117,6 +122,7 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
     for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
+        line = _IN_NUMBER.sub("", _WIDE.sub(" ", line))
         node = node_of(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
             plans.append(_Plan(excerpt=node[1], words=words))
@@ -325,8 +331,10 @@ def _logical(lines: list[str]) -> Iterator[str]:
         has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
         named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
         cut = full and len(before) == width
-        begins = _BEGINS.match(line) and not (logical or "").endswith("(")
+        begins: Any = _BEGINS.match(line) and not (logical or "").endswith("(")
         begins = begins or (named and not (cut and opened) and not is_open(logical or ""))
+        # No expression goes on with figures of a spill.
+        begins = begins or (FIGURES.search(line) and re.match(SKIPPED, (logical or "").lstrip()))
         opened = opened and len(logical or "") < _LOGICAL_MAX
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
