@@ -46,7 +46,7 @@ def read_run_or_plan(path: Path) -> PlanDocument | Recording | Counts:
         return Recording.open(path)
     if kind == "plans":
         [document, *others] = plans_in(path)
-        if others or "Actual Loops" in document["PlanDocument"] or "Execution Time" in document:
+        if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
             return read_plan(path, Selection(timed=False))
         return document
     if kind == "statements":
