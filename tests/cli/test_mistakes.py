@@ -65,6 +65,26 @@ MISTAKES = {
     "a target without its option": (
         ("forecast", "run.spill", "latency:150us"), "latency:150us", "named with --to",
     ),
+    "a name of the catalogue without its option": (
+        ("forecast", "run.spill", "aws-gp3"), "aws-gp3: there is no such", "named with --to",
+    ),
+    "a limit without its form": (
+        ("forecast", "run.spill", "--to", "iops=3000"), "--to iops=3000",
+        "do you mean limits:iops=3000,",
+    ),
+    "a mount that is not there": (
+        ("forecast", "run.spill", "--to", "/nowhere/nvme"), "--to /nowhere/nvme", "a directory",
+    ),
+    "an option without its value": (
+        ("forecast", "run.spill", "--to"), "forecast: option '--to'", "spillcast forecast -h",
+    ),
+    "a database without its key": (
+        ("postgres", "dw"), "dw: there is no such file", "dbname=",
+    ),
+    "an engine that move does not know, the name of a folder": (
+        ("move", "nvme", "--to", "/mnt/a"), "move: no such command 'nvme'", "spillcast move -h",
+    ),
+    "nothing to rank": (("postgres",), "DSN|LOGS|DIR", "DSN|LOGS|DIR: a server"),
     "a file of a recording": (
         ("forecast", "run.spill/meta.json", "--to", "factor:2"), "meta.json", "give its folder",
     ),

@@ -109,4 +109,4 @@ def test_an_unknown_time_of_temp_io_names_the_next_step_with_and_without_details
     step = " ".join(explanations()["time-unknown"].next_step.split()[:6])
     for in_full in (False, True):
         page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)
-        assert " ".join(page.text(120).split()).count(step) == 1
+        assert step in " ".join(page.text(120).split())

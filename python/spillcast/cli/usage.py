@@ -46,7 +46,11 @@ class Grouped(TyperCommand):
 
         Also for a second value, of which the last would count without a word.
         """
-        raw, _, order = self.make_parser(context).parse_args(args=list(arguments))
+        try:
+            raw, _, order = self.make_parser(context).parse_args(args=list(arguments))
+        except UsageError as error:
+            error.ctx = context
+            raise
         parameter: Any
         for parameter in self.get_params(context):
             valued = is_option(parameter) and not parameter.is_flag and not parameter.multiple
@@ -161,7 +165,7 @@ def _remedy(error: UsageError) -> str:
     if meant := re.search(r"Did you mean (?:one of: )?'([\w-]+)'", error.format_message()):
         return f"do you mean {meant[1]}? Otherwise {see}"
     word = re.search(r"command '(.+?)'", error.format_message())
-    if word is not None and os.path.exists(word[1]):
+    if word is not None and os.path.exists(word[1]) and _path(error) == "spillcast":
         return f"a verb comes before the file, as in: spillcast forecast {word[1]} --to TARGET"
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
@@ -170,7 +174,7 @@ def _remedy(error: UsageError) -> str:
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
     # An acronym keeps its capital letter.
     initial = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()
-    parts = [f"{param.opts[-1]}: {initial}{sentence[1:]}"] if sentence else []
+    parts = [f"{re.split('[, ]', term_of(param))[0]}: {initial}{sentence[1:]}"] if sentence else []
     command_help = "" if error.ctx is None else error.ctx.command.help or ""
     example = re.search(r"Example: (.+?)(?:\n\n|$)", command_help, re.DOTALL)
     if isinstance(error, MissingParameter) and example is not None:

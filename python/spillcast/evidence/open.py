@@ -199,8 +199,8 @@ def _expand(argument: str) -> list[Path]:
             raise PathMissing("the symbolic link leads to no file", where=broken)
         return matches
     _check_no_server(argument)
-    is_target = argument.partition(":")[0] in ("tmpfs", *STORAGE_WORDS)
-    hint = "a target is named with --to" if is_target else path_hint(path)
+    is_target = argument.partition(":")[0] in STORAGE_WORDS or argument == path.stem
+    hint = path_hint(path) or ("a target is named with --to" if is_target else None)
     raise PathMissing("there is no such file or folder", hint, argument)
 
 
@@ -264,8 +264,8 @@ def _check_no_server(argument: str) -> None:
     if _DSN.match(argument):
         raise EvidenceUnsuited(
             f"{argument} names a server, which is not evidence",
-            "spillcast postgres and spillcast mysql rank its statements, and size takes DIR of "
-            "postgres --save DIR; spillcast record --postgres DSN or --mysql DSN records one",
+            "spillcast postgres DSN or mysql DSN ranks its statements; spillcast record --postgres "
+            "DSN or --mysql DSN, with --query PATTERN, records one",
         )
 
 

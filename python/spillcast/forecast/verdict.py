@@ -126,6 +126,8 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     if uncached_kind == "data" and query.warm is not None:
         warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
         lines.append(f"With those files cached it would take {warm} instead of {now}.")
+    if unknown_share(query) is not None:
+        lines += [w.next_step for w in query.warnings if w.code in TIME_UNKNOWN and w.next_step]
     if query.to_come is not None and query.to_come.still_writing:
         lines.insert(0, f"{capitalized(query.to_come.still_writing_text)}. {UPPER_BOUND_HINT}")
     if cached:

@@ -20,7 +20,6 @@ from spillcast.forecast.result import (
     term_rows,
 )
 from spillcast.forecast.verdict import (
-    TIME_UNKNOWN,
     forecasts_document,
     memory_fixes,
     rank,
@@ -70,7 +69,7 @@ def forecast_page(
         parts.append(Prose([statement_text(first.statement, first.subject)]))
     parts += [*compared_parts(order), *remaining_parts(first)]
     parts.append(Prose([f"  to do: {step}" for step in advice(order)]))
-    if warnings := _warning_lines(order, in_full=in_full):
+    if warnings := _warning_lines(order):
         parts.append(Prose([*warnings, *([] if in_full else [MORE])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
@@ -172,11 +171,8 @@ def _memory_remark(forecast: Forecast) -> str:
     return f"no spills; today {format_bytes(spills.current_bytes)}{unsure}"
 
 
-def _warning_lines(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
-    """A line for each warning, with its targets unless all have it, and for each refused target.
-
-    The remedy for an unknown time of temp I/O follows, unless the details have it.
-    """
+def _warning_lines(order: Sequence[Forecast]) -> list[str]:
+    """A line for each warning, with its targets unless all have it, and for each refused target."""
     common = {warning.code for warning in common_warnings(order)}
     warned = {warning.code: warning for forecast in order for warning in forecast.warnings}
     lines = []
@@ -185,8 +181,6 @@ def _warning_lines(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
         is_general = code in common or len(targets) == len(order)
         of_targets = "" if is_general else f": {', '.join(dict.fromkeys(targets))}"
         lines.append(f"  warning: {warned[code].title or code} ({code}){of_targets}")
-        if code in TIME_UNKNOWN and not in_full:
-            lines.append(f"    next: {warned[code].next_step}")
     if any(forecast.forecast_s is not None for forecast in order):
         lines += [f"  no number for {f.target}: {f.refused}" for f in order if f.refused]
     return lines

@@ -87,7 +87,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     lines = [f"{text}."]
     first = ranking.statements[0]
     if first.no_spill is not None:
-        lines.append(f"In the first statement {fixes_text(first, ranking.memory, scale)}.")
+        lines.append(f"First statement: {fixes_text(first, ranking.memory, scale)}.")
         uncached_s = {name: gain.without_cache_s for name, gain in _by_saving(first)}
         if cached := {name: s for name, s in uncached_s.items() if s is not None}:
             at_most = "at most " if first.temp_bytes is None else ""
@@ -98,7 +98,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
 def fixes_text(ranked: Ranked, memory: str, scale: float = 1.0) -> str:
     """What each fix of a statement that has a forecast saves, with its interval."""
     assert ranked.no_spill is not None
-    no_spill = f"not spilling (more {ranked.memory or memory})"
+    no_spill = f"more {ranked.memory or memory}"
     if ranked.work_mem_bytes is not None:
         no_spill = f"work_mem {format_setting(ranked.work_mem_bytes)}"
     gains = {no_spill: ranked.no_spill}

@@ -180,7 +180,8 @@ def advice_text(advice: MemoryAdvice) -> str:
     cell, bounds = advice.cell, advice.cell.interval_s
     memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "
     price = "" if advice.cost is None else f" at {advice.cost:g}"
-    text = f"Cheapest within {limit}: {memory}{cell.storage}{price}, "
+    storage = "today's storage" if cell.storage == NOW else cell.storage
+    text = f"Cheapest within {limit}: {memory}{storage}{price}, "
     text += format_duration(cell.elapsed_s)
     if bounds is not None:
         text += f" ({format_interval(bounds)}{'' if advice.sure else ': it may take longer'})"

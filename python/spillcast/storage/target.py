@@ -145,6 +145,10 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         raise TargetUnknown(f"{role or text} is not a file or directory", hint)
     similar = suggestion(text, forms)
     hint = f"name {forms}" if similar is None else f"do you mean {similar}?"
+    if similar is None and "/" in text:
+        hint = "give a directory that exists on the storage you mean"
+    elif similar and similar.startswith("catalogue:"):
+        hint += " All are listed by: spillcast storage list"
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
 
 
@@ -236,6 +240,8 @@ def suggestion(text: str, forms: str) -> str | None:
 def _other_form(text: str) -> str | None:
     """The form for a word that spells one differently, or that is only its value."""
     words = (*STORAGE_WORDS, *_KINDS)
+    if text.startswith(("iops=", "throughput=")):
+        return f"limits:{text},latency=0.5ms"
     if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], words)) is not None:
         return f"{_KINDS.get(kind, kind)}:{form[2]}"
     if times := _TIMES.fullmatch(text):

@@ -217,10 +217,7 @@ def _parts(dsn: str) -> dict[str, Any]:
         parts = conninfo_to_dict(dsn)
     except ProgrammingError:
         # libpq's message may contain a part of the password.
-        hint = (
-            "write for example 'host=/run/postgresql dbname=dw user=postgres'; of a log, give the "
-            "path of a file or folder that exists"
-        )
+        hint = "write for example dbname=dw, or 'host=/run/postgresql dbname=dw user=postgres'"
         raise OptionInvalid("the DSN is neither key=value pairs nor postgresql://", hint) from None
     host, port, database = (str(parts.get(name) or "") for name in ("host", "port", "dbname"))
     if "@" in host + port + database or not re.fullmatch(r"[0-9,]*", port):

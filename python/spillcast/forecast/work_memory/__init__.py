@@ -222,7 +222,7 @@ def cheapest(
 
 
 #: The name of the storage that the query ran on.
-NOW = "now"
+NOW = "today"
 #: The least work_mem that PostgreSQL accepts.
 WORK_MEM_MIN_BYTES = 64 << 10
 #: The smallest size of a table is the work_mem of the run over this.

@@ -34,9 +34,9 @@ from spillcast.engines.ranking import (
     SpillNode,
     with_gains,
 )
-from spillcast.errors import InputError, OptionConflict, Refusal
+from spillcast.errors import InputError, OptionConflict, PathMissing, Refusal
 from spillcast.evidence.counts import Counts, feasible_processes
-from spillcast.evidence.open import kind_of
+from spillcast.evidence.open import kind_of, rereadable
 from spillcast.evidence.postgres import BLOCK_BYTES, COMMENTS, CONSTANT
 from spillcast.evidence.postgres.logs import Logs, counted, normal, read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -63,7 +63,7 @@ from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import masked_text
 from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.target import depends_on_recording
-from spillcast.text import shell_word
+from spillcast.text import path_hint, shell_word
 from spillcast.units import parse_duration_s
 
 NAME = "spillcast postgres"
@@ -86,10 +86,10 @@ def rank_postgres(
     server does not answer, and for an argument that needs a server and has logs.
     """
     # Not Path.exists, which raises an error for a DSN that is longer than a file's name can be.
-    if server and os.path.exists(server):
+    if server == "-" or (server and os.path.exists(server)):
         if (log, since, save_as) != (None, None, None):
             raise OptionConflict("--log, --since and --save need a server, not its logs")
-        path = Path(server)
+        path = rereadable(server)
         if path.is_file() and kind_of(path) == "statements":
             rows = read_rows(path)
             statements = of_rows(rows, None, request)
@@ -100,6 +100,9 @@ def rank_postgres(
                 counted=rows,
             )
         return _of_logs(path, request)
+    if server and "=" not in server and "://" not in server:
+        hint = path_hint(Path(server)) or "a server is named by its database, as in dbname=dw"
+        raise PathMissing("there is no such file or folder", hint, server)
     if since is not None and not os.path.isfile(since):
         parse_duration_s(since, "--since")
     logs = None if log is None else read_logs(Path(log))
