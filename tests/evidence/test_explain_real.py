@@ -20,7 +20,7 @@ from plans import (
 )
 from spillcast.errors import EvidenceAmbiguous, NoTempIo
 from spillcast.evidence.postgres.document import read_documents
-from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.nodes import count_disk_sizes, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.evidence.postgres.text import documents_of_text
@@ -107,6 +107,27 @@ def test_nothing_is_counted_twice(server, name):
     top = nodes_of(explained_alike(server, *QUERIES[name])[0]["Plan"])
     apart = sum(node.temp.blocks for node in top.walk())
     assert apart == pytest.approx(top.all_temp.blocks, rel=0.01)
+
+
+#: Rows that are kept on disk and read again, by other executions or other scans.
+KEPT = [
+    "select count(b.t) from (select 1 from small limit 9) s left join big b on b.k <> 0",
+    "with c as materialized (select * from big) select count(*) from c, c d where c.id = d.id",
+    "with c as materialized (select * from big) select count(*) from small s, c where s.id < 10",
+]
+
+
+@cases("query", KEPT)
+def test_kept_rows_are_written_once_by_sizes_too(server, query):
+    if server.info.server_version < 180_000:
+        pytest.skip("older versions do not show the sizes of kept rows")
+    counted = explain(server, query, "format json")["Plan"]
+    lines = [line for (line,) in server.execute(f"explain (analyze, buffers off) {query}")]
+    [document] = documents_of_text(lines)
+    assert count_disk_sizes(document["Plan"])
+    for name in ("Temp Read Blocks", "Temp Written Blocks"):
+        assert document["Plan"][name] == pytest.approx(counted[name], rel=0.05)
+    assert counted["Temp Written Blocks"] > 100
 
 
 def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):

@@ -25,7 +25,8 @@ WORKERS_MAX = 1024
 #: The hash value and the header of a tuple before the columns of a row in a file of a hash join.
 _ROW_HEADER_BYTES = 20
 SIZES_NOTE = (
-    "a plan without BUFFERS: the least temp I/O is the sizes on disk, written once and read once"
+    "a plan without BUFFERS: the least temp I/O is the sizes on disk, read as often as nodes "
+    "ran and written once"
 )
 #: Nodes that never write temp files.
 _NEVER_SPILLS = frozenset(
@@ -196,21 +197,47 @@ def count_disk_sizes(plan: dict[str, Any]) -> bool:
     nodes = list(all_nodes(plan))
     if any("Temp Written Blocks" in node or "Motion" in node["Node Type"] for node in nodes):
         return False
-    return any(map(_size_blocks, nodes)) and _add_blocks(plan) > 0
+    spills = any(_size_blocks(node) or node.get("Storage") == "Disk" for node in nodes)
+    return spills and _add_blocks(plan, set()) > 0
 
 
-def _add_blocks(values: dict[str, Any]) -> int:
-    blocks = _size_blocks(values) + sum(map(_add_blocks, values.get("Plans", ())))
-    values["Temp Read Blocks"] = values["Temp Written Blocks"] = blocks
-    return blocks
+def _add_blocks(values: dict[str, Any], scanned: set[str]) -> int:
+    """Add the temp blocks of all nodes; returns those written. The CTEs ``scanned`` are kept."""
+    written = read = _size_blocks(values)
+    if values.get("Storage") == "Disk":
+        read, written = _kept_blocks(values, scanned)
+    for child in values.get("Plans", ()):
+        written += _add_blocks(child, scanned)
+        read += child["Temp Read Blocks"]
+    values["Temp Read Blocks"], values["Temp Written Blocks"] = read, written
+    return written
+
+
+def _kept_blocks(values: Mapping[str, Any], scanned: set[str]) -> tuple[int, int]:
+    """Blocks that a node which keeps rows on disk read and wrote.
+
+    Rows are kept as they pass, and read when they are needed again: for another execution of
+    Materialize than of its input, or for another scan of a common table expression.
+    """
+    size = -(-1024 * int(values.get("Maximum Storage", 0)) // BLOCK_BYTES)
+    runs = made = max(1, int(values.get("Actual Loops", 1)))
+    if values["Node Type"] == "Materialize":
+        made = max(
+            (int(child.get("Actual Loops", 1)) for child in values.get("Plans", ())), default=1
+        )
+    elif values["Node Type"] == "CTE Scan":
+        name = str(values.get("CTE Name"))
+        made = int(name not in scanned)
+        scanned.add(name)
+    else:
+        return size * runs, size * runs
+    return size * max(runs - made, 0), size * made
 
 
 def _size_blocks(values: Mapping[str, Any]) -> int:
     """Blocks that a node wrote, by the sizes of its files, or of rows for a hash join."""
     processes = by_process(values)
     size_kib = sum(sizes_kib(values))
-    if values.get("Storage") == "Disk":
-        size_kib += values.get("Maximum Storage", 0)
     shown = len(_sized(values)) or len(processes)
     # Lines of workers may be missing: each run counts as the mean of those shown.
     runs = max(1.0, values.get("Actual Loops", 1) / shown)
