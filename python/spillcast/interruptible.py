@@ -5,7 +5,7 @@ and passed on to a command that spillcast runs.
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
@@ -75,6 +75,21 @@ def run_interruptibly(
     if failures:
         raise failures[0]
     return results[0]
+
+
+def until_answered(words: Sequence[str]) -> None:
+    """Wait for the file systems of words that are paths; Ctrl-C ends that where a server hangs."""
+    answered = threading.Event()
+
+    def ask() -> None:
+        for word in words:
+            with suppress(OSError, ValueError):
+                os.stat(word)
+        answered.set()
+
+    threading.Thread(target=ask, name="spillcast-stat", daemon=True).start()
+    while not answered.wait(TICK_S):
+        pass
 
 
 def interrupted_once() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases
 from emulator import Emulator, is_mounted, skip_without_fuse
-from harness import TIMEOUT_S, only_line, ordinary_user, spillcast, until
+from harness import TIMEOUT_S, only_line, ordinary_user, spillcast, started, until
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
@@ -79,6 +79,30 @@ def test_it_ends_with_hours_of_work_in_flight(tmp_path):
         assert emulator.end(signal.SIGINT)[0] == 0
         assert emulator.left_nothing()
         assert GONE.search(last_line(reader))
+
+
+def test_who_waits_for_a_mount_that_hangs_can_leave(tmp_path):
+    def waits_for_it(process):
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        return any("request_wait" in (task / "wchan").read_text() for task in tasks)
+
+    with Emulator(tmp_path, "--read", "1ms") as emulator:
+        path = emulator.ready().mountpoint / "plan.json"
+        os.kill(emulator.process.pid, signal.SIGSTOP)
+        try:
+            for words in (
+                ["forecast", path],
+                ["storage", "show", path],
+                ["forecast", "elapsed=9s,temp=1G", "--to", path],
+                ["report", __file__, "-o", path],
+            ):
+                with started(*words, stderr=subprocess.PIPE, text=True) as process:
+                    until(lambda process=process: waits_for_it(process), "the mount")
+                    process.send_signal(signal.SIGINT)
+                    _, stderr = process.communicate(timeout=TIMEOUT_S)
+                assert (process.returncode, "Traceback" in stderr) == (130, False), words
+        finally:
+            os.kill(emulator.process.pid, signal.SIGCONT)
 
 
 def test_a_crash_of_its_user_is_no_matter(tmp_path):

@@ -52,7 +52,16 @@ def test_a_closed_stream_leads_nowhere(tmp_path, closed):
     assert Recording.open(tmp_path / "run.spill").meta.temp.writes == 1
 
 
-@cases("words", [["engines"], ["engines", "--json"], ["--version"], ["forecast", "x", "--json"]])
+@cases(
+    "words",
+    [
+        ["engines"],
+        ["engines", "--json"],
+        ["storage", "list", "--json"],
+        ["--version"],
+        ["forecast", "x", "--json"],
+    ],
+)
 def test_output_that_nobody_reads_is_no_error_of_its_own(words):
     """The status is that of a shell whose program SIGPIPE ended; of a full disk it is 1."""
     reader, closed = os.pipe()
@@ -64,6 +73,8 @@ def test_output_that_nobody_reads_is_no_error_of_its_own(words):
         os.close(stdout)
         assert process.returncode == status, stderr
         assert "Exception" not in stderr
+        if stdout == full:
+            assert sum("stdout" in line for line in stderr.splitlines()) == 1
 
 
 def test_a_refused_forecast_is_one_document(tmp_path):

@@ -90,9 +90,12 @@ def run(arguments: list[str]) -> int:
 def _status(arguments: list[str]) -> int:
     """Run a verb; turn errors into messages and an exit status."""
     from spillcast.errors import SpillcastError, SystemFailed, is_interruption
+    from spillcast.interruptible import until_answered
 
     try:
         arguments = with_present_names(arguments)
+        options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        until_answered([word.partition("=")[2] if word[:1] == "-" else word for word in options])
         return int(application(arguments)(args=arguments, prog_name="spillcast") or 0)
     except SpillcastError as error:
         return _failed(error, arguments)
@@ -116,6 +119,8 @@ def _status(arguments: list[str]) -> int:
     except BrokenPipeError as error:
         return _write_error_status(error)
     except OSError as error:
+        if error.filename == sys.stdout.name:
+            return _write_error_status(error)
         where = f"{error.filename}: " if error.filename else ""
         return _failed(SystemFailed(f"{where}{error.strerror or error}"), arguments)
 

@@ -31,6 +31,9 @@ class VisibleStream:
             # The encoding of a locale such as C or ISO-8859-1 lacks some letters.
             encoded = shown.encode(error.encoding, "replace")
             self.obeyed.write(encoded.decode(error.encoding))
+        except OSError as error:
+            error.filename = self.obeyed.name
+            raise
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
