@@ -78,6 +78,8 @@ WAYS = {
     "a.trc": utf_16,
     "b.trc.gz": lambda content: gzip.compress(utf_16(content)),
     "utf16.zip": lambda content: zipped(utf_16(content)),
+    "utf32.trc": lambda content: content.decode().encode("utf-32"),
+    "utf32be.trc.gz": lambda content: gzip.compress(content.decode().encode("utf-32-be")),
     "A.TRC": bytes,
 }
 

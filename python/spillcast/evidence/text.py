@@ -38,6 +38,9 @@ _MEMBERS_MAX = 1000
 _UNPACK_HINT = "unpack it, and give the file that describes the run, or the recording's folder"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
+    # They begin with those of UTF-16.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
@@ -86,7 +89,7 @@ def json_or_none(text: str) -> Any:
 
 
 def decoded(content: bytes) -> str:
-    """Text from UTF-8 or UTF-16, with or without a byte order mark; line ends are ``\\n``."""
+    """Text from UTF-8, UTF-16 or UTF-32, also without a byte order mark; line ends are ``\\n``."""
     text = content.decode(_encoding(content), errors=_FALLBACK)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -96,15 +99,15 @@ def blocks_of(path: Path) -> Iterator[bytes]:
     with opened(path) as file:
         head = file.read(_PROBED_BYTES)
         encoding = _encoding(head)
-        utf_16 = codecs.getincrementaldecoder(encoding)("replace") if "16" in encoding else None
+        wide = None if "8" in encoding else codecs.getincrementaldecoder(encoding)("replace")
         kept, total = b"", 0
         block = head + file.read(BLOCK_BYTES)
         while block:
             total += len(block)
             if total > UNPACKED_BYTES_MAX:
                 raise FileTooLarge(f"unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
-            if utf_16 is not None:
-                block = utf_16.decode(block).encode()
+            if wide is not None:
+                block = wide.decode(block).encode()
             following = file.read(BLOCK_BYTES)
             # The last line may lack its end, as in pasted text.
             end = block.rfind(b"\n") + 1 if following else len(block)
@@ -157,7 +160,7 @@ def is_plain(path: Path) -> bool:
         return False
     with suppress(EvidenceDamaged), opened(path) as text:
         is_tar = isinstance(text, tarfile.ExFileObject)
-        return not is_tar and "16" not in _encoding(text.read(_PROBED_BYTES))
+        return not is_tar and "8" in _encoding(text.read(_PROBED_BYTES))
     return True
 
 
@@ -280,7 +283,7 @@ def _encoding(content: bytes) -> str:
             char.isascii() and (char.isalnum() or char.isspace())
             for char in probed.decode(name, "replace")
         )
-        for name in ("utf-16-le", "utf-16-be")
+        for name in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
     }
     best = max(plain_chars, key=plain_chars.__getitem__)
     return best if plain_chars[best] > _PLAIN_SHARE * len(probed) / 2 else "utf-8"
