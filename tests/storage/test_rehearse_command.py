@@ -242,6 +242,9 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
         (["psql", "-c", "with x as (DELETE from t returning *) select * from x"], "DELETE"),
         (["duckdb", "dw.db", "-c", "copy (select 1) to 'x.csv'"], "copy"),
         (["sh", "-c", "duckdb dw.db 'create table x as from t'"], "create"),
+        (["sh", "-c", "duckdb /merge/update/pre-create/copy.db 'from t'"], None),
+        (["sh", "-c", "duckdb dw.db 'select 1;/**/update t set x = 1'"], "update"),
+        (["sh", "-c", "duckdb dw.db 'create/**/table x as from t'"], "create"),
     ],
 )
 def test_words_by_which_a_command_writes(arguments, word):

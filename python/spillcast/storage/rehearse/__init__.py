@@ -203,10 +203,10 @@ def _ended(pid: int) -> bool:
 
 
 INSIDE = Path(__file__).with_name("inside.py")
-#: Words of SQL that write.
+#: Words of SQL that write, which are no part of a path.
 WRITES = re.compile(
-    r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex"
-    r"|nextval|setval|writefile)\b"
+    r"(?i)(?<!\w[/.-])\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export"
+    r"|reindex|nextval|setval|writefile)\b(?![/.-]\w)"
 )
 #: Clients that spill themselves and have SQL in their arguments, and the beginning of statements
 #: that only read. The functions of a server may write, and a pragma sets what a database keeps.
