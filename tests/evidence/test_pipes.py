@@ -55,6 +55,15 @@ def piped(content, *arguments):
     return answer(*arguments, content=content)
 
 
+def test_a_storage_in_a_pipe(plan, tmp_path):
+    path = tmp_path / "storage.json"
+    path.write_text(spillcast("storage", "show", "catalogue:aws-gp3", "--json").stdout)
+    expected = answer_of_file("forecast", plan, "--to", path, "--json")
+    with path.open("rb") as file:
+        forecast = ("forecast", plan, "--to", "/dev/stdin", "--json")
+        assert piped(file.read(), *forecast)["forecast_s"] == expected["forecast_s"]
+
+
 def test_a_plan_in_a_pipe(plan):
     expected = answer_of_file("forecast", plan, *TARGETS)["forecast_s"]
     assert expected is not None

@@ -295,9 +295,8 @@ def provenance_text(storage: Storage) -> str | None:
     """Time, host and versions of the measurement, as far as known."""
     if (p := storage.provenance) is None:
         return None
-    time = (p.measured_at or "")[:16].replace("T", " ")
     parts = [
-        time and f"measured at {time}",
+        f"measured at {p.measured:%Y-%m-%d %H:%M} UTC" if p.measured else None,
         p.host and f"on host {p.host}",
         p.kernel and f"kernel {p.kernel}",
         p.device_name,

@@ -156,12 +156,17 @@ class Provenance:
             datetime.fromisoformat(self.measured_at)
 
     @property
-    def age_days(self) -> int | None:
-        """Whole days since the measurement; None if unknown."""
+    def measured(self) -> datetime | None:
+        """The time of the measurement in UTC; None if unknown."""
         if self.measured_at is None:
             return None
         then = datetime.fromisoformat(self.measured_at)
-        return (datetime.now(UTC) - then.replace(tzinfo=then.tzinfo or UTC)).days
+        return then.replace(tzinfo=then.tzinfo or UTC).astimezone(UTC)
+
+    @property
+    def age_days(self) -> int | None:
+        """Whole days since the measurement; None if unknown."""
+        return None if self.measured is None else (datetime.now(UTC) - self.measured).days
 
     def on_mount(self, mount: Mounted | TempPlace) -> "Provenance":
         """The same on a mount."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.open import STORAGE_WORDS, kind_of
+from spillcast.evidence.open import STORAGE_WORDS, kind_of, rereadable
 from spillcast.evidence.selection import is_stated
 from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of, reading
@@ -108,7 +108,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     if text.startswith(RELATIVE):
         message = f"{role or text}: a target relative to the storage of a recording"
         raise TargetUnknown(message, f"name {forms}")
-    path = Path(text)
+    path = Path(text) if text == "-" else rereadable(text)
     if is_recording(path):
         from spillcast.evidence.postgres.plan import plan_counts
 

@@ -167,6 +167,12 @@ def test_it_is_shown_and_a_redacted_page_lacks_the_host(probed, tmp_path):
     shown = " ".join(spillcast("storage", "show", path).stdout.split())
     assert f"measured at {days_ago(40)[:10]}" in shown
     assert "on host db-7" in shown
+    document["provenance"]["measured_at"] = "2026-11-01T01:30:00+02:00"
+    path.write_text(json.dumps(document))
+    shown = " ".join(spillcast("storage", "show", path).stdout.split())
+    assert "measured at 2026-10-31 23:30 UTC" in shown
+    document["provenance"]["measured_at"] = days_ago(40)
+    path.write_text(json.dumps(document))
     made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.3)
     answer = tmp_path / "forecast.json"
     answer.write_text(spillcast("forecast", made.path, "--to", path, "--json").stdout)
