@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import only_line, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
 from spillcast._core import check_output
@@ -63,6 +64,13 @@ def test_a_device_stays_a_device(tmp_path, trace):
 def test_a_full_device_is_named(trace):
     for verb in (["report", trace], ["export", trace, "--format", "openmetrics"]):
         assert "/dev/full" in only_line(spillcast(*verb, "-o", "/dev/full"), 1)
+
+
+@cases("name", ["x" * 255, "\u00e4" * 127])
+def test_the_longest_name_that_a_file_has_is_written(tmp_path, name):
+    with whole_file(tmp_path / name) as partial:
+        partial.write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_name_that_no_file_has_is_refused(tmp_path, monkeypatch):

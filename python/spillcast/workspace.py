@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spillcast import _core
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteFailed
+from spillcast.text import shell_word
 
 #: Waits until the other end of the pipe closes, which happens however the work ends. Then it
 #: retries, because mounts in the directory and servers that write there may take time to end.
@@ -72,7 +73,8 @@ def check_output_file(path: Path, option: str = "-o") -> None:
         raise PathUnusable(f"{option} {path} is a directory", "name a file in it")
     parent = path.absolute().parent
     if not parent.is_dir():
-        raise PathMissing(f"{option} {path}: there is no directory {parent}")
+        hint = f"make it: mkdir -p {shell_word(parent)}"
+        raise PathMissing(f"{option} {path}: there is no directory {parent}", hint)
     is_file = path.is_file() or not path.exists()
     if not os.access(parent if is_file else path, os.W_OK):
         raise OutputUnwritable(f"{option} {path}: cannot be written to", "name another file")
@@ -85,7 +87,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     Other things than files, such as /dev/stdout or a link, are written to directly. WriteFailed for
     a folder and a full disk, InputError for a link of another user.
     """
-    partial = path.parent / f"{path.name}.{secrets.token_hex(4)}.partial"
+    # A name has at most 255 bytes.
+    begin = os.fsdecode(os.fsencode(path.name)[:200])
+    partial = path.parent / f"{begin}.{secrets.token_hex(4)}.partial"
     try:
         refuse_planted_link(path)
         in_place = os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)

@@ -96,6 +96,7 @@ def test_a_damaged_file_is_refused_with_its_place(tmp_path, text, where):
     with pytest.raises(EvidenceDamaged, match=where) as refused:
         load_prices(file)
     assert refused.value.hint
+    assert refused.value.where == str(file)
 
 
 def test_a_region_without_prices_is_refused():

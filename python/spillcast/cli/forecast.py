@@ -191,7 +191,7 @@ def check_rehearse(
         raise OptionConflict("--rehearse repeats a command that record started", hint)
     for directory in directories:
         if not directory.is_dir():
-            raise PathMissing(f"--rehearse {directory}: there is no such directory")
+            raise PathMissing(f"--rehearse {directory}: there is no such directory", "make it")
 
 
 #: Time of a rehearsal by ``record --rehearse``.

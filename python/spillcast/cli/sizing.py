@@ -249,7 +249,7 @@ def memory(
             hint if engine_of(engine).server else None,
         )
     if work is not None and not work.is_dir():
-        raise PathMissing(f"--work {work}: there is no such directory")
+        raise PathMissing(f"--work {work}: there is no such directory", "make it")
     plan = SweepPlan(
         engine,
         _query(sql, threads) if sql else _workload(engine, workload, threads),

@@ -12,6 +12,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import KIND_WORDS, EvidenceFiles
 from spillcast.evidence.selection import Filter, Selection, is_stated
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
+from spillcast.gate import COUNT_MAX
 from spillcast.public import check_types
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -96,10 +97,10 @@ class Question:
             raise OptionInvalid(f"--elapsed {self.elapsed_s:g}: not a time", "such as 773s")
         if self.method not in METHODS:
             raise OptionInvalid(f"--method {self.method}: not known", " or ".join(METHODS))
-        for name in ("executors", "cores", "memory_bytes"):
-            if (number := getattr(self, name)) is not None and number < 1:
-                option = _OPTIONS.get(name, name)
-                raise OptionInvalid(f"--{option} {number}: too few", "give 1 or more")
+        for name in ("cpus", "executors", "cores", "memory_bytes"):
+            if (number := getattr(self, name)) is not None and not 1 <= number <= COUNT_MAX:
+                option, problem = _OPTIONS.get(name, name), "few" if number < 1 else "many"
+                raise OptionInvalid(f"--{option} {number}: too {problem}", "give 1 or more")
 
     def storage(self, word: str, like: Recording | Counts, option: str = "--to") -> Storage:
         """The storage that a word names; a directory is probed with the I/O of ``like``.

@@ -56,7 +56,7 @@ def test_an_impossible_option_is_refused_by_its_name(run, option):
 
 def test_a_value_that_an_option_does_not_have_is_refused_by_its_name():
     impossible = {"executors": 0, "cores": -1, "memory_bytes": 0, "method": "guess"}
-    for name, value in impossible.items():
+    for name, value in [*impossible.items(), ("cpus", 10**30), ("memory_bytes", 1 << 63)]:
         with pytest.raises(OptionInvalid, match=f"--{name.removesuffix('_bytes')} "):
             Question(**{name: value})
 

@@ -182,8 +182,11 @@ def _read(file: Path) -> list[Price]:
             raise EvidenceDamaged(f"no column {', '.join(missing)}")
         prices = list[Price]()
         for record in reader:
-            with reading(f"{file}: line {reader.line_num}"):
+            try:
                 prices.append(_price(record))
+            except EvidenceDamaged as error:
+                message = f"line {reader.line_num}: {error.message}"
+                raise EvidenceDamaged(message, error.hint) from error
         if not prices:
             raise EvidenceDamaged("holds no prices")
         if len(currencies := sorted({price.currency for price in prices})) > 1:
