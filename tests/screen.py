@@ -11,6 +11,8 @@ import subprocess
 import termios
 import time
 
+import pytest
+
 import forked
 from harness import TIMEOUT_S, environment, spillcast_command
 
@@ -51,8 +53,11 @@ class Terminal:
         deadline = time.monotonic() + TIMEOUT_S
         while text not in plain(self.text):
             assert time.monotonic() < deadline, f"waited for {text!r}, got {self.text[-2000:]!r}"
-            assert self.process.poll() is None, f"ended before {text!r}: {self.text[-2000:]!r}"
+            ended = self.process.poll() is not None
+            # What it wrote before its end may not be read yet.
             self.read()
+            if ended and text not in plain(self.text):
+                pytest.fail(f"ended before {text!r}: {self.text[-2000:]!r}")
 
     def press(self, keys):
         """What a person types."""
