@@ -207,6 +207,17 @@ def broken(text, rng):
     return "\n".join(part for each in parts for part in each or [""]) + "\n"
 
 
+def flowed(text, rng):
+    """Rows between bars that a page breaks in place of any blanks."""
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        blanks = [place for place, char in enumerate(line) if char == " "]
+        if line.startswith("|"):
+            for place in rng.sample(blanks, 1 if "Operation" in line else 3):
+                lines[at] = lines[at][:place] + "\n" + lines[at][place + 1 :]
+    return "\n".join(lines) + "\n"
+
+
 #: What keeps all that a report tells.
 KEEPING = (
     broken, indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,

@@ -4,7 +4,7 @@ import random
 from itertools import permutations
 
 import pytest
-from report_disguises import ALIGNED, KEEPING, PLAIN, barred, cut, encoded, narrow, trimmed
+from report_disguises import ALIGNED, KEEPING, PLAIN, barred, cut, encoded, flowed, narrow, trimmed
 
 from cases import cases
 from spillcast.errors import EvidenceMixed, InputError, Refusal
@@ -72,6 +72,13 @@ def test_plain_reports_tell_their_truth(tmp_path):
         text = truth.text if name in ALIGNED else trimmed(truth.text, None)
         path.write_text(barred(text, None))
         assert outcome(path, truth) == "right", name
+
+
+def test_rows_that_a_page_breaks_are_whole(tmp_path):
+    rng, path = random.Random(SEED), tmp_path / "plan.txt"
+    for _ in range(20):
+        path.write_text(flowed(PLAIN["xplan"].text, rng))
+        assert outcome(path, PLAIN["xplan"]) == "right", path.read_text()
 
 
 def test_no_disguise_makes_a_false_answer(drawn):

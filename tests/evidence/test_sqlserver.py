@@ -119,6 +119,7 @@ def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
     assert more.writes.bytes == 80 * 8192
     rows = csv.DictReader(io.StringIO(QUERIES))
     assert read(tmp_path, json.dumps(list(rows))).writes == counts.writes
+    assert read(tmp_path, f"-- return this:\n/*\n{QUERIES}*/\n").writes == counts.writes
     # Times of rows that did not spill do not matter.
     assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 

@@ -17,7 +17,7 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
-from spillcast.evidence.numbers import number_of, quantity_of
+from spillcast.evidence.numbers import number_of, quantity_of, with_decimal_points
 from spillcast.evidence.recognise import BYTE_COUNTERS, COUNTER_HEADING
 from spillcast.evidence.selection import FIGURES_PREFIX, Selection
 from spillcast.evidence.table_rows import rows_of
@@ -184,15 +184,16 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
     if (heading := re.search(COUNTER_HEADING, text, _FLAGS)) is not None:
         rows = rows_of(text[heading.start() :])
         text = "\n".join(f"{name}: {cell}" for row in rows for name, cell in row.items())
+    text = with_decimal_points(text)
     for engine, counter, time in BYTE_COUNTERS:
         sizes = [
-            re.sub(r"(?<=\d)$", "B", re.sub(r"\s", "", match[1]))
+            re.sub(r"(?<=\d)$", "B", re.sub(r"[\s,]", "", match[1]))
             for match in re.finditer(counter, text, _FLAGS)
         ]
         if not sizes:
             continue
         spilled_bytes = int(sum(quantity_of(parse_bytes, size, engine) for size in sizes))
-        is_cut = LEFT_OUT.search(text) is not None
+        is_cut = LEFT_OUT.search(text) is not None or text.count("{") != text.count("}")
         if not spilled_bytes and not is_cut:
             raise NoTempIo(f"this query of {engine} does not spill")
         times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]

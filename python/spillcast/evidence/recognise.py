@@ -232,13 +232,13 @@ BYTE_COUNTERS = (
      # Times of nodes are indented further.
      r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake",
-     r"bytes[ _]spilled(?:[ _]to)?[ _](?:local|remote)[ _](?:storage|disk)"
-     r"[^\w\n]{1,80}+([\d.]+ ?\w*)",
+     r"(?:bytes[ _]spilled(?:[ _]to)?|(?:[,;/]|\band) ?to)[ _](?:local|remote)"
+     r"(?:[ _](?:storage|disk))?[^\w\n]{1,80}+(\d[\d.,]* ?\w*)",
      r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)(?! ?\w)"),
     ("Databricks", r"\bspill(?:_to_disk|ed_local)_bytes[^\w\n]{1,80}+(\d+)",
      r"\btotal_(?:time|duration)_ms[^\w\n]{1,80}+(\d+)"),
     ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
-    ("Trino", r"\bSpilled: ([\d.]+ ?[kKMGTP]?B)\b",
+    ("Trino", r"\bSpilled: (\d[\d.,]* ?[kKMGTP]?B)\b",
      r"\bExecution(?: time)?: ([\d.]+ ?(?:m?s|[mhd]))\b"),
     # Only the row of the root has the time of the query.
     ("TiDB", r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?[ \t]*+\|?$",
@@ -252,12 +252,14 @@ _ENGINES = (
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "),
     ("Trino or Presto",
      r'\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d|"spilledDataSize"\s*:'),
-    ("TiDB", r"\bcop\[tikv\]|\bactRows\b"),
+    ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num"),
     ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("MongoDB", r"\busedDisk\b"),
     ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
     ("Firebird", r"^[^\w\n]*Delta memory = "), ("Exasol", r"\btemp_db_ram_peak\b"),
     ("Impala or Doris",
-     r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: "),
+     r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: |\bEst\. #Rows\b"
+     r"|\bmem-reservation="),
+    ("StarRocks", r"\b(?:DiskSpillSize|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
     ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b"),
     ("Velox", r"\bSpilled: \d[\d,]* rows\b"), ("MatrixOne", r"\bSpillSize="),
     ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill"),
@@ -265,7 +267,7 @@ _ENGINES = (
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
     ("Db2", r"\bsort overflows\b|\bSPILLED\s*: \(Pages spilled"),
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
-    ("Teradata", r"\bSpool \d+ \((?:Last Use|group_amps|all_amps)"),
+    ("Teradata", r"\bSpool \d+ \((?:Last Use|group_amps|all_amps)|\bplaced in Spool \d"),
     ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
 )  # fmt: skip
@@ -340,7 +342,7 @@ KINDS: Sequence[EvidenceKind] = (
             rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
             r'|^[^\w\n]*+(?:id\W++)?select_type\b|"actual_last_row_ms"\s*:'),
     _report(4.0, "a profile of DuckDB", "duckdb.read",
-            r'[│┃]\s*Total Time:|"(?:cumulative_cardinality|operator_timing|extra-info'
+            r'[│┃]\s*Total Time:|"(?:(?:cumulative|operator)_cardinality|operator_timing|extra-info'
             r'|(?:system_)?peak_temp_dir_size|(?:total_)?intermediate_size_bytes'
             r'|total_bytes_spilled)"'),
     _report(3.9, "a plan of Databend", "databend.read",
@@ -372,8 +374,9 @@ KINDS: Sequence[EvidenceKind] = (
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters and times of MySQL",
                 r"^(?:# )?Query_time: |(?:\b|_)(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
-                r"|\btmp_disk_tables\b|^(?:# )?Attribute +(?:pct +)?total +min |\bwait/io/file/"
-                r"|@@tmpdir/|^[^\w\n]*(?:Copying to tmp table|Creating sort index)\b"
+                r"|\btmp_disk_tables\b|^(?:# )?(?:Attribute +(?:pct +)?total +min |Exec time +\d)"
+                r"|\bwait/io/file/|@@tmpdir/"
+                r"|(?:^[^\w\n]*+|[|\t] *+)(?:Copying to tmp table|Creating sort index)\b"
                 r"|^[^\w\n]*converting HEAP to |\bnum_initial_chunks_spilled_to_disk\b",
                 "MySQL counts merge passes and tables, times its stages, and the files of all "
                 "statements; none of these tells what the query read and wrote on disk",

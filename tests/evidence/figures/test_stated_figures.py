@@ -177,6 +177,12 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
         ),
         ("Bytes spilled to local storage  1.5 GB\nTotal elapsed time: 62 s\n",
          "elapsed=62s,spilled=1610612736,size="),
+        ("Sort: bytes spilled to local storage **3 GB**, to remote **2,048 MB**\n",
+         "elapsed=ELAPSED,spilled=5368709120,size="),
+        ("Bytes spilled to local storage: 1.536,5 MB\n",
+         "elapsed=ELAPSED,spilled=1611137024,size="),
+        ('{"queryPlan": [{"name": "S02: Sort", "shuffleOutputBytesSpilled": "0",\n',
+         "elapsed=ELAPSED,spilled=SIZE"),
         ('{"TOTAL_ELAPSED_TIME": 62000, "EXECUTION_TIME": 61000,\n'
          ' "BYTES_SPILLED_TO_LOCAL_STORAGE": 1610612736, "BYTES_SPILLED_TO_REMOTE_STORAGE": 0}\n',
          "elapsed=62000ms,spilled=1610612736,size="),

@@ -430,20 +430,24 @@ def report_text(path: Path) -> str:
 
 
 def _with_whole_rows(text: str) -> str:
-    """The text with each row between bars in one line, although a client broke long lines."""
-    lines: list[str] = []
-    joined = 0
+    """The text with each row between bars in one line, although a client or a page broke it."""
+    lines = [""]
+    joined = bars = width = length = 0
     for line in text.split("\n"):
-        row = lines[-1] if lines else ""
-        begins = row.lstrip().startswith("|")
-        continues = line.find("|") not in (-1, row.find("|")) and not _BAR_RULE.fullmatch(line)
-        if begins and continues and joined < _BROKEN_MAX:
-            lines[-1] += line
+        row = lines[-1]
+        if is_rule := _BAR_RULE.fullmatch(line) is not None:
+            bars, width = 0 if bars or "|" in line else row.count("|"), len(line)
+        is_open = row.count("|") < bars if bars else length < width and row.rstrip()[-1:] != "|"
+        continues = is_open or line.find("|") not in (-1, row.find("|"))
+        if row.lstrip().startswith("|") and continues and not is_rule and joined < _BROKEN_MAX:
+            # A page breaks lines in place of a blank, a client at the width of the rule.
+            lines[-1] += " " * (length < width) + line
             joined += 1
         else:
             lines.append(line)
             joined = 0
-    return "\n".join(lines)
+        length = len(line)
+    return "\n".join(lines[1:])
 
 
 def check_all_read(lines: Sequence[str], read: Collection[int]) -> None:

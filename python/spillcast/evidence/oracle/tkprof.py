@@ -1,7 +1,7 @@
 """Reads reports of tkprof: calls of statements, waits for temp files, and blocks of row sources."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
 from math import log
@@ -40,8 +40,10 @@ _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){
 _ROWS = re.compile(r"(?:\s*+\d[\d,]*+){,3}+(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _OBJECT = re.compile(r"\(object id \d+\)\s*$")
-#: The first lines of a row source that is broken into several, and the most lines of one.
-_BROKEN, _BROKEN_MAX = re.compile(r"\s*+\d[\d\s]*+[A-Z][^=]*\((?:cr|p?r|p?w)=[^()]*"), 4
+#: A row source that is broken into several lines.
+_BROKEN = re.compile(
+    r"^[^\S\n]*+\d[\d ]*+[A-Z][^=\n]*\((?:cr|p?r|p?w)=[^()\n]*+(?:\n[^()\n]*+){1,3}\)", re.MULTILINE
+)
 _FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d[\d,]*)")
 #: Marks of releases up to 9.2: the heading of a report, and the figures of a row source.
 _BEFORE_10G = re.compile(r"TKPROF: Release [789]\.|\(cr=\d+ r=\d+ w=\d+", re.IGNORECASE)
@@ -171,7 +173,8 @@ class TkprofStatement:
 @reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The figures of one statement. InputError if none spilled, or if several did."""
-    lines = list(_joined_lines(report_text(path).splitlines()))
+    whole = _BROKEN.sub(lambda row: " ".join(map(str.strip, row[0].split("\n"))), report_text(path))
+    lines = whole.splitlines()
     sections = list(_sections(lines))
     before_10g = any(map(_BEFORE_10G.search, lines))
     for section in sections:
@@ -302,18 +305,6 @@ def _check(section: TkprofStatement) -> None:
     check_all(checks)
 
 
-def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
-    """The lines, with broken row sources joined."""
-    at = 0
-    while at < len(lines):
-        line, end = lines[at], at + 1
-        while _BROKEN.fullmatch(line) and end < min(len(lines), at + _BROKEN_MAX):
-            line, end = f"{line} {lines[end].strip()}", end + 1
-        is_whole = not _BROKEN.fullmatch(line)
-        yield line if is_whole else lines[at]
-        at = end if is_whole else at + 1
-
-
 def _sections(lines: list[str]) -> Iterator[TkprofStatement]:
     """The statements, without the totals of all statements at the end."""
     head, section, read_lines, sections = list[str](), None, set[int](), list[TkprofStatement]()
@@ -326,7 +317,7 @@ def _sections(lines: list[str]) -> Iterator[TkprofStatement]:
                 sections.append(section)
         else:
             begins = _PART.match(line.lstrip())
-            if (section is None and (begins or _CALL.fullmatch(line))) or (
+            if (section is None and (begins or _CALL.fullmatch(line) or _source(line))) or (
                 section is not None and section.has_waits and begins and begins[1] == "Event"
             ):
                 # The heading of the calls, or all calls, were left out.
