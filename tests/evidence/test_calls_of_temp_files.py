@@ -277,3 +277,40 @@ def test_a_size_at_the_end_of_a_log_may_be_cut(tmp_path, length):
     line = CALL.splitlines()[0]
     path.write_text(CALL + line[: line.rindex(" ") + 1 + length])
     assert read_logs(path).last_sizes == [int("81920000"[:length])]
+
+
+def test_a_message_in_the_output_of_psql_is_of_the_statement_behind_its_prompt(tmp_path):
+    path = tmp_path / "session.txt"
+    path.write_text(
+        """\
+db=# set client_min_messages = log;
+SET
+db=# reindex table u;
+LOG:  temporary file: path "b/pgsql_tmp41.0", size 81920
+REINDEX
+Time: 21.530 ms
+db=# create index on t (a,
+db(# b);
+LOG:  temporary file: path "b/pgsql_tmp41.1", size 40960
+CREATE INDEX
+Time: 9.530 ms
+db=# \\i more.sql
+LOG:  temporary file: path "b/pgsql_tmp41.2", size 8192
+"""
+    )
+    files = read_logs(path).temp
+    assert [file.query for file in files] == ["reindex table u", "create index on t (a,\nb)", None]
+    assert [file.elapsed_s for file in files] == [0.02153, pytest.approx(0.00953), None]
+
+
+def test_plans_without_their_statement_are_of_one_each(tmp_path):
+    plan = """\
+Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)
+  Sort Method: external merge  Disk: {kib}kB
+  Buffers: shared hit=7, temp read={blocks} written={blocks}
+Execution Time: 81.0 ms
+"""
+    plans = [plan.format(kib=8 * blocks, blocks=blocks) for blocks in (1000, 10)]
+    (path := tmp_path / "plans.txt").write_text("\n".join(plans))
+    statements = of_logs(read_logs(path), RankRequest([]))
+    assert sorted(statement.temp_bytes for statement in statements) == [20 * 8192, 2000 * 8192]

@@ -199,7 +199,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Pri
             bounds_s = ranked.temp_s if temp_s is None else (temp_s,)
             temp = bounds_s and _span(s * scale for s in bounds_s)
         row: list[Any] = [
-            _short(ranked.query or "(hidden)"),
+            _short(ranked.query or "(not known)"),
             None if ranked.calls is None else ranked.calls * scale,
             *(temp, share and min(share, 1.0), ranked.disk_tables, ranked.merge_passes),
         ]
@@ -272,7 +272,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
             "it wrote uncompressed"
         )
     for failure in ranking.exceeded[:FAILED_MAX]:
-        calls, text = format_count(failure.calls, "call"), _short(failure.query or "(hidden)")
+        calls, text = format_count(failure.calls, "call"), _short(failure.query or "(not known)")
         lines.append(f"  failed: {calls} spilled more than {failure.limit} allows: {text}")
     refused = dict.fromkeys(
         statement.refused for statement in ranking.statements[:top] if statement.refused

@@ -81,6 +81,8 @@ _IN_ENGLISH = (
 _BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
 #: The beginning of a line with its prefix in the code of a program.
 _QUOTED = re.compile(r"^\s*['\"`]+\s*(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
+#: psql's prompt before a command, in a session that the server sends its messages to.
+_PROMPT = re.compile(r"[\w.-]{1,63}=[*!^]?[#>] +(?=[A-Za-z(\\])")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
@@ -219,7 +221,7 @@ def _times(lines: Iterable[str]) -> list[str]:
 def _begins(line: bytes) -> bool:
     """Whether a line begins a message."""
     text = decoded(line[:_PREFIX_MAX])
-    return bool(_DATED.match(text) or _LEVEL.match(text) or text.startswith("{"))
+    return bool(_DATED.match(text) or _LEVEL.match(text) or _PROMPT.match(text) or text[:1] == "{")
 
 
 def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
@@ -269,6 +271,8 @@ def _of_text(line: str) -> LogEntry | None:
     line = _QUOTED.sub("", line)
     if bare := _BARE.match(line):
         return LogEntry(None, "LOG", [line[bare.end() :]])
+    if prompt := _PROMPT.match(line):
+        return LogEntry(None, "PROMPT", [line[prompt.end() :]])
     if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]

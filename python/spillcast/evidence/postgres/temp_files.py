@@ -38,6 +38,8 @@ _DURATION = re.compile(
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
+#: psql's prompt before another line of a statement.
+_CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
 #: psql's own, below what the server told the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
 #: ENOSPC in the languages that both glibc and PostgreSQL have.
@@ -144,6 +146,8 @@ class LoggedTempFiles:
         self._sessions: dict[str, _Session] = defaultdict(_Session)
         #: By writer, the subject of its last message, if the statement may follow.
         self._unnamed: dict[str, TempFile | Exceeded] = {}
+        #: The statement that psql runs, in whose output a message stands.
+        self._prompted: str | None = None
 
     def add(self, writer: str, entry: LogEntry, *, is_named: bool) -> str:
         """Add a message, and return its writer: a process that a message or a file's name names.
@@ -155,6 +159,9 @@ class LoggedTempFiles:
                 subject.query = masked_text(entry.message)
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
+        if entry.level == "PROMPT":
+            text, _, _ = _CONTINUED.sub("\n", entry.message).partition(";")
+            self._prompted = None if text.startswith("\\") else masked_text(text)
         # The statement of a logged plan may quote any message.
         if LOGGED.match(entry.message):
             return writer
@@ -186,7 +193,8 @@ class LoggedTempFiles:
         owner, number, shared, participant = [None] * 4 if name is None else name.groups()
         writer = owner if owner and not is_named else writer
         process = participant or owner or writer
-        file = TempFile(entry.query, entry.queryid, round(size.value), process=process)
+        query = entry.query or (None if is_named else self._prompted)
+        file = TempFile(query, entry.queryid, round(size.value), process=process)
         self.files.append(file)
         if entry.query is None:
             self._unnamed[writer] = file

@@ -429,10 +429,12 @@ def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
 
 
 def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
+    """The plans that spill, by statement; one without its text is of a statement of its own."""
     by_key: dict[str, list[dict[str, Any]]] = {}
-    for plan in logs.plans:
+    for number, plan in enumerate(logs.plans):
         if _blocks(plan):
-            by_key.setdefault(normal(str(plan.get("Query Text", ""))), []).append(plan)
+            key = normal(str(plan.get("Query Text", ""))) or f"\0{number}"
+            by_key.setdefault(key, []).append(plan)
     return by_key
 
 
