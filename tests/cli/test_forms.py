@@ -179,19 +179,6 @@ def test_stdout_takes_one_form(forms):
             assert result.stdout == ""
 
 
-def test_verify_prints_markdown_as_other_verbs_do(tmp_path):
-    now = spillcast("verify", "--from", CASES, "--markdown")
-    former = spillcast("verify", "--from", CASES, "--markdown", "-")
-    assert now.stdout.startswith("|")
-    assert former.stdout == now.stdout
-    # The last version's --markdown FILE still writes the page, and names the present option.
-    page = tmp_path / "page.md"
-    written = spillcast("verify", "--from", CASES, f"--markdown={page}", "--csv")
-    assert "--page" in written.stderr
-    assert page.exists()
-    assert len(list(csv.reader(io.StringIO(written.stdout)))) > 1
-
-
 def test_colours_add_no_words(spilled):
     arguments = ("profile", spilled.path, "--histogram")
     piped = spillcast(*arguments, env=environment(COLUMNS=100)).stdout

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -44,6 +43,14 @@ VERBS = {
     "doctor": "spillcast.cli.lab",
     "engines": "spillcast.cli.lab",
 }
+_FIRST_STEPS = """
+
+Paste a plan, trace or report, and end it with Ctrl-D: spillcast forecast - --to catalogue:aws-gp3
+
+Rank what spills on a server: spillcast postgres dbname=dw --to catalogue:aws-gp3
+
+Record a query: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
+"""
 #: Settings of verbs for click. Options after the command of ``record`` are the command's.
 _SETTINGS = {"record": {"allow_interspersed_args": False}}
 #: Options of the last version, and their present names.
@@ -228,7 +235,7 @@ def application(arguments: list[str]) -> "Typer":
         name="spillcast",
         cls=InOrder,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help=import_module("spillcast").__doc__,
+        help=f"{import_module('spillcast').__doc__}{_FIRST_STEPS}",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -297,8 +304,6 @@ def with_present_names(arguments: list[str]) -> list[str]:
         live = ["record", "--live"] if writes else ["record", "--live", "--discard"]
         _deprecated("watch", " ".join(live))
         words = [*live, *words[1:]]
-    elif words[:1] == ["verify"]:
-        words = _with_page(words)
     for index, word in enumerate(words):
         option, equals, value = word.partition("=")
         if (present := _RENAMED_OPTIONS.get(option)) is not None:
@@ -313,20 +318,6 @@ def _sql_as_profile(words: list[str]) -> list[str]:
         if not word.startswith("-"):
             return ["profile", *words[:index], "--sql", *words[index:]]
     return ["profile", *words]
-
-
-def _with_page(words: list[str]) -> list[str]:
-    """Replace ``--markdown FILE`` by ``--page FILE``, and ``--markdown -`` by the flag."""
-    words = [part for word in words for part in re.split("(?<=^--markdown)=", word)]
-    value_index = words.index("--markdown") + 1 if "--markdown" in words else len(words)
-    value = "".join(words[value_index : value_index + 1])
-    if value == "-":
-        _deprecated("--markdown -", "--markdown")
-        del words[value_index]
-    elif value and not value.startswith("-"):
-        _deprecated("--markdown FILE", "--page FILE")
-        words[value_index - 1] = "--page"
-    return words
 
 
 def _deprecated(former: str, present: str) -> None:

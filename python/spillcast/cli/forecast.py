@@ -33,8 +33,9 @@ def forecast(
     baseline: Annotated[
         list[str],
         typer.Argument(
-            help="A recording, traces, ASH exports, plans, reports, an event log of Spark, figures "
-            "in a file or as figures:elapsed=773s,...; - for standard input."
+            metavar="EVIDENCE",
+            help="A recording, a plan, traces, ASH exports, reports, rows of pg_stat_statements, "
+            "an event log of Spark, figures:elapsed=773s,...; - for a pipe or a paste.",
         ),
     ],
     to: Annotated[
@@ -76,7 +77,7 @@ def forecast(
         float | None,
         option(
             "--rehearse TIME",
-            "Run the query this long on each directory, such as 10s.",
+            "Run the query on each directory, and kill it after this time, such as 10s.",
             REHEARSAL,
             parse=parse_duration_s,
         ),
@@ -85,7 +86,7 @@ def forecast(
         str | None,
         option(
             "--command COMMAND",
-            "Command to rehearse, if the recorded one is cut off or may write.",
+            "Command to rehearse: needed unless it is duckdb or sqlite3 and only reads.",
             REHEARSAL,
         ),
     ] = None,
@@ -95,20 +96,20 @@ def forecast(
 ) -> Answer:
     """Forecast a run with its temp files on other storage.
 
-    Without --to, it says what time no storage can beat. A directory is probed now. --rehearse runs
-    the recorded command or SELECT again and kills it after the given time. It accepts duckdb and
-    sqlite3 with statements that only read; any other command must be repeated in --command.
-    Exits with 3 if the evidence does not allow a forecast.
+    Without --to, it says what time no storage can beat. A directory is probed now. Exits with 3 if
+    the evidence does not allow a forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 
-    Example: spillcast forecast run.spill --to /mnt/nvme --rehearse 10s
+    Example: spillcast forecast plan.json --to catalogue:aws-gp3
 
-    Example: spillcast forecast part.spill --to /mnt/nvme --history former.spill
+    Example: spillcast forecast - --to catalogue:aws-gp3
 
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
 
     Example: spillcast forecast eventlog_v2_app/ --from catalogue:aws-gp3 --to tmpfs
+
+    Example: spillcast forecast run.spill --to /mnt/nvme --rehearse 10s
     """
     from dataclasses import replace
 

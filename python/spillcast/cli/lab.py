@@ -122,10 +122,8 @@ def calibrate(
 ) -> Answer:
     """Measure the CPU time that waits cost on this machine.
 
-    Later forecasts have narrower intervals. Takes three minutes, in which small queries of DuckDB
-    and PostgreSQL keep about two cores busy, so do not run it at peak time. With --postgres they
-    run on a private server of the same programs: the server is only asked for its version and
-    process. The result is stored for this user and in every new recording.
+    Later recordings have narrower forecasts. It keeps two cores busy for three minutes: do not run
+    it at peak time. With --postgres it uses a private server of the programs of that server.
 
     Example: spillcast calibrate
 

@@ -86,9 +86,8 @@ HistoryOption = Annotated[
     list[Path] | None,
     option(
         "--history FILE",
-        "An earlier run of the query: a recording, a plan, a row of pg_stat_statements; or "
-        "its plan by EXPLAIN without ANALYZE. For an entire recording, other recordings measure "
-        "how far the spill differs and what waits cost. Repeatable.",
+        "An earlier run of the query: a recording, a plan (also without ANALYZE), or a row of "
+        "pg_stat_statements. Repeatable.",
         IN_PART,
     ),
 ]
@@ -107,7 +106,12 @@ SqlId = Annotated[
     str | None, option("--sql-id SQL_ID", "Only this statement of ASH or of traces.", ORACLE)
 ]
 Queryid = Annotated[
-    str | None, option("--queryid QUERYID", "Only this statement of pg_stat_statements.", POSTGRES)
+    str | None,
+    option(
+        "--queryid QUERYID",
+        "Only this statement of pg_stat_statements or of a query log.",
+        POSTGRES,
+    ),
 ]
 OriginOption = Annotated[
     str | None, option("--from STORAGE", "Present storage, if the evidence has no I/O times.")

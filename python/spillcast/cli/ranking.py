@@ -58,7 +58,8 @@ def postgres(
         str,
         typer.Argument(
             metavar="DSN|LOGS|DIR",
-            help="A server; or a log file, a folder of logs, or a folder that --save made.",
+            help="A server, a log, a folder of logs or of --save, or rows of pg_stat_statements; - "
+            "for a paste.",
         ),
     ],
     to: Targets = None,
@@ -99,12 +100,10 @@ def postgres(
 ) -> Answer:
     """Rank the statements that spill on a PostgreSQL server.
 
-    For each it shows what other storage and more work_mem would save.
-
-    Without pg_stat_statements it shows what each database has written, and how to enable it.
-    Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
-    With --save DIR it keeps a snapshot, for a timer; of the folder it shows what changed over time.
-    Exits with 3 if there is no forecast for any statement, with 4 if an alert's limit is exceeded.
+    For each it shows what other storage and more work_mem would save. It only reads statistics, in
+    a short read-only session; pg_monitor is enough. With --save DIR it keeps a snapshot, for a
+    timer; of the folder it shows what changed over time. Exits with 3 if there is no forecast for
+    any statement, with 4 if an alert's limit is exceeded.
 
     Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
 
@@ -324,7 +323,7 @@ def ingest(
     """Add evidence to a dataset, each file once.
 
     If it was killed, run it again: it continues. Files without usable evidence are set aside and
-    listed, on stderr and with --json. Exits with 2 if there is no other file.
+    listed, on stderr and with --json. Exits with 2 if no file has usable evidence.
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """

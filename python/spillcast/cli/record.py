@@ -147,9 +147,8 @@ def record(
     Ctrl-C ends a recording and keeps it. Nothing that is observed is changed or stopped. A command
     is recorded to its end: signals are passed on to it, and spillcast exits with its status.
 
-    --live shows where the time goes, temp latency and, with --to, the forecast for other storage:
-    for the entire run if it is known what remains, otherwise for the part so far. q or Ctrl-C ends
-    it. Of a server it shows the session that spills first, unless one is named.
+    --live shows where the time goes and, with --to, the forecast. q or Ctrl-C ends it. Of a server
+    it shows the session that spills first, unless one is named.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 

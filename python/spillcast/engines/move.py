@@ -160,7 +160,9 @@ def move_tmpfs(
 
 def move_duckdb(
     to: Annotated[Path, typer.Option(help="Directory of the temp files.")],
-    size: Annotated[str | None, typer.Option(help="Limit of their size, such as 100G.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Their limit, such as 100G.")
+    ] = None,
 ) -> Move:
     """DuckDB: the settings of a session. Only prints the steps.
 
@@ -203,7 +205,9 @@ CLICKHOUSE_CHECK = (
 
 def move_clickhouse(
     to: Annotated[Path, typer.Option(help="Directory of the temp files, for ClickHouse alone.")],
-    size: Annotated[str | None, typer.Option(help="Limit of their size, such as 100G.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Their limit, such as 100G.")
+    ] = None,
 ) -> Move:
     """ClickHouse: configuration that a server reads at a restart. Only prints the steps.
 
@@ -267,7 +271,7 @@ def move_mysql(
     dsn: Annotated[
         str | None, typer.Argument(help="Server, such as mysql://root@localhost or a socket.")
     ] = None,
-    user: Annotated[str, typer.Option(help="The server's user of the system.")] = "mysql",
+    user: Annotated[str, typer.Option(metavar="USER", help="The server's user.")] = "mysql",
 ) -> Move:
     """MySQL and MariaDB: settings of a server, read at a restart. Only prints the steps.
 

@@ -46,7 +46,7 @@ _CONDITIONS = (
 
 
 def collect(
-    sql_id: Annotated[str | None, typer.Option(help="Statement that ASH is exported for.")] = None,
+    sql_id: Annotated[str | None, typer.Option(metavar="SQL_ID", help="Statement for ASH.")] = None,
     sid: Annotated[
         str | None,
         typer.Option(metavar="SID,SERIAL", help="Session to trace and take statistics of."),
@@ -153,11 +153,12 @@ FLUSH = "alter flashcache all flush nowait"
 
 
 def move(
-    to: Annotated[str, typer.Option(help="Directory or disk group, such as +FLASH.")],
+    to: Annotated[str, typer.Option(metavar="PLACE", help="Directory, or a disk group: +FLASH.")],
     user: Annotated[
-        str | None, typer.Option(help="User to move (default: all with the database's default).")
+        str | None,
+        typer.Option(metavar="USER", help="User to move (default: all)."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Size of the temp file.")] = "32G",
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the temp file.")] = "32G",
     exadata_flash: Annotated[
         bool,
         typer.Option("--exadata-flash", help="Make the disk group from Exadata's flash disks."),
@@ -166,10 +167,10 @@ def move(
         int | None, typer.Option(help="With --exadata-flash: number of cells.")
     ] = None,
     cell_flash: Annotated[
-        str | None, typer.Option(help="With --exadata-flash: flash size of a cell.")
+        str | None, typer.Option(metavar="SIZE", help="With --exadata-flash: flash of a cell.")
     ] = None,
     cell_cache: Annotated[
-        str, typer.Option(help="With --exadata-flash: flash cache that a cell keeps.")
+        str, typer.Option(metavar="SIZE", help="With --exadata-flash: cache that a cell keeps.")
     ] = "2T",
 ) -> Move:
     """Oracle: a temporary tablespace on other storage, and its users. Only prints the steps.

@@ -23,10 +23,13 @@ def move(
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option("--for", help="role:NAME, database:NAME, server or session (default)."),
+        typer.Option(
+            "--for", metavar="SCOPE", help="role:NAME, database:NAME, server or session (default)."
+        ),
     ] = None,
     tablespace: Annotated[
-        str | None, typer.Option(help="Name of the tablespace (default: spillcast_temp).")
+        str | None,
+        typer.Option(metavar="NAME", help="Its name (default: spillcast_temp)."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Run the steps and verify the result.")
