@@ -333,11 +333,12 @@ def _advice(query: Forecast, kind: VerdictKind, fixes: Sequence[Fix]) -> str:
         return f"{capitalized(query.ceiling_text(of=f' of {now}'))}."
     if not gaining:
         best = min(fixes, key=lambda fix: fix.rank)
-        faster = "certainly faster" if best.rank[0] < query.baseline_s else "faster"
-        if len(fixes) == 1 and best.interval_s[0] > query.baseline_s:
-            return f"{best.target} makes it slower: {best.times_text} instead of {now}."
+        may_gain = best.rank[0] < query.baseline_s
         if len(fixes) == 1:
-            return f"{best.target} is not {faster} than the {now} now: {best.times_text}."
+            slower = "is slower" if best.interval_s[0] > query.baseline_s else "may be slower"
+            effect = "may be faster" if may_gain else slower
+            return f"{best.target} {effect}: {best.times_text} instead of {now}."
+        faster = "certainly faster" if may_gain else "faster"
         return f"No target is {faster} than the {now} now; the fastest is {best.description}."
     first, *others = gaining
     if first.work_mem_bytes is not None:

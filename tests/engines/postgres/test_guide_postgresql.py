@@ -50,7 +50,7 @@ def place(tmp_path_factory):
 
 def test_the_guide_tells_of_the_whole_way():
     verbs = [command.split()[1] for command in commands() if command.startswith("spillcast")]
-    assert verbs == ["record", "record", "forecast", "forecast", "move", "move", "move"]
+    assert verbs == ["forecast", "record", "record", "forecast", "move", "move", "move"]
 
 
 def test_every_command_of_the_guide_works(place):
