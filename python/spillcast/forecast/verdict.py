@@ -335,11 +335,11 @@ def _advice(query: Forecast, kind: VerdictKind, fixes: Sequence[Fix]) -> str:
         best = min(fixes, key=lambda fix: fix.rank)
         may_gain = best.rank[0] < query.baseline_s
         if len(fixes) == 1:
-            slower = "is slower" if best.interval_s[0] > query.baseline_s else "may be slower"
-            effect = "may be faster" if may_gain else slower
+            verb = "is" if best.interval_s[0] > query.baseline_s else "may be"
+            effect = f"{verb} {'faster' if may_gain else 'slower'}"
             return f"{best.target} {effect}: {best.times_text} instead of {now}."
-        faster = "certainly faster" if may_gain else "faster"
-        return f"No target is {faster} than the {now} now; the fastest is {best.description}."
+        faster = f"{'certainly ' * may_gain}faster than the {now} now"
+        return f"No target is {faster}; the fastest is {best.description}."
     first, *others = gaining
     if first.work_mem_bytes is not None:
         lead = "Cheapest fix"

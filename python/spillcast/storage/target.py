@@ -144,11 +144,10 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
             hint = "a probe needs a directory on it: give the one where it is mounted (findmnt)"
         raise TargetUnknown(f"{role or text} is not a file or directory", hint)
     similar = suggestion(text, forms)
-    hint = f"name {forms}" if similar is None else f"do you mean {similar}?"
-    if similar is None and "/" in text:
-        hint = "give a directory that exists on the storage you mean"
-    elif similar and similar.startswith("catalogue:"):
-        hint += " All are listed by: spillcast storage list"
+    hint = "give a directory that exists on that storage" if "/" in text else f"name {forms}"
+    if similar is not None:
+        others = " All are listed by: spillcast storage list" * similar.startswith("catalogue:")
+        hint = f"do you mean {similar}?{others}"
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
 
 
