@@ -6,6 +6,7 @@ import re
 import pytest
 
 from cases import cases
+from harness import spillcast
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, InputError
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
 from spillcast.evidence.postgres.statements import read_rows
@@ -28,6 +29,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "session_id wait_type      wait_time_ms\n---- ------\n\nIO_COMPLETION   27530\n",
         "plan_id,wait_category_desc,total_query_wait_time_ms\n44,Other Disk IO,27530\n",
         '<event name="sort_warning" package="sqlserver"><data name="thread_id"/></event>\n',
+        "- **Spill (memory): 12.1 GiB**, Spill (disk): 812 MiB\n- GC Time 1 s\n",
         "Summary Metrics\nDuration\t4 s\t48 s\nSpill (disk)\t0.0 B\t1.4 GiB\n",
         " query | seg | label | is_diskbased\n-------+-----+-------+---\n 7 | 1 | sort | t\n",
         " datname | temp_files | temp_bytes\n---------+----+------\n shop    | 51 | 4161 MB\n",
@@ -164,6 +166,33 @@ def test_an_engine_whose_text_is_not_read_is_named(tmp_path, engine, text):
     (path := tmp_path / "paste.txt").write_text(text)
     with pytest.raises(EvidenceUnsuited, match=engine):
         read_figures([path])
+
+
+@cases(
+    ("verb", "text", "engine"),
+    [
+        (
+            "clickhouse",
+            f"2020.09.10 10:04:50 [ 9 ] {{{QUERY_ID}}} Aggregator: Written\n",
+            "a log of",
+        ),
+        ("clickhouse", "Table 'Worktable'. Scan count 3, logical reads 29.\n", "STATISTICS IO"),
+        (
+            "mysql",
+            "# Query_time: 9.0  Lock_time: 0.1 Sort_merge_passes: 5\nSELECT 1;\n",
+            "of MySQL",
+        ),
+        (
+            "postgres",
+            "# Query_time: 9.0  Lock_time: 0.1 Sort_merge_passes: 5\nSELECT 1;\n",
+            "of MySQL",
+        ),
+    ],
+)
+def test_a_verb_of_one_engine_names_evidence_that_it_does_not_read(tmp_path, verb, text, engine):
+    (path := tmp_path / "paste.txt").write_text(text)
+    result = spillcast(verb, path)
+    assert (result.returncode, engine in result.stderr) == (2, True)
 
 
 @cases(

@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import EvidenceMixed, EvidenceUnsuited
+from spillcast.errors import EvidenceMixed, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.selection import FIGURES_HINT
 from spillcast.evidence.spark import is_event_log
@@ -127,6 +127,13 @@ def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
     if best.name in ("plans", "statements", "figures", "traces"):
         _check_single(best, sample)
     return best
+
+
+def check_kind(path: Path, words: str, reader: str | None = None) -> None:
+    """EvidenceUnknown for evidence of another kind than ``words``, which ``reader`` reads."""
+    if (kind := recognise(path)) and kind.name == "figures" and kind.reader != reader:
+        hint = kind.hint or "forecast that run: spillcast forecast FILE --to TARGET"
+        raise EvidenceUnknown(f"{kind.words}, and no {words}", hint, path)
 
 
 def _check_single(kind: EvidenceKind, sample: FileHead) -> None:
@@ -375,17 +382,16 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("counters and times of MySQL",
                 r"^(?:# )?Query_time: |(?:\b|_)(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
                 r"|\btmp_disk_tables\b|^(?:# )?(?:Attribute +(?:pct +)?total +min |Exec time +\d)"
-                r"|\bwait/io/file/|@@tmpdir/"
-                r"|(?:^[^\w\n]*+|[|\t] *+)(?:Copying to tmp table|Creating sort index)\b"
-                r"|^[^\w\n]*converting HEAP to |\bnum_initial_chunks_spilled_to_disk\b",
+                r"|(?:^[^\w\n]*+|[|\t] *+)(?:Copying to tmp table|Creating sort|converting HEAP)\b"
+                r"|\bwait/io/file/|@@tmpdir/|\bnum_initial_chunks_spilled_to_disk\b",
                 "MySQL counts merge passes and tables, times its stages, and the files of all "
                 "statements; none of these tells what the query read and wrote on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
     _too_little("pages of STATISTICS IO",
                 r"['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
-                r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b|\b(?:avg|last|max)_spills\b"
-                r"|\bwaiting_tasks_count\b|\bwait_category(?:_desc)?\b|^[^\w\n]*IO_COMPLETION\b",
+                r"|\b(?:tempdb_allocations|avg_tempdb_space_used|(?:avg|last|max)_spills"
+                r"|waiting_tasks_count|wait_category(?:_desc)?)\b|^[^\w\n]*IO_COMPLETION\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "
                 "those in memory, waits are of all files, and a warning of a spill is without its "
                 "plan and its times",
@@ -395,8 +401,8 @@ KINDS: Sequence[EvidenceKind] = (
     f"a text of {engine} in a form that is not read, or of what did not spill",
     f"record the query: spillcast record --pid PID; {FIGURES_HINT}") for engine, mark in _ENGINES),
     _too_little("pages and logs of Spark",
-                r"^[^\w\n]*(?:(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
-                r"|spill size\b)|(?:memory|disk) ?Bytes ?Spilled"
+                r"\bSpill \((?:Disk|Memory)\)|^[^\w\n]*(?:Stage Id\s*[|\t]|spill size\b)"
+                r"|(?:memory|disk) ?Bytes ?Spilled"
                 r"|\bspilling [\w-]+(?: \w+)? of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),

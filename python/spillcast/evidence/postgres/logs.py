@@ -11,7 +11,6 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
-    EvidenceUnknown,
     InputError,
     NoTempIo,
 )
@@ -29,7 +28,7 @@ from spillcast.evidence.postgres.temp_files import (
     counts_of_files,
     time_of,
 )
-from spillcast.evidence.recognise import recognise
+from spillcast.evidence.recognise import check_kind
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -137,7 +136,7 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     """The logs of a file or a folder, or the plans that a person pasted in place of a log."""
     is_empty = not (logs.temp or logs.plans or logs.exceeded)
     if is_empty and path.is_file():
-        _check_kind(path)
+        check_kind(path, "log of PostgreSQL")
     text = head_of(path) if path.is_file() else ""
     if calls_s := [file.elapsed_s for file in logs.temp if file.elapsed_s]:
         _check_same_run(text, calls_s)
@@ -173,15 +172,6 @@ def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
         if not any(ran_s <= call_s <= 2 * ran_s + 1 for call_s in calls_s):
             words = "a log of PostgreSQL, and a plan of a run that is not in it"
             raise EvidenceMixed(words, "give each in a file of its own")
-
-
-def _check_kind(path: Path) -> None:
-    """EvidenceUnknown for evidence of another kind."""
-    if (kind := recognise(path)) is not None and kind.name == "figures":
-        raise EvidenceUnknown(
-            f"{kind.reason or kind.words}, and no log of PostgreSQL",
-            kind.hint or "forecast that run: spillcast forecast FILE --to TARGET",
-        )
 
 
 def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
