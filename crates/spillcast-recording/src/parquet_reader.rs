@@ -142,7 +142,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     HOOK.call_once(|| {
         let report = take_hook();
         set_hook(Box::new(move |info| {
-            if !GUARDED.get() {
+            if !GUARDED.get() || cfg!(panic = "abort") {
                 report(info)
             }
         }));

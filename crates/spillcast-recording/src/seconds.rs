@@ -68,7 +68,8 @@ impl SecondsFile {
     const BUFFER_BYTES: usize = 1 << 16;
 
     pub fn new(path: &Path) -> io::Result<SecondsFile> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        // What is written after a read that failed goes to the end, too.
+        let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
         let file = BufWriter::with_capacity(Self::BUFFER_BYTES, file);
         Ok(SecondsFile { file, rows: 0, more: Vec::new(), packed: Vec::new() })
     }
@@ -117,5 +118,30 @@ impl SecondsFile {
             each(unpack(&mut packed)?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_fails_loses_no_row_that_comes_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = SecondsFile::new(&folder.path().join("seconds")).unwrap();
+        // More than is read at a time.
+        for second in 0..10_000 {
+            file.add(&Second { second, ..Second::default() }, None);
+        }
+        let full = file.read(|_| Err(io::ErrorKind::StorageFull.into()));
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        file.add(&Second { second: 10_000, ..Second::default() }, None);
+        let mut seconds = Vec::new();
+        file.read(|row| {
+            seconds.push(row.second);
+            Ok(())
+        })
+        .unwrap();
+        assert!(seconds.into_iter().eq(0..=10_000));
     }
 }
