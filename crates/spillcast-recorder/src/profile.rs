@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use spillcast_core::oracle::{Dictionary, Dimension, Options, Profile, ReadError, Reading, read};
 
 use crate::arguments::{Arguments, help};
+use crate::print_data;
 use spillcast_recording::failure::{Failure, Outcome};
 use spillcast_recording::json::{Document, Value, json};
 
@@ -22,8 +23,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let mut profile = Profile::new(kinds.collect());
     let paths: Vec<PathBuf> = arguments.words.iter().map(PathBuf::from).collect();
     let reading = read(&paths, &Options::default(), &mut profile).map_err(failure_of)?;
-    println!("{}", document(&profile, &by, &reading).text());
-    Ok(0)
+    print_data(document(&profile, &by, &reading).text()).map(|()| 0)
 }
 
 fn dimensions(text: &str) -> Outcome<Vec<(&'static str, Dimension)>> {

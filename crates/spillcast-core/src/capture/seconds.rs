@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::histogram::Histogram;
+use crate::histogram::bucket_ns;
 use crate::wait::{NameId, Op, Wait, size_class_bytes};
 
 /// Rows in memory, some 20 MB: beyond them they are taken out early.
@@ -48,10 +48,7 @@ type Key = (i64, Op, bool, Option<NameId>, i64);
 
 /// Seconds that are still filling up.
 #[derive(Default)]
-pub(crate) struct Seconds {
-    open: BTreeMap<Key, Second>,
-    buckets: Histogram,
-}
+pub(crate) struct Seconds(BTreeMap<Key, Second>);
 
 impl Seconds {
     /// Counts a wait, of `file` where that is undecided.
@@ -60,7 +57,7 @@ impl Seconds {
         let bytes = wait.bytes.unwrap_or(0).max(0);
         let size_class_bytes = size_class_bytes(bytes as u64) as i64;
         let key = (second, wait.op, wait.temp, file, size_class_bytes);
-        let row = self.open.entry(key).or_insert_with(|| Second {
+        let row = self.0.entry(key).or_insert_with(|| Second {
             second,
             op: wait.op,
             temp: wait.temp,
@@ -72,13 +69,13 @@ impl Seconds {
         row.bytes += bytes;
         row.count += 1;
         row.total_ns += elapsed_ns;
-        row.add_latency(self.buckets.bucket_ns(elapsed_ns as u64) as i64, 1);
+        row.add_latency(bucket_ns(elapsed_ns as u64) as i64, 1);
     }
 
     /// Takes out the seconds before `second`, oldest first.
     pub(crate) fn finish_before(&mut self, second: i64) -> Vec<Second> {
-        let second = if self.open.len() > OPEN_MAX { i64::MAX } else { second };
-        let rest = self.open.split_off(&(second, Op::Read, false, None, 0));
-        std::mem::replace(&mut self.open, rest).into_values().collect()
+        let second = if self.0.len() > OPEN_MAX { i64::MAX } else { second };
+        let rest = self.0.split_off(&(second, Op::Read, false, None, 0));
+        std::mem::replace(&mut self.0, rest).into_values().collect()
     }
 }

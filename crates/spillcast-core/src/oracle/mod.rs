@@ -10,7 +10,6 @@ mod digits;
 mod events;
 mod follow;
 mod grammar;
-mod latencies;
 mod line;
 mod options;
 mod pasted;

@@ -2,9 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::latencies::Latencies;
 use super::line::CallKind;
 use super::sink::{Dictionary, Origin, Sink, TimedCall, TimedWait};
+use crate::histogram::Histogram;
 use crate::wait::Op;
 
 /// The dimensions of groups. A row's value in each is a number, or None.
@@ -113,7 +113,7 @@ pub struct Group {
     /// Blocks that waits moved, and how many waits tell it; where figures of waits are read.
     pub blocks: i64,
     pub blocks_count: i64,
-    latencies: Latencies,
+    latencies: Histogram,
 }
 
 impl Group {
@@ -129,7 +129,7 @@ impl Group {
             max_at: origin,
             blocks: 0,
             blocks_count: 0,
-            latencies: Latencies::Few(Vec::new()),
+            latencies: Histogram::default(),
         }
     }
 
@@ -168,7 +168,7 @@ impl Group {
     /// What of the distribution holds something: (middle of the bucket in ns, count), ascending,
     /// with negative CPU times counted as none.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
-        self.latencies.buckets()
+        self.latencies.buckets().collect()
     }
 
     /// The middle of the bucket below whose end this share lies, of what `buckets` gives; not

@@ -19,8 +19,7 @@ pub struct Reading {
     pub files: Vec<FileSummary>,
 }
 
-/// Reads traces one after another, plain, gzip or zstd, `-` for standard input, into `sink`, on all
-/// processors.
+/// Reads traces one after another, plain or compressed, into `sink`, on all processors.
 ///
 /// # Errors
 /// A file that cannot be read, inputs that hold no trace at all, or a reading that was ended; what
