@@ -37,7 +37,6 @@ __all__ = [
     "burst_moments",
     "capture_cost",
     "capture_cost_child",
-    "chases",
     "check_attaches",
     "check_free",
     "check_output",
@@ -66,7 +65,6 @@ __all__ = [
 __version__: str
 IN_MEMORY: list[str]
 
-def chases() -> list[tuple[int, int, bool, str, int, int]]: ...
 def burst_moments(
     rows: Any, whole_s: float, bins: int, sizes: float
 ) -> tuple[list[float], list[float]]: ...

@@ -11,7 +11,6 @@ from spillcast.recording.calibration import (
     CalibratedOn,
     Calibration,
     CalibrationRun,
-    Chase,
     WaitCost,
     calibration_path,
     is_old,
@@ -22,7 +21,6 @@ from spillcast.recording.calibration import (
 POINT = CalibrationRun(
     "Paper 1.0", "join", "tmpfs", 0, 500, 5e-6, 4e-6, 6e-6, 0.5, 1e-3, 0.6, 0.0, 0.7
 )
-CHASE = Chase(1 << 20, 3000, True, "sleeping", 500_000, 223_000)
 COSTS = [
     WaitCost("paper", 2, 0.3, [1e-5, 1e-3], [1e-3], [[0.5, 0.1]]),
     WaitCost("any", 4, 0.5, [1e-5, 1e-3], [1e-3], [[0.6, 0.2]]),
@@ -40,7 +38,7 @@ def calibration(costs=COSTS):
     source = CalibratedOn.this_machine()
     slow = CalibrationRun(**{**vars(POINT), "storage": "latency:1ms", "latency_s": 1e-3})
     return Calibration(
-        CALIBRATION_SCHEMA, time.time(), 99.5, source, costs, [POINT, slow], [CHASE], ["X: lacks"]
+        CALIBRATION_SCHEMA, time.time(), 99.5, source, costs, [POINT, slow], ["X: lacks"]
     )
 
 

@@ -6,11 +6,13 @@
 //! what goes cold is all the cache a core usually gets: its own, which does not outlast the
 //! shortest sleep, and its share of the last level, which others take bit by bit.
 
+use std::hint::black_box;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::pointer_chase::Ring;
+use crate::random;
+use crate::system::thread_cpu_ns;
 
 /// Assumed where the system does not tell.
 const L2_BYTES: usize = 1 << 20;
@@ -50,14 +52,14 @@ pub fn measure() -> Vec<Cache> {
 
 /// CPU time of a pass without a wait, which comes first, and what is added after each other wait.
 fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) -> Cache {
-    let ring = Ring::new(bytes);
+    let memory = Memory::new(bytes);
     let passes_ns = waits.map(|(wait, times)| {
         let mut passes_ns: Vec<u64> = (0..times)
             .map(|_| {
                 // The pass before the wait leaves the caches as warm as they get.
-                ring.pass_ns();
+                memory.pass_ns();
                 std::thread::sleep(wait);
-                ring.pass_ns()
+                memory.pass_ns()
             })
             .collect();
         passes_ns.sort_unstable();
@@ -68,6 +70,37 @@ fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) ->
     let extra = rising(passes_ns.map(|pass_ns| pass_ns.saturating_sub(warm_ns)));
     let waits_ns = waits.iter().map(|(wait, _)| wait.as_nanos() as u64);
     Cache { bytes, warm_ns, cold_ns: waits_ns.zip(extra).skip(1).collect() }
+}
+
+const LINE_BYTES: usize = 64;
+const LINE_WORDS: usize = LINE_BYTES / size_of::<usize>();
+
+/// Lines of memory, which are read in an order that no prefetcher follows.
+struct Memory {
+    words: Vec<usize>,
+    order: Vec<u32>,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Memory {
+        let lines = bytes / LINE_BYTES;
+        let mut order: Vec<u32> = (0..lines as u32).collect();
+        // Any fixed shuffle will do.
+        let mut state = 0;
+        for i in (1..lines).rev() {
+            order.swap(i, (random::next(&mut state) % (i as u64 + 1)) as usize);
+        }
+        // Not zeros, for which there might be one page in all places.
+        Memory { words: vec![1; lines * LINE_WORDS], order }
+    }
+
+    /// CPU time to read every line once.
+    fn pass_ns(&self) -> u64 {
+        let start_ns = thread_cpu_ns();
+        let read = |&line: &u32| self.words[line as usize * LINE_WORDS];
+        black_box(self.order.iter().map(read).sum::<usize>());
+        thread_cpu_ns() - start_ns
+    }
 }
 
 /// The nearest values that do not fall: neighbours that do are replaced by their mean, as often as

@@ -12,7 +12,6 @@ mod mounts;
 mod native;
 pub mod oracle;
 pub mod packed;
-pub mod pointer_chase;
 pub mod probe;
 pub mod proc;
 mod random;

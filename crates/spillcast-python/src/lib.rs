@@ -38,21 +38,6 @@ mod trace_rows;
 use std::path::Path;
 
 use pyo3::prelude::*;
-use spillcast_core::pointer_chase::{self, PointerChase};
-
-type Chase = (usize, usize, bool, &'static str, u64, u64);
-
-/// Reads of memory in no order, warm and after waits, which takes some two seconds: bytes of
-/// memory, reads, whether each depends on the one before, `not`, `spinning` or `sleeping`, for how
-/// long (ns), and the median CPU time of the reads (ns).
-#[pyfunction]
-pub fn chases(py: Python<'_>) -> Vec<Chase> {
-    let row = |c: PointerChase| {
-        (c.bytes, pointer_chase::HOPS, c.dependent, c.wait.name(), c.wait_ns, c.elapsed_ns)
-    };
-    py.detach(pointer_chase::measure).into_iter().map(row).collect()
-}
-
 /// The engine that names its temp files like this path, and what such a file contains.
 #[pyfunction]
 pub fn temp_name_of(path: &str) -> Option<(&'static str, &'static str)> {
@@ -73,7 +58,6 @@ mod _core {
         bins::{burst_moments, covered_ns, spread},
         cache::{CacheCurve, CacheRequests},
         capture::{capture_cost, capture_cost_child},
-        chases,
         columns::Memory,
         emulate::Emulation,
         observed::{

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from spillcast import _core
 from spillcast.columns import Floats
 from spillcast.engines import Calibrates, Engine, LabQuery
 from spillcast.engines.registry import engines, lab_of
@@ -24,7 +23,6 @@ from spillcast.recording.calibration import (
     CalibratedOn,
     Calibration,
     CalibrationRun,
-    Chase,
     WaitCost,
     filled_s,
 )
@@ -234,8 +232,6 @@ def measure_machine(
                 "free some, or make it larger: mount -o remount,size=2G /dev/shm",
                 SHARED_MEMORY,
             )
-        stage.step("reading memory after waits")
-        chases = [Chase(*measured) for measured in _core.chases()]
         opened, skipped = _opened(workdir, queries, server)
         with named_places(STORAGES, workdir) as places:
             points = list(_points(stage, opened, places, workdir, repeat))
@@ -247,7 +243,6 @@ def measure_machine(
         machine=CalibratedOn.this_machine(),
         costs=costs,
         points=points,
-        chases=chases,
         skipped=skipped,
     )
 

@@ -175,18 +175,6 @@ class CalibrationRun:
 
 
 @dataclass(frozen=True)
-class Chase:
-    """The time of memory reads in an order that defeats prefetchers, warm or after a wait."""
-
-    bytes: int = key("memory read through", unit="bytes", example=1048576)
-    hops: int = key("cache lines read", example=3000)
-    dependent: bool = key("whether each read contains the address of the next one", example=True)
-    waited: str = key("how: `not`, `spinning` or `sleeping`", example="sleeping")
-    wait_ns: int = key("how long", unit="ns", example=500000)
-    elapsed_ns: int = key("median CPU time of the reads", unit="ns", example=223000)
-
-
-@dataclass(frozen=True)
 class CalibratedOn:
     """The conditions under which a calibration is valid."""
 
@@ -216,7 +204,6 @@ class Calibration:
         "cost of a wait by engine; the last entry is for all engines together"
     )
     points: Sequence[CalibrationRun] = key("a recorded run each")
-    chases: Sequence[Chase] = key("reads of memory after waits")
     skipped: Sequence[str] = key("engines that were not measured, and why")
 
     @property
