@@ -120,9 +120,9 @@ interpose! {
     fn fallocate64(fd: c_int, mode: c_int, offset: off64_t, bytes: off64_t) -> c_int
         => observe::change(CallKind::Fallocate, fd, Some(offset));
     fn posix_fallocate(fd: c_int, offset: off_t, bytes: off_t) -> c_int
-        => observe::change_or_error(CallKind::Fallocate, fd, Some(offset));
+        => observe::change(CallKind::Fallocate, fd, Some(offset));
     fn posix_fallocate64(fd: c_int, offset: off64_t, bytes: off64_t) -> c_int
-        => observe::change_or_error(CallKind::Fallocate, fd, Some(offset));
+        => observe::change(CallKind::Fallocate, fd, Some(offset));
     fn fsync(fd: c_int) -> c_int
         => observe::change(CallKind::Fsync, fd, None);
     fn fdatasync(fd: c_int) -> c_int

@@ -179,8 +179,9 @@ fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
     let mut bits = state.fetch_and(!FRESH, Ordering::Relaxed) & !FRESH;
     let saved_errno = errno();
     if let Some(stat) = stat(fd).filter(|stat| stat.st_nlink == 0) {
-        bits |= report(fd, &stat);
-        state.store(bits, Ordering::Relaxed);
+        // Another thread may have changed other bits meanwhile, or closed it.
+        let delayed = report(fd, &stat);
+        bits |= delayed | state.fetch_or(delayed, Ordering::Relaxed);
     }
     set_errno(saved_errno);
     bits

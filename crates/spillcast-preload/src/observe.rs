@@ -78,12 +78,25 @@ pub fn io(
     }
     let position = || if file.shared { descriptors::position(fd) } else { None };
     let offset = offset.filter(|&offset| offset >= 0).or_else(position);
-    let (ret, timed) = timed(|| {
+    let delayed = || {
         let ret = call();
         delay_until(ret, delay_ns);
         ret
-    });
-    report(Call { offset, ..timed.call(kind, fd, returned(ret as i64, errno())) });
+    };
+    observed(kind, fd, offset, delayed, |ret| returned(ret as i64))
+}
+
+/// Makes a call, times and reports it; `result` is what the kernel returned.
+#[inline]
+fn observed<R: Copy>(
+    kind: CallKind,
+    fd: c_int,
+    offset: Option<i64>,
+    call: impl FnOnce() -> R,
+    result: impl FnOnce(R) -> i64,
+) -> R {
+    let (ret, timed) = timed(call);
+    report(Call { offset, ..timed.call(kind, fd, result(ret)) });
     timed.end();
     ret
 }
@@ -103,14 +116,11 @@ pub fn copy(kind: CallKind, fd: c_int, other: c_int, call: impl FnOnce() -> ssiz
     if setup::ring().is_none() || ![regular(fd), regular(other)].contains(&true) {
         return call();
     }
-    let (ret, timed) = timed(call);
-    let offset = Some(i64::from(other));
-    report(Call { offset, ..timed.call(kind, fd, returned(ret as i64, errno())) });
-    timed.end();
-    ret
+    observed(kind, fd, Some(other.into()), call, |ret| returned(ret as i64))
 }
 
-/// A call that resizes or syncs the file behind `fd`; `offset` as in [`Call`].
+/// A call that resizes or syncs the file behind `fd`; `offset` as in [`Call`]. posix_fallocate
+/// returns its error.
 #[inline]
 pub fn change(
     kind: CallKind,
@@ -121,27 +131,8 @@ pub fn change(
     if setup::ring().is_none() || descriptors::regular(fd).is_none() {
         return call();
     }
-    let (ret, timed) = timed(call);
-    report(Call { offset, ..timed.call(kind, fd, returned(i64::from(ret), errno())) });
-    timed.end();
-    ret
-}
-
-/// As [`change`], of a call that returns its error, as posix_fallocate does.
-#[inline]
-pub fn change_or_error(
-    kind: CallKind,
-    fd: c_int,
-    offset: Option<i64>,
-    call: impl FnOnce() -> c_int,
-) -> c_int {
-    if setup::ring().is_none() || descriptors::regular(fd).is_none() {
-        return call();
-    }
-    let (error, timed) = timed(call);
-    report(Call { offset, ..timed.call(kind, fd, -i64::from(error)) });
-    timed.end();
-    error
+    let result = |ret: c_int| if ret > 0 { -i64::from(ret) } else { returned(ret.into()) };
+    observed(kind, fd, offset, call, result)
 }
 
 /// A call that changes or removes the file of a path, which is relative to `directory`.
@@ -212,7 +203,7 @@ pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
     let start_ns = thread::monotonic_ns();
     let position = call();
     let end_ns = thread::monotonic_ns();
-    report(record(CallKind::Lseek, fd, (start_ns, end_ns), returned(position, errno())));
+    report(record(CallKind::Lseek, fd, (start_ns, end_ns), returned(position)));
     position
 }
 
@@ -298,8 +289,8 @@ fn record(kind: CallKind, fd: c_int, span_ns: (u64, u64), ret: i64) -> Call {
 }
 
 /// What the kernel returned: the C library turned a negative errno into -1.
-fn returned(ret: i64, errno: c_int) -> i64 {
-    if ret < 0 { -i64::from(errno) } else { ret }
+fn returned(ret: i64) -> i64 {
+    if ret < 0 { -i64::from(errno()) } else { ret }
 }
 
 /// Waits `delay_ns` after a call that moved bytes. Keeps errno.
