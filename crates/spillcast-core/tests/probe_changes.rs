@@ -103,6 +103,15 @@ fn a_file_is_created_once_and_opened_for_reading_thereafter() {
 }
 
 #[test]
+fn an_allocation_takes_no_more_room_than_what_is_read_and_written() {
+    // No file system here has room for all that is before the write.
+    let steps = [change(0, CallKind::Fallocate, 7, 0), step(0, Op::Write, 7, 15 << 40, MIB)];
+    for dir in directories() {
+        assert_eq!(run(&steps, dir.path()).changes["fallocate"].count(), 1);
+    }
+}
+
+#[test]
 fn what_is_no_call_on_a_file_is_refused() {
     let [dir, _] = directories();
     let refused = |bad: Step| {

@@ -12,6 +12,7 @@ use spillcast_core::probe::grid::{self, Grid};
 use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError, mounted};
 
 use crate::arguments::{Arguments, help};
+use crate::print_data;
 use crate::recording::Recording;
 use crate::signals;
 use spillcast_recording::failure::{Failure, Outcome};
@@ -68,7 +69,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     match arguments.value("--output") {
         Some(path) => std::fs::write(path, format!("{text}\n"))
             .map_err(|error| Failure::io(path.display(), &error))?,
-        None => println!("{text}"),
+        None => print_data(text)?,
     }
     Ok(0)
 }

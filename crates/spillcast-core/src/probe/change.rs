@@ -21,13 +21,12 @@ use super::scratch;
 /// Makes one call as `kind` does; how long it took, in ns. Nobody reads or writes the file during a
 /// call that changes it.
 ///
-/// `offset` is the new length of what is truncated; an allocation goes from there to
-/// `extent_bytes`.
+/// `offset` is the new length of what is truncated; an allocation takes `bytes` from there on.
 pub(super) fn make(
     kind: CallKind,
     replayed: &ReplayFile,
     dir: &Path,
-    (offset, extent_bytes): (u64, u64),
+    (offset, bytes): (u64, u64),
 ) -> io::Result<u64> {
     use CallKind::*;
     if kind.looks_up() {
@@ -42,7 +41,7 @@ pub(super) fn make(
             replayed.cut(offset);
             Ok(elapsed_ns)
         }
-        Fallocate => timed(|| allocate(&file, offset, extent_bytes)),
+        Fallocate => timed(|| allocate(&file, offset, bytes.max(4096))),
         Fsync => timed(|| file.sync_all()),
         Fdatasync => timed(|| file.sync_data()),
         SyncFileRange => timed(|| begin_writing(&file)),
@@ -55,12 +54,13 @@ pub(super) fn make(
             let path = scratch::name_in(dir)?;
             let elapsed_ns = if replayed.reopened() {
                 scratch::create_named(&path)?;
-                timed(|| File::open(&path).map(drop))?
+                timed(|| File::open(&path).map(drop))
             } else {
-                timed(|| scratch::create_named(&path).map(drop))?
+                timed(|| scratch::create_named(&path).map(drop))
             };
-            fs::remove_file(&path)?;
-            Ok(elapsed_ns)
+            // Also where it could not be opened, as for too many open files.
+            let removed = fs::remove_file(&path);
+            elapsed_ns.and_then(|elapsed_ns| removed.map(|()| elapsed_ns))
         }
     }
 }
@@ -72,8 +72,7 @@ fn timed(call: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
 }
 
 /// Without a change of its length. A file system that cannot says so as fast as it would do it.
-fn allocate(file: &File, offset: u64, extent_bytes: u64) -> io::Result<()> {
-    let bytes = extent_bytes.saturating_sub(offset).max(4096);
+fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),

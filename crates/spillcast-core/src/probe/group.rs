@@ -122,20 +122,3 @@ impl Running {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_add_up_to_the_whole_and_empty_ones_are_left_out() {
-        let mut running = Running::default();
-        for block in [&[5u64, 7][..], &[], &[9]] {
-            block.iter().for_each(|&ns| running.record(ns, 100));
-            running.end_block();
-        }
-        let group = running.into_group(Op::Read, 128, 3, Pattern::Random, Access::Direct);
-        assert_eq!(group.block_means_ns, [(2, 6.0), (1, 9.0)]);
-        assert_eq!((group.count, group.bytes, group.histogram.total_ns()), (3, 300, 21));
-    }
-}

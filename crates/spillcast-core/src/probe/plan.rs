@@ -141,13 +141,22 @@ pub(super) fn extents_bytes(steps: &[Step], files: usize) -> Vec<u64> {
     extents_bytes
 }
 
-/// The distinct blocks that the steps touch, together.
-fn working_set_bytes<'a>(steps: impl Iterator<Item = &'a Step>, extents_bytes: &[u64]) -> u64 {
+/// Of each file, the distinct blocks that the steps touch, together.
+pub(super) fn touched_bytes<'a>(
+    steps: impl IntoIterator<Item = &'a Step>,
+    extents_bytes: &[u64],
+) -> Vec<u64> {
     let files: Vec<BlockSet> = extents_bytes.iter().map(|&bytes| BlockSet::new(bytes)).collect();
-    let added = steps
-        .filter(|step| step.op != Op::Null)
-        .map(|step| files[step.file as usize].insert(step.range()));
-    added.sum::<u64>() * BLOCK_BYTES
+    let mut touched_bytes = vec![0; files.len()];
+    for step in steps.into_iter().filter(|step| step.op != Op::Null) {
+        let file = step.file as usize;
+        touched_bytes[file] += files[file].insert(step.range()) * BLOCK_BYTES;
+    }
+    touched_bytes
+}
+
+fn working_set_bytes<'a>(steps: impl Iterator<Item = &'a Step>, extents_bytes: &[u64]) -> u64 {
+    touched_bytes(steps, extents_bytes).iter().sum()
 }
 
 /// Small enough that a share is met closely, large enough that most runs of sequential I/O are

@@ -257,8 +257,10 @@ impl Replay<'_> {
             worker.ended_ns = clock::now_ns();
         } else if let Some(kind) = step.change {
             let (file, dir) = (&self.files[step.file as usize], &self.probe.place.dir);
-            let extent_bytes = self.probe.extents_bytes[step.file as usize];
-            let elapsed_ns = change::make(kind, file, dir, (step.offset, extent_bytes))
+            let behind_bytes =
+                self.probe.extents_bytes[step.file as usize].saturating_sub(step.offset);
+            let bytes = behind_bytes.min(self.probe.touched_bytes[step.file as usize]);
+            let elapsed_ns = change::make(kind, file, dir, (step.offset, bytes))
                 .map_err(|error| self.step_error(position, error))?;
             worker.ended_ns = clock::now_ns();
             worker.changes.push((kind, elapsed_ns));

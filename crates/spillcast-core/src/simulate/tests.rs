@@ -206,12 +206,8 @@ fn work_grows_with_rows_and_not_with_cpu_time() {
 
 #[test]
 fn many_threads_are_within_the_bounds_that_always_hold() {
-    let mut state = 1u64;
-    let mut random = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut state = 1;
+    let mut random = |below: u64| crate::random::next(&mut state) % below;
     for cores in 1..4 {
         let rows: Vec<Row> = (0..4_000)
             .map(|_| {
