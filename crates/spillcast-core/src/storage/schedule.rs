@@ -8,6 +8,9 @@ use super::draws::Draws;
 use super::model::{Model, Operation};
 use crate::wait::Op;
 
+/// More servers than this are no limit: so many operations are never in flight at once.
+const SERVERS_MAX: usize = 1 << 16;
+
 /// Determines when operations complete.
 pub(crate) struct Schedule {
     model: Model,
@@ -55,9 +58,10 @@ impl Schedule {
     }
 
     fn with(model: Model, origin_ns: u64, draws: Draws) -> Schedule {
+        let servers = model.servers.filter(|&servers| servers <= SERVERS_MAX);
         let knows_depth = model.knows_depth();
         let state = State {
-            free_ns: vec![0.0; model.servers.map_or(0, |servers| servers.max(1))],
+            free_ns: vec![0.0; servers.map_or(0, |servers| servers.max(1))],
             refilled_ns: vec![f64::NEG_INFINITY; model.limits.len()],
             waits: Waits {
                 limited_ns: vec![0.0; model.limits.len()],
@@ -66,7 +70,7 @@ impl Schedule {
             },
             ends_ns: BinaryHeap::new(),
         };
-        let has_state = knows_depth || model.servers.is_some() || !model.limits.is_empty();
+        let has_state = knows_depth || servers.is_some() || !model.limits.is_empty();
         Schedule { model, draws, has_state, knows_depth, origin_ns, state: Mutex::new(state) }
     }
 
@@ -152,6 +156,12 @@ mod tests {
             assert_eq!(schedule.elapsed_ns(1_000, READ), 100.0);
             assert_eq!(schedule.elapsed_ns(1_000, Operation { op: Op::Write, ..READ }), 300.0);
         }
+    }
+
+    #[test]
+    fn any_number_of_servers_takes_no_memory() {
+        let schedule = schedule(100, Some(usize::MAX), vec![]);
+        assert_eq!([0, 0].map(|at| schedule.elapsed_ns(1_000 + at, READ)), [100.0; 2]);
     }
 
     #[test]
