@@ -35,6 +35,34 @@ pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     entries.filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
 }
 
+/// A line of /proc/PID/maps.
+pub(crate) struct Mapped<'a> {
+    pub start: u64,
+    pub end: u64,
+    pub permissions: &'a str,
+    pub offset: u64,
+    pub device: &'a str,
+    pub inode: u64,
+    pub name: &'a str,
+}
+
+impl<'a> Mapped<'a> {
+    pub fn parse(line: &'a str) -> Option<Mapped<'a>> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let number = |word: &str| u64::from_str_radix(word, 16).ok();
+        Some(Mapped {
+            start: number(start)?,
+            end: number(end)?,
+            permissions: words.next()?,
+            offset: number(words.next()?)?,
+            device: words.next()?,
+            inode: words.next()?.parse().ok()?,
+            name: words.next().unwrap_or_default().trim_start(),
+        })
+    }
+}
+
 /// The process of a thread; a process is its own.
 pub(crate) fn process_of(tid: i32) -> i32 {
     let status = read_text(format!("/proc/{tid}/status")).unwrap_or_default();

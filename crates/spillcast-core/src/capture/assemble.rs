@@ -180,12 +180,14 @@ impl Assembler {
                 self.close_on_exec(pid);
                 self.rules.exec(pid);
                 self.stacks.forget(pid);
+                self.spinning.forget(pid);
             }
             Event::ProcessExit { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid);
                 self.pending_opens.retain(|_, (call, _)| call.pid != pid);
                 self.rules.exit(pid);
                 self.stacks.forget(pid);
+                self.spinning.forget(pid);
             }
         }
     }

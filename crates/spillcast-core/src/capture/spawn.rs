@@ -70,8 +70,15 @@ fn child(
             }
         }
         let mut byte = 0u8;
+        // Handlers of this program are there until the child becomes its own.
+        let count = loop {
+            match libc::read(held, (&raw mut byte).cast(), 1) {
+                -1 if *libc::__errno_location() == libc::EINTR => (),
+                count => break count,
+            }
+        };
         // End of file instead of a byte: the observer is gone, so nothing is run.
-        if libc::read(held, (&raw mut byte).cast(), 1) == 1 {
+        if count == 1 {
             // Python ignores these; a program expects the default.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
@@ -90,7 +97,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::is_held;
+    use crate::proc::{Stat, is_held};
 
     #[test]
     fn a_command_is_held_until_it_is_released() {
@@ -104,5 +111,29 @@ mod tests {
         // SAFETY: the number is of a child that nobody has waited for.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
+    }
+
+    #[test]
+    fn a_signal_that_this_program_handles_does_not_end_what_is_held() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        // SAFETY: the handler does nothing; without SA_RESTART it ends system calls, as Python's.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
+        }
+        let held = HeldCommand::start(&[c"/bin/true".to_owned()], &[]).unwrap();
+        let pid = held.pid;
+        while Stat::of(pid).unwrap().state != b'S' {
+            std::thread::yield_now();
+        }
+        // SAFETY: as above.
+        unsafe { libc::kill(pid, libc::SIGUSR1) };
+        while Stat::of(pid).unwrap().state == b'R' {
+            std::thread::yield_now();
+        }
+        held.release().unwrap();
+        let ended = waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(ended.1.exit_status(), Some(0));
     }
 }

@@ -109,6 +109,12 @@ impl Spinning {
         }
     }
 
+    /// A process has ended, or runs another program.
+    pub fn forget(&mut self, pid: i32) {
+        let known = self.code.programs.remove(&pid).map(|program| program.synchronises.len());
+        self.code.known -= known.unwrap_or(0);
+    }
+
     /// A temp operation of a thread ended.
     pub(crate) fn temp_io(&mut self, tid: i32, elapsed_ns: u64) {
         self.io_ns += elapsed_ns;
@@ -184,9 +190,16 @@ impl Stretch {
 /// The sampled instructions of observed processes.
 #[derive(Default)]
 struct Code {
-    /// By process and address, whether the instructions there synchronise threads.
-    known: FxHashMap<(i32, u64), bool>,
-    memory: FxHashMap<i32, Option<File>>,
+    programs: FxHashMap<i32, Program>,
+    /// Addresses that are known of all of them.
+    known: usize,
+}
+
+/// The program that a process runs. Its memory, once open, is that of no later program.
+struct Program {
+    memory: Option<File>,
+    /// By address, whether the instructions there synchronise threads.
+    synchronises: FxHashMap<u64, bool>,
 }
 
 /// Bytes of code that are examined before and after a sampled address. The processor completes a
@@ -197,17 +210,17 @@ const AFTER: usize = 4;
 impl Code {
     /// Whether instructions at the address synchronise threads; false where they cannot be read.
     fn synchronises(&mut self, pid: i32, ip: u64) -> bool {
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+        if self.known >= KNOWN_MAX || self.programs.len() >= KNOWN_MAX >> 8 {
+            *self = Code::default();
         }
-        if self.memory.len() >= KNOWN_MAX >> 8 {
-            self.memory.clear();
-        }
-        *self.known.entry((pid, ip)).or_insert_with(|| {
-            let memory = self.memory.entry(pid);
-            let memory = memory.or_insert_with(|| File::open(format!("/proc/{pid}/mem")).ok());
+        let program = self.programs.entry(pid).or_insert_with(|| Program {
+            memory: File::open(format!("/proc/{pid}/mem")).ok(),
+            synchronises: FxHashMap::default(),
+        });
+        *program.synchronises.entry(ip).or_insert_with(|| {
+            self.known += 1;
             let mut bytes = [0; BEFORE + AFTER];
-            let read = memory.as_ref().zip(ip.checked_sub(BEFORE as u64));
+            let read = program.memory.as_ref().zip(ip.checked_sub(BEFORE as u64));
             read.is_some_and(|(memory, at)| memory.read_exact_at(&mut bytes, at).is_ok())
                 && synchronises(&bytes)
         })
@@ -281,6 +294,12 @@ fn synchronises(_code: &[u8; BEFORE + AFTER]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    use super::super::assemble::Assembler;
+    use super::super::event::Event;
+    use super::super::temp::TempRules;
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -333,6 +352,34 @@ mod tests {
         // Too short.
         samples(&mut spinning, 0, 24, 5, 3);
         assert_eq!(spinning.end_of(1, 50 * MS, 50 * MS), None);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn after_another_program_was_started_its_code_is_looked_at() {
+        let mut assembler = Assembler::new(0, TempRules::default());
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", "read line; exec cat"]).stdin(Stdio::piped());
+        let mut child = shell.stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        let sample = Event::Sample { pid, tid: pid, time_ns: 0, ip: 1 << 20 };
+        assembler.take(&mut vec![sample]);
+        let mut line = child.stdin.take().unwrap();
+        line.write_all(b"\nstarted\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+        assembler.take(&mut vec![Event::Exec { pid }]);
+        // Of the C library, `pause` somewhere.
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let library = maps.lines().find(|line| line.contains("r-xp") && line.contains("/libc"));
+        let (begin, _) = library.unwrap().split_once('-').unwrap();
+        let begin = u64::from_str_radix(begin, 16).unwrap();
+        let mut code = vec![0; 1 << 20];
+        let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
+        memory.read_exact_at(&mut code, begin).unwrap();
+        let pause = code[BEFORE..].windows(2).position(|two| two == [0xf3, 0x90]).unwrap();
+        assert!(assembler.spinning.code.synchronises(pid, begin + (BEFORE + pause) as u64));
+        drop(line);
+        child.wait().unwrap();
     }
 
     #[cfg(target_arch = "x86_64")]

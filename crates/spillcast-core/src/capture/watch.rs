@@ -7,7 +7,7 @@ use super::call_counts::CallCounts;
 use super::event::FileIdentity;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
-use crate::proc::{DELETED_MARK, descriptors, ended, read_text};
+use crate::proc::{DELETED_MARK, Mapped, descriptors, ended, read_text};
 
 /// Of all architectures; what does not fit in memory takes more.
 const LARGEST_PAGE_BYTES: u64 = 64 << 10;
@@ -50,16 +50,17 @@ impl Watch {
 /// The file of a line of /proc/PID/maps, if it is mapped shared, and larger than a semaphore or a
 /// counter. Unlinking is no sign of a temp file in /dev/shm: shared memory is, too.
 fn shared_file(line: &str) -> Option<FileIdentity> {
-    let mut fields = line.split_ascii_whitespace();
-    let (range, permissions) = (fields.next()?, fields.next()?);
-    let (start, end) = range.split_once('-')?;
-    let address = |text| u64::from_str_radix(text, 16).ok();
-    let shown = line.get(line.find('/')?..)?;
+    let Mapped { start, end, permissions, name: shown, .. } = Mapped::parse(line)?;
     let shared_memory = shown.starts_with("/dev/shm/");
     let device = shown.starts_with("/dev/") && !shared_memory;
     let memory = device || shown.starts_with("/memfd:") || shown.starts_with("/SYSV");
-    let small = address(end)?.saturating_sub(address(start)?) <= LARGEST_PAGE_BYTES;
-    if memory || small || !permissions.starts_with('r') || !permissions.ends_with('s') {
+    let small = end.saturating_sub(start) <= LARGEST_PAGE_BYTES;
+    if !shown.starts_with('/')
+        || memory
+        || small
+        || !permissions.starts_with('r')
+        || !permissions.ends_with('s')
+    {
         return None;
     }
     let path = shown.strip_suffix(DELETED_MARK);

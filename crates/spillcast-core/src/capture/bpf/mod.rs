@@ -306,12 +306,20 @@ impl BpfSource {
         Some(file)
     }
 
-    /// Lets go of what was held of children that have said what they are.
+    /// Lets go of what was held of children that have said what they are, and of those that they
+    /// have started.
     fn decide(&mut self, out: &mut Vec<Event>) {
-        for (pid, wanted) in self.observer.decide() {
+        let mut decided = self.observer.decide();
+        while let Some((pid, wanted)) = decided.pop() {
             let held = self.undecided.remove(&pid).unwrap_or_default();
+            decided.extend(held.iter().filter_map(|event| match event {
+                Event::Fork { child, .. } => Some((*child, wanted)),
+                _ => None,
+            }));
             if wanted {
                 out.extend(held);
+            } else {
+                self.observer.forget(pid);
             }
         }
     }

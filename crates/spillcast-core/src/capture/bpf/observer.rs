@@ -79,7 +79,13 @@ impl Observer {
         });
     }
 
-    /// Children that have said what they are; those that nobody wants are observed no longer.
+    /// Observes a process of one thread no longer.
+    pub(crate) fn forget(&self, pid: i32) {
+        // It may have ended.
+        drop(self.threads.lock().expect("no holder panics").remove(&pid));
+    }
+
+    /// Children that have said what they are.
     pub(crate) fn decide(&self) -> Vec<(i32, bool)> {
         let mut decided = Vec::new();
         for (children, wanted) in self.children.lock().expect("no holder panics").iter_mut() {
@@ -87,9 +93,6 @@ impl Observer {
                 if is_wanted {
                     wanted.pids.lock().expect("no holder panics").push(pid);
                     wanted.any.notify_one();
-                } else {
-                    // It may have ended.
-                    drop(self.threads.lock().expect("no holder panics").remove(&pid));
                 }
                 decided.push((pid, is_wanted));
             }

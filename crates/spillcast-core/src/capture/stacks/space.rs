@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::compiled::{self, Runtime};
 use super::image::{Image, Symbols, open_mapped};
 use crate::capture::event::StackSample;
-use crate::proc::{DELETED_MARK, read_text};
+use crate::proc::{DELETED_MARK, Mapped, read_text};
 
 /// Files and runtimes that are kept apart; the code of any more has no names.
 const CODES_MAX: usize = 4096;
@@ -67,7 +67,8 @@ impl Space {
     pub fn read(pid: i32, codes: &mut Codes) -> Option<Space> {
         let maps = read_text(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty())?;
         let mut space = Space { mappings: Vec::new(), unwinder: UnwinderNative::new() };
-        for mapped in maps.lines().filter_map(Mapped::parse) {
+        let is_code = |mapped: &Mapped| mapped.permissions.as_bytes().get(2) == Some(&b'x');
+        for mapped in maps.lines().filter_map(Mapped::parse).filter(is_code) {
             let code = codes.id(pid, &mapped);
             let Mapped { start, end, offset, .. } = mapped;
             let base = match &codes.list[code as usize] {
@@ -150,7 +151,7 @@ impl Codes {
 
     fn id(&mut self, pid: i32, mapped: &Mapped) -> u32 {
         let next = self.list.len() as u32;
-        let Some(path) = mapped.file() else {
+        let Some(path) = file_of(mapped) else {
             return *self.by_runtime.entry(pid).or_insert_with(|| {
                 if next as usize >= CODES_MAX {
                     return Self::UNKNOWN;
@@ -225,40 +226,11 @@ impl FunctionNames<'_> {
     }
 }
 
-/// A line of /proc/PID/maps that holds code.
-#[derive(Debug, PartialEq)]
-struct Mapped<'a> {
-    start: u64,
-    end: u64,
-    offset: u64,
-    device: &'a str,
-    inode: u64,
-    name: &'a str,
-}
-
-impl Mapped<'_> {
-    /// None for memory that cannot be executed.
-    fn parse(line: &str) -> Option<Mapped<'_>> {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        words.next().filter(|permissions| permissions.as_bytes().get(2) == Some(&b'x'))?;
-        let number = |word: &str| u64::from_str_radix(word, 16).ok();
-        Some(Mapped {
-            start: number(start)?,
-            end: number(end)?,
-            offset: number(words.next()?)?,
-            device: words.next()?,
-            inode: words.next()?.parse().ok()?,
-            name: words.next().unwrap_or_default().trim_start(),
-        })
-    }
-
-    /// The file that it is mapped from; None for code that was made at run time.
-    fn file(&self) -> Option<&str> {
-        let path = self.name.strip_suffix(DELETED_MARK).unwrap_or(self.name);
-        let memory = path.is_empty() || path.starts_with("[anon") || path.starts_with("/memfd:");
-        (!memory && !path.starts_with("/dev/zero") && path != "[heap]").then_some(path)
-    }
+/// The file that code is mapped from; None for code that was made at run time.
+fn file_of<'a>(mapped: &Mapped<'a>) -> Option<&'a str> {
+    let path = mapped.name.strip_suffix(DELETED_MARK).unwrap_or(mapped.name);
+    let memory = path.is_empty() || path.starts_with("[anon") || path.starts_with("/memfd:");
+    (!memory && !path.starts_with("/dev/zero") && path != "[heap]").then_some(path)
 }
 
 #[cfg(test)]
@@ -266,14 +238,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_told_from_data_and_files_from_code_that_was_made_at_run_time() {
+    fn files_are_told_from_code_that_was_made_at_run_time() {
         let line =
             "7f00-7f80 r-xp 00001000 fe:00 1234                       /usr/lib/a b.so (deleted)";
         let mapped = Mapped::parse(line).unwrap();
         assert_eq!((mapped.start, mapped.end, mapped.offset), (0x7f00, 0x7f80, 0x1000));
-        assert_eq!((mapped.inode, mapped.file()), (1234, Some("/usr/lib/a b.so")));
-        assert_eq!(Mapped::parse("7f00-7f80 rw-p 00000000 00:00 0 "), None);
+        assert_eq!((mapped.inode, file_of(&mapped)), (1234, Some("/usr/lib/a b.so")));
         let made = Mapped::parse("7f00-7f80 rwxp 00000000 00:00 0 ").unwrap();
-        assert_eq!(made.file(), None);
+        assert_eq!(file_of(&made), None);
     }
 }

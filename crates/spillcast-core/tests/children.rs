@@ -1,0 +1,43 @@
+//! Children of a server that are observed once they call themselves by a wanted title.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use spillcast_core::capture::{CallKind, Capture, SOURCES, TempRules};
+
+/// A server whose child starts a process that spills, and says only then what it is.
+const SERVER: &str = r#"
+read line
+(
+    dd if=/dev/zero of="$1/spill" bs=8192 count=5 2>/dev/null &
+    sleep 0.2
+    exec -a "$TITLE" sleep 0.5
+)
+"#;
+
+#[test]
+fn what_a_child_starts_before_it_says_what_it_is_goes_with_it() {
+    let (_, open) = SOURCES[0];
+    for (title, writes) in [("worker for 77", 5), ("worker for 775", 0)] {
+        let Ok(source) = open(CallKind::ALL) else {
+            return eprintln!("SKIPPED what_a_child_starts: eBPF takes root");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Command::new("bash");
+        server.args(["-c", SERVER, "server"]).arg(folder.path()).env("TITLE", title);
+        let mut server = server.stdin(Stdio::piped()).spawn().unwrap();
+        let mut session = Command::new("sleep").arg("60").spawn().unwrap();
+        let rules = TempRules::new(vec![folder.path().into()]);
+        let mut capture = Capture::start(source, &[session.id() as i32], rules).unwrap();
+        capture.attach_children(server.id() as i32, "worker for 77").unwrap();
+        server.stdin.take().unwrap().write_all(b"\n").unwrap();
+        server.wait().unwrap();
+        sleep(Duration::from_millis(100));
+        capture.stop();
+        session.kill().unwrap();
+        session.wait().unwrap();
+        assert_eq!(capture.status().counts.temp_writes, writes, "{title}");
+    }
+}
