@@ -1,7 +1,9 @@
 """The recorder without Python: what it writes is what spillcast writes, and spillcast reads it."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,11 +28,15 @@ from spillcast.storage import Storage
 BUILT = Path(sys.executable).parent / "spillcast-recorder"
 
 
-def recorder(*arguments, under=(), **options):
-    program = shutil.which("spillcast-recorder") or BUILT
-    if not Path(program).exists():
+def program():
+    path = shutil.which("spillcast-recorder") or BUILT
+    if not Path(path).exists():
         pytest.skip("there is no spillcast-recorder: run make build")
-    command = [*under, str(program), *map(str, arguments)]
+    return str(path)
+
+
+def recorder(*arguments, under=(), **options):
+    command = [*under, program(), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
@@ -201,3 +207,28 @@ def test_what_a_command_leaves_running_is_named(tmp_path):
     result = recorder("record", *options, "--", "sh", "-c", "sleep 2 >/dev/null 2>&1 &")
     assert result.returncode == 0
     assert "--pid" in result.stderr
+
+
+def test_a_recording_is_kept_where_nobody_reads_what_is_printed(tmp_path):
+    nobody, closed = os.pipe()
+    os.close(nobody)
+    for number, streams in enumerate([{"stderr": closed}, {"stdout": closed}]):
+        output = tmp_path / f"{number}.spill"
+        words = [program(), "record", "-o", output, "--", "true"]
+        assert subprocess.run(words, **streams).returncode == 0
+        assert Recording.open(output)
+    assert subprocess.run([program(), "--help"], stdout=closed).returncode == 0
+    os.close(closed)
+
+
+def test_a_signal_ends_the_command_of_an_emulation(tmp_path):
+    mountpoint = tmp_path / "slow"
+    mountpoint.mkdir()
+    words = [program(), "emulate", mountpoint, "--read", "1ms", "--", "sleep", "60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        if b"mounted" not in running.stderr.readline():
+            pytest.skip("FUSE does not work here")
+        running.send_signal(signal.SIGTERM)
+        document = json.loads(running.communicate(timeout=30)[0])
+    assert (running.returncode, document["exit_status"]) == (128 + 15, 128 + 15)
+    assert not mountpoint.is_mount()

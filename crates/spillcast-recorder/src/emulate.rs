@@ -2,18 +2,19 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use spillcast_core::emulate::Emulation;
 use spillcast_core::storage::Model;
 
 use crate::arguments::{Arguments, help};
+use crate::record::stay;
 use crate::signals;
+use crate::{print_data, print_message};
 use spillcast_recording::failure::{Failure, Outcome, reason};
 use spillcast_recording::json::{Document, Value, json};
+use spillcast_recording::target::{Target, environment};
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -38,7 +39,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let emulation =
         Emulation::mount(&held.folder, Path::new(mountpoint), model, arguments.has("--page-cache"))
             .map_err(refused)?;
-    eprintln!("spillcast-recorder: mounted at {}", mountpoint.display());
+    print_message(format_args!("mounted at {}", mountpoint.display()));
     let status = match &arguments.command[..] {
         [] => {
             while signals::take().is_none() && emulation.is_mounted().unwrap_or(false) {
@@ -46,14 +47,12 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
             }
             0
         }
-        [program, arguments @ ..] => {
-            let status = Command::new(program).args(arguments).status().map_err(|error| {
-                Failure::usage(
-                    format!("{}: {}", program.display(), reason(&error)),
-                    "give its path, or fix PATH",
-                )
-            })?;
-            status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+        command => {
+            let mut target = Target::command(command, environment(&Vec::new()))?;
+            target.release()?;
+            stay(&mut target);
+            let status = target.exit_status.unwrap_or(0);
+            if status < 0 { 128 - status } else { status }
         }
     };
     let stats = emulation.stats();
@@ -74,7 +73,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         "exit_status": if arguments.command.is_empty() { Value::Null } else { status.into() },
     });
     emulation.unmount().map_err(refused)?;
-    println!("{}", document.text());
+    print_data(document.text())?;
     Ok(status as u8)
 }
 

@@ -20,6 +20,8 @@ mod signals;
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -51,16 +53,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints data to stdout, which nobody may read any more.
+fn print_data(text: impl Display) -> Outcome<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("stdout", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints words to stderr, whose terminal may be gone.
+fn print_message(text: impl Display) {
+    let _ = writeln!(io::stderr(), "spillcast-recorder: {text}");
+}
+
 /// Prints a failure on stderr; the status to end with.
 fn tell(failure: &Failure) -> ExitCode {
     // Names of others may contain what a terminal obeys.
     let visible = |text: &str| -> String {
         text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
     };
-    eprintln!("spillcast-recorder: {}", visible(&failure.message));
-    if !failure.hint.is_empty() {
-        eprintln!("  {}", visible(&failure.hint));
-    }
+    let hint = if failure.hint.is_empty() { "" } else { "\n  " };
+    print_message(visible(&failure.message) + hint + &visible(&failure.hint));
     ExitCode::from(failure.status)
 }
 
@@ -75,13 +90,9 @@ fn run(words: &[OsString]) -> Outcome<u8> {
         "profile" => profile::run(rest),
         record::COST_VERB => cost_child(rest),
         "--version" => {
-            println!("spillcast-recorder {}", machine::version());
-            Ok(0)
+            print_data(format_args!("spillcast-recorder {}", machine::version())).map(|()| 0)
         }
-        "" | "-h" | "--help" | "help" => {
-            println!("{HELP}");
-            Ok(0)
-        }
+        "" | "-h" | "--help" | "help" => print_data(HELP).map(|()| 0),
         other => {
             Err(Failure::usage(format!("{other}: no such verb"), "see: spillcast-recorder --help"))
         }

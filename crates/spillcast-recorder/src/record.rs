@@ -20,6 +20,7 @@ use spillcast_recording::{Observed, Recorder};
 use crate::arguments::{Arguments, help};
 use crate::library::Library;
 use crate::signals;
+use crate::{print_data, print_message};
 
 const TICK: Duration = Duration::from_millis(250);
 const PROGRAM: &str = "spillcast-recorder";
@@ -43,7 +44,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     // The command may load the library as long as it runs.
     let (mut target, _library) = begin(&mut recorder, &request)?;
     if let Some(notice) = recorder.notice().filter(|notice| notice.ends_with("instead")) {
-        eprintln!("{PROGRAM}: {notice}");
+        print_message(notice);
     }
     let signal = follow(&mut recorder, &mut target);
     let kept = finish(&mut recorder, &target, &request);
@@ -54,7 +55,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
             Ok(()) => "what was recorded is kept",
             Err(_) => "there is no recording of it",
         };
-        eprintln!("{PROGRAM}: the command ended with status {status}; {kept}");
+        print_message(format_args!("the command ended with status {status}; {kept}"));
     }
     kept?;
     // Ctrl-C is how a recording is ended; after another signal the status names it, as in a shell.
@@ -157,7 +158,7 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
             }
             _ => "of 32 bits, which no source observes",
         };
-        eprintln!("{PROGRAM}: processes were not observed, {which}");
+        print_message(format_args!("processes were not observed, {which}"));
     }
     let Value::Object(meta) = meta else { unreachable!("a struct is an object") };
     recorder.finish_rows(0)?;
@@ -165,18 +166,17 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
     let status = recorder.status();
     if status.counts.temp_reads + status.counts.temp_writes == 0 {
         let failed = target.exit_status.is_some_and(|status| status != 0);
-        eprintln!("{PROGRAM}: {}", unspilled(request, &status, connected, failed));
+        print_message(unspilled(request, &status, connected, failed));
     }
     if request.json {
         let mut all = json!({ "path": path.to_string_lossy() });
         if let (Value::Object(all), Value::Object(keys)) = (&mut all, meta) {
             all.extend(keys);
         }
-        println!("{}", all.text());
-        return Ok(());
+        return print_data(all.text());
     }
     let counts = &status.counts;
-    println!(
+    print_data(format_args!(
         "{}: {} reads and {} writes of temp files, {} bytes in {:.3} s; {}: {} lost",
         path.display(),
         counts.temp_reads,
@@ -185,8 +185,7 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
         counts.temp_ns as f64 / 1e9,
         recorder.method(),
         status.observed.lost
-    );
-    Ok(())
+    ))
 }
 
 /// What a source costs those that it observes; None if that cannot be measured.
@@ -231,7 +230,7 @@ fn unspilled(request: &Request, status: &Status, server_connection: bool, failed
 }
 
 /// Waits for a command to its end; it gets our signals.
-fn stay(target: &mut Target) {
+pub fn stay(target: &mut Target) {
     while target.ours && !target.wait(TICK) {
         if let Some(number) = signals::take() {
             signals::pass_on(number, target.pid);
