@@ -170,17 +170,20 @@ def find_evidence(arguments: Sequence[str | Path]) -> EvidenceFiles:
 
 
 def spools_of(folder: Path) -> list[Path]:
-    """The files with rows that ``spillcast collect oracle`` spooled into a folder.
+    """The files with rows that ``spillcast collect oracle`` spooled into a folder, and ASH in CSV.
 
     SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are left out beside
     ASH, which has the same samples.
     """
-    if folder.suffix == ".spill":
+    if folder.suffix == ".spill" or not folder.is_dir() or is_log_folder(folder):
         # Only its owner may be able to list a recording.
         return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
-    if folder / "spillcast_ash.csv" in paths:
+    others = [path for path in sorted(folder.glob("*.csv")) if path.name not in SPOOLS]
+    exports = [path for path in others if path.is_file() and kind_of(path) == "ash"]
+    paths += exports
+    if exports or folder / "spillcast_ash.csv" in paths:
         paths = [path for path in paths if path.name != "spillcast_sessions.csv"]
     return paths
 

@@ -69,6 +69,8 @@ def ask(
     else:
         files = find_evidence(baseline)
         recording = Recording.open(files.recordings[0]) if len(files.recordings) == 1 else None
+    if len(files.traces) > 1:
+        _check_apart(files.traces, targets)
     question.check(files, of_plan=recording is not None and recording.plan_alone is not None)
     if files.spark:
         return _of_application(files, targets, question)
@@ -92,6 +94,14 @@ def ask(
         for target in targets
     ]
     return [(forecast_events(place, events, question), None) for place in places]
+
+
+def _check_apart(traces: Sequence[Path], targets: Sequence[Target]) -> None:
+    """TargetUnsuited for a target that is one of the traces, as in a folder with both."""
+    places = {Path(target).resolve() for target in targets if not isinstance(target, Storage)}
+    if both := next((trace for trace in traces if trace.resolve() in places), None):
+        hint = "give the traces of today's storage alone"
+        raise TargetUnsuited(f"--to {both}: it is among the evidence too", hint)
 
 
 def _of_application(

@@ -9,7 +9,7 @@ from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from oracle_reports import READ_S, READS, WRITE_S, WRITES, tkprof
 from spillcast import forecast as spillcast_forecast
-from spillcast.errors import OptionInvalid, SelectionEmpty
+from spillcast.errors import OptionInvalid, SelectionEmpty, TargetUnsuited
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import EventTarget, OracleEvidence, read_shares, read_traces
 from spillcast.forecast.question import Question
@@ -52,6 +52,19 @@ def spelled(forecast):
         term.name: (round(1e3 * term.baseline_s, 3), round(1e3 * term.forecast_s, 3))
         for term in forecast.terms
     }
+
+
+def test_a_folder_with_an_export_and_a_trace_is_both_and_holds_no_target(example, tmp_path):
+    for name in ("ash.csv", "hdd.trc"):
+        (tmp_path / name).symlink_to(example / name)
+    target = example / "flash.trc"
+    folder = spillcast_forecast(tmp_path, target, elapsed_s=773)
+    assert folder.forecast_s == case(example)["forecast_s"]
+    export = spillcast("profile", example / "ash.csv").stdout
+    assert spillcast("profile", tmp_path).stdout.startswith(export)
+    (tmp_path / "flash.trc").symlink_to(target)
+    with pytest.raises(TargetUnsuited):
+        spillcast_forecast(tmp_path, target)
 
 
 def test_the_published_formula(example):
@@ -170,7 +183,7 @@ def test_a_share_whose_error_grows_is_warned_about(tmp_path):
 def test_the_wrong_way_round_gets_slower(example):
     result = spillcast("forecast", "flash.trc", "--to", "hdd.trc", cwd=example)
     assert result.returncode == 0
-    assert "hdd.trc makes it slower: " in " ".join(result.stdout.split())
+    assert "hdd.trc is slower: " in " ".join(result.stdout.split())
     answer = estimate(example / "flash.trc", example / "hdd.trc")
     assert answer.forecast_s > answer.baseline_s
     assert answer.speedup < 1
