@@ -78,7 +78,7 @@ def test_of_several_the_fastest_is_told():
     slow = forecast("disk", forecast_s=900.0, interval_s=[850.0, 950.0], speedup=0.86)
     assert "Fastest: local NVMe, 5 min 50 s (" in answer_of(slow, forecast())
     assert answer_of(slow).endswith(
-        "disk makes it slower: 15 min 00 s (14 min 10 s to 15 min 50 s) instead of 12 min 53 s."
+        "disk is slower: 15 min 00 s (14 min 10 s to 15 min 50 s) instead of 12 min 53 s."
     )
 
 
