@@ -81,16 +81,20 @@ class Server:
         return store_snapshot(str(folder), document, redact=redact)
 
 
-def three_weeks(folder):
-    """A look each six hours until now: a statement from the start, a new one, a changed plan."""
+def three_weeks(folder, mib=200):
+    """A look each six hours until now: a statement from the start, a new one, a changed plan.
+
+    ``mib`` are spilled by a call of the first; what to buy is simulated for each block of a call.
+    """
     looks = 4 * 21
     server = Server(version="18.1", clock_s=time.time() - looks * 21_600.0 - 60)
     server.started_s, server.reset_s = server.clock_s - 50, server.clock_s - 40
     for at in range(looks):
         is_late = at >= 4 * 16
-        server.call("1", 200, ms=20_000.0, times=3)
-        server.call("2", 380 if is_late else 200, ms=40_000.0, blocks=900 if is_late else 90_000)
+        server.call("1", mib, ms=20_000.0, times=3)
+        server.call("2", mib * 19 // 10 if is_late else mib, ms=40_000.0,
+                    blocks=900 if is_late else 90_000)  # fmt: skip
         if at >= 4 * 12:
-            server.call("3", 300, ms=45_000.0)
+            server.call("3", mib * 3 // 2, ms=45_000.0)
         server.wait(21_600.0)
         server.look(folder)

@@ -23,7 +23,7 @@ from spillcast.lab.check import Demo
 from spillcast.report.checks import demo_page
 
 CASES = Path(__file__).parents[2] / "docs" / "accuracy" / "cases.parquet"
-WIDTHS = [60, 120, *nightly(80, 200)]
+WIDTHS = [60, *nightly(80, 120, 200)]
 #: Command lines by name; words in braces are made by the fixture ``made``.
 VERBS = {
     "profile": "profile {run}",

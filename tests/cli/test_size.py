@@ -10,9 +10,7 @@ from harness import only_line, spillcast
 from snapshot_files import Server
 from statement_files import export, row
 
-RUN = (
-    "figures:elapsed=773s,io=430s,reads=46450,read-bytes=11G,writes=43478,write-bytes=10G,threads=1"
-)
+RUN = "figures:elapsed=773s,io=430s,reads=4645,read-bytes=1.1G,writes=4348,write-bytes=1G,threads=1"
 
 
 def test_the_document_has_the_frontier_and_the_chosen_storage():

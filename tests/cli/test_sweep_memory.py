@@ -5,8 +5,8 @@ import pytest
 from cases import cases
 from harness import environment, spillcast
 
-#: A sort of 24 MB that finds its own data.
-QUERY = "select max(r) from (select row_number() over (order by hash(i)) r from range(800000) t(i))"
+#: A sort of 12 MB that finds its own data.
+QUERY = "select max(r) from (select row_number() over (order by hash(i)) r from range(400000) t(i))"
 
 BAD_INPUT = {
     "no range": (("--memory", "64M"), "--memory 64M: not a range"),
@@ -62,9 +62,9 @@ def test_bad_input(directory, case):
 
 
 def test_a_query_of_ones_own(directory):
-    arguments = ("--sql", "q.sql", "--on", "tmpfs", "--memory", "16M..64M", "--within", "1h")
+    arguments = ("--sql", "q.sql", "--on", "tmpfs", "--memory", "12M..48M", "--within", "1h")
     result = spillcast("sweep", "memory", *arguments, cwd=directory, env=environment())
     assert result.returncode == 0, result.stderr
-    assert "Cheapest within 1 h 00 min: 16 MiB on tmpfs" in result.stdout
+    assert "Cheapest within 1 h 00 min: 12 MiB on tmpfs" in result.stdout
     assert "nothing is spilled." in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80

@@ -12,7 +12,7 @@ from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import Selection
 
-SEED, DRAWS = 20241014, 400
+SEED, DRAWS = 20241014, 200
 
 
 def outcome(path, truth, item=None):

@@ -36,13 +36,16 @@ from varied_recording import write_varied_recording
 @pytest.fixture(scope="module")
 def forecasters(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
-    return [projector(folder, seed, waits=2000) for seed in range(4)]
+    return [projector(folder, seed, waits=1000) for seed in range(4)]
 
 
 @pytest.fixture(scope="module")
 def sizings(forecasters):
     """What to buy for each of them that runs 40 times a day."""
-    return [size([Sized(forecaster, 40.0)], load_prices()) for forecaster in forecasters]
+    # From hard disks to local SSDs.
+    more = ("aws-sc1", "aws-m6gd-large", "aws-i4i-4xlarge", "gcp-local-ssd", "azure-p30")
+    some = {"products": (*PRODUCTS, *more)}
+    return [size([Sized(forecaster, 40.0)], load_prices(), **some) for forecaster in forecasters]
 
 
 @cases(
@@ -90,7 +93,6 @@ def test_the_search_finds_the_cheapest_of_all_settings(forecasters, seed):
 def test_a_frontier_gets_faster_with_its_price(sizings):
     sizing = sizings[2]
     rows = sizing.frontier
-    # From hard disks to local SSDs.
     assert len(rows) > 2
     costs, times = ([getattr(row, key) for row in rows] for key in ("cost_per_month", "elapsed_s"))
     assert costs == sorted(costs)
@@ -238,7 +240,8 @@ def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters)
 
 
 def test_memory_that_is_free_costs_nothing(forecasters):
-    sizing = size([Sized(forecasters[0])], load_prices(), free_memory_bytes=1 << 40)
+    alone = {"prices": load_prices(), "products": PRODUCTS}
+    sizing = size([Sized(forecasters[0])], **alone, free_memory_bytes=1 << 40)
     assert sizing.frontier[0].target == "tmpfs"
     assert sizing.frontier[0].cost_per_month == 0
 
@@ -257,7 +260,8 @@ def test_size_and_forecast_show_the_same_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(sizing_module, "WAITS_MAX", 500)
     path = write_varied_recording(tmp_path / "large.spill", 8000, 3, 500)
     [(limit, _)] = ask([path], [LIMIT])
-    sizing = size(statements_of([str(path)], Question(), None), load_prices())
+    statements = statements_of([str(path)], Question(), None)
+    sizing = size(statements, load_prices(), products=("aws-gp3",))
     assert sizing.ceiling_s == limit.ceiling_s
     assert sizing.ceiling_interval_s == limit.ceiling_interval_s
 
@@ -289,7 +293,8 @@ def test_the_present_storage_times_the_statements_of_an_export(tmp_path):
     path = export(tmp_path / "statements.csv", 14, row(**timed), row(816, **timed))
     for queryid, elapsed_s in ((None, None), ("815", None), ("815", 3.0)):
         question = Question(origin="latency:1ms", queryid=queryid, elapsed_s=elapsed_s)
-        sizing = size(statements_of([str(path)], question, None), load_prices())
+        statements = statements_of([str(path)], question, None)
+        sizing = size(statements, load_prices(), products=("aws-gp3",))
         assert sizing.ceiling_s == pytest.approx((elapsed_s or 2.0) - 1.2, rel=0.01), queryid
     with pytest.raises(EvidenceAmbiguous):
         statements_of([str(path)], Question(elapsed_s=3.0), None)

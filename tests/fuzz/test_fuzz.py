@@ -9,17 +9,17 @@ from harness import environment
 TESTS = Path(__file__).parents[1]
 
 
-#: What it finds in drawn inputs; then, with a fault that is planted, in ten of a shape.
+#: What it finds in drawn inputs; then, with a fault that is planted, in some of a shape.
 #: A process that has no threads yet, as it forks.
 PROGRAM = """
 import os, sys
 from fuzz.__main__ import main
-status = main(["--count", "40"])
+status = main(["--count", "25"])
 import spillcast.gate as gate
 def damaged(*_): return RuntimeError("on purpose")
 gate.damaged = damaged
 print("planted")
-planted = main(["--count", "10", "--shape", "plan-json"])
+planted = main(["--count", "4", "--shape", "plan-json"])
 sys.stdout.flush()
 os._exit(status + 2 * planted)
 """
@@ -37,6 +37,6 @@ def test_drawn_inputs_are_answered_and_a_traceback_is_seen():
     )
     assert result.returncode == 2, result.stdout + result.stderr
     sound, planted = result.stdout.split("planted\n")
-    assert "40 inputs, seed 0: " in sound
+    assert "25 inputs, seed 0: " in sound
     assert "traceback: " in planted
     assert "RuntimeError" in planted

@@ -13,7 +13,7 @@ from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.oracle.trace import TABLES
 from spillcast.profile.sql import requested, run_sql
 
-WAITS = [(READ, 100 + n % 700, blocks(n % 32)) for n in range(4_000)] + [
+WAITS = [(READ, 100 + n % 700, blocks(n % 32)) for n in range(800)] + [
     (WRITE, 7, blocks(31, 203))
 ] * 40
 QUERIES = [

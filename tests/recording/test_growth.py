@@ -44,7 +44,7 @@ TEXT_SORT = """\
          Buffers: temp read=600 written=605
          I/O Timings: temp read=3.000 write=2.000
 """
-APPEND = " Append  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..20.0 rows=9 loops=1)\n"
+APPEND = " Append  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..9.0 rows=9 loops=1)\n"
 
 
 def plan_document(count):
@@ -253,11 +253,12 @@ def executed_lines(read, path):
 def test_ten_times_the_input_executes_at_most_twelve_times_the_lines(kind, tmp_path):
     """No loop over the input is within another; `make nightly` times what libraries do."""
     name, write, read, count = READERS[kind]
-    least, less, more = write_inputs(tmp_path, name, write, max(count // FACTOR // 2, 20))
+    least, less, more = write_inputs(tmp_path, name, write, max(count // FACTOR // 4, FACTOR))
     # The first run fills caches.
     read(least)
     fixed, fewer, many = (executed_lines(read, path) for path in (least, less, more))
-    assert many - fixed <= BOUND * (fewer - fixed) + fixed
+    # Without those of a tenth of the input, linear work executes eleven times as many.
+    assert many - fixed <= BOUND * (fewer - fixed)
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ from spillcast.errors import OptionInvalid
 @pytest.fixture(scope="module")
 def looks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server") / "looks"
-    three_weeks(folder)
+    three_weeks(folder, mib=20)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""What tests of ClickHouse share: the query log of real queries, by chdb."""
+"""What tests of ClickHouse share: the query log of real queries, by chdb, and their recording."""
 
 import subprocess
 import sys
@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 import clickhouse_runs
+from harness import spillcast
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """A folder with exports of the query log of queries that spilled."""
+    """A folder with exports of the query log of queries that spilled, and ``run.spill`` of them."""
     if find_spec("chdb") is None:
         pytest.skip("chdb is not installed: pip install chdb")
     folder = tmp_path_factory.mktemp("clickhouse")
     command = [sys.executable, Path(clickhouse_runs.__file__), "run", folder]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    ran = spillcast("record", "-o", folder / "run.spill", "--", *command)
     assert ran.returncode == 0, ran.stderr
     return folder
 

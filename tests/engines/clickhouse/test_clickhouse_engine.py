@@ -2,16 +2,13 @@
 
 import json
 import os
-import sys
 from dataclasses import replace
 from fnmatch import fnmatch
 from importlib.util import find_spec
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-import clickhouse_runs
 from harness import spillcast
 from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.registry import CLICKHOUSE
@@ -24,13 +21,10 @@ pytestmark = pytest.mark.skipif(
 KIND = "sort runs, hash buckets, join blocks"
 
 
-def test_a_recording_counts_what_the_log_counts(tmp_path):
+def test_a_recording_counts_what_the_log_counts(runs):
     """Without --temp: of the same queries, the system calls and the server's events agree."""
-    command = [sys.executable, Path(clickhouse_runs.__file__), "run", tmp_path]
-    result = spillcast("record", "-o", tmp_path / "run.spill", "--", *command)
-    assert result.returncode == 0, result.stderr
-    spilled = [query for query in read_rows(tmp_path / "log.jsonl") if spilled_bytes(query)]
-    waits = Recording.open(tmp_path / "run.spill").waits
+    spilled = [query for query in read_rows(runs / "log.jsonl") if spilled_bytes(query)]
+    waits = Recording.open(runs / "run.spill").waits
     rows = zip(*(waits[name].to_pylist() for name in ("file", "op", "temp", "bytes")), strict=True)
     spills = [row for row in rows if row[0] and "/db/tmp/tmp" in row[0] and row[1]]
     assert all(is_temp for _, _, is_temp, _ in spills)

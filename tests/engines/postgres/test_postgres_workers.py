@@ -40,7 +40,7 @@ def old():
 
 
 def test_statements_are_told_by_the_workers_that_were_seen(old):
-    requested = ("postgres", old.dsn, "--to", "factor:1000", "--since", "8s", "--json")
+    requested = ("postgres", old.dsn, "--to", "factor:1000", "--since", "4s", "--json")
     with old.connect() as alone, old.connect() as parallel:
         for name, value in PARALLEL.items():
             parallel.execute("select set_config(%s, %s, false)", [name, str(value)])

@@ -95,7 +95,7 @@ TARGETS = st.lists(
 
 
 @given(baselines(), TARGETS, st.sampled_from((0.5, 0.8, 0.9, 0.99)))
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence):
     run, elapsed_s = baseline
     matches = [

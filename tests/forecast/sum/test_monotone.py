@@ -46,7 +46,7 @@ def too_vague(*answer):
     st.dictionaries(st.sampled_from(KEYS), LATENCY_NS, min_size=len(KEYS)),
     st.dictionaries(st.sampled_from(KEYS), st.integers(0, 5_000_000), min_size=len(KEYS)),
 )
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_slower_at_every_size(loads, sessions, faster, added):
     run = make(loads, sessions)
     slower = {key: ns + added[key] for key, ns in faster.items()}
@@ -62,7 +62,7 @@ def test_slower_at_every_size(loads, sessions, faster, added):
     st.dictionaries(st.sampled_from(KEYS), LATENCY_NS, min_size=1),
     st.floats(1.01, 100.0),
 )
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_slower_by_a_factor_whatever_was_measured(loads, measured, factor):
     run = make(loads, 1)
     destination = storage(measured)

@@ -30,7 +30,7 @@ from spillcast.recording.capture import RecordOptions
 from spillcast.recording.schema import totals
 from spillcast.workspace import workspace
 
-SORT = "select count(*) from (select f, id from t order by id, f offset 0) s"
+SORT = "select count(*) from (select f, id from t where id % 2 = 0 order by id, f offset 0) s"
 IN_MEMORY = "select count(*) from t"
 
 
