@@ -107,7 +107,7 @@ def test_a_recording_leaves_no_descriptor_open(tmp_path):
     record_both()
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(5):
+    for _ in range(2):
         record_both()
     gc.collect()
     # Closing what a source has open takes the kernel a moment, in a thread of its own.

@@ -88,7 +88,7 @@ def held_out(seed, noise):
 
 @cases("noise", [0.0, 0.01, 0.03])
 def test_the_stated_error_covers_the_true_one(noise):
-    matches = [pair for seed in range(300) for pair in held_out(seed, noise)]
+    matches = [pair for seed in range(100) for pair in held_out(seed, noise)]
     assert not any(estimate.measured for _, estimate in matches)
     covered = [
         abs(math.log(estimate.mean_s / true_s)) <= IN_90_PERCENT * estimate.error + 1e-5
