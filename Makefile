@@ -80,6 +80,8 @@ test-rust:
 
 test-python:
 	rm -rf .pytest_cache
+	# In a new clone each worker would compile all files by itself.
+	[ -d tests/__pycache__ ] || $(BIN)/pytest --collect-only --quiet tests >/dev/null || true
 	$(BIN)/pytest $(PARALLEL) -m "not nightly" $(addprefix --ignore=,$(TIMED) $(LONG)) || $(AGAIN)
 
 nightly: export SPILLCAST_SERVERS = all
