@@ -134,7 +134,7 @@ def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
 
 def test_without_times_nothing_is_slower_than_today_for_less_temp_io():
     """0.1 s with 600 temp blocks, of which no one knows the time: anything from 0 s to 0.1 s."""
-    counts = counts_of_plan({"Plan": node("Sort", 300, ms=0.0), "Execution Time": 100.0})
+    counts = counts_of_plan({"Plan": node("Materialize", 300, ms=0.0), "Execution Time": 100.0})
     given = forecast(counts, resolve("latency:100us", counts))
     for low_s, high_s in (given.ceiling_interval_s, given.work_memory.enough.interval_s):
         assert (low_s, high_s) == (pytest.approx(0.0, abs=1e-3), pytest.approx(0.1))

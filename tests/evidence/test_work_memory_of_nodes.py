@@ -236,6 +236,9 @@ def test_a_sort_in_memory_has_the_files_of_nodes_that_are_left_out(tmp_path):
     text = path.read_text()
     path.write_text(text.replace("quicksort  Memory", "external merge  Disk"))
     assert read_plan(path).plan is not None
+    # Whether it is the sort that spilled is left out.
+    path.write_text(text.replace("  Sort Method: quicksort  Memory: 607kB\n", ""))
+    assert read_plan(path).plan is None
 
 
 def test_one_pass_is_no_memory_with_which_other_sorts_write_more():

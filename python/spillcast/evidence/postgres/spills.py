@@ -50,11 +50,12 @@ _DATUM_BYTES = 12.5
 def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     """The nodes that spill of a plan that was run and has buffers, with the settings of its run.
 
-    None where nodes that spilled are left out.
+    None where nodes that spilled, or the file of a sort, are left out.
     """
     if not {"Actual Loops", "Temp Written Blocks"} <= top.values.keys():
         return None
-    if any(node.is_abridged for node in top.walk()):
+    sorts = (node for node in top.walk() if node.kind == "Sort" and node.temp.written)
+    if any(node.is_abridged for node in top.walk()) or not all(sorts_kib(s.values) for s in sorts):
         return None
     name = "hash_mem_multiplier"
     multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
