@@ -93,7 +93,7 @@ def test_lines_that_a_column_cut_are_refused(tmp_path, plan):
 
 @cases("mark, blocks", [("**", 300), ("~~", None)])
 def test_a_key_does_not_go_on_with_figures(tmp_path, mark, blocks):
-    line = f"{mark}Buffers: shared hit=7, temp read=300 written=301{mark}"
+    line = f"{mark}Buffers: shared hit=7, temp read=300 written=301{mark}  <-- on disk"
     (path := tmp_path / "plan.txt").write_text(
         f"Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)\n"
         f"  Sort Key: a\n  {line}\n"

@@ -61,7 +61,7 @@ _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
 #: Bold text in Markdown; a line of a plan or a message, not of prose, that has some or is bold.
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]++)(?<=\S)\*\*")
 _WITH_BOLD = re.compile(
-    r"\s*+(?:->|\*\*[^*]++\*\*\s*+(?:\(|$)|[^*(]*+\((?:cost=|actual )|[^*]*LOG:  "
+    r"\s*+(?:->|\*\*[^*]++\*\*\s*+(?:[(<←#]|--|$)|[^*(]*+\((?:cost=|actual )|[^*]*LOG:  "
     r"|(?:Worker \d+: +)?(?:Buffers|I/O Timings|Sort Method|Execution [Tt]ime|Total runtime): )"
 )
 _FENCE = re.compile(
