@@ -69,7 +69,14 @@ def test_terms_are_unknown_where_the_run_has_bounds_of_them(tmp_path):
 
 def test_what_came_otherwise_is_not(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 4000, 5.05)
-    assert not checked(forecast, after, "--target", "latency:100us", status=1)["inside"]
+    assert not checked(forecast, after, "--target", "factor:3", status=1)["inside"]
+
+
+@cases(("read_us", "status"), [(130, 0), (4000, 3)])
+def test_a_storage_of_another_latency_is_not_the_assumed_one(forecast, tmp_path, read_us, status):
+    after = run(tmp_path, "after.spill", read_us, 1.05 + read_us / 1000)
+    result = checked(forecast, after, "--target", "latency:100us", status=status)
+    assert (result["objection"] is None) == (status == 0)
 
 
 def test_a_machine_that_was_busy_after_the_move_alone_is_in_what_was_measured(forecast, tmp_path):

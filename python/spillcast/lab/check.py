@@ -41,8 +41,8 @@ from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, CountedStatement, TempPlace
 from spillcast.storage.free_space import ALL_FREE
 from spillcast.storage.probe import probe
-from spillcast.storage.target import can_probe, resolve
-from spillcast.units import format_bytes
+from spillcast.storage.target import can_probe, parse_assumed, resolve
+from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import free_bytes, workspace
 
 #: The storage of the evidence itself, as a target.
@@ -60,6 +60,8 @@ class ActualRun:
     #: The statement, and the places of its temp files, if known.
     statement: CountedStatement | None = None
     places: Sequence[TempPlace] = ()
+    #: Mean latency of its temp operations, if single ones were measured.
+    latency_s: float | None = None
 
 
 def actual_run_of_evidence(
@@ -87,7 +89,10 @@ def actual_run_of_evidence(
     actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
         return actual
-    return replace(actual, places=Recording.open(evidence.recordings[0]).meta.named_temp_places)
+    recording = Recording.open(evidence.recordings[0])
+    count, total_ns = (recording.temp_seconds[name].sum() for name in ("count", "total_ns"))
+    latency_s = total_ns / count / 1e9 if count else None
+    return replace(actual, places=recording.meta.named_temp_places, latency_s=latency_s)
 
 
 def actual_run(executed: Executed) -> ActualRun:
@@ -112,6 +117,8 @@ HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast
 OLD_STORAGE = "the old storage"
 #: Runs whose temp operations differ by a larger share did other work.
 SAME_WORK = 0.2
+#: A storage whose mean latency is so many times an assumed one, or as small a part, is another.
+OTHER_STORAGE = 2.0
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,12 @@ class ForecastCheck:
                 return f"not the same work: statement {statement.queryid}, not {known.queryid}"
         if self.work is not None and abs(self.work - 1) > SAME_WORK:
             return f"not the same work: {self.work:.2g} times the temp I/O of the forecast"
+        kind, assumed_s = parse_assumed(forecast.target) or ("", 0.0)
+        if kind == "latency" and (latency_s := actual.latency_s) is not None:
+            low_s, high_s = assumed_s / OTHER_STORAGE, assumed_s * OTHER_STORAGE
+            if not low_s <= latency_s <= high_s:
+                took = format_duration(latency_s)
+                return f"not on that storage: a temp operation took {took}, not {forecast.target}"
         if actual.places and not any(_is_on(place, forecast.target) for place in actual.places):
             places = (f"{place.directory} ({place.filesystem})" for place in actual.places)
             return f"not on that storage: temp files were in {', '.join(places)}"
