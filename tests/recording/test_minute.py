@@ -1,5 +1,6 @@
 """Bursts at growing distances: what they are put together to, and that nothing is paid between."""
 
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.meta import KeptWaits, Temp
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Temp
 from spillcast.recording.observed import Missed, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
 
@@ -138,6 +139,15 @@ def test_seconds_are_those_in_which_waits_began(tmp_path):
     began = (kept.waits["start_ns"].values // 1_000_000_000).tolist()
     assert by_second == Counter(began)
     assert by_second[2] == 60
+
+
+@cases("name", [ESTIMATE_FILE, FORMER_FILE])
+def test_what_the_server_told_last_is_kept(tmp_path, name):
+    loads = [("write", 8192, 5, MS)]
+    parts = [recording(tmp_path / f"{n}.spill", loads, elapsed_s=2.0) for n in range(2)]
+    (parts[-1].path / name).write_text('{"Plan": 7}')
+    kept = minute.keep(parts, tmp_path / "part.spill")
+    assert json.loads((kept.path / name).read_text()) == {"Plan": 7}
 
 
 def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):

@@ -221,6 +221,7 @@ def test_a_text_that_was_cut_is_the_beginning_of_the_statement(end):
     cut = f"select a from t where b = 'x' and {end}"
     assert re.match(pattern_of(cut, cut=True), counted)
     assert not re.match(pattern_of(cut), counted)
+    assert re.match(pattern_of("select a from t wh", cut=True), counted)
     assert not re.match(pattern_of(cut.replace("t where", "u where"), cut=True), counted)
 
 
