@@ -12,6 +12,7 @@ from spillcast.evidence.open import find_evidence, open_evidence, read_figures
 from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import ONLY_RUN, Selection
+from spillcast.profile import profile
 
 QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
 
@@ -244,6 +245,22 @@ def test_lines_of_a_trace_behind_a_prefix_are_of_a_trace(tmp_path, prefix):
     line = "WAIT #7: nam='direct path read temp' ela= 9 file number=201 obj#=5 tim=1\n"
     (path := tmp_path / "paste.txt").write_text(prefix + line + prefix + line)
     assert find_evidence([path]).traces == [path]
+
+
+@cases("more", ["", "Oracle8i Enterprise Edition Release 8.1.7.4.0 - Production\n"])
+def test_a_trace_of_hundredths_is_read_by_its_release_alone(tmp_path, more):
+    """2 reads of 0.03 s, as release 8 writes them."""
+    wait = "WAIT #1: nam='direct path read' ela= 3 p1=201 p2=9 p3=1\n"
+    call = "FETCH #1:c=1,e=7,p=2,cr=0,cu=0,mis=0,r=1,dep=0,og=4,tim=218930\n"
+    (path := tmp_path / "8i.trc").write_text(f"{more}{wait}{wait}{call}")
+    if more:
+        assert (
+            sum(row["total_us"] for row in profile(path).rows if "read" in row["event"]) == 60_000
+        )
+    else:
+        with pytest.raises(EvidenceIncomplete) as refused:
+            profile(path)
+        assert refused.value.hint
 
 
 @cases("text", ["```", "~~~", "{code}\n{noformat}"])

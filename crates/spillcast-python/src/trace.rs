@@ -206,7 +206,7 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
     for file in &reading.files {
         let dict = PyDict::new(py);
         fields! { dict, file => lines waits waits_unmeasured calls statements outside
-        local_less_tim_us size_limit_line failure waits_in_text }
+        size_limit_line failure waits_in_text }
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
             file.damages.first.iter().map(|damage| (damage.line, damage.fault)).collect();
@@ -218,7 +218,8 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
             fields! { dict, id => sid serial }
             fields! { dict, times => elapsed_us cpu_us wait_us idle_us open_us }
             dict.set_item("unaccounted_us", times.unaccounted_us())?;
-            fields! { dict, times => first_tim_us last_tim_us steps_back }
+            fields! { dict, times => first_tim_us last_tim_us steps_back local_less_tim_us }
+            dict.set_item("session", id.number())?;
             sessions.append(dict)?;
         }
         dict.set_item("sessions", sessions)?;

@@ -6,6 +6,7 @@ import pytest
 
 from cases import cases
 from oracle_files import HEADER, READ, blocks, write_trace
+from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import OracleEvidence, read_traces
 from spillcast.forecast.question import Question
@@ -91,9 +92,27 @@ def test_servers_on_another_machine_have_another_clock(tmp_path, date, more_us):
         path.write_text("".join(times))
         paths.append(path)
     paths[0].write_text(paths[0].read_text().replace(DATE, known))
-    evidence = OracleEvidence(traces=read_traces(paths))
-    answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
-    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 3), rel=1e-3)
+    merged = tmp_path / "merged.trc"
+    merged.write_text("".join(path.read_text() for path in paths))
+    # The zone of a file is that of its first line.
+    for given in (paths, *([[merged]] if date[19:] == known[19:] else ())):
+        evidence = OracleEvidence(traces=read_traces(given))
+        answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
+        assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 3), rel=1e-3)
+        assert recording_of_traces(given, 8192).elapsed_s == pytest.approx(6.4, rel=0.01)
+
+
+@cases(("more_us", "dated", "is_known"), [(0, False, True), (9e9, False, False), (9e9, True, True)])
+def test_without_dates_clocks_of_several_machines_are_not_known(tmp_path, more_us, dated, is_known):
+    message = ("PX Deq: Execution Msg", 2_000_000, "sleeptime=200 passes=1 p3=0")
+    paths = [traced(tmp_path, 35, REPLY), traced(tmp_path, 40, message, SLOW)]
+    for path, more in zip(paths, (0, more_us), strict=True):
+        text = path.read_text()
+        text = re.sub(r"(?<=tim=)\d+", lambda tim, more=more: f"{int(tim[0]) + more:.0f}", text)
+        path.write_text(text if dated else re.sub(r"^\*\*\* 2.*\n", "", text))
+    traces = read_traces(paths)
+    assert (traces.notes == []) == is_known
+    assert traces.elapsed_s == pytest.approx(10 if is_known else 20)
 
 
 @cases("sql_id", [None, SQL_ID])

@@ -27,6 +27,8 @@ pub struct SessionTimes {
     /// When the session was first seen: where its first line is a wait, when that began.
     pub first_tim_us: Option<i64>,
     pub last_tim_us: Option<i64>,
+    /// What to add to `tim`, in microseconds, for the time of the day that its lines show.
+    pub local_less_tim_us: Option<i64>,
 }
 
 impl SessionTimes {
@@ -217,6 +219,12 @@ impl Sessions {
         let known = &mut self.list[self.current];
         let name = *known.name.get_or_insert_with(|| dictionary.session(known.id));
         (name, &mut known.session)
+    }
+
+    /// A line of the current session follows a date, and lacks so much of it.
+    pub(crate) fn date(&mut self, more_us: i64) {
+        let known = &mut self.list[self.current].session.times.local_less_tim_us;
+        *known = (*known).max(Some(more_us));
     }
 
     pub(crate) fn current_id(&self) -> SessionId {

@@ -424,7 +424,7 @@ fn a_trace_tells_the_time_of_the_day() {
     let at = |stamp: &str| {
         let wait = "WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=7000000\n";
         let (reading, _) = read_text(&format!("*** {stamp}\n{wait}"));
-        reading.files[0].local_less_tim_us.map(|us| us + 7_000_000)
+        reading.files[0].sessions[0].1.local_less_tim_us.map(|us| us + 7_000_000)
     };
     // By `date -u -d '2024-02-29 23:59:58' +%s`.
     assert_eq!(at("2024-02-29 23:59:58.5"), Some(1_709_251_198_500_000));

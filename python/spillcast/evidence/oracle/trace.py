@@ -35,6 +35,10 @@ _LEFT_OUT = re.compile(
 #: The first line with a time, to the microsecond, and the line below it.
 _FIRST = re.compile(r"^[> ]*+(?:PARSE|EXEC|FETCH|WAIT) #\d.*\btim=\d{10,}\n.+", re.M)
 _TIM = re.compile(r"\btim=(\d+)")
+#: A call as before release 9, whose times are hundredths of a second; and what names or shows a
+#: release.
+_OLD = re.compile(r"^(?:PARSE|EXEC|FETCH) #\d+:c=\d+,e=\d+,p=\S{,200},og=\d+,tim=\d{1,9}$", re.M)
+_NEWER = re.compile(r" Release \d|^WAIT #.*\btim=\d|\bsqlid='|\btime=\d+ us", re.M)
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
@@ -118,26 +122,44 @@ class Traces:
         """Time (s) that sessions cover, in parallel or one after another; gaps do not count."""
         if any(session["steps_back"] for session in self.sessions()):
             return self.elapsed_us() / 1e6
-        covered_us, until = 0, 0
+        return sum(last - first for first, last in self._stretches_us()) / 1e6
+
+    @property
+    def clocks_unknown(self) -> bool:
+        """Whether sessions ran at other times, and no dates show whether by the same clock."""
+        return len(self._stretches_us()) > 1 and None in map(_local_less_tim_us, self.files)
+
+    def _stretches_us(self) -> list[tuple[int, int]]:
+        """The time in which sessions ran: the first and the last of each stretch."""
+        joined = list[tuple[int, int]]()
+        more_us = self.more_us()
         for first, last in sorted(
             (session["first_tim_us"] + more, session["last_tim_us"] + more)
-            for file, more in zip(self.files, self._more_us(), strict=True)
-            for session in file["sessions"]
+            for session, more in zip(self.sessions(), more_us, strict=True)
             if session["first_tim_us"] is not None
         ):
-            covered_us += max(0, last - max(first, until))
-            until = max(until, last)
-        return covered_us / 1e6
+            if joined and first <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(last, joined[-1][1])
+            else:
+                joined.append((first, last))
+        return joined
 
-    def _more_us(self) -> list[int]:
-        """What to add to the ``tim`` (us) of each file for UTC, or 0 where one clock wrote all."""
-        local_us, same = [file["local_less_tim_us"] for file in self.files], [0] * len(self.files)
-        if None in local_us or max(local_us) - min(local_us) < _APART_US:
+    def more_us(self) -> list[int]:
+        """What to add to ``tim`` (us) of each session for UTC, or 0 where one clock wrote all."""
+        # A session without a date has the clock of its file.
+        clocks: list[tuple[int, Path]] = [
+            (session["local_less_tim_us"] or of_file, path)
+            for path, file in zip(self.paths, self.files, strict=True)
+            for session in file["sessions"]
+            if (of_file := _local_less_tim_us(file)) is not None
+        ]
+        local_us, same = [local for local, _ in clocks], [0] * len(self.sessions())
+        if not 0 < len(same) == len(clocks) or max(local_us) - min(local_us) < _APART_US:
             return same
-        zones_us = [_zone_us(path) for path in self.paths]
-        more_us = [local - (zone or 0) for local, zone in zip(local_us, zones_us, strict=True)]
+        zones_us = {path: _zone_us(path) for path in self.paths}
+        more_us = [local - (zones_us[path] or 0) for local, path in clocks]
         apart_us = [more - min(more_us) for more in more_us]
-        if None in zones_us and max(apart_us) <= _ZONES_US:
+        if None in zones_us.values() and max(apart_us) <= _ZONES_US:
             # Processes of one machine may have different zones.
             apart_us = [abs(apart - round(apart / _QUARTER_US) * _QUARTER_US) for apart in apart_us]
         return same if max(apart_us) < _APART_US else more_us
@@ -195,6 +217,12 @@ class Traces:
                 yield f"{path}:{line}: the trace stopped at its size limit (max_dump_file_size)"
             if (error := file["failure"]) is not None:
                 yield f"{path}: a statement failed with ORA-{error:05}"
+
+
+def _local_less_tim_us(file: Mapping[str, Any]) -> int | None:
+    """What to add to ``tim`` (us) for the time of the day that a file shows; None without dates."""
+    known_us = (session["local_less_tim_us"] for session in file["sessions"])
+    return max((us for us in known_us if us is not None), default=None)
 
 
 def _zone_us(path: Path) -> int | None:
@@ -297,6 +325,9 @@ def open_reader(
             head = head_of(path)
             if _stands_again(head):
                 raise EvidenceMixed(f"{path} has its lines again", "give them once")
+            if _OLD.search(head) and not _NEWER.search(head):
+                hint = "give its first lines, which name the release"
+                raise EvidenceIncomplete("hundredths before release 9, or microseconds", hint, path)
             if (cut := _LEFT_OUT.search(head)) is not None:
                 text = f"lines of the trace are left out: {cut[1] or cut[0][:60]}"
                 hint = "give all of them, or read those that are there with --lenient"
@@ -326,7 +357,7 @@ def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int,
     last_us = max((session["last_tim_us"] for session in timed), default=0)
     windows = []
     for path, file in zip(paths, facts["files"], strict=True):
-        more_us = file["local_less_tim_us"]
+        more_us = _local_less_tim_us(file)
         pair = (("since", options.chosen.since), ("until", options.chosen.until))
         low, high = (
             _tim_us(option, text, path, (first_us, last_us), more_us) for option, text in pair
@@ -357,12 +388,12 @@ def _tim_us(
     return chosen_time_ns(option, text, ends_ns) // 1000 - more_us
 
 
-def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> None:
+def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> Traces:
     """Call ``take`` with each batch of rows: a table for each of TABLES. InputError as Traces."""
     reader, _ = open_reader(paths, TraceOptions(lenient=lenient))
     with failures_as_errors():
         facts = run_interruptibly(lambda: reader.rows(take), reader.cancel)
-    Traces(list(paths), [], facts["files"])
+    return Traces(list(paths), [], facts["files"])
 
 
 def spool_traces(

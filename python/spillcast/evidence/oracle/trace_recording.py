@@ -69,15 +69,24 @@ def name_blocks(waits: Table) -> Flags:
 def waits_of(
     paths: Sequence[Path], names: Sequence[str], keep: Callable[[Table], Flags], *, lenient: bool
 ) -> Table:
-    """The waits of traces for which ``keep`` holds, with these columns."""
+    """The waits of traces for which ``keep`` holds, with these columns, in UTC if clocks differ."""
     batches: list[Table] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
-        batch = Table.from_arrow(waits).select(names)
+        batch = Table.from_arrow(waits).select(list(dict.fromkeys([*names, "session", "source"])))
         batches.append(batch.filter(keep(batch)))
 
-    read_rows(paths, take, lenient=lenient)
-    return Table.concat(batches)
+    traces = read_rows(paths, take, lenient=lenient)
+    waits, more_us = Table.concat(batches), traces.more_us()
+    if any(more_us):
+        starts, session = waits["start_ns"].values.copy(), waits["session"].filled(-1)
+        of_sessions = [(at, s) for at, file in enumerate(traces.files) for s in file["sessions"]]
+        for (source, its), more in zip(of_sessions, more_us, strict=True):
+            number = -1 if its["session"] is None else its["session"]
+            rows = (waits["source"].values == source) & (session == number)
+            starts[rows] += (more - min(more_us)) * 1000
+        waits = waits.with_column("start_ns", starts)
+    return waits.select(names)
 
 
 def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table:

@@ -53,6 +53,10 @@ from spillcast.tables import Table
 _TRACES_BYTES_MAX = 64 << 20
 #: Waits of a parallel query's processes for each other, and one that its coordinator alone has.
 _PEER_WAITS, _COORDINATOR_WAITS = "PX Deq", "PX Deq: Execute Reply"
+_CLOCKS_UNKNOWN = (
+    "sessions of a parallel query are at different times, which are added up: if they ran on "
+    "several machines, give traces with all their dates (the lines with ***)"
+)
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,10 @@ def read_traces(
     groups = read.groups if sql_id is None else _of_statement(read.groups, sql_id)
     whole_us = [(session["sid"], session["elapsed_us"]) for session in read.sessions()]
     of_sessions = whole_us if sql_id is None else None
-    times = times_s(groups, servers_of(read.groups), read.wall_s(), of_sessions)
+    servers, notes = servers_of(read.groups), repeated_notes(read.repeated)
+    times = times_s(groups, servers, read.wall_s(), of_sessions)
+    if servers and sql_id is None and read.clocks_unknown:
+        notes.append(_CLOCKS_UNKNOWN)
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -254,7 +261,7 @@ def read_traces(
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         excess=read.excess_text(),
-        notes=repeated_notes(read.repeated),
+        notes=notes,
     )
 
 

@@ -22,8 +22,6 @@ pub struct FileSummary {
     pub statements: u64,
     /// Waits and calls that ended outside of the time that is asked for: in no row and no time.
     pub outside: u64,
-    /// What to add to `tim`, in microseconds, for the time of the day that the file shows.
-    pub local_less_tim_us: Option<i64>,
     pub damages: Damages,
     /// The line that says the trace stopped at `max_dump_file_size`.
     pub size_limit_line: Option<u64>,

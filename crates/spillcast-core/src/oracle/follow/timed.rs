@@ -155,15 +155,12 @@ impl Follower {
             self.damage(line, "tim= is not a time, and is not used");
             return None;
         }
-        if let Some(local_us) = self.local_us
-            && tim_us != 0
+        // A line is written behind the time before it, and is of then or before: where a header lies
+        // between, of later.
+        if tim_us != 0
+            && let Some(local_us) = self.local_us.take()
         {
-            // A line is written behind the time before it, and is of then or before: where a header
-            // lies between, of later.
-            let more_us = local_us - tim_us;
-            let known = self.summary.local_less_tim_us.get_or_insert(more_us);
-            *known = (*known).max(more_us);
-            self.local_us = None;
+            self.sessions.date(local_us - tim_us);
         }
         (tim_us != 0).then_some(tim_us)
     }
