@@ -233,7 +233,7 @@ def rehearsing(
     """
     from spillcast.storage.rehearse import rehearse_command
 
-    def notify(text: str) -> None:
+    def notify_rehearsal(text: str) -> None:
         notify(f"rehearsal: {text}")
 
     def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
@@ -242,12 +242,14 @@ def rehearsing(
             if server is not None:
                 from spillcast.engines.postgres.live import rehearse_postgres
 
-                return rehearse_postgres(server, *place, statement=command, notify=notify)
+                return rehearse_postgres(server, *place, statement=command, notify=notify_rehearsal)
             if recording.meta.server is not None:
                 problem = "its query ran in a server"
                 raise RehearsalRefused(problem, "name the server with --postgres DSN")
             words = None if command is None else _split_command(command)
-            return rehearse_command(*place, command=words, confirmed=confirmed, notify=notify)
+            return rehearse_command(
+                *place, command=words, confirmed=confirmed, notify=notify_rehearsal
+            )
         except Refusal as refusal:
             # A refused forecast shows the reason and the remedy in one line.
             reason = "; ".join(filter(None, (refusal.message, refusal.hint)))

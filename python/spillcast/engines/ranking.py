@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import exp
 from typing import Any, Literal
 
 from spillcast.document import internal, key
@@ -15,7 +16,9 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import known_target
 from spillcast.forecast.project import interval_of
 from spillcast.forecast.sizing.products import Sizing
+from spillcast.forecast.work_memory import MEMORY_SPREAD
 from spillcast.recording.calibration import MachineCalibration
+from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
 from spillcast.units import DAY_S, format_bytes, format_duration, parse_bytes, parse_duration_s
@@ -365,8 +368,8 @@ def with_gains(
             cached = [f.without_cache_s for f in forecasts if f.without_cache_s is not None]
             without_s = calls * max(cached) if len(cached) == len(forecasts) else None
             gains[target] = replace(gain, without_cache_s=without_s)
-    ceilings = [(f.ceiling_s, f.ceiling_interval_s) for f in forecasts]
-    no_spill = _gain(ceilings, forecasts, calls)
+    unspilled = [(f.ceiling_s, _without_spill_s(f)) for f in forecasts]
+    no_spill = _gain(unspilled, forecasts, calls)
     refused = None if gains else next((f.refused for f in forecasts if f.refused), None)
     return replace(ranked, gains=gains, no_spill=no_spill, refused=refused)
 
@@ -376,6 +379,15 @@ def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
     if forecast.uncertainty is None:
         return forecast.forecast_s or 0.0, forecast.interval_s
     return forecast.uncertainty.forecast_s, interval_of(forecast)
+
+
+def _without_spill_s(forecast: Forecast) -> tuple[float, float] | None:
+    """The interval (s) of a run that does not spill, which may do more other work."""
+    if forecast.ceiling_interval_s is None:
+        return None
+    low_s, high_s = forecast.ceiling_interval_s
+    more_s = exp(NORMAL_95 * MEMORY_SPREAD) * high_s
+    return low_s, max(high_s, min(more_s, forecast.baseline_s))
 
 
 def _gain(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import hypot, log, sqrt
+from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 
@@ -34,6 +34,9 @@ MIN_SAMPLE_ERROR = 0.0025
 FEW_PARTS = 2.353 / NORMAL_95
 #: Standard deviation of the logarithm of the elapsed time of repeated runs.
 REPEATED_RUN = 0.04
+#: Least share of a saving that other runs confirm: at least 0.62 in 94 verified plans, whose temp
+#: I/O took less than 0.6 of its time on the target.
+SAVING_KEPT = 0.5
 #: Relative standard error of the measured cost of recording.
 OVERHEAD_OFF = 0.3
 
@@ -67,9 +70,27 @@ def elapsed_on(
     recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
     speeds = direction(recorded_s / count, target_s / count, moved / count)
     uncertainty = Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds)
-    if storage.never_slower and workload.threads.counted:
-        uncertainty = replace(uncertainty, max_s=max(forecast_s, workload.total_s))
+    if workload.threads.counted:
+        saved_s = _certain_saving_s(baseline, storage, projected)
+        max_s = inf if saved_s is None else max(forecast_s, workload.total_s - saved_s)
+        uncertainty = replace(uncertainty, max_s=max_s)
     return uncertainty, sample
+
+
+def _certain_saving_s(baseline: Baseline, storage: Storage, projected: Projection) -> float | None:
+    """The least that a storage saves of a counted run; None if any temp I/O may get slower.
+
+    It is a share of the saving with latencies at the slow end of the storage's.
+    """
+    slow = 1.0 if storage.never_slower else exp(NORMAL_95 * storage.source.noise)
+    terms = [(today_s, slow * s) for today_s, s in zip(baseline.io_s, projected.io_s, strict=True)]
+    if not storage.never_slower and any(slow_s > today_s for today_s, slow_s in terms):
+        return None
+    # Where the time of temp I/O has only bounds, there may be nothing to save.
+    if baseline.workload.quality.time_unknown:
+        return 0.0
+    slow_total_s = projected.total_s + (1 - 1 / slow) * sum(slow_s for _, slow_s in terms)
+    return SAVING_KEPT * max(baseline.workload.total_s - slow_total_s, 0.0)
 
 
 def _drawn_s(

@@ -292,8 +292,10 @@ def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
         elif memory.fits and more.gains(valid[0].baseline_s):
             fixes = [more, *fixes]
         else:
-            # Memory that is in use comes first only if even its upper bound is the least.
-            fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.interval_s[1]))
+            # Memory that may be in use comes first only if even its upper bound is the least.
+            bound_s = more.interval_s[1]
+            before = sum(fix.best_value or fix.interval_s[1] <= bound_s for fix in fixes)
+            fixes.insert(before, more)
     return fixes
 
 

@@ -120,7 +120,10 @@ def more_work_memory(
     # Without a spill the time is that on zero-latency storage, but other memory is other work.
     intervals = [
         replace(
-            zero, below=hypot(zero.below, MEMORY_SPREAD), above=hypot(zero.above, MEMORY_SPREAD)
+            zero,
+            below=hypot(zero.below, MEMORY_SPREAD),
+            above=hypot(zero.above, MEMORY_SPREAD),
+            max_s=max(zero.max_s, today_s),
         ).bounds_s(confidence)
         for zero in zeros
     ]

@@ -17,7 +17,6 @@ from spillcast.profile.timeline import CPU, READ, STATES, WRITE
 from spillcast.report import EDGES, edge_s
 from spillcast.report.html.axes import (
     STEPS_SESSIONS,
-    TICKS_MAX,
     Tick,
     clock,
     duration_ticks,
@@ -411,10 +410,8 @@ def lines_by_size(
     x = log_scale(low, high)
     if logarithmic:
         first, last = (math.log10(max(end, 1e-9)) for end in (min(ends_s), max(ends_s)))
-        powers = range(math.floor(first - 0.1), math.ceil(last + 0.1) + 1)
-        step = -(-len(powers) // TICKS_MAX)
-        y_ticks = [(10.0**n, format_duration(10.0**n)) for n in powers[::step]]
-        y = log_scale(10.0 ** powers[0], 10.0 ** powers[-1])
+        low_s, high_s = 10.0 ** math.floor(first - 0.1), 10.0 ** math.ceil(last + 0.1)
+        y_ticks, y = scatter_ticks(low_s, high_s), log_scale(low_s, high_s)
     else:
         max_s: float = 1.05 * max(ends_s)
         y_ticks, y = [(s, clock(s)) for s in duration_ticks(max_s, 5)], lambda s: s / max_s

@@ -31,15 +31,15 @@ _REMAINING = (
 )
 
 
-def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> list[Section]:
+def sections(forecasts: Sequence[Forecast]) -> list[Section]:
     """The answer for each query, its terms, what to do, and what remains of a partly recorded one.
 
-    Forecasts of the same time today are of one query. ``purchases`` are what to buy, in sentences.
+    Forecasts of the same time today are of one query.
     """
     queries: dict[float, list[Forecast]] = {}
     for forecast in forecasts:
         queries.setdefault(forecast.baseline_s, []).append(forecast)
-    comparisons, breakdowns, steps = [], [], list(purchases)
+    comparisons, breakdowns, steps = [], [], list[str]()
     for number, of_query in enumerate(queries.values(), 1):
         suffix = f" of query {number}" if len(queries) > 1 else ""
         order, answer = ranked(of_query), _answer(of_query)

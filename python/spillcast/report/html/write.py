@@ -38,7 +38,6 @@ from spillcast.report.html import (
 from spillcast.report.html.evidence import target_latencies
 from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, StorageLatencies
 from spillcast.report.html.redact import redacted
-from spillcast.report.sizing import answer_text
 from spillcast.storage import Storage
 from spillcast.tabular import glued
 from spillcast.text import sentence
@@ -122,9 +121,8 @@ def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> HtmlPage:
     storages = inputs.of_type(Storage)
     latencies = [*map(target_latencies, storages), *inputs.latencies]
     target = _target(inputs, answered, latencies)
-    purchases = [answer_text(s) for s in sizings if s.chosen and not s.suffices]
     kinds: list[list[Section]] = [
-        forecasts.sections(answered, purchases),
+        forecasts.sections(answered),
         list(map(documents.purchase, sizings)),
         [section for ranking in rankings for section in documents.server(ranking)],
         list(map(documents.fleet, inputs.of_type(Fleet))),
