@@ -245,6 +245,9 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
         (["sh", "-c", "duckdb /merge/update/pre-create/copy.db 'from t'"], None),
         (["sh", "-c", "duckdb dw.db 'select 1;/**/update t set x = 1'"], "update"),
         (["sh", "-c", "duckdb dw.db 'create/**/table x as from t'"], "create"),
+        (["duckdb", "dw.db", "-c", "select main.nextval('s')"], "nextval"),
+        (["sqlite3", "dw.db", "select 1-writefile('x', 'y')"], "writefile"),
+        (["psql", "-cUPDATE t set x = 1"], "UPDATE"),
     ],
 )
 def test_words_by_which_a_command_writes(arguments, word):

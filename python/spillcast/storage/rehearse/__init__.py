@@ -203,10 +203,10 @@ def _ended(pid: int) -> bool:
 
 
 INSIDE = Path(__file__).with_name("inside.py")
-#: Words of SQL that write, which are no part of a path.
+#: Words of SQL that write: statements, which are no part of a path, and functions.
 WRITES = re.compile(
-    r"(?i)(?<!\w[/.-])\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export"
-    r"|reindex|nextval|setval|writefile)\b(?![/.-]\w)"
+    r"(?i)(?<!\w[/.-])(?:\b|(?<=^-[a-z]))(insert|update|delete|create|copy|drop|alter|merge|truncate"
+    r"|vacuum|export|reindex)\b(?![/.-]\w)|\b(nextval|setval|writefile)\b"
 )
 #: Clients that spill themselves and have SQL in their arguments, and the beginning of statements
 #: that only read. The functions of a server may write, and a pragma sets what a database keeps.
