@@ -294,13 +294,26 @@ db(# b);
 LOG:  temporary file: path "b/pgsql_tmp41.1", size 40960
 CREATE INDEX
 Time: 9.530 ms
+db=# select v from t where v = 'a;b'; -- by name
+LOG:  temporary file: path "b/pgsql_tmp41.3", size 8192
 db=# \\i more.sql
 LOG:  temporary file: path "b/pgsql_tmp41.2", size 8192
 """
     )
     files = read_logs(path).temp
-    assert [file.query for file in files] == ["reindex table u", "create index on t (a,\nb)", None]
-    assert [file.elapsed_s for file in files] == [0.02153, pytest.approx(0.00953), None]
+    statements = ["reindex table u", "create index on t (a,\nb)", "select v from t where v = 'a;b'"]
+    assert [file.query for file in files] == [*statements, None]
+    assert [file.elapsed_s for file in files] == [0.02153, pytest.approx(0.00953), None, None]
+
+
+def test_named_arguments_in_lines_without_tabs_are_no_prompt(tmp_path):
+    line = "2024-01-01 10:00:0{}.000 UTC [12] {}\n"
+    (path := tmp_path / "postgresql.log").write_text(
+        line.format(0, 'LOG:  temporary file: path "b/pgsql_tmp12.0", size 81920')
+        + line.format(0, "STATEMENT:  select f(\np_id=> x,\nq=> y)")
+        + line.format(1, "LOG:  duration: 1000.000 ms")
+    )
+    assert [file.query for file in read_logs(path).temp] == ["select f(\np_id=> x,\nq=> y)"]
 
 
 def test_plans_without_their_statement_are_of_one_each(tmp_path):

@@ -18,7 +18,7 @@ from oracle_files import READ, blocks, write_trace
 from spark_logs import zstd
 from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
 from spillcast.evidence.open import find_evidence
-from spillcast.evidence.text import plain_copy, remove_copies
+from spillcast.evidence.text import decoded, plain_copy, remove_copies
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 
@@ -98,6 +98,12 @@ def test_a_trace_is_read_however_it_is_packed_and_encoded(tmp_path, name):
     assert row["longest_at"].startswith(str(path))
     # The same trace, so that it counts once.
     assert profile(tmp_path / "plain.txt", path).rows[0]["count"] == 20
+
+
+@cases("encoding", ["utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"])
+def test_text_with_few_letters_is_decoded(encoding):
+    text = '1;2;3;"4"\n;;;;;-\n' * 50
+    assert decoded(text.encode(encoding)) == text
 
 
 @cases("pack", [zipped, tarred, lambda *contents: gzip.compress(tarred(*contents))])

@@ -80,7 +80,7 @@ class FileHead:
 
 @dataclass(frozen=True)
 class EvidenceKind:
-    """A kind of evidence; ``name`` is the field of ``Evidence`` that holds its paths.
+    """A kind of evidence; ``name`` is the field of ``EvidenceFiles`` with its paths.
 
     ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is, at
     most ``score_max``. ``reader`` is the function below ``spillcast.evidence`` that reads a file of
@@ -172,7 +172,7 @@ def columns(score: float, *groups: str) -> Callable[[FileHead], float]:
 def _report(
     score: float, words: str, reader: str, pattern: str, selects: str = "", **more: Any
 ) -> EvidenceKind:
-    """A kind of figures, by a pattern of its text; ``more`` are fields of Kind."""
+    """A kind of figures, by a pattern of its text; ``more`` are fields of EvidenceKind."""
     mark = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     more |= {"selects": frozenset(selects.split()), "score_max": score}
     return EvidenceKind(
@@ -240,7 +240,7 @@ BYTE_COUNTERS = (
      r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake",
      r"(?:bytes[ _]spilled(?:[ _]to)?|(?:[,;/]|\band) ?to)[ _](?:local|remote)"
-     r"(?:[ _](?:storage|disk))?[^\w\n]{1,80}+(\d[\d.,]* ?\w*)",
+     r"(?:[ _](?:storage|disk))?[^\w\n]{1,80}+(\d[\d.,]*(?<=\d) ?\w*)",
      r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)(?! ?\w)"),
     ("Databricks", r"\bspill(?:_to_disk|ed_local)_bytes[^\w\n]{1,80}+(\d+)",
      r"\btotal_(?:time|duration)_ms[^\w\n]{1,80}+(\d+)"),

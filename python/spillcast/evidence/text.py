@@ -44,8 +44,8 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: UTF-16 without a byte order mark: the first bytes have more NULs than this share of them, and
-#: decode to more ASCII letters, digits and blanks than this share of the characters.
+#: UTF-16 and UTF-32 without a byte order mark: the first bytes have more NULs than this share of
+#: them, and decode to more ASCII letters, digits and blanks than this share of the characters.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
 #: Copies of files as plain text, by path, size and time of the last change.
@@ -278,15 +278,13 @@ def _encoding(content: bytes) -> str:
     probed = content[: min(_PROBED_BYTES, len(content) // 2 * 2)]
     if probed.count(0) <= _NUL_SHARE * len(probed):
         return "utf-8"
-    plain_chars = {
-        name: sum(
-            char.isascii() and (char.isalnum() or char.isspace())
-            for char in probed.decode(name, "replace")
-        )
-        for name in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
-    }
-    best = max(plain_chars, key=plain_chars.__getitem__)
-    return best if plain_chars[best] > _PLAIN_SHARE * len(probed) / 2 else "utf-8"
+    plain_shares = {}
+    for name in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
+        text = probed.decode(name, "replace")
+        plain = sum(char.isascii() and (char.isalnum() or char.isspace()) for char in text)
+        plain_shares[name] = plain / len(text)
+    best = max(plain_shares, key=plain_shares.__getitem__)
+    return best if plain_shares[best] > _PLAIN_SHARE else "utf-8"
 
 
 def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:

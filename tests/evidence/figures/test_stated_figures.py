@@ -179,6 +179,8 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=62s,spilled=1610612736,size="),
         ("Sort: bytes spilled to local storage **3 GB**, to remote **2,048 MB**\n",
          "elapsed=ELAPSED,spilled=5368709120,size="),
+        ("Bytes spilled to local storage: 1536, to remote storage: 2048.\n",
+         "elapsed=ELAPSED,spilled=3584,size="),
         ("Bytes spilled to local storage: 1.536,5 MB\n",
          "elapsed=ELAPSED,spilled=1611137024,size="),
         ('{"queryPlan": [{"name": "S02: Sort", "shuffleOutputBytesSpilled": "0",\n',

@@ -437,7 +437,10 @@ def _with_whole_rows(text: str) -> str:
         row = lines[-1]
         if is_rule := _BAR_RULE.fullmatch(line) is not None:
             bars, width = 0 if bars or "|" in line else row.count("|"), len(line)
-        is_open = row.count("|") < bars if bars else length < width and row.rstrip()[-1:] != "|"
+        if bars:
+            is_open = row.count("|") < bars >= row.count("|") + line.count("|")
+        else:
+            is_open = length < width and row.rstrip()[-1:] != "|"
         continues = is_open or line.find("|") not in (-1, row.find("|"))
         if row.lstrip().startswith("|") and continues and not is_rule and joined < _BROKEN_MAX:
             # A page breaks lines in place of a blank, a client at the width of the rule.
@@ -446,6 +449,8 @@ def _with_whole_rows(text: str) -> str:
         else:
             lines.append(line)
             joined = 0
+            if not is_rule and not line.lstrip().startswith("|"):
+                bars = width = 0
         length = len(line)
     return "\n".join(lines[1:])
 

@@ -327,7 +327,8 @@ def open_reader(
                 raise EvidenceMixed(f"{path} has its lines again", "give them once")
             if _OLD.search(head) and not _NEWER.search(head):
                 hint = "give its first lines, which name the release"
-                raise EvidenceIncomplete("hundredths before release 9, or microseconds", hint, path)
+                words = "its times are hundredths of a second before release 9, microseconds since"
+                raise EvidenceIncomplete(words, hint, path)
             if (cut := _LEFT_OUT.search(head)) is not None:
                 text = f"lines of the trace are left out: {cut[1] or cut[0][:60]}"
                 hint = "give all of them, or read those that are there with --lenient"

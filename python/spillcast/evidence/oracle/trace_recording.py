@@ -69,7 +69,7 @@ def name_blocks(waits: Table) -> Flags:
 def waits_of(
     paths: Sequence[Path], names: Sequence[str], keep: Callable[[Table], Flags], *, lenient: bool
 ) -> Table:
-    """The waits of traces for which ``keep`` holds, with these columns, in UTC if clocks differ."""
+    """The waits of traces for which ``keep`` holds, with these columns, all by one clock."""
     batches: list[Table] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:

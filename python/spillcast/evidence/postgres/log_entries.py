@@ -81,8 +81,13 @@ _IN_ENGLISH = (
 _BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
 #: The beginning of a line with its prefix in the code of a program.
 _QUOTED = re.compile(r"^\s*['\"`]+\s*(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
-#: psql's prompt before a command, in a session that the server sends its messages to.
-_PROMPT = re.compile(r"[\w.-]{1,63}=[*!^]?[#>] +(?=[A-Za-z(\\])")
+#: psql's prompt before a command, in a session that the server sends its messages to. A statement
+#: may have ``name=> value`` where its lines lost their tabs.
+_PROMPT = re.compile(
+    r"[\w.-]{1,63}=[*!^]?[#>] +(?=\\|(?:select|with|insert|update|delete|merge|create|alter|reindex"
+    r"|refresh|cluster|vacuum|analyze|explain|copy|set|begin|call|do|execute|fetch|table)\b)",
+    re.IGNORECASE,
+)
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")

@@ -40,6 +40,8 @@ _DURATION = re.compile(
 )
 #: psql's prompt before another line of a statement.
 _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
+#: A statement without its semicolon and what follows.
+_STATEMENT = re.compile(r"\A((?:[^;']++|'[^']*+')*+).*", re.DOTALL)
 #: psql's own, below what the server told the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
 #: ENOSPC in the languages that both glibc and PostgreSQL have.
@@ -160,8 +162,8 @@ class LoggedTempFiles:
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
         if entry.level == "PROMPT":
-            text, _, _ = _CONTINUED.sub("\n", entry.message).partition(";")
-            self._prompted = None if text.startswith("\\") else masked_text(text)
+            text = masked_text(_STATEMENT.sub(r"\1", _CONTINUED.sub("\n", entry.message)))
+            self._prompted = None if text.startswith("\\") else text
         # The statement of a logged plan may quote any message.
         if LOGGED.match(entry.message):
             return writer
