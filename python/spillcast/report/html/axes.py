@@ -83,15 +83,27 @@ def money_ticks(low: float, high: float, scale: Callable[[float], float]) -> lis
     return thinned([(value, f"{value:,.10g}") for value in _ROUND if low <= value <= high], scale)
 
 
+_BELOW_MINUTE_S = [times * 10.0**power for power in range(-9, 1) for times in (1, 2, 5)]
+_FINE_S = [
+    *(*_BELOW_MINUTE_S, 10, 20, 30, 60, 120, 300, 600, 1200),
+    *(3600, 7200, 18_000, 43_200, 86_400),
+]
+_COARSE_S = [*_BELOW_MINUTE_S[::3], 10, 60, 600, 3600, 36_000, *(10.0**n for n in range(5, 12))]
+
+
 def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
     """Round durations on a logarithmic axis, at most seven of a common range."""
-    below_minute = [times * 10.0**power for power in range(-6, 1) for times in (1, 2, 5)]
-    fine = [*below_minute, 10, 20, 30, 60, 120, 300, 600, 1200, 3600, 7200, 18_000, 43_200, 86_400]
-    coarse = [*below_minute[::3], 10, 60, 600, 3600, 36_000, *(10.0**n for n in range(5, 12))]
-    values = [s for s in fine if low_s <= s <= high_s]
+    values = [s for s in _FINE_S if low_s <= s <= high_s]
     if len(values) > _SCATTER_TICKS_MAX or not values:
-        values = [s for s in coarse if low_s <= s <= high_s]
+        values = [s for s in _COARSE_S if low_s <= s <= high_s]
     return [(s, clock(s)) for s in values]
+
+
+def around_durations(low_s: float, high_s: float) -> tuple[float, float]:
+    """The round durations at or next to two, for the ends of a logarithmic axis."""
+    below = [s for s in _FINE_S if s <= low_s]
+    above = [s for s in (*_FINE_S, *_COARSE_S) if s >= high_s]
+    return max(below, default=_FINE_S[0]), min(above, default=high_s)
 
 
 def log_scale(low: float, high: float) -> Callable[[float], float]:

@@ -6,7 +6,6 @@ fit on the narrowest axis. Therefore no text overlaps another. Colours are custo
 style.css.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from itertools import accumulate, pairwise
@@ -18,6 +17,7 @@ from spillcast.report import EDGES, edge_s
 from spillcast.report.html.axes import (
     STEPS_SESSIONS,
     Tick,
+    around_durations,
     clock,
     duration_ticks,
     fitting_durations,
@@ -409,8 +409,7 @@ def lines_by_size(
     low, high = min(sizes) / 1.15, max(sizes) * 1.15
     x = log_scale(low, high)
     if logarithmic:
-        first, last = (math.log10(max(end, 1e-9)) for end in (min(ends_s), max(ends_s)))
-        low_s, high_s = 10.0 ** math.floor(first - 0.1), 10.0 ** math.ceil(last + 0.1)
+        low_s, high_s = around_durations(0.95 * min(ends_s), 1.05 * max(ends_s))
         y_ticks, y = scatter_ticks(low_s, high_s), log_scale(low_s, high_s)
     else:
         max_s: float = 1.05 * max(ends_s)
