@@ -327,3 +327,5 @@ Execution Time: 81.0 ms
     (path := tmp_path / "plans.txt").write_text("\n".join(plans))
     statements = of_logs(read_logs(path), RankRequest([]))
     assert sorted(statement.temp_bytes for statement in statements) == [20 * 8192, 2000 * 8192]
+    assert sorted(statement.item for statement in statements) == [1, 2]
+    assert len({statement.name for statement in statements}) == 2

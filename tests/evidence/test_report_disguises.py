@@ -164,3 +164,14 @@ def test_evidence_of_two_sources_is_refused_in_any_order(tmp_path):
     path.write_text("\n".join([texts["awr"], " \n" * 900_000, texts["mariadb"]]))
     with pytest.raises(EvidenceMixed):
         recognise(path)
+
+
+def test_a_predicate_that_begins_with_bars_is_no_row(tmp_path):
+    """The rule below its heading is not that of a table, whose rows a page may break."""
+    heading = "Predicate Information (identified by operation id):\n" + "-" * 51
+    predicate = "   2 - access(A||'x'||B=:1 AND\n              ||'z')"
+    plan = f"{PLAIN['xplan'].text}\n{heading}\n{predicate}\n\n"
+    (path := tmp_path / "plans.txt").write_text(
+        plan + plan.replace("0kxkzz5bzz2dd", "7bzz2ddzzzzzz")
+    )
+    assert outcome(path, PLAIN["xplan"], item=2) == "right"

@@ -81,6 +81,14 @@ class Ranked:
     merge_passes: int | None = None
     #: The nodes of the known plan with the most temp I/O, those with the most temp bytes first.
     nodes: Sequence[SpillNode] = ()
+    #: The number among the plans of a file of one without the text of its statement.
+    item: int | None = internal(None)
+
+    @property
+    def name(self) -> str:
+        """The text or the identifier of the statement, or which plan it is."""
+        unnamed = "(not known)" if self.item is None else f"plan {self.item}"
+        return self.query or self.queryid or unnamed
 
     @property
     def is_bounded(self) -> bool:

@@ -199,7 +199,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Pri
             bounds_s = ranked.temp_s if temp_s is None else (temp_s,)
             temp = bounds_s and _span(s * scale for s in bounds_s)
         row: list[Any] = [
-            _short(ranked.query or "(not known)"),
+            _short(ranked.name),
             None if ranked.calls is None else ranked.calls * scale,
             *(temp, share and min(share, 1.0), ranked.disk_tables, ranked.merge_passes),
         ]

@@ -320,7 +320,7 @@ def server(server: ServerRanking) -> list[Section]:
 
 
 def _short(statement: Ranked) -> str:
-    return one_line(statement.query or statement.queryid or "(not known)", _TEXT_MAX)
+    return one_line(statement.name, _TEXT_MAX)
 
 
 def _first_steps(server: ServerRanking) -> list[str]:

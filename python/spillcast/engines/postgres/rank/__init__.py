@@ -199,7 +199,7 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
             else "times and plans: the logs contain only temp files; load auto_explain"
         )
         unseen.append(Unseen("times", untimed))
-    if any(statement.query is None for statement in statements):
+    if any(statement.query is None and not statement.item for statement in statements):
         nameless = "statements: the log has some temp files without their statement"
         unseen.append(Unseen("statements", nameless))
     return ServerRanking(
@@ -304,11 +304,12 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     all_plans = _all_plans(logs)
     for key, plans in all_plans.items():
         text = str(max(plans, key=_blocks).get("Query Text", ""))
-        texts.setdefault(key, (None, masked_text(text)))
+        texts.setdefault(key, (None, masked_text(text) or None))
     ranked = []
     for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
         memory = other_memory(texts[key][1])
-        statement = Ranked(*texts[key], None, None, sizes.get(key, 0), memory=memory)
+        item = int(key[1:]) if key[:1] == "\0" else None
+        statement = Ranked(*texts[key], None, None, sizes.get(key, 0), memory=memory, item=item)
         if plans := all_plans.get(key, []):
             elapsed_s = sum(float(plan.get("Execution Time", 0.0)) for plan in plans) / 1e3
             statement = replace(statement, calls=len(plans), elapsed_s=elapsed_s)
@@ -431,7 +432,7 @@ def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
 def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
     """The plans that spill, by statement; one without its text is of a statement of its own."""
     by_key: dict[str, list[dict[str, Any]]] = {}
-    for number, plan in enumerate(logs.plans):
+    for number, plan in enumerate(logs.plans, 1):
         if _blocks(plan):
             key = normal(str(plan.get("Query Text", ""))) or f"\0{number}"
             by_key.setdefault(key, []).append(plan)
