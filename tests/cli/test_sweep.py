@@ -70,7 +70,7 @@ def test_work_memory_adds_the_levels_of_a_recorded_spill(spill):
     requested = ("catalogue:linux-hdd", "--min", "64K,256K", "--max", "256K", "--like", spill)
     alone = swept(*requested)
     assert {row["levels"] for row in alone["rows"]} == {None}
-    assert [w["code"] for w in alone["warnings"]] == ["fan_in"]
+    assert [w["code"] for w in alone["warnings"]] == ["fan-in"]
     rows, before = by_setting(swept(*requested, "--memory", "1M")), by_setting(alone)
     assert {of: row["levels"] for of, row in rows.items()} == {(256, 64): 1, (256, 256): 2}
     assert rows[256, 64] == before[256, 64] | {"levels": 1}
@@ -95,7 +95,7 @@ def test_a_table_bars_and_what_to_set(spill):
 def test_settings_without_three_buffers_are_left_out():
     document = swept("catalogue:linux-hdd", "--data", "64M", "--memory", "2M")
     assert max(row["min_bytes"] for row in document["rows"]) <= 2 * M // 3
-    assert [w["code"] for w in document["warnings"]] == ["no_fan_in"]
+    assert [w["code"] for w in document["warnings"]] == ["no-fan-in"]
 
 
 @cases(

@@ -151,7 +151,7 @@ def test_what_contradicts_itself_or_is_not_local_is_said(tmp_path):
         level = {"Use Disk": True, "Use Memory": in_memory, "Use Off Heap": False}
         stage = next(e for e in cached if "StageSubmitted" in e["Event"])["Stage Info"]
         stage["RDD Info"] = [{"RDD ID": 4, "Storage Level": level}]
-        assert ("untold" in warned(path, cached)) is not in_memory
+        assert ("incomplete" in warned(path, cached)) is not in_memory
     planned = [
         e | {"sparkPlanInfo": {"nodeName": "GpuSort"}} if "SQLExecutionStart" in e["Event"] else e
         for e in events

@@ -17,7 +17,7 @@ def codes(facts):
     ("facts", "expected"),
     [
         ({}, []),
-        ({"steps_from": "counts", "steps_replayed": 500}, ["made-up"]),
+        ({"steps_from": "counts", "steps_replayed": 500}, ["synthetic-io"]),
         ({"steps_replayed": 10, "steps_skipped": 30}, ["budget"]),
         # Where nothing was replayed, nothing was disturbed.
         ({"steps_replayed": 10, "others_cpu_share": 0.9}, ["disturbed"]),
@@ -38,7 +38,7 @@ def test_each_fact_has_its_warning(facts, expected):
 
 def test_a_trace_has_no_counts_to_compare_a_probe_of_counts_with():
     [made_up] = probe_warnings({"steps_from": "counts", "steps_replayed": 500})
-    assert made_up.code == "made-up"
+    assert made_up.code == "synthetic-io"
 
 
 def test_a_share_of_the_steps_and_the_budget_for_all_are_named():

@@ -89,7 +89,7 @@ def test_two_queries_have_two_verdicts():
 
 
 def test_a_warning_of_several_queries_names_its_target_once():
-    warned = [{"code": "made-up", "message": "the I/O is made up"}]
+    warned = [{"code": "synthetic-io", "message": "the I/O is made up"}]
     inputs = Inputs()
     for baseline_s in (773.0, 800.0):
         disk = forecast("disk", baseline_s=baseline_s, warnings=warned)

@@ -122,7 +122,7 @@ def no_room(folder, draws):
         facts = {"directory": "/mnt", "free_bytes": 1 << 50, "quota_free_bytes": free,
                  "quota_of": "the user"}  # fmt: skip
     target = replace(probed(destination, work, draws), facts=facts)
-    return Situation("no room", run, target, None, frozenset({"no-room"}))
+    return Situation("no room", run, target, None, frozenset({"no-space"}))
 
 
 def behind_a_network(folder, draws):

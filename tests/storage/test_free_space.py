@@ -61,8 +61,8 @@ def nearly_full(room, free_bytes):
 @pytest.mark.parametrize(
     ("free_mib", "code", "words"),
     [
-        (140, "no-room", "temp files take up to 160 MiB"),
-        (180, "little-room", "temp files take up to 160 MiB"),
+        (140, "no-space", "temp files take up to 160 MiB"),
+        (180, "little-space", "temp files take up to 160 MiB"),
         (260, None, ""),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_file_system_that_fills_up_is_said(spill, tmp_path, free_mib, code, wo
         assert os.listdir(point) == ["lost+found", "filler"] or "filler" in os.listdir(point)
     free = target.facts["free_bytes"]
     assert (free_mib - 2) * MIB < free <= (free_mib + 1) * MIB
-    assert {"no-room", "little-room"} & set(texts) == ({code} if code else set())
+    assert {"no-space", "little-space"} & set(texts) == ({code} if code else set())
     if code:
         assert texts[code].startswith(words)
         assert str(point) in texts[code]
@@ -109,7 +109,7 @@ class TestQuota:
         left["group", 1234] = 900 * MIB
         target = probe(owned, spill, budget=Budget(bytes=16 * MIB))
         assert target.facts["quota_free_bytes"] == 150 * MIB
-        text = warned(forecast(spill, target))["no-room"]
+        text = warned(forecast(spill, target))["no-space"]
         assert "had 150 MiB free by the quota of user 1234" in text
         with pytest.raises(Refusal, match="150 MiB free by the quota of user 1234"):
             check_free_space(spill, owned)
@@ -119,7 +119,7 @@ class TestQuota:
     def test_enough_is_not_worth_a_word(self, spill, owned, left):
         left["user", 1234] = 900 * MIB
         target = probe(owned, spill, budget=Budget(bytes=16 * MIB))
-        assert not {"no-room", "little-room"} & set(warned(forecast(spill, target)))
+        assert not {"no-space", "little-space"} & set(warned(forecast(spill, target)))
 
     def test_nobody_binds_root(self, tmp_path, left):
         left["user", 0] = left["group", 0] = 1

@@ -134,7 +134,7 @@ def _evidence(case: Computed) -> Iterator[Caveat]:
         if quality.absent_because is not None:
             text = f"no I/O was recorded ({quality.absent_because}), so the plan is used: {text}"
         yield Caveat("counts-only", text)
-    yield from (Caveat("untold", note) for note in quality.notes)
+    yield from (Caveat("incomplete", note) for note in quality.notes)
     if (unknown := quality.unknown) is not None:
         text = f"{unknown.text}; the interval covers both bounds; {unknown.remedy}"
         yield Caveat(unknown.code, text)
@@ -363,7 +363,7 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
         text = "the probe's I/O is synthetic"
         if total := operations(loads):
             text += f", made from {min(1.0, (replayed + skipped) / total):.0%} of the counts"
-        yield Caveat("made-up", f"{text}: files written sequentially, then read back")
+        yield Caveat("synthetic-io", f"{text}: files written sequentially, then read back")
     if skipped:
         share = replayed / (replayed + skipped)
         yield Caveat("budget", f"the probe's budget was enough for {share:.0%} of the I/O")
@@ -452,7 +452,7 @@ def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterato
     size = f"temp files take up to {format_bytes(spill)}, {free}"
     hint = f"free {format_bytes(needed)} there, or choose larger storage"
     if free_bytes < spill:
-        yield Caveat("no-room", f"{size}: the query would fail; {hint}")
+        yield Caveat("no-space", f"{size}: the query would fail; {hint}")
         return
     text = f"{size}: a run that spills a little more, or a second one beside it, would fail"
-    yield Caveat("little-room", f"{text}; {hint}")
+    yield Caveat("little-space", f"{text}; {hint}")

@@ -299,7 +299,7 @@ class Application:
                 "cached blocks (persist with DISK_ONLY) lie in the local directories, and the log "
                 "does not count them"
             )
-            warnings.append(("untold", note))
+            warnings.append(("incomplete", note))
         if log.properties.get("spark.shuffle.push.enabled") == "true":
             note = (
                 "shuffle blocks are also pushed to shuffle services "

@@ -96,8 +96,8 @@ class IoSizeSweep(Tabular):
     as_good: Sequence[IoSizeSetting] = key("others whose interval overlaps that of the best")
     advice: Sequence[IoSizeAdvice] = key("by engine")
     warnings: Sequence[Note] = key(
-        "`code` (`fan_in`, `no_fan_in`, `slices`, `extrapolated`, `partial`, `memory`, "
-        "`spill_in_memory`, `noise`) and `message`"
+        "`code` (`fan-in`, `no-fan-in`, `slices`, `extrapolated`, `partial`, `memory`, "
+        "`spill-in-memory`, `noise`) and `message`"
     )
 
     def row_of(self, setting: IoSizeSetting) -> SettingResult:
@@ -213,7 +213,7 @@ def _possible(
         return possible, []
     names = ", ".join(setting_text(setting) for setting, _ in refused)
     message = f"skipped, because the memory does not hold three buffers of that size: {names}"
-    return possible, [{"code": "no_fan_in", "message": message}]
+    return possible, [{"code": "no-fan-in", "message": message}]
 
 
 def _noise(best: Timed, *, measured: bool) -> list[Note]:

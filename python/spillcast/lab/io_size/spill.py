@@ -396,7 +396,7 @@ class RecordedSpill:
                 "larger I/Os leave room for fewer runs or partitions at once, which may cost a "
                 "level: not in these figures; --memory, the query's work memory, adds it"
             )
-            warnings.append({"code": "fan_in", "message": message})
+            warnings.append({"code": "fan-in", "message": message})
         return warnings
 
     def _data_of(self, memory_bytes: int) -> int:

@@ -290,5 +290,5 @@ def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[Note
             "reads were as fast as memory: the page cache held the spill, as it would for a query "
             "of this size; a spill larger than memory shows the storage"
         )
-        warnings.append({"code": "spill_in_memory", "message": message})
+        warnings.append({"code": "spill-in-memory", "message": message})
     return warnings
