@@ -46,7 +46,7 @@ class Explained:
         self.statement = statement
         self._explain = _EXPLAIN.format(timing="on" if timed else "off")
         self.plan: Any = None
-        #: Wall time of the statement by our clock; None until it has succeeded.
+        #: Wall time of the statement by our clock; None until it has ended.
         self.elapsed_s: float | None = None
         #: When it began (CLOCK_MONOTONIC); None until it has.
         self.started_ns: int | None = None
@@ -98,7 +98,6 @@ class Explained:
                 text = (self._explain + self.statement).encode()
                 cursor = self.connection.execute(text, binary=True)
                 self.plan = masked_document(cursor.fetchall()[0][0])
-            self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
         except psycopg.errors.QueryCanceled as error:
             if not self._cancelled:
                 hint = "against a timeout: --set statement_timeout=0"
@@ -107,6 +106,8 @@ class Explained:
             self._failure = StatementFailed(f"--explain: {server_message(error)}")
         except psycopg.Error as error:
             self._failure = StatementRejected(f"--explain: {server_message(error)}")
+        finally:
+            self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
 
 
 def _prepare(
