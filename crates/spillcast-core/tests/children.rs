@@ -1,5 +1,6 @@
 //! Children of a server that are observed once they call themselves by a wanted title.
 
+use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -7,11 +8,21 @@ use std::time::Duration;
 
 use spillcast_core::capture::{CallKind, Capture, SOURCES, TempRules};
 
-/// A server whose child starts a process that spills, and says only then what it is.
+/// A server whose child starts a process that spills and one of threads that spills later, and says
+/// between what it is.
 const SERVER: &str = r#"
 read line
 (
     dd if=/dev/zero of="$1/spill" bs=8192 count=5 2>/dev/null &
+    python3 -c '
+import sys, threading, time
+def spill():
+    time.sleep(0.5)
+    with open(sys.argv[1], "wb", buffering=0) as file:
+        for _ in range(5):
+            file.write(bytes(8192))
+threading.Thread(target=spill).start()
+' "$1/later" &
     sleep 0.2
     exec -a "$TITLE" sleep 0.5
 )
@@ -20,7 +31,7 @@ read line
 #[test]
 fn what_a_child_starts_before_it_says_what_it_is_goes_with_it() {
     let (_, open) = SOURCES[0];
-    for (title, writes) in [("worker for 77", 5), ("worker for 775", 0)] {
+    for (title, writes) in [("worker for 77", 10), ("worker for 775", 0)] {
         let Ok(source) = open(CallKind::ALL) else {
             return eprintln!("SKIPPED what_a_child_starts: eBPF takes root");
         };
@@ -34,6 +45,9 @@ fn what_a_child_starts_before_it_says_what_it_is_goes_with_it() {
         capture.attach_children(server.id() as i32, "worker for 77").unwrap();
         server.stdin.take().unwrap().write_all(b"\n").unwrap();
         server.wait().unwrap();
+        while fs::metadata(folder.path().join("later")).map_or(0, |meta| meta.len()) < 5 * 8192 {
+            sleep(Duration::from_millis(10));
+        }
         sleep(Duration::from_millis(100));
         capture.stop();
         session.kill().unwrap();

@@ -79,10 +79,14 @@ impl Observer {
         });
     }
 
-    /// Observes a process of one thread no longer.
+    /// Observes a process no longer, with all its threads.
     pub(crate) fn forget(&self, pid: i32) {
-        // It may have ended.
-        drop(self.threads.lock().expect("no holder panics").remove(&pid));
+        let mut threads = self.threads.lock().expect("no holder panics");
+        // Until none has started meanwhile. It may have ended.
+        while threads_of(pid)
+            .is_ok_and(|tids| tids.iter().filter(|tid| threads.remove(*tid).is_ok()).count() > 0)
+        {
+        }
     }
 
     /// Children that have said what they are.
