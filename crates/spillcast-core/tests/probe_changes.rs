@@ -5,7 +5,7 @@ mod places;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use places::{directories, entries};
+use places::{Mount, directories, entries};
 use proptest::prelude::*;
 use spillcast_core::capture::CallKind;
 use spillcast_core::probe::{Options, Outcome, Probe, ProbeError, Step};
@@ -109,6 +109,19 @@ fn an_allocation_takes_no_more_room_than_what_is_read_and_written() {
     for dir in directories() {
         assert_eq!(run(&steps, dir.path()).changes["fallocate"].count(), 1);
     }
+}
+
+#[test]
+fn neither_do_many_allocations() {
+    let test = "neither_do_many_allocations";
+    let Some(mount) = Mount::tmpfs(test, "size=80m") else { return };
+    let mut steps = vec![step(0, Op::Write, 7, 1 << 30, MIB)];
+    steps.extend((0..100).map(|at| change(0, CallKind::Fallocate, 7, at * u64::from(2 * MIB))));
+    // What a truncation gives back may be taken again.
+    steps.push(change(0, CallKind::Ftruncate, 7, 0));
+    steps.push(change(0, CallKind::Fallocate, 7, 0));
+    let outcome = run(&steps, mount.dir.path());
+    assert_eq!(outcome.changes["fallocate"].count(), 101);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::scratch;
 /// Makes one call as `kind` does; how long it took, in ns. Nobody reads or writes the file during a
 /// call that changes it.
 ///
-/// `offset` is the new length of what is truncated; an allocation takes `bytes` from there on.
+/// `offset` is the new length of what is truncated; an allocation takes at most `bytes` from there.
 pub(super) fn make(
     kind: CallKind,
     replayed: &ReplayFile,
@@ -41,7 +41,10 @@ pub(super) fn make(
             replayed.cut(offset);
             Ok(elapsed_ns)
         }
-        Fallocate => timed(|| allocate(&file, offset, bytes.max(4096))),
+        Fallocate => {
+            let bytes = replayed.allocate(bytes).max(4096);
+            timed(|| allocate(&file, offset, bytes))
+        }
         Fsync => timed(|| file.sync_all()),
         Fdatasync => timed(|| file.sync_data()),
         SyncFileRange => timed(|| begin_writing(&file)),
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn threads_look_up_names_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let file = Arc::new(ReplayFile::create(dir.path(), 0).unwrap());
+        let file = Arc::new(ReplayFile::create(dir.path(), 0, 0).unwrap());
         let (ended, end) = mpsc::channel();
         let looks_up = file.clone();
         let held = file.alone();
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn a_file_in_the_place_of_a_removed_one_bypasses_the_page_cache_as_that_did() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let file = ReplayFile::create(dir.path(), 0).unwrap();
+        let file = ReplayFile::create(dir.path(), 0, 0).unwrap();
         for direct in [true, false] {
             scratch::set_direct(&file.alone(), direct).unwrap();
             make(CallKind::Unlink, &file, dir.path(), (0, 0)).unwrap();

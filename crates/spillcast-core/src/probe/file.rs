@@ -19,17 +19,26 @@ pub(super) struct ReplayFile {
     size_bytes: AtomicU64,
     /// Whether a replayed call has opened it.
     opened: AtomicBool,
+    /// What allocations may take of it together, and have taken.
+    allocatable_bytes: u64,
+    allocated_bytes: AtomicU64,
 }
 
 impl ReplayFile {
     /// A new, empty file in `dir` that no directory entry leads to.
-    pub(super) fn create(dir: &Path, extent_bytes: u64) -> io::Result<ReplayFile> {
+    pub(super) fn create(
+        dir: &Path,
+        extent_bytes: u64,
+        allocatable_bytes: u64,
+    ) -> io::Result<ReplayFile> {
         let file = scratch::create(dir)?;
         Ok(ReplayFile {
             file: RwLock::new(file),
             written: BlockSet::new(extent_bytes),
             size_bytes: AtomicU64::new(0),
             opened: AtomicBool::new(false),
+            allocatable_bytes,
+            allocated_bytes: AtomicU64::new(0),
         })
     }
 
@@ -55,8 +64,18 @@ impl ReplayFile {
         self.cut(0);
     }
 
+    /// How many of these bytes an allocation may take, which are then taken. Nobody else may hold the
+    /// file.
+    pub(super) fn allocate(&self, bytes: u64) -> u64 {
+        let before_bytes = self.allocated_bytes.load(Ordering::Relaxed);
+        let bytes = bytes.min(self.allocatable_bytes.saturating_sub(before_bytes));
+        self.allocated_bytes.store(before_bytes + bytes, Ordering::Relaxed);
+        bytes
+    }
+
     /// Notes that the file was truncated to this length.
     pub(super) fn cut(&self, size_bytes: u64) {
+        self.allocated_bytes.fetch_min(size_bytes, Ordering::Relaxed);
         self.size_bytes.store(size_bytes, Ordering::Release);
         self.written.remove_from(size_bytes);
     }
@@ -122,7 +141,7 @@ mod tests {
     #[test]
     fn holes_are_filled_once_and_written_bytes_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let whole = ReplayFile::create(dir.path(), 1 << 20).unwrap();
+        let whole = ReplayFile::create(dir.path(), 1 << 20, 0).unwrap();
         let file = whole.open();
         file.write(&[1; 100], 8192).unwrap();
         file.mark_written(8192..8292);
@@ -138,7 +157,7 @@ mod tests {
     #[test]
     fn what_was_cut_off_is_filled_again() {
         let dir = tempfile::tempdir().unwrap();
-        let file = ReplayFile::create(dir.path(), 1 << 20).unwrap();
+        let file = ReplayFile::create(dir.path(), 1 << 20, 0).unwrap();
         file.open().write(&[1; 20_000], 0).unwrap();
         file.open().mark_written(0..20_000);
         file.alone().set_len(5_000).unwrap();

@@ -68,8 +68,6 @@ pub struct Probe {
     threads: usize,
     /// Of each file, the end of what is read or written of it.
     extents_bytes: Vec<u64>,
-    /// Of each file, how much of that: what a replayed allocation may take.
-    touched_bytes: Vec<u64>,
     /// Distinct bytes that the whole plan touches.
     pub working_set_bytes: u64,
     /// Share of the working set that the byte budget has room for; 1 for all.
@@ -102,7 +100,6 @@ impl Probe {
         let files = plan::renumber(plan::on_files(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
         Ok(Probe {
-            touched_bytes: plan::touched_bytes(&steps, &extents_bytes),
             steps,
             threads,
             extents_bytes,

@@ -18,6 +18,7 @@ use super::error::ProbeError;
 use super::file::ReplayFile;
 use super::outcome::{Outcome, Sample, Tally};
 use super::pace::{Done, Pace};
+use super::plan;
 use super::schedule::{Disturbance, Machine, OwnSchedule};
 use super::scratch;
 use super::{Probe, Step};
@@ -140,9 +141,10 @@ fn by_name(changes: &[Change]) -> BTreeMap<&'static str, Histogram> {
 
 fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
     let count = probe.extents_bytes.len();
+    let touched_bytes = plan::touched_bytes(&probe.steps, &probe.extents_bytes);
     let create = |(position, &extent_bytes): (usize, &u64)| {
         let dir = &probe.place.dir;
-        ReplayFile::create(dir, extent_bytes).map_err(|error| {
+        ReplayFile::create(dir, extent_bytes, touched_bytes[position]).map_err(|error| {
             let hint = match error.raw_os_error() {
                 Some(libc::EMFILE) => ": raise the limit of open files with `ulimit -n`",
                 _ => "",
@@ -257,9 +259,7 @@ impl Replay<'_> {
             worker.ended_ns = clock::now_ns();
         } else if let Some(kind) = step.change {
             let (file, dir) = (&self.files[step.file as usize], &self.probe.place.dir);
-            let behind_bytes =
-                self.probe.extents_bytes[step.file as usize].saturating_sub(step.offset);
-            let bytes = behind_bytes.min(self.probe.touched_bytes[step.file as usize]);
+            let bytes = self.probe.extents_bytes[step.file as usize].saturating_sub(step.offset);
             let elapsed_ns = change::make(kind, file, dir, (step.offset, bytes))
                 .map_err(|error| self.step_error(position, error))?;
             worker.ended_ns = clock::now_ns();
