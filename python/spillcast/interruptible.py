@@ -87,9 +87,11 @@ def until_answered(words: Sequence[str]) -> None:
                 os.stat(word)
         answered.set()
 
-    threading.Thread(target=ask, name="spillcast-stat", daemon=True).start()
-    while not answered.wait(TICK_S):
-        pass
+    # Where no thread can start, such as at a limit of processes, the verb itself waits.
+    with suppress(RuntimeError):
+        threading.Thread(target=ask, name="spillcast-stat", daemon=True).start()
+        while not answered.wait(TICK_S):
+            pass
 
 
 def interrupted_once() -> None:

@@ -8,7 +8,8 @@ import made_up
 from cases import cases
 from spillcast.forecast import Caveat
 from spillcast.forecast.result import explanations
-from spillcast.forecast.verdict import priced
+from spillcast.forecast.verdict import priced, verdict
+from spillcast.forecast.work_memory import WorkMemoryEffect, WorkMemorySetting
 from spillcast.report.forecast import forecast_page
 
 BUSY = Caveat("run-queue", "a busy machine")
@@ -65,6 +66,15 @@ def test_the_verdict_names_the_best_value_first():
         "Temp I/O is 100 % of this query: storage is the problem. Best value: cheap at 20, 36 s "
         "(35 s to 37 s) instead of 1 min 40 s; then dear at 200, 28 s (27 s to 29 s). "
     )
+
+
+def test_memory_that_may_be_in_use_stands_behind_what_is_surer():
+    """``disk`` has the best estimate, but may take longer than today."""
+    enough = WorkMemorySetting(1 << 30, 15.0, (8.0, 20.0))
+    memory = WorkMemoryEffect(enough=enough, most_bytes=1 << 30, available_bytes=1 << 29)
+    disk = replace(forecast("disk", 5.0, work_memory=memory), interval_s=(1.0, 200.0))
+    answer = verdict([disk, replace(forecast("nvme", 9.0), work_memory=memory)])
+    assert [fix.target for fix in answer.fixes] == ["nvme", "work_mem 1GB"]
 
 
 @cases(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])

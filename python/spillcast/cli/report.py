@@ -27,7 +27,7 @@ from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refus
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
-    from spillcast.forecast.ask import TargetForecast as ForecastAnswer
+    from spillcast.forecast.ask import TargetForecast
     from spillcast.forecast.question import Question
     from spillcast.forecast.result import Forecast
     from spillcast.report.html.inputs import Inputs
@@ -234,7 +234,7 @@ def report(
 
 
 def _add_forecasts(
-    page: "Inputs", to: list[str], answers: "list[ForecastAnswer]", *, lenient: bool
+    page: "Inputs", to: list[str], answers: "list[TargetForecast]", *, lenient: bool
 ) -> None:
     """Add the forecasts and the latencies of their targets."""
     from spillcast.report.html.evidence import latencies_traced, target_latencies

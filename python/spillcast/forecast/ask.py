@@ -78,8 +78,7 @@ def ask(
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(evidence, targets, question)
     from spillcast.forecast.oracle import forecast_events, target_of
-    from spillcast.forecast.oracle.evidence import EventTarget as EventTarget
-    from spillcast.forecast.oracle.evidence import read_evidence
+    from spillcast.forecast.oracle.evidence import EventTarget, read_evidence
     from spillcast.forecast.oracle.parts import NO_LATENCY_S
 
     places_named = any(

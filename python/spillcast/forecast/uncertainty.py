@@ -71,26 +71,28 @@ def elapsed_on(
     speeds = direction(recorded_s / count, target_s / count, moved / count)
     uncertainty = Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds)
     if workload.threads.counted:
-        saved_s = _certain_saving_s(baseline, storage, projected)
-        max_s = inf if saved_s is None else max(forecast_s, workload.total_s - saved_s)
+        max_s = max(forecast_s, _most_s(baseline, storage, projected))
         uncertainty = replace(uncertainty, max_s=max_s)
     return uncertainty, sample
 
 
-def _certain_saving_s(baseline: Baseline, storage: Storage, projected: Projection) -> float | None:
-    """The least that a storage saves of a counted run; None if any temp I/O may get slower.
+def _most_s(baseline: Baseline, storage: Storage, projected: Projection) -> float:
+    """The most that a counted run takes on a storage; inf if its temp I/O may get slower.
 
-    It is a share of the saving with latencies at the slow end of the storage's.
+    It saves at least a share of what it saves with latencies at the slow end of the storage's.
     """
+    workload, today_s = baseline.workload, baseline.workload.total_s
+    max_s = today_s if storage.never_slower else inf
+    # Where today's time of temp I/O is not known, there may be nothing to save.
+    if workload.quality.time_unknown or workload.quality.timed_on is not None:
+        return max_s
     slow = 1.0 if storage.never_slower else exp(NORMAL_95 * storage.source.noise)
-    terms = [(today_s, slow * s) for today_s, s in zip(baseline.io_s, projected.io_s, strict=True)]
-    if not storage.never_slower and any(slow_s > today_s for today_s, slow_s in terms):
-        return None
-    # Where the time of temp I/O has only bounds, there may be nothing to save.
-    if baseline.workload.quality.time_unknown:
-        return 0.0
+    terms = [(now_s, slow * s) for now_s, s in zip(baseline.io_s, projected.io_s, strict=True)]
+    if not storage.never_slower and any(slow_s > now_s for now_s, slow_s in terms):
+        return max_s
     slow_total_s = projected.total_s + (1 - 1 / slow) * sum(slow_s for _, slow_s in terms)
-    return SAVING_KEPT * max(baseline.workload.total_s - slow_total_s, 0.0)
+    saved_s = SAVING_KEPT * max(today_s - slow_total_s, 0.0)
+    return min(max_s, (today_s - saved_s) * exp(NORMAL_95 * REPEATED_RUN))
 
 
 def _drawn_s(

@@ -293,9 +293,9 @@ def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
             fixes = [more, *fixes]
         else:
             # Memory that may be in use comes first only if even its upper bound is the least.
-            bound_s = more.interval_s[1]
-            before = sum(fix.best_value or fix.interval_s[1] <= bound_s for fix in fixes)
-            fixes.insert(before, more)
+            ends_s = [0.0 if fix.best_value else fix.interval_s[1] for fix in fixes]
+            surer = [n for n, end_s in enumerate(ends_s, 1) if end_s <= more.interval_s[1]]
+            fixes.insert(max(surer, default=0), more)
     return fixes
 
 
@@ -335,7 +335,7 @@ def _advice(query: Forecast, kind: VerdictKind, fixes: Sequence[Fix]) -> str:
         return f"{capitalized(query.ceiling_text(of=f' of {now}'))}."
     if not gaining:
         best = min(fixes, key=lambda fix: fix.rank)
-        may_gain = best.rank[0] < query.baseline_s
+        may_gain = best.rank[0] <= query.baseline_s
         if len(fixes) == 1:
             verb = "is" if best.interval_s[0] > query.baseline_s else "may be"
             effect = f"{verb} {'faster' if may_gain else 'slower'}"
