@@ -158,11 +158,11 @@ def test_memory_decides_what_spills(log):
     disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
     today = ("--from", disk, "--to", disk, "--page-cache", "8G")
     [entry] = forecast(log, *today)
-    cure = entry["without_spills"]
+    fix = entry["without_spills"]
     # Ten times 0.6 of the heap beside 300 MiB, so a heap of 7,540 MiB; in steps of 256 MiB.
-    assert cure["memory_bytes"] == (30 << 28)
-    assert cure["forecast_s"] <= entry["baseline_s"]
-    assert cure["fits"]
+    assert fix["memory_bytes"] == (30 << 28)
+    assert fix["forecast_s"] <= entry["baseline_s"]
+    assert fix["fits"]
     [enough] = forecast(log, *today, "--memory", "7680M")
     assert spill_bytes(enough) == 0
     [half] = forecast(log, *today, "--memory", "4G")

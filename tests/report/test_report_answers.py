@@ -215,7 +215,7 @@ def test_more_work_memory_is_told_of():
     assert "work_mem" not in answer_of(forecast(work_memory=memory))
 
 
-def test_what_is_not_there_is_no_cheap_cure():
+def test_what_is_not_there_is_no_cheap_fix():
     enough = {"work_mem_bytes": 64 << 20, "forecast_s": 341.0, "interval_s": [250.0, 450.0]}
     memory = {"enough": enough, "most_bytes": 1 << 37, "available_bytes": 1 << 34}
     assert "Cheapest" not in answer_of(forecast(work_memory=memory))

@@ -1,4 +1,4 @@
-"""Storage that is filling, bound by a quota, or a part of another: each is said, with a cure."""
+"""Storage that is filling, bound by a quota, or a part of another: each is said, with a fix."""
 
 import errno
 import os

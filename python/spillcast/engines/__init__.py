@@ -66,7 +66,7 @@ class Coverage:
     #: How the threads or processes of a parallel query are observed.
     parallel: str = "each thread is recorded"
     #: The setting that avoids the spill, if no ``MemorySetting`` names it.
-    cure: str = ""
+    fix: str = ""
     #: What shows that the support works, if not ``verify``.
     verified: str = ""
     #: The first version of spillcast that supports the engine.

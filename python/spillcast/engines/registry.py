@@ -38,7 +38,7 @@ ORACLE = Engine(
         live="record --pid",
         evidence="SQL traces, ASH, AWR, Statspack, SQL Monitor, tkprof, wait views",
         parallel="a trace for each parallel server, or samples of ASH",
-        cure="work area sizes of V$SQL_WORKAREA",
+        fix="work area sizes of V$SQL_WORKAREA",
         verified="published cases; no measured run",
     ),
 )
@@ -59,7 +59,7 @@ DUCKDB = Engine(
     coverage=Coverage(
         live=f"{BY_PROCESS}, demo",
         evidence="profiles in JSON or as text",
-        cure="memory_limit (sweep memory)",
+        fix="memory_limit (sweep memory)",
     ),
 )
 POSTGRES = Engine(
@@ -85,14 +85,14 @@ POSTGRES = Engine(
         live="record --postgres, postgres DSN, rehearsals",
         evidence="plans, pg_stat_statements, logs, histories",
         parallel="leader and workers are recorded",
-        cure="work_mem (sweep memory, forecast of a plan)",
+        fix="work_mem (sweep memory, forecast of a plan)",
     ),
 )
 _MYSQL_COVERAGE = Coverage(
     live="record --mysql (the session's thread), record --pid, mysql DSN",
     evidence="digests of statements, summaries of file I/O",
     parallel="a statement has one thread; those of InnoDB with record --pid",
-    cure="sort_buffer_size, tmp_table_size, max_heap_table_size",
+    fix="sort_buffer_size, tmp_table_size, max_heap_table_size",
 )
 _MYSQL_NAMES = {
     "sort": LikelyName("MY*"),
@@ -128,7 +128,7 @@ MARIADB = replace(
     coverage=replace(
         _MYSQL_COVERAGE,
         evidence=f"{_MYSQL_COVERAGE.evidence}, ANALYZE FORMAT=JSON",
-        cure=f"{_MYSQL_COVERAGE.cure}, by the plan",
+        fix=f"{_MYSQL_COVERAGE.fix}, by the plan",
     ),
 )
 SORT = Engine(
@@ -137,7 +137,7 @@ SORT = Engine(
     temp_names={"sorted runs": LikelyName("sort??????")},
     memory=MemorySetting("-S", "256K..8M", "K"),
     lab="spillcast.engines.sort:SortLab",
-    coverage=Coverage(parallel="a thread merges and does all I/O", cure="-S (sweep memory)"),
+    coverage=Coverage(parallel="a thread merges and does all I/O", fix="-S (sweep memory)"),
 )
 DATAFUSION = Engine(
     name="datafusion",
@@ -147,7 +147,7 @@ DATAFUSION = Engine(
     lab="spillcast.engines.datafusion:DataFusionLab",
     coverage=Coverage(
         evidence="EXPLAIN ANALYZE counts bytes alone: figures:",
-        cure="the memory pool (sweep memory); a hash join never spills, it fails",
+        fix="the memory pool (sweep memory); a hash join never spills, it fails",
     ),
 )
 CLICKHOUSE = Engine(
@@ -166,20 +166,20 @@ CLICKHOUSE = Engine(
         live=f"{BY_PROCESS}, clickhouse DSN",
         evidence="system.query_log: exact counts of a query, clickhouse EXPORT",
         parallel="each thread is recorded; with the log alone max_threads bounds them",
-        cure="max_bytes_before_external_*, max_bytes_in_join, by the peak of memory in the log",
+        fix="max_bytes_before_external_*, max_bytes_in_join, by the peak of memory in the log",
     ),
 )
 POLARS = Engine(
     name="polars",
     label="Polars",
     temp_names={"blocks in Arrow IPC": LikelyName("spill-*.ipc")},
-    coverage=Coverage(cure="POLARS_OOC_MEMORY_BUDGET_MB", verified=SPILLS),
+    coverage=Coverage(fix="POLARS_OOC_MEMORY_BUDGET_MB", verified=SPILLS),
 )
 SQLITE = Engine(
     name="sqlite",
     label="SQLite",
     temp_names={"sorter, transient tables, statement journal": LikelyName("etilqs_*")},
-    coverage=Coverage(cure="PRAGMA cache_size, temp_store = MEMORY", verified=SPILLS),
+    coverage=Coverage(fix="PRAGMA cache_size, temp_store = MEMORY", verified=SPILLS),
 )
 DASK = Engine(
     name="dask",
@@ -190,7 +190,7 @@ DASK = Engine(
     },
     coverage=Coverage(
         parallel="each worker is recorded by itself",
-        cure="distributed.worker.memory.target and spill",
+        fix="distributed.worker.memory.target and spill",
         verified=SPILLS,
     ),
 )
@@ -203,7 +203,7 @@ TRINO = Engine(
         live="record --pid of a worker",
         evidence="EXPLAIN ANALYZE counts bytes alone: figures:",
         parallel="each worker is recorded by itself",
-        cure="query.max-memory-per-node",
+        fix="query.max-memory-per-node",
         verified=NOTHING_RUN,
     ),
 )
@@ -214,7 +214,7 @@ GREENPLUM = Engine(
     coverage=Coverage(
         live="record --pid of a segment's process",
         parallel="each segment is recorded by itself",
-        cure="statement_mem",
+        fix="statement_mem",
         verified=NOTHING_RUN,
     ),
 )
@@ -241,7 +241,7 @@ SPARK = Engine(
         live="record --pid of an executor",
         evidence="event logs, with or without recordings of executors",
         parallel="tasks are simulated in slots",
-        cure="executors, memory: forecast of an event log",
+        fix="executors, memory: forecast of an event log",
         verified="measured applications",
     ),
 )
@@ -252,7 +252,7 @@ SQLSERVER = Engine(
         live="",
         evidence="actual plans, dm_exec_query_stats, dm_io_virtual_file_stats",
         parallel="threads that spilled, by the plan",
-        cure="the memory grant, by the plan",
+        fix="the memory grant, by the plan",
         verified="plans of published forms; no measured run",
     ),
 )
@@ -263,7 +263,7 @@ DATABEND = Engine(
         live="record --pid of databend-query",
         evidence="EXPLAIN ANALYZE",
         parallel="threads that were busy, by the plan",
-        cure="max_memory_usage",
+        fix="max_memory_usage",
         verified="plans beside recordings of their runs",
     ),
 )

@@ -64,7 +64,7 @@ class Sort:
         return total_bytes / operation_bytes, total_bytes
 
     @property
-    def cure(self) -> str:
+    def fix(self) -> str:
         """The sort_buffer_size with which it merges nothing, as a sentence."""
         enough_mib = (self.runs[1] + 1) * self.buffer_bytes // (1 << 20) + 1
         return (
@@ -110,7 +110,7 @@ def read(path: Path, selection: Selection) -> Counts:
     sorts = [_sort(node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]
     tables = sum(name in {"temporary_table", "materialized"} for name, _ in nodes)
-    notes = [sort.cure for sort in spilled]
+    notes = [sort.fix for sort in spilled]
     if tables:
         notes.append(
             f"temporary tables: {tables}; a plan does not tell whether they were larger than "

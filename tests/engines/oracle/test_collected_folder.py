@@ -114,7 +114,7 @@ def test_the_folder_is_forecast(folder, tmp_path):
     assert "block-assumed" not in warnings
 
 
-def test_what_spills_and_the_other_cure(folder, tmp_path):
+def test_what_spills_and_the_other_fix(folder, tmp_path):
     """The figures of the fixture: a join of 1 GiB that Oracle thinks would need 12."""
     target = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
     document = json.loads(spillcast("forecast", folder, "--to", target, "--json").stdout)

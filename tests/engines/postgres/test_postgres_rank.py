@@ -133,7 +133,7 @@ def test_those_that_spill_most_stand_first_with_what_fixes_bring(server, dsn):
         assert 0 < low_s <= high_s <= item["elapsed_s"]
         saved = {name: gain["saved_s"] for name, gain in item["gains"].items()}
         assert 0 < saved["factor:10"] <= item["no_spill"]["saved_s"]
-        # A disk of 5 ms is no cure.
+        # A disk of 5 ms is no fix.
         assert saved.get("latency:5ms", -1.0) < 0
     assert ranking["statements_seen"] > 3
 

@@ -163,7 +163,7 @@ def test_answers_far_apart_are_both_given_in_one_interval():
     assert low_s < 0.2 < 18.19 < high_s
 
 
-def test_a_disk_behind_memory_ranks_after_memory_and_is_no_cure():
+def test_a_disk_behind_memory_ranks_after_memory_and_is_no_fix():
     counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
     # The probe of memory found it a little slower than the page cache was.
     memory = replace(disk(8 * US, RECORDING), name="tmpfs")

@@ -200,9 +200,9 @@ def test_an_interval_of_it_holds_what_is_known_of_the_rest():
     """4 s of a sort's 10 s are temp I/O: nobody measured the 6 s with other memory."""
     recording = counts_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
     answer = forecast(recording, resolve("factor:4", recording))
-    for cure in (answer.work_memory.enough, answer.work_memory.one_pass):
-        low_s, high_s = cure.interval_s
-        assert low_s < cure.forecast_s < high_s
+    for fix in (answer.work_memory.enough, answer.work_memory.one_pass):
+        low_s, high_s = fix.interval_s
+        assert low_s < fix.forecast_s < high_s
     # Nine in ten of a normal distribution lie within 1.645 standard deviations.
     low_s, high_s = answer.work_memory.enough.interval_s
     assert low_s <= 6.0 * math.exp(-1.645 * MEMORY_SPREAD)

@@ -121,7 +121,7 @@ def forecast_events(
         ceiling_interval_s=ceiling_interval_s,
         warnings=[*_warnings(target, parts, evidence, elapsed_s, moved.kept)],
         advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
-        spilled=evidence.spilled and evidence.spilled.with_cure(rest_s, ceiling_interval_s),
+        spilled=evidence.spilled and evidence.spilled.with_fix(rest_s, ceiling_interval_s),
     )
     if (reason := too_wide(*interval_s, elapsed_s)) is not None:
         return answer.refused_by(reason)

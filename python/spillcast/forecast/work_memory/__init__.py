@@ -94,7 +94,7 @@ class SpilledLines:
     lines: Sequence[SpillingLine]
     more_pga: MorePga | None
 
-    def with_cure(self, forecast_s: float, interval_s: tuple[float, float]) -> "SpilledLines":
+    def with_fix(self, forecast_s: float, interval_s: tuple[float, float]) -> "SpilledLines":
         """A copy with the elapsed time without temp I/O."""
         if self.more_pga is None:
             return self
