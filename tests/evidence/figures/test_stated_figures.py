@@ -179,6 +179,11 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=62s,spilled=1610612736,size="),
         ("Sort: bytes spilled to local storage **3 GB**, to remote **2,048 MB**\n",
          "elapsed=ELAPSED,spilled=5368709120,size="),
+        ("Total: bytes spilled to local storage 3.1 GB\nSort: bytes spilled to local storage 2 GB\n"
+         "Join: bytes spilled to local storage 1.1 GB, to remote storage 0\n",
+         "elapsed=ELAPSED,spilled=SIZE"),
+        ("".join(f"{n}: bytes spilled to local storage {n} GB\n" for n in (2, 3, 3)),
+         "elapsed=ELAPSED,spilled=8589934592,size="),
         ("Bytes spilled to local storage: 1536, to remote storage: 2048.\n",
          "elapsed=ELAPSED,spilled=3584,size="),
         ("Bytes spilled to local storage: 1.536,5 MB\n",
