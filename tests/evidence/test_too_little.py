@@ -178,6 +178,9 @@ def test_an_engine_whose_text_is_not_read_is_named(tmp_path, engine, text):
             "a log of",
         ),
         ("clickhouse", "Table 'Worktable'. Scan count 3, logical reads 29.\n", "STATISTICS IO"),
+        ("clickhouse", "Sort  (cost=1.0..2.0 rows=9 width=8)\n", "PostgreSQL"),
+        ("mysql", "Sort  (cost=1.0..2.0 rows=9 width=8)\n", "PostgreSQL"),
+        ("postgres", "WAIT #1: nam='x' ela= 5 p1=1 p2=2 p3=3 tim=70000000000\n", "SQL trace"),
         (
             "mysql",
             "# Query_time: 9.0  Lock_time: 0.1 Sort_merge_passes: 5\nSELECT 1;\n",

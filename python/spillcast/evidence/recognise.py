@@ -129,9 +129,13 @@ def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
     return best
 
 
-def check_kind(path: Path, words: str, reader: str | None = None) -> None:
-    """EvidenceUnknown for evidence of another kind than ``words``, which ``reader`` reads."""
-    if (kind := recognise(path)) and kind.name == "figures" and kind.reader != reader:
+#: A score that is enough to name evidence to who takes it for another kind.
+_NAMED = 0.4
+
+
+def check_kind(path: Path, words: str, *read: str) -> None:
+    """EvidenceUnknown for evidence of a kind whose name and reader are not among ``read``."""
+    if (kind := recognise(path, _NAMED)) and not {kind.name, kind.reader} & {*read}:
         hint = kind.hint or "forecast that run: spillcast forecast FILE --to TARGET"
         raise EvidenceUnknown(f"{kind.words}, and no {words}", hint, path)
 

@@ -19,7 +19,6 @@ from spillcast.errors import (
     ServerUnsuited,
     StatementFailed,
 )
-from spillcast.evidence.recognise import check_kind
 from spillcast.recording.observed import proc_text, status_of
 from spillcast.redaction import MASK
 from spillcast.text import shell_word
@@ -185,6 +184,9 @@ def parts_of(dsn: str) -> dict[str, Any]:
             # PyMySQL reads the file in the same way.
             configparser.RawConfigParser(allow_no_value=True).read(defaults)
         except (configparser.Error, UnicodeDecodeError):
+            # A connection does not load the readers of text.
+            from spillcast.evidence.recognise import check_kind
+
             check_kind(defaults, "defaults file of MySQL")
             raise OptionInvalid("not a defaults file of MySQL", _HINT, defaults) from None
         parts["read_default_file"] = str(defaults)

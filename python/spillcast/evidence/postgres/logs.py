@@ -136,7 +136,7 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     """The logs of a file or a folder, or the plans that a person pasted in place of a log."""
     is_empty = not (logs.temp or logs.plans or logs.exceeded)
     if is_empty and path.is_file():
-        check_kind(path, "log of PostgreSQL")
+        check_kind(path, "log of PostgreSQL", "plans", "statements")
     text = head_of(path) if path.is_file() else ""
     if calls_s := [file.elapsed_s for file in logs.temp if file.elapsed_s]:
         _check_same_run(text, calls_s)
