@@ -6,6 +6,7 @@ import pytest
 
 from cases import cases
 from oracle_files import HEADER, READ, blocks, write_trace
+from spillcast.errors import EvidenceMixed
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import OracleEvidence, read_traces
@@ -100,6 +101,22 @@ def test_servers_on_another_machine_have_another_clock(tmp_path, date, more_us):
         answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
         assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 3), rel=1e-3)
         assert recording_of_traces(given, 8192).elapsed_s == pytest.approx(6.4, rel=0.01)
+
+
+def test_waits_of_one_second_by_two_clocks(tmp_path):
+    """A session without a number has a clock, too; a number on two machines is of two sessions."""
+    wait = f"WAIT #1: nam='{READ}' ela= 1000000 {blocks(31)} obj#=-1 tim="
+    dated = "*** 2024-10-14 10:00:00.000\n" + wait
+    texts = [f"{dated}{tim}\n" for tim in (5_000_000_000, 905_000_000_000)]
+    paths = [tmp_path / f"{number}.trc" for number in range(2)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    assert recording_of_traces(paths, 8192).elapsed_s == pytest.approx(1)
+    merged = [f"*** SESSION ID:(7.{serial}) 2024-10-14 10:00:00.000\n" for serial in range(2)]
+    paths[0].write_text("".join(map("".join, zip(merged, texts, strict=True))))
+    with pytest.raises(EvidenceMixed) as refused:
+        recording_of_traces(paths[:1], 8192)
+    assert refused.value.hint
 
 
 @cases(("more_us", "dated", "is_known"), [(0, False, True), (9e9, False, False), (9e9, True, True)])

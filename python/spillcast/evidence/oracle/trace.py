@@ -45,7 +45,7 @@ _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
 #: Above this share of the time, waits that belong to a call without an end show that it went on.
 OPEN_SHARE = 0.01
 #: Dates in traces of one machine differ by less from what ``tim`` tells, beside their zones.
-_APART_US = 60_000_000
+APART_US = 60_000_000
 #: A date with its zone, as traces have it since release 12.2: whole quarters of an hour.
 _ZONED = re.compile(r"^\*\*\* .{,60}T\d\d:\d\d:\d\d\.\d{1,9}([+-]\d\d):(\d\d)", re.M)
 _QUARTER_US, _ZONES_US = 900_000_000, 93_600_000_000
@@ -154,7 +154,7 @@ class Traces:
             if (of_file := _local_less_tim_us(file)) is not None
         ]
         local_us, same = [local for local, _ in clocks], [0] * len(self.sessions())
-        if not 0 < len(same) == len(clocks) or max(local_us) - min(local_us) < _APART_US:
+        if not 0 < len(same) == len(clocks) or max(local_us) - min(local_us) < APART_US:
             return same
         zones_us = {path: _zone_us(path) for path in self.paths}
         more_us = [local - (zones_us[path] or 0) for local, path in clocks]
@@ -162,7 +162,7 @@ class Traces:
         if None in zones_us.values() and max(apart_us) <= _ZONES_US:
             # Processes of one machine may have different zones.
             apart_us = [abs(apart - round(apart / _QUARTER_US) * _QUARTER_US) for apart in apart_us]
-        return same if max(apart_us) < _APART_US else more_us
+        return same if max(apart_us) < APART_US else more_us
 
     def first_second(self) -> int:
         """Second of the database's clock in which the first session began."""

@@ -7,10 +7,10 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Flags
-from spillcast.errors import EvidenceIncomplete
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.collected import BLOCKS_MAX
-from spillcast.evidence.oracle.trace import read_rows
+from spillcast.evidence.oracle.trace import APART_US, read_rows
 from spillcast.evidence.text import distinct
 from spillcast.recording import Recording
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta
@@ -79,10 +79,19 @@ def waits_of(
     traces = read_rows(paths, take, lenient=lenient)
     waits, more_us = Table.concat(batches), traces.more_us()
     if any(more_us):
-        starts, session = waits["start_ns"].values.copy(), waits["session"].filled(-1)
-        of_sessions = [(at, s) for at, file in enumerate(traces.files) for s in file["sessions"]]
-        for (source, its), more in zip(of_sessions, more_us, strict=True):
-            number = -1 if its["session"] is None else its["session"]
+        clocks = dict[tuple[int, int], int]()
+        numbers = [
+            (at, s["session"]) for at, file in enumerate(traces.files) for s in file["sessions"]
+        ]
+        for (source, number), more in zip(numbers, more_us, strict=True):
+            # A wait of an unknown session has the number 0.
+            if abs(clocks.setdefault((source, number or 0), more) - more) >= APART_US:
+                text = f"session {number} ran on machines with different clocks"
+                raise EvidenceMixed(
+                    text, "give the trace of each in a file of its own", paths[source]
+                )
+        starts, session = waits["start_ns"].values.copy(), waits["session"].filled(0)
+        for (source, number), more in clocks.items():
             rows = (waits["source"].values == source) & (session == number)
             starts[rows] += (more - min(more_us)) * 1000
         waits = waits.with_column("start_ns", starts)
