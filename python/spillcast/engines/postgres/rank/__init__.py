@@ -101,7 +101,7 @@ def rank_postgres(
             )
         return _of_logs(path, request)
     if server and "=" not in server and "://" not in server:
-        hint = path_hint(Path(server)) or "a server is named by its database, as in dbname=dw"
+        hint = path_hint(Path(server)) or "a server is named as in dbname=dw, a log by its path"
         raise PathMissing("there is no such file or folder", hint, server)
     if since is not None and not os.path.isfile(since):
         parse_duration_s(since, "--since")
