@@ -10,7 +10,7 @@ from cases import cases
 from harness import until
 from spillcast import interruptible
 from spillcast.errors import is_interruption
-from spillcast.interruptible import interrupts_reported
+from spillcast.interruptible import interrupts_reported, until_answered
 
 pytestmark = pytest.mark.usefixtures("signals_by_default")
 
@@ -71,3 +71,16 @@ def test_where_python_makes_a_class_it_is_one_too():
     with pytest.raises((RuntimeError, KeyboardInterrupt)) as raised:
         type("Made", (), {"attribute": Interrupted()})
     assert isinstance(raised.value, KeyboardInterrupt) or is_interruption(raised.value)
+
+
+def test_where_no_thread_can_start_a_verb_begins_all_the_same(monkeypatch):
+    """As at a limit of processes."""
+    attempts = []
+
+    def refused(thread):
+        attempts.append(thread)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    until_answered(["/"])
+    assert len(attempts) == 1

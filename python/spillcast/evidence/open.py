@@ -203,7 +203,7 @@ def _expand(argument: str) -> list[Path]:
         return matches
     _check_no_server(argument)
     is_target = argument.partition(":")[0] in STORAGE_WORDS or argument == path.stem
-    hint = path_hint(path) or ("give its path; a target goes behind --to" if is_target else None)
+    hint = path_hint(path) or ("give a path; a target is named with --to" if is_target else None)
     raise PathMissing("there is no such file or folder", hint, argument)
 
 
