@@ -181,7 +181,14 @@ def spools_of(folder: Path) -> list[Path]:
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
     others = [path for path in sorted(folder.glob("*.csv")) if path.name not in SPOOLS]
-    exports = [path for path in others if path.is_file() and kind_of(path) == "ash"]
+    # Most other tables are told by their heading, which takes less time than their kind.
+    exports = [
+        path
+        for path in others
+        if path.is_file()
+        and "sample_time" in head_of(path, 4096).lower()
+        and kind_of(path) == "ash"
+    ]
     paths += exports
     if exports or folder / "spillcast_ash.csv" in paths:
         paths = [path for path in paths if path.name != "spillcast_sessions.csv"]
