@@ -34,8 +34,8 @@ MIN_SAMPLE_ERROR = 0.0025
 FEW_PARTS = 2.353 / NORMAL_95
 #: Standard deviation of the logarithm of the elapsed time of repeated runs.
 REPEATED_RUN = 0.04
-#: Least share of a saving that other runs confirm: at least 0.62 in 94 verified plans, whose temp
-#: I/O took less than 0.6 of its time on the target.
+#: Least share of a saving that other runs confirm: it was 0.67 or more of the 29 verified plans in
+#: docs/accuracy/calibration.parquet whose operations took at most 0.7 of the time.
 SAVING_KEPT = 0.5
 #: Relative standard error of the measured cost of recording.
 OVERHEAD_OFF = 0.3
