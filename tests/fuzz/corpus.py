@@ -179,7 +179,6 @@ def _postgres(shape):
             f"forecast {file} --queryid 815 --to latency:150us --from latency:2ms --json",
             f"forecast {file} --queryid 9 --to factor:2 --from latency:2ms",
             f"report {file} --queryid 815 --to latency:1ms -o page.html",
-            f"ingest {file} -o out --json",
             write=write,
         )
 
