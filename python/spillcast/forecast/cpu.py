@@ -139,7 +139,7 @@ def _guess_s(caches: Sequence[CpuCache], wait_s: Floats, warm_cpu_s: float) -> F
     extra_s: Floats = np.zeros(len(wait_s))
     for cache in caches:
         waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
-        used_share = min(1.0, TOUCHED * warm_cpu_s * 1e9 / cache.warm_ns)
+        used_share = min(1.0, TOUCHED * warm_cpu_s * 1e9 / max(cache.warm_ns, 1))
         extra_s += used_share * np.interp(wait_s * 1e9, waits_ns, costs_ns) / 1e9
     return extra_s
 
