@@ -87,10 +87,10 @@ def _most_s(baseline: Baseline, storage: Storage, projected: Projection) -> floa
     if workload.quality.time_unknown or workload.quality.timed_on is not None:
         return max_s
     slow = 1.0 if storage.never_slower else exp(NORMAL_95 * storage.source.noise)
-    terms = [(now_s, slow * s) for now_s, s in zip(baseline.io_s, projected.io_s, strict=True)]
-    if not storage.never_slower and any(slow_s > now_s for now_s, slow_s in terms):
+    pairs = zip(baseline.io_s, projected.io_s, strict=True)
+    if not storage.never_slower and any(slow * io_s > now_s for now_s, io_s in pairs):
         return max_s
-    slow_total_s = projected.total_s + (1 - 1 / slow) * sum(slow_s for _, slow_s in terms)
+    slow_total_s = projected.total_s + (slow - 1) * sum(projected.io_s)
     saved_s = SAVING_KEPT * max(today_s - slow_total_s, 0.0)
     return min(max_s, (today_s - saved_s) * exp(NORMAL_95 * REPEATED_RUN))
 
