@@ -133,7 +133,7 @@ def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
 _NAMED = 0.4
 
 
-def check_kind(path: Path, words: str, *read: str) -> None:
+def refuse_other_kinds(path: Path, words: str, *read: str) -> None:
     """EvidenceUnknown for evidence of a kind whose name and reader are not among ``read``."""
     if (kind := recognise(path, _NAMED)) and not {kind.name, kind.reader} & {*read}:
         hint = kind.hint or "forecast that run: spillcast forecast FILE --to TARGET"

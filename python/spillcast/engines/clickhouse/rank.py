@@ -39,7 +39,7 @@ from spillcast.evidence.clickhouse import (
     settings_that_spill,
     spilled_bytes,
 )
-from spillcast.evidence.recognise import check_kind
+from spillcast.evidence.recognise import refuse_other_kinds
 from spillcast.evidence.selection import Selection
 from spillcast.fleet.snapshots import Unseen
 from spillcast.forecast.workload.counted import with_origin
@@ -200,7 +200,7 @@ def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWin
 
 
 def _exported(path: Path) -> _LoggedWindow:
-    check_kind(path, "export of system.query_log", "clickhouse.read")
+    refuse_other_kinds(path, "export of system.query_log", "clickhouse.read")
     queries = read_rows(path)
     starts = [query.started_s for query in queries if query.started_s is not None]
     ends = [query.started_s + query.elapsed_s for query in queries if query.started_s is not None]

@@ -185,9 +185,9 @@ def parts_of(dsn: str) -> dict[str, Any]:
             configparser.RawConfigParser(allow_no_value=True).read(defaults)
         except (configparser.Error, UnicodeDecodeError):
             # A connection does not load the readers of text.
-            from spillcast.evidence.recognise import check_kind
+            from spillcast.evidence.recognise import refuse_other_kinds
 
-            check_kind(defaults, "defaults file of MySQL")
+            refuse_other_kinds(defaults, "defaults file of MySQL")
             raise OptionInvalid("not a defaults file of MySQL", _HINT, defaults) from None
         parts["read_default_file"] = str(defaults)
     return parts

@@ -28,7 +28,7 @@ from spillcast.evidence.postgres.temp_files import (
     counts_of_files,
     time_of,
 )
-from spillcast.evidence.recognise import check_kind
+from spillcast.evidence.recognise import refuse_other_kinds
 from spillcast.evidence.selection import Selection
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -136,7 +136,7 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     """The logs of a file or a folder, or the plans that a person pasted in place of a log."""
     is_empty = not (logs.temp or logs.plans or logs.exceeded)
     if is_empty and path.is_file():
-        check_kind(path, "log of PostgreSQL", "plans", "statements")
+        refuse_other_kinds(path, "log of PostgreSQL", "plans", "statements")
     text = head_of(path) if path.is_file() else ""
     if calls_s := [file.elapsed_s for file in logs.temp if file.elapsed_s]:
         _check_same_run(text, calls_s)
