@@ -285,7 +285,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
 
 
 _DATA_KEYS = (
-    *("queryid", "query", "calls", "elapsed_s", "temp_bytes", "temp_low_s", "temp_high_s", "cure"),
+    *("queryid", "query", "calls", "elapsed_s", "temp_bytes", "temp_low_s", "temp_high_s", "fix"),
     *("saved_s", "low_s", "high_s", "work_mem_bytes", "refused"),
 )
 
@@ -304,9 +304,7 @@ def _data(ranking: ServerRanking) -> PrintedTable:
         for fix, gain in gains.items():
             # Bounds have no middle.
             saved_s = None if statement.is_bounded else gain.saved_s
-            records.append(
-                record | {"cure": fix, "saved_s": saved_s, "interval_s": gain.interval_s}
-            )
+            records.append(record | {"fix": fix, "saved_s": saved_s, "interval_s": gain.interval_s})
     return PrintedTable.of_records(records, _DATA_KEYS)
 
 
