@@ -20,9 +20,9 @@ from spillcast.errors import SpillcastError
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, minute
-from spillcast.recording.capture import RecordOptions
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Temp
-from spillcast.recording.observed import Missed, RecordedQuery, Sampling, Worker
+from spillcast.recording.capture import CaptureAccount, RecordOptions
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Memory, Temp
+from spillcast.recording.observed import CpuLimits, Missed, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
 
 MS = 1_000_000
@@ -165,6 +165,44 @@ def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):
     assert meta.raw == kept.meta.raw
     assert meta.raw == KeptWaits(8, 10, [(0.0, 5.0), (5.0, 7.0)], "the disk is full")
     assert meta.temp == Temp(reads=2, writes=8, bytes=10 * 8192, total_s=0.01)
+
+
+def test_what_one_burst_suffered_counts_for_all(tmp_path):
+    """Waits add up, peaks do not, and what one burst could not see is not seen at all."""
+    seen = CaptureAccount("perf", lost=1, recorder_memory_bytes=70)
+    blind = CaptureAccount(
+        "perf",
+        lost=2,
+        io_uring=True,
+        io_uring_depth=3,
+        mapped_temp_files=["/t/a"],
+        threads_sampled=(5, 9),
+        unobserved_processes=4,
+        recorder_memory_bytes=80,
+    )
+    matches = [
+        {
+            **on(),
+            "capture": blind,
+            "memory": Memory(peak_rss_bytes=9, group_held_bytes=5, stalled_s=0.5),
+            "cpu_limits": CpuLimits(2, 0.5, 0.1, 1.0, 10),
+            "server_connection": True,
+        },
+        {
+            **on(ended_by="end"),
+            "capture": seen,
+            "memory": Memory(peak_rss_bytes=7, group_held_bytes=6, stalled_s=0.25),
+            "cpu_limits": CpuLimits(2, 0.5, 0.1, 0.5, 5),
+            "server_connection": False,
+        },
+    ]
+    minute.keep(bursts(tmp_path / "run.spill", matches, []), tmp_path / "part.spill")
+    meta = Recording.open(tmp_path / "part.spill").meta
+    assert meta.memory == Memory(peak_rss_bytes=9, group_held_bytes=6, stalled_s=0.75)
+    assert meta.cpu_limits == CpuLimits(2, 0.5, 0.1, 1.5, 15)
+    assert meta.capture == replace(blind, lost=3)
+    assert meta.server_connection
+    assert meta.unseen.excessive
 
 
 def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatch):

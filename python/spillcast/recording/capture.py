@@ -1,12 +1,12 @@
 """Captures: the sources, the options of a recording, and the account in meta.json."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from spillcast.document import key
-from spillcast.recording.observed import RecordedQuery, Sampling, TempKind
+from spillcast.recording.observed import RecordedQuery, TempKind
 from spillcast.units import format_bytes, format_count
 
 #: Asks for the best source that works.
@@ -288,34 +288,23 @@ class OtherIO:
         return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
 
 
-#: Fields of an account that the parts of a run share, and those that add up over several.
-_SHARED = (
+#: Fields of an account that the parts of a run share.
+SHARED = (
     *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
     *("tracer_cpu_s", "overhead_s", "overhead_low_s", "overhead_high_s", "run_queue_delay_s"),
     *("run_queue_others_s", "spun_s", "file_fault_s"),
 )
-_ADDS_UP = (*_SHARED, "io_uring_busy_s", "file_faults")
-Account = TypeVar("Account", CaptureAccount, Sampling)
 
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
     """The account of a part of a run: the part's ``share`` of all that parts share."""
     shares: dict[str, Any] = {}
-    for name in _SHARED:
+    for name in SHARED:
         value = getattr(capture, name)
         shares[name] = None if value is None else value * share
         if isinstance(value, int):
             shares[name] = round(value * share)
     return replace(capture, **shares)
-
-
-def summed(parts: Sequence[Account], names: Iterable[str] = _ADDS_UP) -> Account:
-    """The last account with the sums of ``names`` over all; None where any is unknown."""
-    sums: dict[str, Any] = {}
-    for name in names:
-        values = [getattr(part, name) for part in parts]
-        sums[name] = None if None in values else sum(values)
-    return replace(parts[-1], **sums)
 
 
 #: The kind of MySQL's temporary tables on disk, whose pages InnoDB's threads write.

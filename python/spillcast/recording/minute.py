@@ -5,12 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any, TypeVar
 
 from spillcast.errors import SpillcastError
 from spillcast.recording import OPS
-from spillcast.recording.capture import summed
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
-from spillcast.recording.observed import RecordedQuery, Sampling, Worker
+from spillcast.recording.capture import SHARED, CaptureAccount
+from spillcast.recording.meta import (
+    ESTIMATE_FILE,
+    FORMER_FILE,
+    KeptWaits,
+    Memory,
+    Meta,
+    OtherIO,
+    Temp,
+)
+from spillcast.recording.observed import CpuLimits, RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import seconds_of
 from spillcast.recording.writer import RecordingWriter
@@ -23,6 +32,8 @@ GAP_S, GAP_GROWTH = 5.0, 1.5
 #: The notice for a run that ended between two bursts.
 ENDED = "ended while detached (give its total time to a forecast with --elapsed)"
 
+#: What is counted in each burst.
+Part = TypeVar("Part", CaptureAccount, CpuLimits, Memory, Meta, Sampling)
 #: Attach for so many seconds; the recording of them.
 Burst = Callable[[float], Recording]
 #: Stay detached for so many seconds.
@@ -118,24 +129,56 @@ def _moved(rows: Table, column: str, by: int) -> Table:
 
 
 def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
-    last, earlier_s = parts[-1].meta, edges_s[-2]
     metas = [part.meta for part in parts]
-    cpu_s = [meta.cpu_s for meta in metas]
+    sampled = [meta.sampling for meta in metas if meta.sampling is not None]
     meta = replace(
-        last,
+        _joined(metas, ("elapsed_s", "recorded_s", "cpu_s"), ("server_connection",)),
         started_at=metas[0].started_at,
-        elapsed_s=edges_s[-1],
-        recorded_s=sum(meta.recorded_s for meta in metas),
-        cpu_s=None if None in cpu_s else sum(cpu or 0.0 for cpu in cpu_s),
+        memory=_joined(
+            [meta.memory for meta in metas], ("stalled_s",), ("peak_rss_bytes", "group_held_bytes")
+        ),
+        cpu_limits=_joined(
+            [meta.cpu_limits for meta in metas], ("throttled_s", "throttled_periods")
+        ),
         temp=sum((meta.temp for meta in metas), Temp()),
         other_io=sum((meta.other_io for meta in metas), OtherIO()),
-        capture=summed([meta.capture for meta in metas]),
+        capture=_capture([meta.capture for meta in metas]),
         raw=_kept_waits([meta.raw for meta in metas], edges_s),
-        sampling=_summed_sampling([meta.sampling for meta in metas]),
+        sampling=_joined(sampled, _OF_SAMPLING) if sampled else None,
     )
     if meta.server is not None:
         meta = replace(meta, server=_query(meta.server, metas, edges_s))
-    return _without_observed_work(meta, parts[:-1], earlier_s)
+    return _without_observed_work(meta, parts[:-1], edges_s[-2])
+
+
+_OF_SAMPLING = ("samples", "ticks", "discarded", "gap_s", "client_cpu_s", "server_cpu_s")
+
+
+def _joined(parts: Sequence[Part], sums: Sequence[str], peaks: Sequence[str] = ()) -> Part:
+    """The last part with the sums of some fields over all, and the largest values of others.
+
+    A sum is None where any value is unknown, a largest value where all are.
+    """
+    changed: dict[str, Any] = {}
+    for name in (*sums, *peaks):
+        values = [getattr(part, name) for part in parts]
+        known = [value for value in values if value is not None]
+        if name in sums:
+            changed[name] = sum(known) if len(known) == len(values) else None
+        else:
+            changed[name] = max(known, default=None)
+    return replace(parts[-1], **changed)
+
+
+def _capture(accounts: Sequence[CaptureAccount]) -> CaptureAccount:
+    """The account of all bursts; what one of them could not observe is missing from all."""
+    sums = (*SHARED, "io_uring_busy_s", "file_faults")
+    peaks = ("recorder_memory_bytes", "io_uring", "io_uring_depth", "unobserved_processes")
+    mapped = dict.fromkeys(name for account in accounts for name in account.mapped_temp_files)
+    sampled = [a.threads_sampled for a in accounts if a.threads_sampled is not None]
+    fewest = min(sampled, key=lambda threads: threads[0] / threads[1], default=None)
+    joined = _joined(accounts, sums, peaks)
+    return replace(joined, mapped_temp_files=list(mapped), threads_sampled=fewest)
 
 
 def _kept_waits(bursts: Sequence[KeptWaits], edges_s: Sequence[float]) -> KeptWaits:
@@ -166,13 +209,6 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
         workers=list(workers.values()),
         workers_not_attached=unattached,
     )
-
-
-def _summed_sampling(bursts: Sequence[Sampling | None]) -> Sampling | None:
-    """The sums of the sampling of all bursts; None if none was sampled."""
-    sampled = [burst for burst in bursts if burst is not None]
-    names = ("samples", "ticks", "discarded", "gap_s", "client_cpu_s", "server_cpu_s")
-    return summed(sampled, names) if sampled else None
 
 
 def _without_observed_work(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
