@@ -9,7 +9,7 @@ from cgroup_files import group, own_group
 from cases import nightly
 from harness import available, spillcast, target
 from spillcast._core import PeakMemory
-from spillcast.recording import Recording
+from spillcast.recording import Recording, record
 from spillcast.recording.observed import MemoryGroup, memory_groups
 from spillcast.workspace import NoMemoryGroup, memory_group
 
@@ -59,6 +59,16 @@ def test_limits_of_version_2_are_found(tmp_path):
     assert memory_groups(cgroups=tmp_path) == [MemoryGroup(7000, 600)]
     group(source, {"memory.max": "max"})
     assert memory_groups(cgroups=tmp_path) == []
+
+
+def test_the_group_with_the_least_room_counts_and_not_that_with_the_lowest_limit(monkeypatch):
+    roomy, full = MemoryGroup(500 << 20, 100 << 20), MemoryGroup(4000 << 20, 3999 << 20)
+    monkeypatch.setattr(record, "resident_bytes", lambda _pid: 20 << 20)
+    warned = []
+    for groups in ([roomy], [roomy, full], [full, roomy]):
+        monkeypatch.setattr(record, "memory_groups", lambda groups=groups: groups)
+        warned.append(record.memory_warning() is not None)
+    assert warned == [False, True, True]
 
 
 @pytest.mark.parametrize(("limit_mb", "is_said"), [(60, True), *nightly((400, False))])

@@ -412,8 +412,7 @@ def memory_warning() -> str | None:
     groups, resident_now_bytes = memory_groups(), resident_bytes(os.getpid())
     if not groups or resident_now_bytes is None:
         return None
-    group = min(groups, key=lambda group: group.limit_bytes)
-    room_bytes = group.limit_bytes - group.held_bytes + resident_now_bytes
+    room_bytes = min(limit - held for limit, held in groups) + resident_now_bytes
     need_bytes = WITH_NUMPY_BYTES if "numpy" in sys.modules else RECORDER_BYTES
     if room_bytes >= need_bytes:
         return None
