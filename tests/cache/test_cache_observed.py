@@ -91,6 +91,38 @@ def test_a_metric_history_of_two_cells(write):
     assert requests.notes[0] == "measured: 16 GiB of flash cache, 75.00% flash"
 
 
+def of_cell(cell, listing):
+    """A listing as dcli prints it, each line after the name of its cell."""
+    return "".join(f"{cell}: {line}\n" for line in listing.splitlines()[1:])
+
+
+def test_listings_of_two_cells_add_up(write):
+    """What one cell counts is no growth of what another does."""
+    before, after = (
+        of_cell("cel01", CONTENT.format(*first)) + of_cell("cel02", CONTENT.format(*second))
+        for first, second in (((100, 50), (4_000, 900)), ((6_244, 2_098), (10_144, 2_948)))
+    )
+    requests = read_requests([str(write(before + after))], line_bytes=MIB)
+    # 6,144 hits and 2,048 misses in each.
+    assert requests.notes[0] == "measured: 16 GiB of 115825, 75.00% flash"
+    with pytest.raises(EvidenceIncomplete):
+        read_requests([str(write(before))])
+
+
+def test_a_metric_that_falls_began_at_zero_again(write):
+    """2,048 hits and 1,024 misses, and after a restart of the cell 4,096 and 1,024."""
+    line = "{:<24}FLASHCACHE      {:,} MB      2024-10-14T{}\n"
+    counts = {"FC_IO_BY_R": (9_000, 11_048, 4_096), "FC_IO_BY_R_MISS": (7_000, 8_024, 1_024)}
+    hours = ("10:00:00+02:00", "11:00:00+02:00", "10:00:00")
+    text = "".join(
+        line.format(name, count, hour)
+        for name, history in counts.items()
+        for count, hour in zip(history, hours, strict=True)
+    )
+    requests = read_requests([str(write(text))], line_bytes=MIB)
+    assert requests.notes[0] == "measured: 8 GiB of flash cache, 75.00% flash"
+
+
 def test_what_has_no_growth_is_refused(write):
     for text in (STATS.format(0, 0), CONTENT.format(5, 5), CONTENT.format(5, 5)[:200]):
         with pytest.raises(EvidenceIncomplete):

@@ -5,8 +5,8 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import islice
+from datetime import UTC, datetime
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -302,7 +302,7 @@ _COUNTS_HINT = (
 _STAT = re.compile(r"^(physical read total bytes|cell flash cache read hits)\s+([\d,]+)\s*$")
 _ELAPSED = re.compile(r"^Elapsed: (\d+):(\d+):([\d.]+)")
 _ATTRIBUTE = re.compile(
-    r"^(?:[\w.-]+: )?\s*(objectNumber|hitCount|missCount|cachedSize):\s+([\d,]+)"
+    r"^(?:([\w.-]+): )?\s*(objectNumber|hitCount|missCount|cachedSize):\s+([\d,]+)"
 )
 _METRIC = re.compile(
     r"^(?:(?P<cell>[\w.-]+): )?\s*(?P<name>FC_IO_\w+)\s+\S+\s+(?P<value>[\d,.]+)\s\D++"
@@ -412,23 +412,29 @@ def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
 
 
 def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of an object's hits and misses between two listings of one cell."""
-    entries: list[dict[str, int]] = []
+    """Growth of an object's hits and misses from one listing to the next, summed over cells."""
+    entries: dict[str, list[dict[str, int]]] = {}
     for line in lines:
         if match := _ATTRIBUTE.match(line):
-            if not entries or match[1] in entries[-1]:
-                entries.append({})
-            entries[-1][match[1]] = _count(match[2])
-    before: dict[int, tuple[int, int]] = {}
-    for entry in entries:
-        if not {"objectNumber", "hitCount", "missCount"} <= entry.keys():
-            continue
-        name, now = entry["objectNumber"], (entry["hitCount"], entry["missCount"])
-        if name in before and now >= before[name]:
-            hits, misses = (after - was for after, was in zip(now, before[name], strict=True))
-            if hits + misses > 0 and misses >= 0:
-                yield Scan(str(name), (hits + misses) * MIB, hits * MIB)
-        before[name] = now
+            of_cell = entries.setdefault(match[1] or "", [{}])
+            if match[2] in of_cell[-1]:
+                of_cell.append({})
+            of_cell[-1][match[2]] = _count(match[3])
+    listed: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for cell, of_cell in entries.items():
+        for entry in of_cell:
+            if {"objectNumber", "hitCount", "missCount"} <= entry.keys():
+                counts = entry["hitCount"], entry["missCount"]
+                listed.setdefault((cell, entry["objectNumber"]), []).append(counts)
+    grown: dict[tuple[int, int], tuple[int, int]] = {}
+    for (_, name), of_object in listed.items():
+        for number, (before, now) in enumerate(pairwise(of_object)):
+            hits, misses = now[0] - before[0], now[1] - before[1]
+            if min(hits, misses) >= 0:
+                sums = grown.get((number, name), (0, 0))
+                grown[number, name] = sums[0] + hits, sums[1] + misses
+    for (_, name), (hits, misses) in sorted(grown.items()):
+        yield Scan(str(name), (hits + misses) * MIB, hits * MIB)
 
 
 def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
@@ -437,12 +443,15 @@ def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
     for line in lines:
         if match := _METRIC.match(line):
             at = datetime.fromisoformat(match["time"])
+            at = at.replace(tzinfo=at.tzinfo or UTC)
             value = float(match["value"].replace(",", ""))
             seen.setdefault((match["cell"] or "cell", match["name"]), []).append((at, value))
 
     def grown(kind: str) -> float:
-        values = [sorted(of_cell) for (_, name), of_cell in seen.items() if name == kind]
-        return sum(max(of_cell[-1][1] - of_cell[0][1], 0.0) for of_cell in values)
+        histories = [sorted(of_cell) for (_, name), of_cell in seen.items() if name == kind]
+        steps = [step for history in histories for step in pairwise(history)]
+        # A count that falls began at 0 again, with its cell.
+        return sum(now if now < before else now - before for (_, before), (_, now) in steps)
 
     for hit, miss in (("FC_IO_BY_R", "FC_IO_BY_R_MISS"), ("FC_IO_RQ_R", "FC_IO_RQ_R_MISS")):
         hits, misses = grown(hit), grown(miss)
