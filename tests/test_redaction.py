@@ -62,6 +62,11 @@ STATEMENTS = [
     f"create server x options (user 'etl', password '{SECRET}')",
     f"create subscription s connection 'host=x password={SECRET}' publication p",
     f"select dblink('postgres://etl:{SECRET}@db/dw', 'select 1')",
+    f"select * from s3('https://b.s3.amazonaws.com/x.csv', 'key', '{SECRET}', 'CSV')",
+    f"SELECT * FROM remote('h:9000', view(SELECT 1), 'etl', '{SECRET}')",
+    f"create table t (x Int8) engine = MySQL('h:3306', 'db', 't', 'etl', '({SECRET})')",
+    f"select * from 'https://a.blob.core.windows.net/c/x.csv?sv=2024&sig={SECRET}&se=2027'",
+    f"select * from 's3://b/x?X-Amz-Signature={SECRET}&X-Amz-Date=20261129'",
     f"select 'AKIA' || 'x', '{'AKIA' + 'A1B2C3D4E5F6G7H8'}', 'ghp_{SECRET * 3}'",
 ]
 

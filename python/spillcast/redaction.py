@@ -15,7 +15,7 @@ _BETWEEN = "\x1f"
 #: How names of secrets end: of options, keys, variables of the environment and columns.
 _NAME = (
     r"(?:pass(?:word|wd|phrase|code)|(?<![a-z])(?:db|user|my|root)?_?(?:pass|pwd|pw)|auth|token"
-    r"|authorization|secret|credentials?|private[_-]?key"
+    r"|authorization|secret|credentials?|private[_-]?key|(?<![a-z])sig(?:nature)?"
     r"|(?:api|access|secret|account|encryption|session|master)_?-?key)s?"
 )
 _QUOTED = (
@@ -31,6 +31,12 @@ _SQL = (
     r"((?<!['\"])\b(?:password|secret|identified\s+(?:with\s+\S+\s+)?(?:by|as)(?:\s+values)?)\s*"
     r"|\b(?:password|crypt|hmac|(?:en|de)crypt\w*|pgp_\w+)\s*\(\s*+(?:[^,()\x1f]*,\s*)?)"
     rf"(?:{_QUOTED})"
+)
+#: Functions and engines of ClickHouse that are given an address, and then keys or a password.
+_REMOTE = (
+    r"(\b(?:s3|gcs|oss|cosn|azureblobstorage|remote(?:secure)?|mysql|postgresql|mongodb|redis)"
+    r"(?:cluster|queue)?\s*\(\s*'[^'\x1f]*'\s*,\s*)"
+    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\([^()\x1f]*\))+"
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
 #: ``scheme://user:secret@host``, to the last @ since a secret may hold one; a token stands alone.
@@ -52,7 +58,10 @@ _SHAPES = (
 _USER = r"((?<!\S)(?:-u|--user|--proxy-user)[=\s]*[^\s:]+:)(?!\d+(?!\S))\S+"
 _EVERYWHERE = [
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (_SHAPES, _ADDRESS_OF_TOKEN, _ORACLE, _SQL, _IDENTIFIED, _NAMED, _OPTION, _USER)
+    for pattern in (
+        *(_SHAPES, _ADDRESS_OF_TOKEN, _ORACLE, _SQL, _REMOTE),
+        *(_IDENTIFIED, _NAMED, _OPTION, _USER),
+    )
 ]
 #: Programs whose short options take a secret, beside the letter or after it.
 _CLIENTS = re.compile(
