@@ -101,6 +101,12 @@ def test_a_size_that_cannot_be_in_bytes_is_asked_for_a_unit():
     assert caught.value.hint == "write one of 64K, 64M, 64G"
 
 
+@cases("text", ["9" * 400, "9" * 20 + "T", "9000T"])
+def test_a_size_that_no_storage_has_is_refused(text):
+    with pytest.raises(OptionInvalid):
+        parse_bytes(text)
+
+
 @cases(
     ("read", "text", "meant"),
     [(parse_bytes, "1,5G", "1.5G"), (parse_duration_s, "0,5 s", "0.5 s")],

@@ -16,6 +16,8 @@ _SECONDS = {
     **dict.fromkeys(("d", "day", "days"), DAY_S),
 }
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: No storage has more.
+_BYTES_MAX = 8 << 50
 #: A size without a unit is bytes. A smaller number lacks its unit: nobody means 64 bytes.
 _BARE_BYTES_MIN = 512
 _DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
@@ -103,7 +105,10 @@ def parse_bytes(text: str, option: str = "") -> int:
         meant = ", ".join(f"{match[1]}{unit}" for unit in "KMG")
         message = f"{_named(option)}'{text}' has no unit: it is not a size"
         raise OptionInvalid(message, f"write one of {meant}")
-    return round(float(match[1]) * _BYTES[match[2]])
+    size_bytes = float(match[1]) * _BYTES[match[2]]
+    if size_bytes > _BYTES_MAX:
+        raise OptionInvalid(f"{_named(option)}'{text}' is more than 8 PiB")
+    return round(size_bytes)
 
 
 def parse_rate(text: str, option: str = "") -> float:
@@ -147,7 +152,7 @@ def _decimal_point(text: str, hint: str) -> str:
 def format_duration(seconds: float) -> str:
     """A duration with three significant digits: ``150 us``, ``9.04 ms``, ``-5 min 48 s``."""
     sign, size = "-" if seconds < 0 else "", abs(seconds)
-    if size >= 3600:
+    if size >= 3599.5:
         minutes = round(size / 60)
         return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
     if size >= 99.95:

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError
+from spillcast.errors import EvidenceContradictory, EvidenceDamaged, EvidenceUnsuited, InputError
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
 from spillcast.storage.target import device, resolve_storage
@@ -78,6 +78,13 @@ def test_no_more_is_under_way_than_fio_lets_be(tmp_path, job, holds):
     else:
         with pytest.raises(EvidenceContradictory):
             resolve_storage(str(path))
+
+
+def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"about": {"fio version": "fio-3.28"}, "jobs": [reads()]}))
+    with pytest.raises(EvidenceDamaged):
+        resolve_storage(str(path))
 
 
 @cases(

@@ -115,9 +115,9 @@ class Recording(Displayed):
         path = Path(path)
         check_name(path)
         meta_path = path / META_FILE
-        if not path.exists():
-            raise PathMissing("no such recording", path_hint(path), path)
         try:
+            if not path.exists():
+                raise PathMissing("no such recording", path_hint(path), path)
             is_whole = meta_path.is_file()
         except PermissionError as error:
             hint = "become that user, or record with --share"

@@ -32,11 +32,12 @@ def fio_storage(path: Path, text: str) -> Storage:
             given = document.get("global options", {})
             jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
             groups = [group for options, job in jobs for group in _groups(options, job)]
+            version = str(document["fio version"])
         except (AttributeError, TypeError) as error:
             raise damaged("a key has another type than fio writes") from error
     if not groups:
         raise TargetIncomplete("no job of fio did reads or writes", _HINT, path)
-    return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
+    return Storage(path.stem, GRID, groups, {"fio": version})
 
 
 def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:

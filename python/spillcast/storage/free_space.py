@@ -63,7 +63,7 @@ def parse_budget(text: str) -> Budget:
         if re.fullmatch(r"\s*[\d.]+\s*(?:[KMGTkgt]|[KMGTkmgt]?i?[bB])\s*", part):
             if count is not None:
                 raise OptionInvalid(f"--budget {text}: bytes are given twice", _HINT)
-            count = parse_bytes(part)
+            count = parse_bytes(part, "--budget")
         else:
             if time_s is not None:
                 raise OptionInvalid(f"--budget {text}: the time is given twice", _HINT)

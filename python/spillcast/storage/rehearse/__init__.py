@@ -163,7 +163,8 @@ class Replaced:
             for pid in set(running) - signalled:
                 try:
                     os.kill(pid, signal.SIGTERM)
-                except ProcessLookupError:
+                except OSError:
+                    # It has ended, or belongs to another user by now.
                     continue
             signalled |= set(running)
             time.sleep(0.02)
