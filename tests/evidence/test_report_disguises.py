@@ -1,6 +1,7 @@
 """Reports as people paste them: right by a known truth, or refused; hardly ever without need."""
 
 import random
+import re
 from itertools import permutations
 
 import pytest
@@ -79,6 +80,18 @@ def test_rows_that_a_page_breaks_are_whole(tmp_path):
     for _ in range(20):
         path.write_text(flowed(PLAIN["xplan"].text, rng))
         assert outcome(path, PLAIN["xplan"]) == "right", path.read_text()
+
+
+def test_rows_that_sqlplus_breaks_or_a_person_remarks_on_are_whole(tmp_path):
+    """SQL*Plus breaks rules as well, and has a blank line below each line that it broke."""
+    path, plan = tmp_path / "plan.txt", PLAIN["xplan"]
+    texts = [re.sub(r"^(\|\*? +[24] \|.*)$", r"\1  <- big", plan.text, flags=re.MULTILINE)]
+    for width in (42, 44, 53, 66, 80, 84):
+        lines = [re.findall(f".{{1,{width}}}", line) or [""] for line in plan.text.splitlines()]
+        texts.append("\n".join("\n".join(line) + "\n" * (len(line) > 1) for line in lines))
+    for text in texts:
+        path.write_text(text)
+        assert outcome(path, plan) == "right", text
 
 
 def test_no_disguise_makes_a_false_answer(drawn):

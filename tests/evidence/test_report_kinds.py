@@ -384,7 +384,12 @@ Plan hash value: 1
         ("<html><body>SQL Monitoring Report<table></table></body></html>", "type HTML"),
         ("WORKLOAD REPOSITORY COMPARE PERIOD REPORT\n", "compares two periods"),
         (ESTIMATED, "estimated"),
+        (ESTIMATED.replace("SELECT   ", "HASH JOIN"), "estimated"),
         (ESTIMATED.replace("Rows", "Used-Tmp"), "Reads and Writes are missing"),
+        (
+            ESTIMATED.replace("Rows", "Used-Tmp").replace("   1 |", "9GB(2)|"),
+            "Reads and Writes are missing",
+        ),
         (
             ESTIMATED.replace("Rows", "Used-Mem").replace("   1 |", "9K (1)|"),
             "Reads and Writes are missing",

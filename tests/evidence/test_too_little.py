@@ -161,6 +161,20 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
         ("Databricks", '{"metrics": {"total_time_ms": 22443, "spill_to_disk_bytes": 21474}}\n'),
         ("SingleStore", "HashGroupBy [c] actual_rows: 12 exec_time: 41ms memory_usage: 5 KB\n"),
         ("Presto", '{"queryStats": {"executionTime": "1.45m", "spilledDataSize": "12GB"}}\n'),
+        ("OceanBase", "| |ID|OPERATOR        |NAME|EST.ROWS|EST.TIME(us)|  |\n| |0 |SORT |\n"),
+        ("Dameng", "1   #NSET2: [7, 12, 108]\n2     #SORT3: [7, 12, 108]; key_num(1)\n"),
+        (
+            "Informix",
+            "Estimated Cost: 812\nEstimated # of Rows Returned: 12\n  1) a.t: SEQUENTIAL\n",
+        ),
+        ("Teradata", "2) We do an all-AMPs RETRIEVE step from db.t into Spool 1 (group\\_amps)\n"),
+        ("Db2", "Number of hash joins = 12\nNumber of hash join overflows = 4\n"),
+        (
+            "SQL Server",
+            " SQL Server Execution Times:\n   CPU time = 812 ms,  elapsed time = 9 ms.\n",
+        ),
+        ("SQL Server", "  |--Sort(ORDER BY:([t].[a] ASC))\n       |--Table Scan(OBJECT:([t]))\n"),
+        ("Oracle", "    Initial runs: 2 Merge passes: 1\n      Total Temp space used: 2434000\n"),
     ],
 )
 def test_an_engine_whose_text_is_not_read_is_named(tmp_path, engine, text):
@@ -222,6 +236,7 @@ HISTORY = (
 STATISTICS = (
     'QUERY_ID,OPERATOR_STATISTICS\n01b2,"{""spilling"": {""bytes_spilled_local_storage"": 5120}}"\n'
 )
+DATABEND = "query_duration_ms,join_spilled_bytes,agg_spilled_bytes\n125000,4096,1024\n"
 WAREHOUSE = "statement_id,total_duration_ms,spilled_local_bytes\n01ef,125000,5120\n"
 STAGES = "job_id,total_slot_ms,shuffle_output_bytes_spilled\njob1,100000,5120\n"
 
@@ -232,7 +247,14 @@ PROSE = "- Execution time: 125 seconds\n- bytes_spilled_to_local_storage: 5 KiB\
 
 @cases(
     "text,elapsed_s",
-    [(HISTORY, 125.0), (WAREHOUSE, 125.0), (STATISTICS, 9.0), (STAGES, 9.0), (PROSE, 9.0)],
+    [
+        (HISTORY, 125.0),
+        (WAREHOUSE, 125.0),
+        (DATABEND, 125.0),
+        (STATISTICS, 9.0),
+        (STAGES, 9.0),
+        (PROSE, 9.0),
+    ],
 )
 def test_an_export_that_counts_bytes_names_the_figures_to_give(tmp_path, text, elapsed_s):
     (path := tmp_path / "export.csv").write_text(text)

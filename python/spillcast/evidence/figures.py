@@ -184,8 +184,8 @@ def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[fl
     sizes = defaultdict[str, list[float]](list)
     for match in re.finditer(counter, text, _FLAGS):
         size = re.sub(r"(?<=\d)$", "B", re.sub(r"[\s,]", "", match[1]))
-        storage = re.search(r"to[ _](local|remote)", match[0].lower())
-        sizes[storage[1] if storage else ""].append(quantity_of(parse_bytes, size, engine))
+        storage = re.search(r"to[ _](?:local|remote)|datasize\"", match[0].lower())
+        sizes[storage[0] if storage else ""].append(quantity_of(parse_bytes, size, engine))
     return sizes
 
 
@@ -202,8 +202,9 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
             continue
         spilled_bytes = int(sum(map(sum, sizes.values())))
         is_cut = LEFT_OUT.search(text) is not None or text.count("{") != text.count("}")
-        # The largest may be the sum over the query of the others, each of which is rounded.
-        is_cut |= any(max(s) < sum(s) <= 2.1 * max(s) for name, s in sizes.items() if name)
+        # The largest may be a sum of others, which are rounded; in JSON, stages are sums, too.
+        limits = ((9 if '"' in name else 2.1, each) for name, each in sizes.items() if name)
+        is_cut |= any(max(each) < sum(each) <= limit * max(each) for limit, each in limits)
         if not spilled_bytes and not is_cut:
             raise NoTempIo(f"this query of {engine} does not spill")
         times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]

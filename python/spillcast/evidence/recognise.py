@@ -249,8 +249,10 @@ BYTE_COUNTERS = (
     ("Databricks", r"\bspill(?:_to_disk|ed_local)_bytes[^\w\n]{1,80}+(\d+)",
      r"\btotal_(?:time|duration)_ms[^\w\n]{1,80}+(\d+)"),
     ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
-    ("Trino", r"\bSpilled: (\d[\d.,]* ?[kKMGTP]?B)\b",
-     r"\bExecution(?: time)?: ([\d.]+ ?(?:m?s|[mhd]))\b"),
+    ("Trino or Presto", r'\b(?:Spilled: |spilledDataSize"\s*:\s*")(\d[\d.,]* ?[kKMGTP]?B)\b',
+     r'(?:\bExecution(?: time)?: |"executionTime"\s*:\s*")([\d.]+ ?(?:m?s|[mhd]))\b'),
+    ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes[^\w\n]{1,80}+(\d+)",
+     r"\bquery_duration_ms[^\w\n]{1,80}+(\d+)"),
     # Only the row of the root has the time of the query.
     ("TiDB", r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?[ \t]*+\|?$",
      r"^[+|\" \t]*+\w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
@@ -261,8 +263,7 @@ BYTE_COUNTERS = (
 #: Engines, by what only their texts have, with a form that is not read.
 _ENGINES = (
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "),
-    ("Trino or Presto",
-     r'\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d|"spilledDataSize"\s*:'),
+    ("Trino or Presto", r'\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d|"spilledDataSize'),
     ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num"),
     ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("MongoDB", r"\busedDisk\b"),
     ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
@@ -271,21 +272,21 @@ _ENGINES = (
      r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: |\bEst\. #Rows\b"
      r"|\bmem-reservation="),
     ("StarRocks", r"\b(?:DiskSpillSize|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
-    ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b"),
     ("Velox", r"\bSpilled: \d[\d,]* rows\b"), ("MatrixOne", r"\bSpillSize="),
     ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill"),
-    ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes\b"),
-    ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"),
-    ("Db2", r"\bsort overflows\b|\bSPILLED\s*: \(Pages spilled"),
+    ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b"),
+    ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"), ("Dameng", r"\bNSET2: \[\d"),
+    ("Db2", r"\b(?:sort|hash join) overflows\b|\bSPILLED\s*: \(Pages spilled"),
+    ("OceanBase", r"\bEST\. ?ROWS *\|"), ("Informix", r"\bEstimated # of Rows Returned: "),
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
-    ("Teradata", r"\bSpool \d+ \((?:Last Use|group_amps|all_amps)|\bplaced in Spool \d"),
+    ("Teradata", r"\ball-AMPs\b|\bSpool \d+ \(|\bplaced in Spool \d"),
     ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
 )  # fmt: skip
 #: The heading of a table in CSV with such a counter.
 COUNTER_HEADING = (
     r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled"
-    r"|spilled_local_bytes)\b)[\w\",;\t ]+$"
+    r"|spilled_local_bytes|join_spilled_bytes)\b)[\w\",;\t ]+$"
 )
 KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
@@ -374,13 +375,13 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("statistics and advice of Oracle",
                 r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
                 r"|physical (?:reads|writes) direct temporary tablespace"
-                r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)"
+                r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)|\bTotal Temp space used:"
                 # Not in a line of a trace.
                 r"|(?<!nam=')\bdirect path (?:read|write) temp\b"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|WORKAREA_MAX_TEMPSEG|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
-                "it has counters, sizes, shares or one moment, and no table of times of temp I/O",
+                "counters, sizes, shares or one moment of Oracle, no table of times of temp I/O",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters and times of MySQL",
@@ -392,13 +393,14 @@ KINDS: Sequence[EvidenceKind] = (
                 "statements; none of these tells what the query read and wrote on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
     _too_little("pages of STATISTICS IO",
-                r"['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
+                r"\bSQL Server (?:Execution Times|parse and compile time)|\|--[A-Z][\w ]*\(.*:\("
+                r"|['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
                 r"|\b(?:tempdb_allocations|avg_tempdb_space_used|(?:avg|last|max)_spills"
                 r"|waiting_tasks_count|wait_category(?:_desc)?)\b|^[^\w\n]*IO_COMPLETION\b",
-                "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "
-                "those in memory, waits are of all files, and a warning of a spill is without its "
-                "plan and its times",
+                "STATISTICS IO, sp_WhoIsActive and the Query Store of SQL Server count pages in "
+                "tempdb, also those in memory, a plan as text counts none, waits are of all files, "
+                "and a warning of a spill is without its plan and its times",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan; or "
                 "sys.dm_io_virtual_file_stats(2, NULL) from before and after the query"),
     *(_too_little(f"a text of {engine}", mark,

@@ -197,6 +197,11 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=ELAPSED,spilled=5368709120,size="),
         ("Queued: 1.01ms, Execution: 2.10m\n    Input std.dev.: 2.10%, Spilled: 6.00GB\n",
          "elapsed=2.10m,spilled=6442450944,size="),
+        ('{"executionTime": "2.10m", "spilledDataSize": "6GB"}\n',
+         "elapsed=2.10m,spilled=6442450944,size="),
+        ('{"executionTime": "9m", "spilledDataSize": "6GB", "operatorSummaries": ['
+         '{"spilledDataSize": "2GB"}, {"spilledDataSize": "4GB"}, {"spilledDataSize": "2GB"}]}\n',
+         "elapsed=9m,spilled=SIZE"),
         ("SortExec: metrics=[spilled_bytes=4096]\n  SortExec: metrics=[spilled_bytes=9]\n",
          "elapsed=ELAPSED,spilled=4105,size="),
         ("2023-08-16 [slow_query] |State=EOF|Time=45063|ScanRows=9|SpilledBytes=977346042\n",

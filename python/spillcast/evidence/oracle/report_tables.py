@@ -340,6 +340,8 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
             heading.append(line)
         elif is_row and table is not None:
             cells = _cells(line, bars)
+            if len(cells) == len(table.names) + 1 and not line.rstrip().endswith("|"):
+                cells.pop()  # A remark.
             # A client that breaks lines breaks the rules as well.
             if len(cells) != len(table.names) and not in_markdown:
                 raise EvidenceDamaged(f"line {at + 1:,} has not as many columns as its table")
@@ -435,12 +437,12 @@ def _with_whole_rows(text: str) -> str:
     joined = bars = width = length = 0
     for line in text.split("\n"):
         row = lines[-1]
-        if is_rule := _BAR_RULE.fullmatch(line) is not None:
+        if (is_rule := _BAR_RULE.fullmatch(line) is not None) and not _BAR_RULE.fullmatch(row):
             bars, width = 0 if bars or "|" in line else row.count("|"), len(line)
         if bars:
             is_open = row.count("|") < bars >= row.count("|") + line.count("|")
         else:
-            is_open = length < width and row.rstrip()[-1:] != "|"
+            is_open = length <= width and row.rstrip()[-1:] != "|"
         continues = is_open or line.find("|") not in (-1, row.find("|"))
         if row.lstrip().startswith("|") and continues and not is_rule and joined < _BROKEN_MAX:
             # A page breaks lines in place of a blank, a client at the width of the rule.
@@ -449,7 +451,8 @@ def _with_whole_rows(text: str) -> str:
         else:
             lines.append(line)
             joined = 0
-            if not is_rule and not line.lstrip().startswith("|"):
+            # SQL*Plus has a blank line below each row that it breaks.
+            if line.strip() and not is_rule and not line.lstrip().startswith("|"):
                 bars = width = 0
         length = len(line)
     return "\n".join(lines[1:])

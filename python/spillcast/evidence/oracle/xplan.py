@@ -130,7 +130,8 @@ def _plans(lines: Sequence[str]) -> Iterator[CursorPlan]:
         above = table.last
         for at, cells in zip(table.at, table.cells, strict=True):
             _add_line(plan, at, cells)
-        if plan.lines and NO_LEAF.match(last := plan.lines[-1].operation):
+        is_measured = not _MEASURED.isdisjoint(plan.names)
+        if is_measured and plan.lines and NO_LEAF.match(last := plan.lines[-1].operation):
             raise EvidenceDamaged(f"it is cut: the lines below {last} are missing")
         if plan.lines:
             yield plan
@@ -151,7 +152,8 @@ def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
     )
     operation = named["operation"]
     elapsed_s = value_of(seconds_of(named.get("a-time", "")))
-    uses_temp = value_of(number_of(named.get("used-tmp") or named.get("max-tmp") or ""))
+    # Also of a size that is not understood.
+    uses_temp = re.search(r"[1-9]", named.get("used-tmp") or named.get("max-tmp") or "")
     if uses_temp or any(_PASSES.search(named.get(name, "")) for name in ("used-mem", "o/1/m")):
         plan.used_temp = plan.used_temp or operation.strip()
     depth = len(operation) - len(operation.lstrip())
