@@ -4,6 +4,7 @@ import os
 import secrets
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -105,10 +106,11 @@ def whole_file(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def free_bytes(directory: Path) -> int:
-    """Free space for an ordinary user."""
-    stats = os.statvfs(directory)
-    return stats.f_bavail * stats.f_frsize
+def free_bytes(place: Path | int) -> int:
+    """Free space for an ordinary user at a path or descriptor; ``sys.maxsize`` without a limit."""
+    stats = os.statvfs(place)
+    # A file system without a limit of space reports 0 blocks.
+    return stats.f_bavail * stats.f_frsize if stats.f_blocks else sys.maxsize
 
 
 def user_folder(variable: str, usual: str) -> Path:

@@ -221,3 +221,16 @@ def test_the_limit_of_dirty_pages_is_that_of_a_disk():
     known = ("ext4", "nfs4", "fuse", "fuse.sshfs", "fuseblk", "virtiofs", "tmpfs")
     limited = [name for name in known if limits.dirty_limit_bytes(name)]
     assert limited == ["ext4", "nfs4"]
+
+
+def test_a_file_system_without_a_limit_is_not_full(spill, tmp_path):
+    """It reports no blocks, none of which are free."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=0", "tmpfs", tmp_path]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("no file system can be mounted")
+    try:
+        assert os.statvfs(tmp_path).f_blocks == 0
+        assert Budget().limits(tmp_path)["budget_bytes"] is None
+        check_free_space(spill, tmp_path)
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)

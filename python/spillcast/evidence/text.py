@@ -23,6 +23,7 @@ from typing import IO, Any
 from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceUnsuited, FileTooLarge
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
+from spillcast.workspace import free_bytes
 
 #: The beginning of a file, by which its kind is recognised.
 HEAD_BYTES = 1 << 20
@@ -181,8 +182,7 @@ def plain_copy(path: Path) -> Path:
             copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
             for block in blocks_of(path):
                 copy.write(block)
-                free = os.fstatvfs(copy.fileno())
-                if copy.tell() > free.f_bavail * free.f_frsize:
+                if copy.tell() > free_bytes(copy.fileno()):
                     text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
                     raise FileTooLarge(f"{text} left", "set TMPDIR to a larger directory", path)
             copy.flush()

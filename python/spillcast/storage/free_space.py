@@ -24,6 +24,7 @@ from spillcast.recording.observed import (
 )
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, parse_bytes, parse_duration_s
+from spillcast.workspace import free_bytes
 
 _HINT = "write for example 60s, 4G or 60s,4G"
 
@@ -38,12 +39,9 @@ class Budget:
 
     def limits(self, directory: Path) -> dict[str, Any]:
         """The limits of a probe of ``directory``; None bytes for all free space but a reserve."""
-        count = self.bytes
-        if count is None and self.free_share < 1:
-            stats = os.statvfs(directory)
-            # A file system without a limit of space reports 0 blocks.
-            if stats.f_blocks:
-                count = int(stats.f_bavail * stats.f_frsize * self.free_share)
+        count, free = self.bytes, free_bytes(directory)
+        if count is None and self.free_share < 1 and free < sys.maxsize:
+            count = int(free * self.free_share)
         return {"budget_s": self.time_s, "budget_bytes": count}
 
 
@@ -213,12 +211,10 @@ def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) ->
     if directory is not None:
         word = shell_word(directory)
         where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {word}"
-        stat = os.statvfs(directory)
-        if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
-            left = format_bytes(stat.f_bavail * stat.f_frsize)
+        if (left := free_bytes(directory)) < spill:
             raise SpillTooLarge(
-                f"the spill holds up to {format_bytes(spill)} and {directory} has {left} free: "
-                f"first {remedy}"
+                f"the spill holds up to {format_bytes(spill)} and {directory} has "
+                f"{format_bytes(left)} free: first {remedy}"
             )
     held = f", which held {format_bytes(query)}" if query else ""
     return [
