@@ -277,15 +277,11 @@ class CaptureCost:
 
 
 @dataclass(frozen=True)
-class CostConditions:
+class CostConditions(CalibratedOn):
     """The conditions under which a cost is valid."""
 
     source: str = key("`--capture`", example="perf")
     calls: Sequence[str] | None = key("system calls observed; null for all relevant ones")
-    spillcast: str = key("version that measured", example="0.1.0")
-    kernel: str = key("its release", example="6.12.0-amd64")
-    cpu: str = key("the CPU's model", example="AMD EPYC 9354")
-    cpus: int | None = key("CPUs of the machine", example=64)
     boot: str = key("boot id of the kernel", example="0b5a2b5e-8b5c-4f6e-9f6e-4c1d2a7e3b10")
 
 
@@ -363,12 +359,9 @@ def _cost_path(source: str, calls: Sequence[str] | None) -> Path:
 
 def _setting(source: str, calls: Sequence[str] | None) -> CostConditions:
     return CostConditions(
+        **vars(CalibratedOn.this_machine()),
         source=source,
         calls=None if calls is None else list(calls),
-        spillcast=_core.__version__,
-        kernel=platform.release(),
-        cpu=cpu_model(),
-        cpus=os.cpu_count(),
         boot=proc_text("sys/kernel/random/boot_id").strip(),
     )
 

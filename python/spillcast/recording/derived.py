@@ -244,11 +244,10 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Integers, list[int]]:
     offset = np.random.default_rng(0).uniform(0, 1 - share, WINDOWS)
     parts = (np.arange(WINDOWS) + offset)[:, None] + [0.0, share]
     edges = np.quantile(start_ns, parts / WINDOWS).astype(np.int64)
-    kept_s = recording.meta.raw.slices_s
-    kept_ns = [(round(begin * 1e9), round(end * 1e9)) for begin, end in kept_s or ()]
+    kept_ns = recording.slices_ns
     slices, windows = [], []
     for window, (begin, end) in enumerate(edges.tolist()):
-        for first, last in [(begin, end)] if kept_s is None else kept_ns:
+        for first, last in kept_ns or [(begin, end)]:
             if max(begin, first) < min(end, last):
                 slices.append((max(begin, first), min(end, last)))
                 windows.append(window)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from spillcast import _core
 from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.rows import of_recording
 from spillcast.cache.simulation import CacheOptions, simulate
 from spillcast.errors import InputError, TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.recording import OPS, Recording
+from spillcast.recording.schema import size_classes
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import TempEvidence, observed
 from spillcast.storage.source import source_of
@@ -96,10 +96,9 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
             f"{format_bytes(options.size_bytes)}"
         )
     rows = of_recording(baseline, only_temp=True)
-    sizes, number = np.unique(rows.io["bytes"].values, return_inverse=True)
-    classes = [str(_core.size_class_bytes(int(size))) for size in sizes]
+    classes, number = size_classes(rows.io["bytes"].values)
     by_size = replace(rows, io=rows.io.with_column("object", number))
-    requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, classes)
+    requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, [str(size) for size in classes])
     moved: dict[tuple[str, int], list[int]] = {}
     for account in simulate(requests, options).runs[0].accounts:
         write = account.class_ == "temp write"

@@ -11,6 +11,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.stats import merged, rounded
 from spillcast.storage.source import ASSUMED, RECORDING, Provenance, recorded_provenance
 from spillcast.storage.storage import (
+    BURST_S,
     PATTERNS,
     Changes,
     Group,
@@ -90,8 +91,6 @@ def assumed_latency(like: Storage, latency_s: float, name: str) -> Storage:
 
 
 _EXAMPLE = "for example limits:iops=12000,throughput=500MiB/s,latency=0.5ms"
-#: Burst of a stated rate in seconds of it, so that single operations are not delayed.
-_BURST_S = 0.1
 
 
 def limits_storage(text: str, value: str) -> Storage:
@@ -111,10 +110,10 @@ def limits_storage(text: str, value: str) -> Storage:
     limits: list[Limit] = []
     if "iops" in given:
         iops = parse_rate(given["iops"], f"{text}: iops")
-        limits.append(operations_limit("iops", _positive(text, iops), burst=iops * _BURST_S))
+        limits.append(operations_limit("iops", _positive(text, iops), burst=iops * BURST_S))
     if "throughput" in given:
         bytes_per_s = parse_bytes_per_s(given["throughput"], f"{text}: throughput")
-        burst = _positive(text, bytes_per_s) * _BURST_S
+        burst = _positive(text, bytes_per_s) * BURST_S
         limits.append(bytes_limit("throughput", bytes_per_s, burst=burst))
     # The time of larger operations follows from the throughput.
     base_ns = {(op, p): latency_s * 1e9 for op in OPS for p in PATTERNS}

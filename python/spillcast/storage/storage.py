@@ -59,12 +59,15 @@ class Limit:
         return base_ns + size_bytes * (self.read_ns_per_byte if read else self.write_ns_per_byte)
 
 
-def operations_limit(
-    name: str, per_s: float, *, operation_bytes: int | None = None, burst: float = 0.0
-) -> Limit:
+#: Burst of a rate in seconds of it, so that single operations are not delayed. Products do not
+#: document it; it is too short to affect a run.
+BURST_S = 0.1
+
+
+def operations_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
     """A limit of ``per_s`` operations per second, reads plus writes, with a burst of operations."""
     ns = 1e9 / per_s
-    return Limit(name, ns, ns, ns, ns, operation_bytes=operation_bytes, burst_ns=burst * ns)
+    return Limit(name, ns, ns, ns, ns, burst_ns=burst * ns)
 
 
 def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:

@@ -1,9 +1,7 @@
 """Resolves a TARGET of the command line to a storage."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +17,7 @@ from spillcast.recording.meta import is_recording
 from spillcast.storage.free_space import SHARED_MEMORY, Budget, is_tmpfs, tmpfs_advice
 from spillcast.storage.observed import TempEvidence, assumed_latency, observed
 from spillcast.storage.storage import Storage
-from spillcast.text import near_path, shell_word
+from spillcast.text import near_names, near_path, shell_word
 from spillcast.units import parse_bytes_per_s, parse_factor, parse_latency_s
 
 if TYPE_CHECKING:
@@ -214,8 +212,6 @@ def can_probe(path: Path) -> bool:
 _KINDS = {"lat": "latency", "cat": "catalogue"}
 #: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
 _FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
-#: The least similarity of a mistyped word.
-_ALIKE = 0.7
 _TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)
 _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
@@ -241,8 +237,8 @@ def _other_form(text: str) -> str | None:
     words = (*STORAGE_WORDS, *_KINDS)
     if text.startswith(("iops=", "throughput=")):
         return f"limits:{text},latency=0.5ms"
-    if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], words)) is not None:
-        return f"{_KINDS.get(kind, kind)}:{form[2]}"
+    if (form := _FORM.fullmatch(text)) and (kinds := near_names(form[1], words)):
+        return f"{_KINDS.get(kinds[0], kinds[0])}:{form[2]}"
     if times := _TIMES.fullmatch(text):
         return f"factor:{times[1] or times[2]}"
     try:
@@ -252,14 +248,9 @@ def _other_form(text: str) -> str | None:
     return f"latency:{text.replace(' ', '')}"
 
 
-def _like(word: str, words: Iterable[str]) -> str | None:
-    """The most similar of ``words``, which may be equal; None if none is similar."""
-    return next(iter(get_close_matches(word.lower(), words, n=1, cutoff=_ALIKE)), None)
-
-
 def _names(text: str) -> list[str]:
     """Similar names and paths, the most similar first."""
-    if text.strip().lower() in _MEMORY or _like(text.strip(), ["tmpfs"]):
+    if text.strip().lower() in _MEMORY or near_names(text.strip(), ["tmpfs"]):
         return ["tmpfs"]
     home = Path(text).expanduser() if text.startswith("~") else None
     path = home if home is not None and home.exists() else near_path(Path(text))

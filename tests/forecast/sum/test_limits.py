@@ -1,5 +1,7 @@
 """Storage that states limits: operations wait for their cost, the run for what is saturated."""
 
+from dataclasses import replace
+
 import pytest
 
 from evidence import recording, storage
@@ -65,7 +67,7 @@ def test_a_burst_that_holds_everything_costs_nothing(baseline):
 
 def test_a_large_operation_counts_as_several(baseline):
     # Reads are one operation each, writes of 1 MiB are four: 3,000 at 500 a second, four at once.
-    volume = operations_limit("iops", 500, operation_bytes=256 * K, burst=4)
+    volume = replace(operations_limit("iops", 500, burst=4), operation_bytes=256 * K)
     answer = forecast(baseline, limited(LATENCY, volume))
     assert answer.forecast_s == pytest.approx(3 + 6, rel=2e-3)
 

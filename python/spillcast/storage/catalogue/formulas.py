@@ -14,15 +14,12 @@ from typing import Any, NamedTuple
 
 from spillcast.errors import InputError, TargetInvalid
 from spillcast.recording import OPS
-from spillcast.storage.storage import Limit
+from spillcast.storage.storage import BURST_S, Limit
 from spillcast.units import format_bytes, parse_bytes, parse_bytes_per_s, parse_rate
 
 PAGE_BYTES = 4096
 MIB, GIB = 1 << 20, 1 << 30
 UNIT_BYTES = {"MiB": MIB, "MB": 10**6}
-#: Burst of a rate in seconds of it, so that single operations are not delayed. Products do not
-#: document it; it is too short to affect a run.
-_BURST_S = 0.1
 #: io1 above its plateau: operations of 16 KiB.
 _PLATEAU_OPERATION_MIB = 1 / 64
 
@@ -218,7 +215,7 @@ def _buckets(
     """A bucket of operations if they are limited, and one of bytes."""
     if credit_s is None:
         # At least one operation of 1 MiB.
-        at_once_s = max(_BURST_S, MIB / rates.bytes_per_s["write"])
+        at_once_s = max(BURST_S, MIB / rates.bytes_per_s["write"])
         credit_s = _CreditSeconds(at_once_s, at_once_s)
     operations_s, bytes_s = credit_s
     operation_kib = figures.get("operation_kib")
