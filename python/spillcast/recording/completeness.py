@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from spillcast.document import later
-from spillcast.gate import json_of, reading, text_of
+from spillcast.gate import damaged, reading
 from spillcast.recording.meta import Meta, is_recording
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.recording import Recording
@@ -201,15 +201,13 @@ def contradictions_of(recording: Recording) -> list[CaptureCheck]:
 
 def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
     """Compare with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
-    file = recording.path / PLAN_FILE
-    if not file.exists():
+    if (document := recording.document(PLAN_FILE)) is None:
         return
-    with reading(file):
-        document = json_of(text_of(file))
-        explained = document[0] if isinstance(document, list) else document
-        root = (explained.get("Plan") or {}) if isinstance(explained, dict) else None
-        if not isinstance(root, dict):
-            raise ValueError("it holds no plan of EXPLAIN")
+    explained = document[0] if isinstance(document, list) and document else document
+    root = explained.get("Plan") if isinstance(explained, dict) else None
+    if not isinstance(root, dict):
+        with reading(recording.path / PLAN_FILE):
+            raise damaged("it holds no plan of EXPLAIN")
     blocks = {"read": 0, "write": 0}
     for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
         # A read at the end of a file moves no block.
@@ -218,7 +216,7 @@ def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
         expected = root.get(f"Temp {name.title()} Blocks")
         if isinstance(expected, int) and expected >= 0:
             quantity = f"temp blocks {name}"
-            yield CaptureCheck(quantity, recorded, expected, f"in {file.name}", apart=BLOCKS_APART)
+            yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCKS_APART)
 
 
 def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:

@@ -1,6 +1,5 @@
 """Records a minute of a long run: bursts at growing intervals, joined end to end."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -116,8 +115,8 @@ def keep(
                 writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
             writer.add_samples(_moved(part.samples, "time_ns", begin_ns))
         for name in (ESTIMATE_FILE, FORMER_FILE):
-            if (source := parts[-1].path / name).is_file():
-                writer.add_document(name, json.loads(source.read_bytes()))
+            if (document := parts[-1].document(name)) is not None:
+                writer.add_document(name, document)
         return writer.finish(_meta(parts, edges_s))
     except BaseException:
         writer.discard()

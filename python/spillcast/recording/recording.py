@@ -9,10 +9,10 @@ from functools import cached_property
 from math import floor
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from spillcast.errors import EvidenceDamaged, PathMissing, PermissionDenied, TimesUnknown
-from spillcast.gate import damaged, reading, text_of
+from spillcast.gate import damaged, json_of, reading, text_of
 from spillcast.public import checked
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.tabular import Column, Display, Displayed, polars_of
@@ -103,7 +103,7 @@ class Recording(Displayed):
         self._stored_meta = meta if is_stored else None
         #: Tables whose files were read to their end and are complete.
         self._whole_tables = set[str]()
-        #: JSON documents of a recording in memory, by name.
+        #: JSON documents of the recording that are in memory, by the names of their files.
         self.documents: dict[str, object] = {}
         #: How ``waits`` was selected from a larger recording; None if it has all that were kept.
         self.sample: SelectedWaits | None = None
@@ -161,6 +161,14 @@ class Recording(Displayed):
             return None
         path = self.path / file
         return path if path.is_file() else None
+
+    def document(self, name: str) -> Any:
+        """The JSON document in a file of the recording; None without it."""
+        path = self.path / name
+        if name not in self.documents and path.is_file():
+            with reading(path, AGAIN):
+                self.documents[name] = json_of(text_of(path))
+        return self.documents.get(name)
 
     @property
     def waits_in_memory(self) -> bool:

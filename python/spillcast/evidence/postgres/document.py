@@ -126,21 +126,37 @@ def documents_of(text: str) -> list[dict[str, Any]]:
     if cut is not None and not documents:
         raise cut
     for document in documents:
-        if "Total Runtime" in document:
-            # So 9.3 and older name it.
-            document["Execution Time"] = document.pop("Total Runtime")
-        if not isinstance(settings := document.get("Settings", {}), dict):
-            raise ValueError("Settings is not an object")
-        for name, value in settings.items():
-            settings[name] = value if isinstance(value, str) else json.dumps(value)
-        _check_shape(document)
-        notes = [_CUT_NOTE] if cut is not None else []
-        if count_disk_sizes(document["Plan"]):
-            notes.append(SIZES_NOTE)
-        if notes:
-            document["Notes"] = notes
+        _complete(document, [_CUT_NOTE] if cut is not None else [])
     # A paste may have the plan of EXPLAIN without ANALYZE beside the one of the run.
     return [document for document in documents if "Actual Loops" in document["Plan"]] or documents
+
+
+def document_of(value: Any) -> dict[str, Any]:
+    """The plan in a JSON value. EvidenceDamaged where it has none, ValueError for another shape."""
+    documents = _plans_of(value)
+    if not documents:
+        raise damaged("no plan of EXPLAIN")
+    _complete(documents[0], [])
+    return documents[0]
+
+
+def _complete(document: dict[str, Any], notes: list[str]) -> None:
+    """Give a plan the names of newer versions, settings as texts, counts of its files and notes.
+
+    ValueError for values of another kind.
+    """
+    if "Total Runtime" in document:
+        # So 9.3 and older name it.
+        document["Execution Time"] = document.pop("Total Runtime")
+    if not isinstance(settings := document.get("Settings", {}), dict):
+        raise ValueError("Settings is not an object")
+    for name, value in settings.items():
+        settings[name] = value if isinstance(value, str) else json.dumps(value)
+    _check_shape(document)
+    if count_disk_sizes(document["Plan"]):
+        notes.append(SIZES_NOTE)
+    if notes:
+        document["Notes"] = notes
 
 
 def logged_plan(message: str) -> dict[str, Any] | None:

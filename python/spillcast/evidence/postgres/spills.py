@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES
-from spillcast.evidence.postgres.document import read_documents
+from spillcast.evidence.postgres.document import document_of
 from spillcast.evidence.postgres.nodes import Node, by_process, nodes_of, sorts_kib
 from spillcast.evidence.postgres.work_memory import (
     POINTER_BYTES,
@@ -69,10 +69,11 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
 def spills_beside(recording: "Recording") -> PlanSpills | None:
     """The nodes that spill of the plan beside a recording; None without one."""
     engine, machine = recording.meta.engine, recording.meta.machine
-    if engine.plan_file is None or not (path := recording.path / engine.plan_file).is_file():
+    value = None if engine.plan_file is None else recording.document(engine.plan_file)
+    if value is None:
         return None
-    document = read_documents(path)[0]
     with reading(f"{recording.path}: its plan"):
+        document = document_of(value)
         settings = {**engine.settings, **document.get("Settings", {})}
         spills = plan_spills(nodes_of(document["Plan"]), settings)
     if spills is None or not machine.is_this_one:

@@ -131,10 +131,12 @@ class RemainingWorkHints:
         yield "user", "", _estimates_of_user(self, elapsed_s, progress)
         yield "spill", "", _estimates_by_files(progress)
         yield "input", "", _estimates_by_scan(recording, progress)
-        path, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
-        files = [*self._files, *([(path, read_run_or_plan(path))] if path.is_file() else [])]
-        # While recording goes on, the plan is not on disk yet.
-        files += [(path, document)] if isinstance(document, dict) else []
+        files, path = self._files, recording.path / ESTIMATE_FILE
+        if (document := recording.document(ESTIMATE_FILE)) is not None:
+            from spillcast.evidence.postgres.document import document_of
+
+            with reading(path):
+                files = [*files, (path, document_of(document))]
         for path, content in files:
             if isinstance(content, Recording | Counts):
                 yield "history", path.name, _estimates_by_run(content, recording, progress)

@@ -25,6 +25,7 @@ from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.workload import FormerRun
 from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load, moved_bytes, operations
+from spillcast.gate import damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.meta import FORMER_FILE, NO_ENGINE, ObservedEngine
@@ -64,17 +65,16 @@ def previous_calls(recording: Recording) -> Counts | str | None:
         chosen,
         counts_of_row,
         merged,
-        read_rows,
     )
 
-    path, kept = recording.path / FORMER_FILE, recording.documents.get(FORMER_FILE)
+    path = recording.path / FORMER_FILE
     try:
-        if isinstance(kept, list):
-            rows = merged([StatementRow.of(row) for row in kept])
-        elif path.is_file():
-            rows = read_rows(path)
-        else:
+        if (document := recording.document(FORMER_FILE)) is None:
             return None
+        with reading(path):
+            if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
+                raise damaged("no rows of pg_stat_statements")
+            rows = merged(map(StatementRow.of, document))
         # The kept row has no text, and the recording knows the processes.
         row = replace(
             chosen(rows),
