@@ -11,7 +11,7 @@ from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
 from harness import spillcast, target
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.recorded import data_reads
+from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import Sampling
 from spillcast.recording.schema import SAMPLES, WAITS, seconds_of, totals
@@ -31,6 +31,10 @@ def call(start_ns, elapsed_ns, *, temp=False, op="read", blocked=True, session=1
         "op": op, "temp": temp, "file": "/t/spill" if temp else "/data/table", "offset": 0,
         "bytes": PAGE, "blocked": blocked, "cpu_before_ns": cpu_ns,
     }  # fmt: skip
+
+
+def data_reads(run):
+    return workload_of_recording(run).data_reads
 
 
 def in_order(count, elapsed_ns, *, begin_ns=0, cpu_ns=0, **options):

@@ -59,7 +59,7 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         from spillcast.evidence.postgres.spills import spills_beside
 
         plan = spills_beside(recording)
-    stalled_s = meta.memory.stalled_s or 0.0
+    stalled_s, quality = meta.memory.stalled_s or 0.0, _quality(recording)
     return Workload(
         name=recording.path.name,
         elapsed_s=recording.elapsed_s,
@@ -70,14 +70,14 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         threads=recorded_threads(recording),
         cpu=cpu_time(recording, rehearsed=rehearsed),
         changes=temp_changes(recording),
-        data_reads=data_reads(recording),
+        data_reads=None if quality.unrecognised else data_reads(recording),
         capture_overhead=capture_overhead(recording, loads),
         memory_stalled_s=stalled_s if stalled_s > SHARE_REPORTED * recording.elapsed_s else 0.0,
         held_bytes=recording.held_bytes,
         written_bytes=recording.written_bytes.temp,
         temp_places=meta.named_temp_places,
         host=meta.machine.host,
-        quality=_quality(recording),
+        quality=quality,
         compression=compression(recording, loads),
         statement=meta.of_statement,
         plan=plan,
@@ -94,7 +94,7 @@ def workload_of_part(workload: Workload, part: Recording) -> Workload:
         threads=replace(recorded_threads(part), target=workload.threads.target),
         cpu=replace(workload.cpu, bursts=part.work.bursts),
         changes=temp_changes(part),
-        data_reads=data_reads(part),
+        data_reads=None if workload.quality.unrecognised else data_reads(part),
         capture_overhead=capture_overhead(part, loads),
         compression=compression(part, loads),
     )
@@ -237,9 +237,7 @@ def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOver
 
 
 def data_reads(recording: Recording) -> DataReads | None:
-    """Reads of data that was not cached; None without any, or if they may be a spill."""
-    if unrecognised(recording) is not None:
-        return None
+    """Reads of data that was not cached; None without any."""
     reads, seconds = recording.work.data_reads, recording.seconds
     count, size, called_s = None, None, 0.0
     if reads.cold:
