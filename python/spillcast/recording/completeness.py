@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from spillcast.document import later
-from spillcast.gate import damaged, reading
+from spillcast.errors import EvidenceDamaged
 from spillcast.recording.meta import Meta, is_recording
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.recording import Recording
@@ -206,8 +206,9 @@ def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
     explained = document[0] if isinstance(document, list) and document else document
     root = explained.get("Plan") if isinstance(explained, dict) else None
     if not isinstance(root, dict):
-        with reading(recording.path / PLAN_FILE):
-            raise damaged("it holds no plan of EXPLAIN")
+        raise EvidenceDamaged(
+            "cut or damaged: no plan of EXPLAIN", where=recording.path / PLAN_FILE
+        )
     blocks = {"read": 0, "write": 0}
     for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
         # A read at the end of a file moves no block.

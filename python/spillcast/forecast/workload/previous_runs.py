@@ -60,12 +60,7 @@ def read_run_or_plan(path: Path) -> PlanDocument | Recording | Counts:
 
 def previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    from spillcast.evidence.postgres.statements import (
-        StatementRow,
-        chosen,
-        counts_of_row,
-        merged,
-    )
+    from spillcast.evidence.postgres.statements import StatementRow, chosen, counts_of_row, merged
 
     path = recording.path / FORMER_FILE
     try:
