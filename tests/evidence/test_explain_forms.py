@@ -291,7 +291,7 @@ def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
 
 
 BAD_STATEMENTS = {
-    "no columns": ("queryid,calls,temp_blks_written\n1,2,3\n", "without total_exec_time"),
+    "no columns": ("queryid,calls,temp_blks_written\n1,2,3\n", "without temp_blks_read"),
     "cut": (STATEMENTS[: STATEMENTS.index(",2000,1500")], "cut or damaged"),
     "cut json": ('[{"temp_blks_written": 5,', "cut or damaged"),
     "words": (STATEMENTS.replace("1000", "many"), "cut or damaged"),

@@ -17,6 +17,7 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.postgres.document import read_documents
+from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 
 PLAN = {
@@ -42,6 +43,19 @@ def test_segments_of_greenplum_that_spill_are_named(tmp_path):
     path.write_text(f"{top}\n  {scan}\n        Workfile: (2 spilling)\n")
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Shared Scan: Workfile"):
         read_plan(path)
+
+
+@cases("line", [
+    "Extra Text: (seg0)   hash table(s): 1; 9 groups total in 4 batches, 5 spill partitions;",
+    "Extra Text: (seg2)   9 groups total in 4 batches; 1 overflows; 9 spill groups.",
+    "* (slice1)    Executor memory: 9K bytes.  Work_mem: 24K bytes max, 99K bytes wanted.",
+])  # fmt: skip
+def test_each_version_of_greenplum_has_words_for_spills(tmp_path, line):
+    top = "HashAggregate  (cost=1.0..2.0 rows=9 width=8) (actual rows=9 loops=1)"
+    (path := tmp_path / "plan.txt").write_text(f"{top}\n  {line}\n")
+    for read in (read_plan, read_logs):
+        with pytest.raises(EvidenceUnknown):
+            read(path)
 
 
 def test_nodes_that_words_quote_are_no_plan_beside_one_in_json(tmp_path):

@@ -7,9 +7,17 @@ import pytest
 
 from cases import cases
 from harness import spillcast
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, InputError
+from spillcast.errors import (
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    EvidenceUnsuited,
+    InputError,
+    NoTempIo,
+)
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
-from spillcast.evidence.postgres.statements import read_rows
+from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.plan import blocks_of, read_plan
+from spillcast.evidence.postgres.statements import executed_statement, read_rows, read_statements
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import ONLY_RUN, Selection
 from spillcast.profile import profile
@@ -336,3 +344,68 @@ def test_a_record_in_json_of_a_call_that_failed_is_a_log(tmp_path):
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"record": {"error_severity": "ERROR", "message": message}}))
     assert recognise(path).name == "plans"
+
+
+SCAN = "Seq Scan on t  (cost=0.0..4.0 rows=9 width=8) (actual time=0.1..1.0 rows=9 loops={loops})"
+IN_MEMORY = f"""\
+Limit  (cost=0.0..9.0 rows=9 width=8) (actual time=1.0..3.0 rows=9 loops=1)
+  ->  Sort  (cost=0.0..9.0 rows=9 width=8) (actual time=1.0..3.0 rows=9 loops=1)
+        Sort Method: quicksort  Memory: 25kB
+        ->  Hash Join  (cost=0.0..9.0 rows=9 width=8) (actual time=0.9..2.0 rows=9 loops=1)
+              ->  {SCAN.format(loops=1)}
+              ->  Hash  (cost=0.0..9.0 rows=9 width=8) (actual time=0.2..0.2 rows=9 loops=1)
+                    Buckets: 1024  Batches: 1  Memory Usage: 9kB
+                    ->  HashAggregate  (cost=0.0..9.0 rows=9 width=8) (actual rows=9 loops=1)
+                          Batches: 1  Memory Usage: 24kB
+                          ->  {SCAN.format(loops=1)}
+Execution Time: 3.1 ms
+"""
+#: What a plan without BUFFERS may leave open, by the change that does: a cut end, an earlier run of
+#: a sort, lines that are missing, sorts within an aggregate and kept rows, which nothing shows.
+OPEN = {
+    "end": ("Execution Time: 3.1 ms\n", ""),
+    "runs": ("(actual time=1.0..3.0 rows=9 loops=1)\n        Sort", "(actual rows=9 loops=2)\n"
+             "        Sort"),
+    "inputs": (f"                          ->  {SCAN.format(loops=1)}\n", ""),
+    "method": ("        Sort Method: quicksort  Memory: 25kB\n", ""),
+    "batches": ("                    Buckets: 1024  Batches: 1  Memory Usage: 9kB\n", ""),
+    "distinct": ("                          Batches: 1  Memory Usage: 24kB\n", ""),
+    "kept": ("->  Hash Join", "->  WindowAgg"),
+}  # fmt: skip
+
+
+def test_sorts_and_hashes_in_memory_show_that_a_query_did_not_spill(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(IN_MEMORY)
+    with pytest.raises(NoTempIo):
+        read_plan(path)
+    assert not any(blocks_of(each["Plan"]) for each in read_logs(path).plans)
+
+
+@cases("change", OPEN)
+def test_without_buffers_other_nodes_may_have_spilled(tmp_path, change):
+    (path := tmp_path / "plan.txt").write_text(IN_MEMORY.replace(*OPEN[change]))
+    for read in (read_plan, read_logs):
+        with pytest.raises(EvidenceIncomplete):
+            read(path)
+
+
+#: What people select of those that spill.
+WITHOUT_TIME = """\
+       query       | calls | temp_blks_read | temp_blks_written
+-------------------+-------+----------------+-------------------
+ select a order by |    12 |          39600 |             40800
+ select c group by |     3 |          90000 |             90300
+"""
+
+
+def test_rows_without_times_are_ranked_by_their_blocks(tmp_path):
+    (path := tmp_path / "rows.txt").write_text(WITHOUT_TIME)
+    document = json.loads(spillcast("postgres", path, "--to", "latency:1ms", "--json").stdout)
+    ranked = [(row["query"], row["temp_bytes"], row["elapsed_s"]) for row in document["statements"]]
+    assert ranked == [("select c group by", 180_300 * 8192, None),
+                      ("select a order by", 80_400 * 8192, None)]  # fmt: skip
+    for read in (read_statements, executed_statement):
+        with pytest.raises(EvidenceIncomplete):
+            read(path, Selection(item=2))
+        with_time = read(path, Selection(item=2, elapsed_s=1.5))
+        assert (with_time.elapsed_s, with_time.operations) == (1.5, 80_400 / 12)

@@ -77,9 +77,6 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
         documents = pasted_documents(text)
         if not documents:
             raise EvidenceUnknown("holds no whole plan of EXPLAIN")
-        nodes = (node for document in documents for node in all_nodes(document["Plan"]))
-        if not any(node.get("Temp Written Blocks") for node in nodes):
-            _check_elsewhere(text)
         return documents
 
 
@@ -92,6 +89,9 @@ def pasted_documents(text: str) -> list[dict[str, Any]]:
         missing = "the node of a line is missing or has no figures"
         problem = "a line is not understood" if is_node else missing
         raise EvidenceDamaged(f"{problem}: {line[:200]}")
+    nodes = (node for document in documents for node in all_nodes(document["Plan"]))
+    if documents and not any(node.get("Temp Written Blocks") for node in nodes):
+        _check_elsewhere(text)
     return documents
 
 
@@ -195,7 +195,8 @@ def _check_elsewhere(text: str) -> None:
         if named := _NODE_NAME.search(line):
             node = (named["name"] or named["type"] or "").strip(" ->")
         elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
-            spilling.append(f"{node}: {' '.join(line.split())[:120]}")
+            words = " ".join(line.split())[:120]
+            spilling.append(words if "(slice" in words else f"{node}: {words}")
         elif re.match(r"\s*Buffers: .*\btemp .*written=[1-9]", line):
             raise EvidenceDamaged(f"the node of a line is missing: {line.strip()[:200]}")
     if spilling:

@@ -20,7 +20,7 @@ from spillcast.evidence.postgres.document import HOW as HOW_PLAN
 from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
-from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.nodes import nodes_of, none_spilled
 from spillcast.evidence.postgres.temp_files import (
     Exceeded,
     LoggedTempFiles,
@@ -177,7 +177,8 @@ def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
 def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
     """InputError where plans were run, and no plan can tell whether it spilled."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
-    if ran and not any("Temp Written Blocks" in plan for plan in ran):
+    is_counted = any("Temp Written Blocks" in plan for plan in ran)
+    if ran and not is_counted and not all(map(none_spilled, plans)):
         raise EvidenceIncomplete("plans without BUFFERS: they have no temp blocks", HOW)
     if not any(plan.get("Temp Written Blocks") for plan in ran):
         for plan in ran:

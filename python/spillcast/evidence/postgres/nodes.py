@@ -29,24 +29,19 @@ SIZES_NOTE = (
     "ran and written once"
 )
 #: Nodes that never write temp files.
-_NEVER_SPILLS = frozenset(
-    (
-        *("Append", "Bitmap Heap Scan", "Bitmap Index Scan", "BitmapAnd", "BitmapOr"),
-        *("Foreign Scan", "Gather", "Group", "Index Only Scan", "Index Scan", "Limit"),
-        *("Nested Loop", "Result", "Sample Scan", "Seq Scan", "Tid Scan", "Unique", "Values Scan"),
-    )
-)
+_NEVER_SPILLS = frozenset((
+    "Append", "Bitmap Heap Scan", "Bitmap Index Scan", "BitmapAnd", "BitmapOr", "Foreign Scan",
+    "Gather", "Gather Merge", "Group", "Index Only Scan", "Index Scan", "Limit", "Memoize",
+    "Merge Append", "Merge Join", "Nested Loop", "Result", "Sample Scan", "Seq Scan",
+    "Subquery Scan", "Tid Scan", "Unique", "Values Scan",
+))  # fmt: skip
 #: Nodes whose inputs run within them or in workers. Inputs of nodes of forks and extensions may run
 #: on other servers or segments at the same time.
-_LOCAL = frozenset(
-    (
-        *(_NEVER_SPILLS - {"Foreign Scan"}),
-        *("Aggregate", "CTE Scan", "Function Scan", "Gather Merge", "Hash", "Hash Join"),
-        *("Incremental Sort", "LockRows", "Materialize", "Memoize", "Merge Append", "Merge Join"),
-        *("ModifyTable", "Insert", "Update", "Delete", "ProjectSet", "Recursive Union", "SetOp"),
-        *("Sort", "Subquery Scan", "WindowAgg"),
-    )
-)
+_LOCAL = (_NEVER_SPILLS - {"Foreign Scan"}).union((
+    "Aggregate", "CTE Scan", "Delete", "Function Scan", "Hash", "Hash Join", "Incremental Sort",
+    "Insert", "LockRows", "Materialize", "ModifyTable", "ProjectSet", "Recursive Union", "SetOp",
+    "Sort", "Update", "WindowAgg",
+))  # fmt: skip
 GATHERS = frozenset(("Gather", "Gather Merge"))
 #: The most temp blocks, and milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
@@ -156,6 +151,15 @@ class Node:
         types = [process.get("Sort Space Type") for process in _sized(self.values)]
         return types == ["Memory"] * max(1, int(_loops(self)))
 
+    @property
+    def shows_no_spill(self) -> bool:
+        """Whether a node without sizes on disk, and with its inputs, shows that nothing spilled."""
+        names = "HashAgg Batches", "Hash Batches"
+        batches = {each[name] for each in by_process(self.values) for name in names if name in each}
+        fits = batches == {1} or self._sorted_in_memory
+        has_inputs = self.children or self.kind.endswith(("Result", "Scan"))
+        return bool(has_inputs) and (fits or self.kind in (*_NEVER_SPILLS, "Hash Join"))
+
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
         yield self
@@ -187,6 +191,12 @@ def sizes_kib(values: Mapping[str, Any]) -> list[float]:
     """The sizes (KiB) of the files of a sort or a hash aggregate, by process."""
     usages = [process.get("Disk Usage", 0) for process in by_process(values)]
     return sorts_kib(values) or usages
+
+
+def none_spilled(document: Mapping[str, Any]) -> bool:
+    """Whether all nodes of a plan, which is whole and has no sizes on disk, did not spill."""
+    is_whole = "Execution Time" in document and "Excerpt" not in document
+    return is_whole and all(n.shows_no_spill for n in nodes_of(document["Plan"]).walk())
 
 
 def count_disk_sizes(plan: dict[str, Any]) -> bool:

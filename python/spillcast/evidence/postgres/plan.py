@@ -24,6 +24,7 @@ from spillcast.evidence.postgres.nodes import (
     elapsed_share,
     least_outside_s,
     nodes_of,
+    none_spilled,
     shared_read_s,
     sorts_kib,
 )
@@ -59,6 +60,7 @@ _WORK_MEM_BYTES = 1 << 20
 #: Others than sorts: hash aggregates wrote 1.6 to 1.9 times the size of their files in versions 13
 #: to 17, parallel hash joins 1.25 times that of their rows.
 _OTHER_TIMES = 2
+_OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
@@ -166,6 +168,8 @@ def counts_of_plan(
         document = document[0]
     with reading(None, HOW):
         if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
+            if none_spilled(document):
+                raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
             problem = "without BUFFERS, or cut: its first node has no temp blocks"
             raise EvidenceIncomplete(f"a plan {problem}")
         plan_s = elapsed_s or elapsed_of(document)

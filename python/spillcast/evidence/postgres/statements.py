@@ -50,7 +50,6 @@ _TIME = re.compile(
 #: Names that a query may give to the text of a statement, and how that begins.
 _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
-_NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 _TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 #: A number with separators, before any of its columns is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
@@ -82,6 +81,7 @@ class StatementRow:
     queryid: str | None
     query: str | None
     calls: int
+    #: 0 where it was not exported.
     elapsed_s: float
     read_blocks: int
     written_blocks: int
@@ -124,7 +124,7 @@ class StatementRow:
             queryid=None if queryid is None or _ROUNDED.search(str(queryid)) else str(queryid),
             query=None if query is None else masked_text(str(query)),
             calls=calls,
-            elapsed_s=amount(values["total_exec_time"], "total_exec_time") / 1e3,
+            elapsed_s=_seconds(values, "total_exec_time") or 0.0,
             read_blocks=whole(values["temp_blks_read"], "temp_blks_read"),
             written_blocks=whole(values["temp_blks_written"], "temp_blks_written"),
             read_s=_seconds(values, _TEMP_TIMES[0]),
@@ -155,7 +155,7 @@ def read_rows(path: Path) -> list[StatementRow]:
         if not rows:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
         is_timed = any(_seconds(row, name) for row in rows for name in _TEMP_TIMES)
-        for name in _NEEDED + _TEMP_TIMES * is_timed:
+        for name in ("calls", "temp_blks_read", "temp_blks_written", *(_TEMP_TIMES * is_timed)):
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))
@@ -310,15 +310,16 @@ def counts_of_row(
 ) -> Counts:
     """The counts of the mean call of a row.
 
-    NotSpilled for less than a block on the mean; another Refusal as of ``read_statements``.
+    NotSpilled for less than a block on the mean, EvidenceIncomplete where no time is known; another
+    Refusal as of ``read_statements``.
     """
+    elapsed_s = _call_s(row, elapsed_s)
     read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
     if not read + written:
         rare = f"{format_count(row.blocks, 'temp block')} in {format_count(row.calls, 'call')}"
         raise NotSpilled(f"{rare}: most of its calls do not spill", _RARE)
     read_s, write_s = ((s or 0.0) / row.calls for s in (row.read_s, row.write_s))
     temp = TempIO(read, written, read_s, write_s)
-    elapsed_s = elapsed_s or row.elapsed_s / row.calls
     other_s = row.other_s / row.calls
     try:
         shared = feasible_processes(processes_of(row), elapsed_s, temp.total_s, other_s)
@@ -333,6 +334,12 @@ def counts_of_row(
         other_s=other_s / shared.upper,
         statement=CountedStatement(row.queryid, row.query, row.calls, 1, row.spread),
     )
+
+
+def _call_s(row: StatementRow, elapsed_s: float | None) -> float:
+    if not (elapsed_s or row.elapsed_s):
+        raise EvidenceIncomplete("pg_stat_statements without total_exec_time", HOW)
+    return elapsed_s or row.elapsed_s / row.calls
 
 
 def chosen(rows: Sequence[StatementRow], selection: Selection = ONLY_RUN) -> StatementRow:
@@ -385,7 +392,7 @@ def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
         (
             f"{at}" if option == "item" else row.queryid or "",
             f"{row.calls:,}",
-            format_duration(row.elapsed_s / row.calls),
+            format_duration(row.elapsed_s / row.calls) if row.elapsed_s else "-",
             format_duration(row.temp_s) if timed else format_bytes(row.blocks * BLOCK_BYTES),
             one_line(row.query or "?", TEXT_MAX),
         )
@@ -448,6 +455,6 @@ def executed_statement(path: Path, selection: Selection) -> Executed:
 
 def executed_row(row: StatementRow, elapsed_s: float | None = None) -> Executed:
     """The mean call of a row, which has some."""
-    call_s = elapsed_s or row.elapsed_s / row.calls
+    call_s = _call_s(row, elapsed_s)
     blocks = round(row.blocks / row.calls)
     return executed(call_s, blocks, lambda: counts_of_row(row, elapsed_s=elapsed_s))

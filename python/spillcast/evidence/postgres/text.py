@@ -26,7 +26,7 @@ _HEADING = re.compile(r"\s*(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(
 #: A line begins so; others go on with what stands above.
 _BEGINS = re.compile(
     r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)] ?:(?:\s|$)"
-    r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|\(slice\d|\(seg\d)"
+    r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|(?:\* )?\(slice\d|\(seg\d)"
 )
 #: Details that openGauss has in brackets.
 _IN_BRACKETS = re.compile(r"(\s*)\(([A-Z][A-Za-z/ ]+: [^()]*)\)\s*")
@@ -36,8 +36,8 @@ _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(
-    r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile"
-    r"|Workfile[ -]Spilling\W{1,4}[1-9]"
+    r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |K bytes wanted|Wrote \d+K .*workfile"
+    r"|[1-9]\d* (?:overflows|spill \w+)|Workfile[ -]Spilling\W{1,4}[1-9]"
 )
 #: The last is psql's own, by ``\\timing``.
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ?ms")

@@ -326,7 +326,7 @@ def _of_row(
 ) -> Ranked:
     moved_bytes = row.blocks * BLOCK_BYTES
     ranked = Ranked(
-        *(row.queryid, row.query, row.calls, row.elapsed_s, moved_bytes, _temp_s(row)),
+        *(row.queryid, row.query, row.calls, row.elapsed_s or None, moved_bytes, _temp_s(row)),
         memory=other_memory(row.query),
     )
     if request is None:
@@ -372,7 +372,7 @@ def _temp_s(row: StatementRow) -> tuple[float, float] | None:
     try:
         shared = feasible_processes(shared, *per_call)
     except Refusal:
-        return row.temp_s / shared.upper, min(row.temp_s, row.elapsed_s)
+        return row.temp_s / shared.upper, min(row.temp_s, row.elapsed_s or row.temp_s)
     return row.temp_s / shared.upper, row.temp_s / shared.lower
 
 
