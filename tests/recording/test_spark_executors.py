@@ -166,6 +166,20 @@ def test_more_memory_saves_the_waits_for_spills_alone(application):
     assert forecast.forecast_s == pytest.approx(11.0 - 0.5)
 
 
+def test_the_more_waits_are_taken_off_the_wider_is_the_interval(application):
+    def width(read_s):
+        rows = [*ROWS[:2], ("read", "shuffle_0_0_0.data", 400_000_000, 5.5, read_s)]
+        recorded = observed(application, [executor(rows)])
+        [(answer, _)] = forecast_application(
+            recorded, ["tmpfs"], Question(page_cache_bytes=1 << 40)
+        )
+        low_s, high_s = answer.interval_s
+        return high_s / low_s
+
+    # The task that reads is on a CPU for 4 s of its 5 s.
+    assert width(0.9) > width(0.5) > width(0.1) > 1.0
+
+
 def test_one_executor_of_two_stands_for_both(application):
     half = [(op, file, size // 2, *times) for op, file, size, *times in ROWS]
     recorded = observed(application, [executor(half)])

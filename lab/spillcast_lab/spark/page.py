@@ -1,10 +1,8 @@
 """The page docs/accuracy-spark.md, made from the cases of ``verify --engine spark`` alone."""
 
 from collections.abc import Mapping, Sequence
-from math import log, sqrt
-from statistics import fmean, median
+from statistics import median
 
-from spillcast.forecast.spark import MODEL_SPREAD, RUN_SPREAD
 from spillcast.lab.case import Case, Truth
 from spillcast.report.checks import share
 from spillcast.tabular import markdown_table, paragraph
@@ -27,8 +25,6 @@ AIMS: Mapping[str, Bounds] = {
     LOG: {**errors_within(0.12, 0.30), "coverage": (0.85, 0.95)},
     LOG_AND_RECORDING: {**errors_within(0.08, 0.20), "coverage": (0.85, 0.95)},
 }
-#: Storage has no effect on a case if it changes less than this share of the time.
-MOVED_MIN = 0.1
 _HEADER = (
     "evidence", *SUMMARY_HEADER[1:8], "naive, median", "90th", "Sparklens, median", "90th",
 )  # fmt: skip
@@ -52,7 +48,6 @@ def spark_markdown(truth: Truth) -> str:
             for name, of_name in _by_evidence(cases).items()
             for aim in aims_of(EVIDENCE[name], of_name, AIMS[name])
         ),
-        *(_spread(of_name, name) for name, of_name in _by_evidence(cases).items()),
         "## By direction",
         _table("", {"all": cases, **by_direction(cases)}),
         "## By storage",
@@ -127,29 +122,6 @@ def _method(truth: Truth) -> str:
     rows = [[storage["name"], storage["what"]] for storage in about["storages"]]
     again = "`spillcast verify --from accuracy/spark.parquet --page FILE` makes this page."
     return "\n\n".join([paragraph(text), markdown_table(("storage", "what"), rows), again])
-
-
-def _spread(cases: Sequence[Case], evidence: str) -> str:
-    """The constants of the interval beside their values by these cases."""
-    moved, still = list[float](), list[float]()
-    for case in cases:
-        forecast = case.forecast
-        if forecast.forecast_s is None:
-            continue
-        error = log(case.measured_to_s / forecast.forecast_s)
-        share_moved = abs(1 - forecast.ceiling_s / max(forecast.baseline_s, forecast.forecast_s))
-        if share_moved > MOVED_MIN:
-            moved.append((error**2 - RUN_SPREAD**2) / share_moved**2)
-        else:
-            still.append(error**2)
-    spreads = [sqrt(max(fmean(squares), 0.0)) if squares else None for squares in (moved, still)]
-    shown = ["-" if spread is None else f"{spread:.3f}" for spread in spreads]
-    return paragraph(
-        f"Intervals by {EVIDENCE[evidence]} follow from two constants: MODEL_SPREAD "
-        f"{MODEL_SPREAD}, by these cases {shown[0]}; RUN_SPREAD {RUN_SPREAD}, by the "
-        f"{len(still)} cases in which storage is less than {share(MOVED_MIN, 0)} of the time "
-        f"{shown[1]}."
-    )
 
 
 def _table(of: str, groups: Mapping[str, Sequence[Case]]) -> str:

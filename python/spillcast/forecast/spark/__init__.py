@@ -42,8 +42,9 @@ READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
 #: Standard deviation of the logarithm of simulated over measured times: six jobs, four storages.
 MODEL_SPREAD = 0.3
-#: The same for two runs of a job: four jobs of 16 to 19 s, in memory and behind a page cache.
-RUN_SPREAD = 0.055
+#: The same for the waits that are taken off, by recordings of those jobs, over the time that stays;
+#: and for two runs of a job, where storage takes less than a tenth.
+WAITS_SPREAD, RUN_SPREAD = 0.05, 0.1
 #: A warning names a larger relative error of the run that is simulated as it ran.
 MISFIT = 0.1
 #: The terms of a forecast.
@@ -138,11 +139,17 @@ class _Case:
         """Elapsed time on the target."""
         return self.scale * self.target.elapsed_s
 
-    def modelled(self, measured_s: float) -> float:
-        """The unmeasured share of the time: simulated waits, and changes by other executors."""
-        source_s = self.scale * self.source.elapsed_s
-        waits = max(1 - self.ceiling.elapsed_s / self.target.elapsed_s, 0.0)
-        return waits + abs(1 - source_s / max(source_s, measured_s))
+    def spread(self, measured_s: float) -> float:
+        """Standard deviation of the logarithm of the time on the target.
+
+        Simulated are its waits there, and changes by other executors. The waits of today's run,
+        which are taken off, may be wrong, too.
+        """
+        source_s, ceiling_s = (self.scale * run.elapsed_s for run in (self.source, self.ceiling))
+        simulated = max(1 - ceiling_s / self.target_s, 0.0)
+        simulated += abs(1 - source_s / max(source_s, measured_s))
+        taken_off = max(source_s - ceiling_s, 0.0) / self.target_s
+        return hypot(simulated * MODEL_SPREAD, taken_off * WAITS_SPREAD, RUN_SPREAD)
 
 
 def forecast_application(
@@ -339,8 +346,9 @@ def _ends(
 ) -> tuple[tuple[_Case, _Case], float, Interval]:
     """The fastest and the slowest case, the time midway between them (s), and its interval."""
     low, high = (choose(cases, key=lambda case: case.target_s) for choose in (min, max))
-    low_s = low.target_s / _factor(low.modelled(scope.measured_s), question)
-    high_s = high.target_s * _factor(high.modelled(scope.measured_s), question)
+    deviations = NormalDist().inv_cdf((1 + question.confidence) / 2)
+    low_s = low.target_s / exp(deviations * low.spread(scope.measured_s))
+    high_s = high.target_s * exp(deviations * high.spread(scope.measured_s))
     return (low, high), (low.target_s + high.target_s) / 2, (low_s, high_s)
 
 
@@ -350,8 +358,8 @@ def _answered(
     """The forecast with its numbers."""
     ends, forecast_s, interval_s = _ends(scope, cases, question)
     baseline_s = fmean(case.scale * case.source.elapsed_s for case in ends)
-    ceilings_s = sorted(case.scale * case.ceiling.elapsed_s for case in cases)
-    ceiling_s = fmean((ceilings_s[0], ceilings_s[-1]))
+    limits = [replace(case, target=case.ceiling) for case in cases]
+    (_, slowest), ceiling_s, limit_interval_s = _ends(scope, limits, question)
     runs = [(case.scale, case.source, case.target) for case in ends]
     stages = stage_forecasts(scope.application, runs, scope.spill_bytes)
     return replace(
@@ -360,18 +368,12 @@ def _answered(
         forecast_s=forecast_s,
         interval_s=interval_s,
         ceiling_s=ceiling_s,
-        ceiling_interval_s=(ceilings_s[0] / _factor(0.0, question), ceilings_s[-1]),
+        ceiling_interval_s=(limit_interval_s[0], slowest.target_s),
         terms=_terms(baseline_s, ceiling_s, forecast_s, stages),
         method="spark",
         stages=stages,
         supposed=scope.resources.supposed if scope.resources.changed else None,
     )
-
-
-def _factor(modelled: float, question: Question) -> float:
-    """The factor from a time to its bounds, by the spread of runs and of the ``modelled`` share."""
-    spread = hypot(modelled * MODEL_SPREAD, RUN_SPREAD)
-    return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
 
 def _terms(
