@@ -1,9 +1,12 @@
-"""CSV of I/O with the headings that other tools write."""
+"""I/O with the headings of CSV that other tools write, and the names of files of recordings."""
 
+import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.cache.rows import read_csv
+from evidence import recording
+from spillcast.cache.rows import of_recording, read_csv
+from spillcast.columns import NAME, ColumnValues
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
 
 
@@ -54,3 +57,11 @@ def test_a_row_is_named_by_its_line(tmp_path, text):
     path.write_text(text)
     with pytest.raises(EvidenceDamaged, match="line 4 on"):
         read_csv([path])
+
+
+def test_recorded_files_of_one_name_in_several_folders_are_told_apart(tmp_path):
+    made = recording(tmp_path / "run.spill", [("read", 8192, 3, 1000)], elapsed_s=1.0)
+    files = ColumnValues.of(["/db/1/1249", "/db/2/1249", "/db/2/toast"], NAME)
+    no_temp = np.zeros(3, dtype=bool)
+    made.waits = made.waits.with_column("file", files).with_column("temp", no_temp)
+    assert of_recording(made).objects == ["/db/1/1249", "/db/2/1249", "toast"]

@@ -13,7 +13,8 @@ from oracle_files import READ, WRITE, blocks, make_example, write_trace
 from spillcast.evidence.oracle.trace import profile_traces
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.recording.schema import WAITS
+from spillcast.recording.schema import SAMPLES, WAITS
+from spillcast.tables import Table
 
 
 def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
@@ -28,6 +29,14 @@ def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
     # One session: in every slice something.
     for each in zip(*line.busy.values(), strict=True):
         assert sum(each) == pytest.approx(1.0, abs=0.21)
+
+
+def test_samples_lie_where_they_were_taken_in_the_run():
+    """The session was first seen in the fifth second of eight."""
+    row = dict.fromkeys(field.name for field in SAMPLES) | {"session": 1, "weight_us": 1_000_000}
+    rows = [row | {"time_ns": second * 10**9} for second in (5, 6, 7)]
+    line = timeline.of_samples(Table.from_rows(rows, SAMPLES), 8.0)
+    assert line.busy == {timeline.CPU: [0, 0, 0, 0, 0, 1, 1, 1]}
 
 
 def test_a_trace_by_the_second(tmp_path):

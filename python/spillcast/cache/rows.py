@@ -3,6 +3,7 @@
 import csv
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,7 +104,12 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccess
     temp = known["temp"].to_numpy()
     writes = known["op"].equals("write")
     scans = is_sequential(file, offset, size) | (size >= SCAN_BYTES)
-    object_, objects = _with_temp(file, [Path(name).name for name in names], temp)
+    last_names = [Path(name).name for name in names]
+    shared = {name for name, count in Counter(last_names).items() if count > 1}
+    labels = [
+        path if last in shared else last for path, last in zip(names, last_names, strict=True)
+    ]
+    object_, objects = _with_temp(file, labels, temp)
     io = {
         "time_s": known["start_ns"].to_numpy() // 1_000_000_000,
         "file": file,

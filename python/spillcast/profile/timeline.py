@@ -115,9 +115,8 @@ def _of_samples(
     samples: Table, labels: Sequence[str], names: Sequence[str], elapsed_s: float
 ) -> Timeline:
     times_ns, weights_us = samples["time_ns"].to_pylist(), samples["weight_us"].to_pylist()
-    begin_ns = min(times_ns, default=0)
     rows = (
-        ((time_ns - begin_ns) / 1e9, label, weight_us / 1e6)
+        (time_ns / 1e9, label, weight_us / 1e6)
         for time_ns, label, weight_us in zip(times_ns, labels, weights_us, strict=True)
     )
     return _of_rows(rows, elapsed_s, _sessions(samples), names)
