@@ -16,13 +16,14 @@ from evidence import table
 from harness import account_of, environment, expected_rows, only_line, rows, spillcast, target
 from spillcast.errors import OptionConflict, TimesUnknown
 from spillcast.forecast import forecast
-from spillcast.recording import Recording
+from spillcast.recording import WRITEBACK, Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.derived import with_temp
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
+from spillcast.tables import Table
 
 #: Two threads, and work memory for a tenth of the lines.
 SORT = ("sort", "-S", "1M", "--parallel=2")
@@ -211,6 +212,22 @@ def test_a_stray_write_is_not_all_temp_io(tmp_path):
     assert forecast(reported, resolve("latency:1ms", reported)).forecast_s == pytest.approx(
         10 - count * 0.02 + count * 0.002
     )
+
+
+def test_writeback_is_of_the_files_with_more_writes_before_it(tmp_path):
+    """It names no file."""
+    writes = [("write", f"{SCRATCH}/part", 1 << 20)] * 3 + [("write", "/nowhere/table", 9)] * 3
+    recording = made_up(tmp_path / "run.spill", writes)
+    # After the first write of scratch and the stray one, the third of scratch, and the last.
+    waits = [
+        {"start_ns": at_ms * 1_000_000, "elapsed_ns": 1_000_000, "session": 1,
+         "event": WRITEBACK, "temp": True}
+        for at_ms in (15, 55, 115)
+    ]  # fmt: skip
+    rows = [dict.fromkeys(column.name for column in WAITS) | wait for wait in waits]
+    recording.waits = Table.concat([recording.waits, table(rows, WAITS)]).sort_by("start_ns")
+    changes = with_temp(recording, [SCRATCH]).temp_changes
+    assert changes["start_ns"].to_pylist() == [55_000_000]
 
 
 def test_large_other_io_that_is_no_spill(tmp_path):

@@ -17,6 +17,7 @@ from spillcast import _core
 from spillcast.columns import ColumnValues, Integers
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
+from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import temp_option
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.recording import Recording, SelectedWaits
@@ -77,7 +78,10 @@ def _labelled(waits: Table, folders: Sequence[str]) -> Table:
     """``waits`` with column ``temp`` true for files under ``folders``, and false for others."""
     file = waits["file"]
     is_below = file.isin(name for name in file.names if _is_under(name, folders))
-    return waits.with_column("temp", is_below)
+    # Writeback names no file: as in a capture, it is of temp files if these had more writes so far.
+    writes = waits["op"].equals("write")
+    mostly_temp = np.cumsum(np.where(is_below, 1, -1) * writes) > 0
+    return waits.with_column("temp", is_below | (waits["event"].equals(WRITEBACK) & mostly_temp))
 
 
 #: The beginning of the events of io_uring requests.
