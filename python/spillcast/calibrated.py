@@ -77,10 +77,6 @@ class Calibrated:
     spill_spread: Sequence[tuple[float, float]]
     residuals: Residuals
 
-    def memory_answers(self, mean_s: float, mean_bytes: float) -> bool:
-        """Whether operations of a latency and size are as fast as memory."""
-        return mean_s <= self.in_memory_s(mean_bytes)
-
     def in_memory_s(self, size_bytes: Size) -> Size:
         """The longest time of an operation of each size if memory serves it."""
         return self.memory_s + size_bytes / self.memory_bytes_per_s

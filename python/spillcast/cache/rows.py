@@ -25,7 +25,7 @@ from spillcast.errors import (
 from spillcast.evidence.oracle.trace_recording import name_blocks, waits_of
 from spillcast.evidence.text import distinct, repeated_notes
 from spillcast.gate import COUNT_MAX, reading, text_of
-from spillcast.recording import Recording
+from spillcast.recording import SECOND_NS, Recording
 from spillcast.tables import Table
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -111,7 +111,7 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccess
     ]
     object_, objects = _with_temp(file, labels, temp)
     io = {
-        "time_s": known["start_ns"].to_numpy() // 1_000_000_000,
+        "time_s": known["start_ns"].to_numpy() // SECOND_NS,
         "file": file,
         "offset": offset,
         "bytes": size,
@@ -138,7 +138,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
     ]
     object_, objects = _with_temp(*coded(ColumnValues.of(objects_of, TEXT)), temp)
     io = {
-        "time_s": known["start_ns"].to_numpy() // 1_000_000_000,
+        "time_s": known["start_ns"].to_numpy() // SECOND_NS,
         "file": file,
         "offset": known["p2"].to_numpy() * block_bytes,
         "bytes": known["blocks"].to_numpy() * block_bytes,

@@ -145,8 +145,8 @@ def _sampling_error(blocks: Floats, count: int | None) -> float:
 
 def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
     """The direction, such as ``slow to fast``, from mean latencies; fast is as fast as memory."""
-    ends = (calibrated().memory_answers(mean_s, mean_bytes) for mean_s in (recorded_s, target_s))
-    return " to ".join("fast" if fast else "slow" for fast in ends)
+    in_memory_s = calibrated().in_memory_s(mean_bytes)
+    return " to ".join("fast" if s <= in_memory_s else "slow" for s in (recorded_s, target_s))
 
 
 def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER) -> None:

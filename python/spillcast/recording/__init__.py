@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording"]
 
 OPS = ("read", "write")
+SECOND_NS = 1_000_000_000
 #: The waits that a spill to temp makes.
 TEMP_EVENTS = "direct path * temp"
 #: A thread's wait for room in memory that pages of temp files leave once they are written back.

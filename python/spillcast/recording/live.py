@@ -10,6 +10,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import ColumnValues, Flags, Integers
+from spillcast.recording import SECOND_NS
 from spillcast.recording.derived import with_temp_column
 from spillcast.recording.meta import KeptWaits, Meta
 from spillcast.recording.observed import SizedFile
@@ -22,7 +23,6 @@ from spillcast.tables import Table
 BINS, POWERS = 40, 13
 #: Single waits kept for a forecast: enough for exact sums, few enough for a quick forecast.
 ROWS_MAX = 200_000
-PART_NS = 1_000_000_000
 #: Per-second rows that are kept, and tallies of waits by event and thread: enough for hours of a
 #: query with hundreds of threads.
 SECONDS_MAX, WAITS_MAX = 100_000, 2_000
@@ -53,7 +53,7 @@ class Tally:
         self.bytes += size
         bins = (np.log10(np.maximum(elapsed_ns, 1)) * BINS).astype(np.int64)
         self.bins += np.bincount(np.minimum(bins, len(self.bins) - 1), minlength=len(self.bins))
-        seconds, group = np.unique(start_ns // 1_000_000_000, return_inverse=True)
+        seconds, group = np.unique(start_ns // SECOND_NS, return_inverse=True)
         counts, sums_ns = np.bincount(group), np.bincount(group, weights=elapsed_ns).astype(int)
         self._add_recent(zip(seconds.tolist(), counts.tolist(), sums_ns.tolist(), strict=True))
 
@@ -119,7 +119,7 @@ class Running(Sink):
             return
         self._rows_seen += batch.num_rows
         self._count(batch)
-        part_of = batch["start_ns"].values // PART_NS
+        part_of = batch["start_ns"].values // SECOND_NS
         for part in np.unique(part_of).tolist():
             if part % self._stride == 0:
                 self._parts.setdefault(part, []).append(batch.filter(part_of == part))
@@ -226,7 +226,7 @@ class Running(Sink):
             seconds = seconds_of(waits) if self._stride == 1 else seconds
         kept = waits.num_rows
         if before_s is not None:
-            waits = waits.filter(waits["start_ns"].values < before_s * 1_000_000_000)
+            waits = waits.filter(waits["start_ns"].values < before_s * SECOND_NS)
             seconds = seconds.filter(seconds["second"].values < before_s)
         slices = None
         if self._stride > 1:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast import _core
 from spillcast.document import as_text
 from spillcast.errors import NothingRecorded
+from spillcast.recording import SECOND_NS
 from spillcast.recording.calibration import CaptureCost, cost_of, kept_calibration, kept_cost
 from spillcast.recording.capture import SOURCES, RecordOptions
 from spillcast.recording.meta import Meta
@@ -226,7 +227,7 @@ class Recorder:
 
     def _note_whole_seconds(self) -> None:
         # The core hands a second over two seconds after its end.
-        self._whole_s = (time.monotonic_ns() - self.origin_ns) // 1_000_000_000 - 2
+        self._whole_s = (time.monotonic_ns() - self.origin_ns) // SECOND_NS - 2
 
     def _pass_on(self, waits: "_core.Waits", seconds: "_core.Seconds") -> None:
         for sink in self._sinks:

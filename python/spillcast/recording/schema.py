@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.columns import NAME, ColumnValues, Field
-from spillcast.recording import OPS
+from spillcast.recording import OPS, SECOND_NS
 from spillcast.recording.meta import OtherIO, Temp
 from spillcast.tables import Table, distinct
 
@@ -134,7 +134,7 @@ def seconds_of(waits: Table) -> Table:
     classes, which = size_classes(size)
     rows = Table(
         {
-            "second": waits["start_ns"].values // 1_000_000_000,
+            "second": waits["start_ns"].values // SECOND_NS,
             "op": waits["op"],
             "temp": waits["temp"],
             "size_class_bytes": classes[which],

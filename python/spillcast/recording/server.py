@@ -13,6 +13,7 @@ from spillcast import _core
 from spillcast.columns import Field
 from spillcast.document import key, written
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
+from spillcast.recording import SECOND_NS
 from spillcast.recording.meta import EndedBy, is_recording
 from spillcast.recording.observed import Server
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
@@ -20,7 +21,6 @@ from spillcast.recording.writer import Sink, TimeShift
 from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import refuse_planted_link
 
-PART_NS = 1_000_000_000
 #: The most rows that are kept, some GB; beyond that the oldest are dropped.
 ROWS_MAX = 50_000_000
 #: The latest seconds stay in memory, because more of their rows may come.
@@ -43,7 +43,7 @@ class _RowsBySecond:
         if batch.num_rows == 0:
             return
         batch = batch.cast(self.fields)
-        part_of = batch[self._time].values // PART_NS
+        part_of = batch[self._time].values // SECOND_NS
         for part in np.unique(part_of).tolist():
             self._open.setdefault(part, []).append(batch.filter(part_of == part))
         self.rows += batch.num_rows
@@ -52,7 +52,7 @@ class _RowsBySecond:
     def tables(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """The rows of some sessions, for each second that overlaps a window."""
         for part in sorted(self._files.keys() | self._open.keys()):
-            if part * PART_NS <= end_ns and (part + 1) * PART_NS > begin_ns:
+            if part * SECOND_NS <= end_ns and (part + 1) * SECOND_NS > begin_ns:
                 tables = [
                     table_of(path, self.fields, signed=SIGNED)
                     for path, _ in self._files.get(part, ())
@@ -102,7 +102,7 @@ class SessionRows(Sink):
         batch = Table.from_arrow(rows)
         self._waits.add(batch)
         temp = batch.filter(batch["temp"].values)
-        seconds = temp["start_ns"].values // PART_NS
+        seconds = temp["start_ns"].values // SECOND_NS
         self._temp.update(zip(temp["session"].to_pylist(), seconds.tolist(), strict=True))
         while self._waits.rows > ROWS_MAX:
             self._drop(self._waits.oldest + 2)
@@ -117,7 +117,7 @@ class SessionRows(Sink):
 
     def spilled(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> bool:
         """Whether any of some sessions did temp I/O in the seconds of a window."""
-        seconds = range(max(begin_ns, 0) // PART_NS, end_ns // PART_NS + 1)
+        seconds = range(max(begin_ns, 0) // SECOND_NS, end_ns // SECOND_NS + 1)
         # The shorter of two ways, as the window may be long or the server busy.
         if len(seconds) * len(sessions) < len(self._temp):
             return any(
@@ -129,7 +129,7 @@ class SessionRows(Sink):
         """The waits of some sessions in a window, second by second; times count from its begin."""
         clock = TimeShift(begin_ns)
         # A wait that began in an earlier second may reach into the window.
-        for rows in self._waits.tables(sessions, begin_ns - PART_NS, end_ns):
+        for rows in self._waits.tables(sessions, begin_ns - SECOND_NS, end_ns):
             yield clock.waits(within(rows, begin_ns, end_ns))
 
     def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
@@ -139,13 +139,13 @@ class SessionRows(Sink):
 
     def forget(self, before_ns: int) -> None:
         """Drop rows from before ``before_ns``, which no query needs."""
-        first = before_ns // PART_NS
+        first = before_ns // SECOND_NS
         self._drop(first)
         self._temp = {(session, second) for session, second in self._temp if second >= first}
 
     def _drop(self, second: int) -> None:
         """Drop the rows before ``second``, but keep the second before it: its waits may overlap."""
-        self.lack(second * PART_NS)
+        self.lack(second * SECOND_NS)
         self._waits.forget(second - 1)
         self._samples.forget(second - 1)
 

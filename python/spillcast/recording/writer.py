@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
+from spillcast.recording import SECOND_NS
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import FileSums, Recording, WrittenBytes
 
@@ -44,7 +45,7 @@ class TimeShift:
 
     def seconds(self, rows: "Table") -> "Table":
         """Per-second rows, moved by whole seconds: the first one may hold some of before zero."""
-        return _since(rows, "second", self.zero_ns // 1_000_000_000)
+        return _since(rows, "second", self.zero_ns // SECOND_NS)
 
     def samples(self, rows: "Table") -> "Table":
         """Samples."""
