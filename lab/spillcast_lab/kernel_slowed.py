@@ -34,10 +34,9 @@ WRITES_EACH = 3
 #: PostgreSQL's queries spill.
 CACHE_BYTES = 4 << 20
 WATCH_S = 0.01
-#: Gets the names of mount, group and image before they exist. Waits until the owner's end of the
-#: pipe closes, however that happens; a running command has a moment to end. The kernel removes the
-#: loop device with the mount.
-_GUARD = """trap "" INT TERM HUP; read -r line
+#: Gets the names of mount, group and image before they exist. A running command has a moment to
+#: end. The kernel removes the loop device with the mount.
+_GUARD = """
 n=0; until [ $n -ge 300 ]; do
     while umount -l "$1" 2>/dev/null; do :; done
     [ -d "$2" ] && rmdir "$2" 2>/dev/null

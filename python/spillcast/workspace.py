@@ -14,11 +14,10 @@ from spillcast import _core
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteFailed
 from spillcast.text import shell_word
 
-#: Waits until the other end of the pipe closes, which happens however the work ends. Then it
-#: retries, because mounts in the directory and servers that write there may take time to end.
+#: Waits until the other end of the pipe closes, which happens however the work ends.
+_AFTER = 'trap "" INT TERM HUP; read -r line\n'
+#: Retries, because mounts in the directory and servers that write there may take time to end.
 _JANITOR = """
-trap "" INT TERM HUP
-read -r line
 n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
     n=$((n+1)); sleep 0.1
 done
@@ -41,11 +40,11 @@ def workspace(parent: Path | None = None) -> Iterator[Path]:
 def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
     """A shell that runs ``script`` after the block, also if this process is killed.
 
-    The script must first read stdin, a pipe that ends with the block. Its arguments are ``words``,
-    and lists of processes show it as ``name``. The block waits for its end.
+    Its arguments are ``words``, and lists of processes show it as ``name``. The block waits for its
+    end.
     """
     shell = subprocess.Popen(
-        ["sh", "-c", script, name, *map(str, words)],
+        ["sh", "-c", _AFTER + script, name, *map(str, words)],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
@@ -145,9 +144,10 @@ def is_new(notice: str) -> bool:
     return True
 
 
-#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
-_GROUP_JANITOR = """trap "" INT TERM HUP; read -r line
-n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
+#: Waits for the group to empty.
+_GROUP_JANITOR = (
+    'n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done'
+)
 
 
 class NoMemoryGroup(Exception):

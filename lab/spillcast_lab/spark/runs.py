@@ -34,9 +34,8 @@ from spillcast_lab.outcome import SUITES
 BDI = Path("/sys/class/bdi")
 #: Linux's default read-ahead of a disk.
 READ_AHEAD_BYTES = 128 << 10
-#: Reverts ``_limit`` and unmounts once the owner's end of the pipe closes, however that happens.
-#: The kernel removes the loop device with the mount.
-_GUARD = """trap "" INT TERM HUP; read -r line
+#: Reverts ``_limit`` and unmounts. The kernel removes the loop device with the mount.
+_GUARD = """
 n=0; while device=$(mountpoint -d "$1" 2>/dev/null) && [ $n -lt 100 ]; do
     for op in read write; do echo "$device 0" > "$2/blkio.throttle.${op}_bps_device"; done
     bdi="/sys/class/bdi/$device"

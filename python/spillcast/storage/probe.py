@@ -170,13 +170,7 @@ def failures_as_errors(directory: Path) -> Iterator[None]:
         raise SystemFailed(error.strerror or str(error)) from error
 
 
-_NAMES_JANITOR = """
-trap "" INT TERM HUP
-read -r line
-rm -f -- "$1/$2"*
-"""
-
-
+_NAMES_JANITOR = 'rm -f -- "$1/$2"*'
 _TURN = threading.Lock()
 
 

@@ -44,11 +44,9 @@ LONGER = "rehearse longer, or leave out --rehearse"
 KEPT = "rehearsals"
 #: Time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
-#: Waits until the other end of its input closes, however that happens. Then it kills all processes
-#: with a mounted directory of the first name, and removes the other named directories if empty.
+#: Kills all processes with a mounted directory of the first name, and removes the other named
+#: directories if empty.
 _GUARD = """
-trap "" INT TERM HUP
-read -r line
 name="$1"; shift
 attempt=0
 while [ "$attempt" -lt 50 ]; do
