@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import spillcast.interactive
-from harness import TIMEOUT_S
+from harness import TIMEOUT_S, until
 from harness import spillcast as run_spillcast
 from spillcast.errors import (
     InputError,
@@ -82,6 +82,23 @@ def test_a_block_that_does_not_spill_raises_nothing(tmp_path):
     assert "--" not in raised.value.hint
     with pytest.raises(PathMissing):
         spillcast.record(tmp_path / "none" / "run.spill").__enter__()
+
+
+def test_an_interrupt_before_the_block_ends_the_recorder(tmp_path, monkeypatch):
+    check = spillcast.interactive._check
+
+    def interrupted(text):
+        try:
+            check(text)
+        except InputError as error:
+            pytest.skip(f"nothing can be observed here: {error}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spillcast.interactive, "_check", interrupted)
+    run = spillcast.record(tmp_path / "run.spill")
+    with pytest.raises(KeyboardInterrupt):
+        run.__enter__()
+    until(run.output.exists, "the end of the recorder")
 
 
 def test_before_its_block_has_ended_a_run_refuses(tmp_path):

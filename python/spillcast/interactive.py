@@ -72,7 +72,7 @@ class Run:
         assert self._observer.stdout is not None
         try:
             _check(self._observer.stdout.readline())
-        except SpillcastError:
+        except BaseException:
             with self._observer:
                 self._observer = None
             raise

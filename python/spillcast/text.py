@@ -90,9 +90,14 @@ def exact_name(path: str | Path) -> str:
     return glob.escape(os.path.abspath(path))
 
 
+def sql_literal(text: str) -> str:
+    """A string constant of standard SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def rows_of(path: str | Path) -> str:
     """SQL for the rows of this Parquet file."""
-    return "read_parquet('" + exact_name(path).replace("'", "''") + "')"
+    return f"read_parquet({sql_literal(exact_name(path))})"
 
 
 Item = TypeVar("Item", bound=str | Path)

@@ -108,3 +108,16 @@ def test_a_query_of_experiments_spills_what_it_is_to(tmp_path, name):
         assert temp.bytes == 2 * next(tmp_path.glob("*.txt")).stat().st_size
     assert temp.writes > 500
     assert temp_owners(recording.path).keys() == {name}
+
+
+@pytest.mark.parametrize("name", ["duckdb", "datafusion"])
+def test_a_quote_in_a_directory_ends_no_statement(tmp_path, name):
+    pytest.importorskip(name)
+    temp = tmp_path / "o'temp"
+    temp.mkdir()
+    lab = lab_of(name)(temp)
+    query = replace(lab.verified(1)[0], rows=1000)
+    lab.build(query.rows)
+    with lab.hold(query, temp, {}) as held:
+        held.start()
+        assert held.result().rows

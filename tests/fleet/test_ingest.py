@@ -1,5 +1,6 @@
 """What an ingest takes: every wait once, whatever happens to it meanwhile."""
 
+import errno
 import gzip
 import json
 import os
@@ -17,8 +18,8 @@ from cases import cases
 from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
 from harness import only_line, spillcast, until
-from spillcast.errors import LockTaken, PathMissing
-from spillcast.fleet.dataset import Dataset
+from spillcast.errors import LockTaken, PathMissing, WriteFailed
+from spillcast.fleet.dataset import Dataset, place
 from spillcast.fleet.ingest import find_sources, ingest
 
 #: Runs spillcast with so small batches that some tens of traces make many.
@@ -218,6 +219,34 @@ def test_a_file_that_cannot_be_read_is_tried_again(tmp_path):
     assert [row["what"] for row in done.unread] == ["No such file or directory"]
     write_trace(tmp_path / "later.txt", waits(9))
     assert ingest([str(tmp_path / "in")], str(tmp_path / "fleet")).files == 1
+
+
+def test_a_folder_that_may_not_be_read_is_tried_again(tmp_path):
+    write_fleet(tmp_path / "in", 2)
+    closed = tmp_path / "in" / "closed"
+    closed.mkdir()
+    write_trace(closed / "more.trc", waits(9))
+    closed.chmod(0)
+    if os.geteuid() == 0:
+        os.chown(closed, 65534, 65534)
+    command = ["ingest", tmp_path / "in", "-o", tmp_path / "fleet", "--json"]
+    under = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    result = spillcast(*command, under=under if os.geteuid() == 0 else ())
+    done = json.loads(result.stdout)
+    assert done["files"] == 2
+    assert [row["file"] for row in done["unread"]] == [str(closed)]
+    closed.chmod(0o755)
+    assert json.loads(spillcast(*command).stdout)["files"] == 1
+
+
+@pytest.mark.parametrize(("number", "error"), [("EAGAIN", LockTaken), ("ENOLCK", WriteFailed)])
+def test_a_place_without_locks_is_not_in_use(tmp_path, monkeypatch, number, error):
+    def flock(*_):
+        raise OSError(getattr(errno, number), number)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(error), place(str(tmp_path / "fleet")).locked():
+        pass
 
 
 def test_one_writer_at_a_time(tmp_path):

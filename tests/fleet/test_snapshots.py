@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from snapshot_files import BEGAN_S, Server
+from spillcast.engines.postgres.rank.history import rank_snapshots
+from spillcast.engines.ranking import RankRequest, RateLimit
 from spillcast.errors import InputError
 from spillcast.fleet.dataset import Dataset, is_dataset
 from spillcast.fleet.fleet import fleet
-from spillcast.fleet.snapshots import chains, periods, read_snapshots
+from spillcast.fleet.snapshots import between, chains, periods, read_snapshots
 
 TESTS = Path(__file__).parents[1]
 
@@ -271,3 +274,55 @@ def test_less_than_a_thousandth_saves_nothing(tmp_path, latency):
     server.look(tmp_path)
     [row] = fleet(str(tmp_path), f"latency:{latency}").statements
     assert (row.saved_s, row.share) == (0.0, 0.0)
+
+
+@cases("jump_s", [0.0, -7200.0, 7200.0])
+@cases("is_reset", [False, True])
+def test_sums_between_two_looks_cover_the_time_that_passed(tmp_path, jump_s, is_reset):
+    """Whatever the server's clock shows; from a reset on, what it counted since."""
+    server = Server()
+    server.look(tmp_path)
+    server.wait(600)
+    server.clock_s += jump_s
+    if is_reset:
+        server.rows, server.reset_s = {}, server.clock_s
+    server.wait(300)
+    server.call("1")
+    server.look(tmp_path)
+    growth = between(*read_snapshots(Dataset.open(str(tmp_path))))
+    assert growth.taken_s - growth.since_s == (300 if is_reset else 900)
+    assert [row["calls"] for row in growth.rows] == [1]
+
+
+def test_a_clock_set_back_tells_no_time_between_two_looks_of_two_machines(tmp_path):
+    server = Server()
+    server.look(tmp_path)
+    server.clock_s -= 50
+    server.look(tmp_path, boot_id="another", boot_s=3.0)
+    assert between(*read_snapshots(Dataset.open(str(tmp_path)))).since_s is None
+
+
+@cases(
+    ("lacking", "known"),
+    [
+        ("nothing", [True, True, True]),
+        ("times", [True, False, True]),
+        ("statements", [True, False, False]),
+    ],
+)
+def test_an_alert_of_what_is_not_counted_is_unknown(tmp_path, lacking, known):
+    """Before version 15 there are no times, and statements are counted by an extension alone."""
+    server = Server(clock_s=time.time() - 7200.0)
+    for _ in range(3):
+        server.call("1")
+        if lacking == "times":
+            for name in ("temp_blk_read_time", "temp_blk_write_time"):
+                del server.rows["1"][name]
+        rows = {"rows": [], "statements_seen": None} if lacking == "statements" else {}
+        server.look(tmp_path, **rows)
+        if lacking == "times":
+            server.rows["1"] |= {"temp_blk_read_time": 0.0, "temp_blk_write_time": 0.0}
+        server.wait(3600)
+    rules = [RateLimit.of(f"{measure} > 1000/h") for measure in ("files", "time", "new")]
+    [ranking] = rank_snapshots(str(tmp_path), RankRequest([]), rules=rules)
+    assert [alert.rate is not None for alert in ranking.history.alerts] == known

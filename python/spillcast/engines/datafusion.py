@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from spillcast.engines import Lab, LabQuery
 from spillcast.engines.queries import QueryProcess, QuerySession, serve
 from spillcast.errors import ProgramMissing
+from spillcast.text import sql_literal
 from spillcast.units import parse_bytes
 
 TABLE = """
 copy (select value as id, (value * 7919) % 1000003 as part, (value * 104729) % 1000033 as kind,
-             ((value * 15485863) % 1000037) / 100.0 as amount from range({rows})) to '{path}'
+             ((value * 15485863) % 1000037) / 100.0 as amount from range({rows})) to {path}
 """
 SORT = (
     "select count(*), max(step) from (select id - lag(id) over (order by part, id) as step from t)"
@@ -73,7 +74,8 @@ class DataFusionLab(Lab):
 
         [file] = self._tables(rows).values()
         if not file.exists():
-            datafusion.SessionContext().sql(TABLE.format(rows=rows, path=file)).collect()
+            table = TABLE.format(rows=rows, path=sql_literal(str(file)))
+            datafusion.SessionContext().sql(table).collect()
 
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]

@@ -13,6 +13,7 @@ from spillcast.engines import Calibrates, LabQuery, OpensOwn
 from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
 from spillcast.interruptible import run_interruptibly
+from spillcast.text import sql_literal
 
 #: About 40 bytes a row.
 TABLE = """
@@ -231,7 +232,7 @@ class DuckDbSession(QuerySession):
         self._sql = settings["sql"]
         self._connection = duckdb.connect(settings["database"], read_only=True)
         for name, value in settings["settings"].items():
-            self._connection.execute(f"set {name} = '{value}'")
+            self._connection.execute(f"set {name} = {sql_literal(str(value))}")
         self._connection.execute("set preserve_insertion_order = false")
         self._profiled = "enable_profiling" in settings["settings"]
 
@@ -265,7 +266,10 @@ class CommandLineSession(QuerySession):
         )
         self.pid = self._process.pid
         values = settings["settings"] | {"preserve_insertion_order": "false"}
-        self._output_of("".join(f"set {name} = '{value}';\n" for name, value in values.items()))
+        statements = (
+            f"set {name} = {sql_literal(str(value))};\n" for name, value in values.items()
+        )
+        self._output_of("".join(statements))
 
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""

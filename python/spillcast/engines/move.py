@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
-from spillcast.text import shell_word
+from spillcast.text import shell_word, sql_literal
 from spillcast.units import format_bytes, parse_bytes
 
 
@@ -77,11 +77,6 @@ class Move:
             "warnings": self.warnings,
             "left": self.left,
         }
-
-
-def sql_literal(text: str) -> str:
-    """A string constant of standard SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def limit_bytes(size: str) -> int:

@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from spillcast.engines.move import Move, Step, sql_literal
+from spillcast.engines.move import Move, Step
 from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.storage.free_space import mount_word
+from spillcast.text import sql_literal
 from spillcast.units import format_bytes, parse_bytes
 
 #: How long V$SESSION is sampled instead of ASH.

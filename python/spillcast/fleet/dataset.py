@@ -188,10 +188,12 @@ class LocalStore:
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise LockTaken(
                     "another ingest writes to it", "wait until it has ended", self.address
                 ) from error
+            except OSError as error:
+                raise _not_written(self.address, error) from error
             for path in self.root.rglob("*.partial"):
                 if _PARTIAL.fullmatch(path.name):
                     path.unlink(missing_ok=True)

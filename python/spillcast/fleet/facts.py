@@ -327,8 +327,11 @@ _CHUNK_BYTES = 16 << 20
 
 def content_hash(path: Path) -> str:
     """SHA-256, cut to 128 bits, of a file's bytes, or of names and bytes of a folder's files."""
-    digest = hashlib.sha256()
-    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
+    digest, files = hashlib.sha256(), [path]
+    if path.is_dir():
+        # rglob passes over a folder that may not be read.
+        os.listdir(path)
+        files = sorted(f for f in path.rglob("*") if f.is_file())
     for file in files:
         if file != path:
             digest.update(os.fsencode(file.relative_to(path)) + b"\0")

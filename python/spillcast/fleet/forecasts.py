@@ -64,6 +64,7 @@ from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
+from spillcast.text import sql_literal
 
 Rows = list[dict[str, Any]]
 #: The values that these columns of facts may have.
@@ -197,8 +198,7 @@ def _check_facts(place: Store, part: str) -> None:
 
 def _list_sql(texts: Iterable[str]) -> str:
     """A list of texts in DuckDB's syntax."""
-    quoted = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
-    return f"[{quoted}]::varchar[]"
+    return f"[{', '.join(map(sql_literal, texts))}]::varchar[]"
 
 
 _MEMORY, _HISTORY = ASH_KINDS["V$"], ASH_KINDS["DBA_HIST"]

@@ -126,7 +126,8 @@ def _walk(path: str) -> Iterator[EvidenceSource]:
     if not os.path.isdir(path):
         yield EvidenceSource(path, _size(path))
         return
-    for folder, folders, files in os.walk(path):
+    closed: list[OSError] = []
+    for folder, folders, files in os.walk(path, onerror=closed.append):
         if META_FILE in files or parts_of(files):
             sizes = [_size(os.path.join(folder, name)) for name in files]
             yield EvidenceSource(folder, sum(sizes))
@@ -138,6 +139,8 @@ def _walk(path: str) -> Iterator[EvidenceSource]:
             # Reading a pipe would wait for its writer. Inaccessible files are reported later.
             if _is_evidence(name) and (os.path.isfile(file) or not os.path.exists(file)):
                 yield EvidenceSource(file, _size(file))
+    for error in closed:
+        yield EvidenceSource(error.filename, 0)
 
 
 def _size(path: str) -> int:

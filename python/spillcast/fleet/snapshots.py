@@ -302,9 +302,13 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
     was = {key_of(row): row for row in before.rows}
     reset = is_reset(before, after)
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
+    length_s, _ = _length_s(before, after)
+    since_s = None if length_s is None else after.taken_s - length_s
+    if since_s is not None and reset:
+        since_s = max(since_s, after.reset_s or 0.0)
     return replace(
         after,
-        since_s=max(after.since_s or 0.0, before.taken_s),
+        since_s=since_s,
         rows=[row for row in rows if row.get("calls")],
         elapsed_s=_increase(after.elapsed_s, before.elapsed_s),
         databases=_databases(before, after),

@@ -31,7 +31,7 @@ from spillcast.evidence.text import repeated_notes
 from spillcast.gate import reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.tabular import plain_rows
-from spillcast.text import exact_name, rows_of
+from spillcast.text import exact_name, rows_of, sql_literal
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -196,8 +196,7 @@ def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
     ]
     statement = "lower(trim(any_value(text)))"
     for pattern, replacement in _NORMALISED:
-        escaped = pattern.replace("'", "''")
-        statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
+        statement = f"regexp_replace({statement}, {sql_literal(pattern)}, '{replacement}', 'g')"
     # Before Oracle 11g the hash value identifies a statement.
     connection.execute(
         "create view statement_texts as select "

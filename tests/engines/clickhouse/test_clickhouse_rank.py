@@ -132,3 +132,15 @@ def test_a_log_without_spills(tmp_path):
     result = spillcast("clickhouse", log_in(tmp_path, row), "--json")
     assert result.returncode == 0
     assert json.loads(result.stdout)["statements"] == []
+
+
+def test_memory_with_which_no_call_spills_is_bounded_by_all_calls(tmp_path):
+    """The call with the higher peak has less to hold; 4 times the uncompressed bytes at most."""
+    names = [*OLD["ProfileEvents.Names"], "ExternalProcessingUncompressedBytesTotal"]
+    rows = [
+        {**OLD, "memory_usage": peak, "ProfileEvents.Names": names,
+         "ProfileEvents.Values": [*OLD["ProfileEvents.Values"], uncompressed]}
+        for peak, uncompressed in ((1000, 5000), (2000, 100))
+    ]  # fmt: skip
+    [statement] = rank_clickhouse(str(log_in(tmp_path, *rows)), RankRequest(TARGETS)).statements
+    assert statement.memory_between == (2000, 1000 + 4 * 5000)

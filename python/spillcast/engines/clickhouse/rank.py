@@ -229,7 +229,9 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
         calls=number,
         elapsed_s=sum(call.elapsed_s for call in calls),
         temp_bytes=sum(map(spilled_bytes, calls)),
-        memory_between=max(needed, default=None),
+        memory_between=(max(low for low, _ in needed), max(high for _, high in needed))
+        if needed
+        else None,
     )
     if not is_forecast:
         text = f"only the {FORECAST_MAX} with the most temp bytes are forecast"

@@ -75,6 +75,14 @@ def test_what_cannot_be_explained_is_left(newest, statement):
     assert estimate(newest.dsn, None, "select max(f) from t", {})
 
 
+def test_the_beginning_of_a_statement_is_not_planned(newest):
+    """A server shows 1,023 bytes of a statement, which may be another statement."""
+    shown = "select max(f) from t where f <> 'x' and id > 1".ljust(1022) + "2"
+    assert len(shown) == 1023
+    assert estimate(newest.dsn, None, shown, {}) == {}
+    assert estimate(newest.dsn, None, shown[:1000], {})
+
+
 def test_nothing_that_writes_is_run(newest):
     """Not even by a function that the planner would call."""
     with newest.connect() as connection:

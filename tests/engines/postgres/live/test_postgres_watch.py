@@ -1,9 +1,12 @@
 """A PostgreSQL query watched live: lines of JSON while it runs, and nothing left."""
 
 import json
+from contextlib import closing
 
-from postgres_rig import HELD, PARALLEL, recorder
+from postgres_rig import HELD, MIDWAY, PARALLEL, recorder
 from screen import Terminal, screen
+from spillcast.engines.postgres import SAMPLER, open_session
+from spillcast.engines.postgres.rank.snapshot import take_snapshot
 
 #: Spills for half a minute, in one process.
 SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(12))
@@ -51,3 +54,13 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
     assert "remaining from about to known from" in text
     assert "the plan, which was not run" in text
     assert "known from the remaining bytes, at the time each took" in text
+
+
+def test_a_session_whose_workers_alone_spill_is_live(newest):
+    settings = {"enable_parallel_hash": "off", "parallel_leader_participation": "off"}
+    with newest.gate(), newest.client(**PARALLEL, **settings) as client:
+        client.run(MIDWAY)
+        newest.until_held(client, processes=2)
+        with closing(open_session(newest.dsn, SAMPLER)) as connection:
+            live = {session.pid: session for session in take_snapshot(connection).live}
+    assert live[client.pid].temp_bytes > 0

@@ -12,6 +12,7 @@ from spillcast.engines.postgres import (
     STATEMENTS_SCHEMA,
     Connection,
     check_text,
+    may_be_cut,
     open_session,
     refused,
     server_message,
@@ -219,7 +220,9 @@ def estimate(
         dsn = make_conninfo(dsn, dbname=database)
     with suppress(InputError, psycopg.Error), closing(open_session(dsn, EXPLAINER)) as session:
         generic = _PARAMETER.search(text) is not None
-        if generic and session.info.server_version < _GENERIC_SINCE:
+        if may_be_cut(session, statement) or (
+            generic and session.info.server_version < _GENERIC_SINCE
+        ):
             return {}
         options = "settings, format json" + (", generic_plan" if generic else "")
         with session.transaction(force_rollback=True):

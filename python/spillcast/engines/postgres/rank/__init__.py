@@ -154,7 +154,9 @@ def _of_server(
 ) -> ServerRanking:
     """The ranking by counts of statements; by the log if these are to be enabled first."""
     rows, databases = rows_of(snapshot), snapshot.databases
-    window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s or None
+    window_s = None
+    if snapshot.since_s is not None and snapshot.since_s < snapshot.taken_s:
+        window_s = snapshot.taken_s - snapshot.since_s
     if enable:
         statements = [] if logs is None else of_logs(logs, request)
         window_s = window_s if logs is None else logs.window_s

@@ -217,16 +217,19 @@ class _Window:
 
     def _alert(self, rule: RateLimit) -> Alert:
         """Apply a rule to the latest periods; unknown if the last is older than the rule's time."""
-        timed = self.last.settings.get("track_io_timing") != "off"
         new = Counter(change.by_s for change in self.changes if change.kind == "new")
         rates = []
         for period in self.periods:
-            growths = period.databases.values()
+            growths, after = period.databases.values(), period.after
+            is_counted = None not in (period.before.statements_seen, after.statements_seen)
+            # Before version 15 there are no times.
+            is_timed = is_counted and all(_TEMP_TIMES[0] in row for row in after.rows)
+            is_timed &= after.settings.get("track_io_timing") != "off"
             sums = {
                 "temp": float(sum(size for _, size in growths)),
                 "files": float(sum(files for files, _ in growths)),
-                "time": _temp_s(period) if timed else None,
-                "new": float(new[period.after.taken_s]),
+                "time": _temp_s(period) if is_timed else None,
+                "new": float(new[after.taken_s]) if is_counted else None,
             }
             rates.append((period.length_s or 0.0, sums))
         alert = rule.alert(rates)
@@ -236,9 +239,11 @@ class _Window:
         return alert
 
 
+_TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
+
+
 def _temp_s(period: Period) -> float:
-    names = ("temp_blk_read_time", "temp_blk_write_time")
-    times_ms = (grown.row.get(name) for grown in period.statements for name in names)
+    times_ms = (grown.row.get(name) for grown in period.statements for name in _TEMP_TIMES)
     return sum(float(time_ms or 0.0) for time_ms in times_ms) / 1e3
 
 

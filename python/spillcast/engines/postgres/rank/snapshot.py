@@ -18,9 +18,11 @@ from spillcast.engines.activity import QueryLife, ServerClock
 from spillcast.engines.postgres import (
     SAMPLER,
     STATEMENTS_SCHEMA,
+    VERSION_MIN,
     Connection,
     check_text,
     identifier,
+    literal,
     may_be_cut,
     open_session,
     refused,
@@ -100,7 +102,7 @@ _ALL = (
 )
 #: Its name since version 13, or the one before, which remains until the extension is updated.
 _TIME = (
-    "select attname from pg_attribute where attrelid = '{schema}.pg_stat_statements'::regclass "
+    "select attname from pg_attribute where attrelid = {counts}::regclass "
     "and attname in ('total_exec_time', 'total_time')"
 )
 _RESET = (
@@ -120,10 +122,12 @@ _DATABASES = (
 #: pg_stat_io does not count temp files: this is the time of data files.
 _DATA = "select sum(read_time) / 1e3 from pg_stat_io where object = 'relation'"
 _LIVE = (
-    "select pid, query, extract(epoch from clock_timestamp() - query_start)::float8, wait_event "
-    "from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() "
+    "select pid, query, extract(epoch from clock_timestamp() - query_start)::float8, wait_event, "
+    "{workers} from pg_stat_activity a where state = 'active' and pid <> pg_backend_pid() "
     "and backend_type = 'client backend'"
 )
+#: Temp files are of the process that made them.
+_WORKERS = "array(select w.pid from pg_stat_activity w where w.leader_pid = a.pid)"
 #: Identifies the data directory and its copies; not every role may read it.
 _SERVER = "select system_identifier::text from pg_control_system()"
 
@@ -217,7 +221,8 @@ def _statements(
     schema = identifier(schemas[0][0])
     records = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
     rows = [renamed({**row, "asked": True} if is_asked else row) for row, is_asked in records]
-    [(time,)] = queries.all(_TIME.format(schema=schema.replace("'", "''"))) or [("null",)]
+    counts = literal(f"{schema}.pg_stat_statements")
+    [(time,)] = queries.all(_TIME.format(counts=counts)) or [("null",)]
     [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema, time=time)) or [(None, None)]
     return rows, seen, elapsed_s, schema
 
@@ -227,10 +232,16 @@ def _live(queries: _Queries) -> list[LiveSession]:
     sizes = Counter[int]()
     for pid, _, _, size in queries.all(TEMP_FILES):
         sizes[pid] += size
+    knows_leader = queries.connection.info.server_version >= VERSION_MIN * 10_000
+    live = _LIVE.format(workers=_WORKERS if knows_leader else "array[]::int[]")
     sessions = [
-        LiveSession(pid, masked_text(query), float(seconds or 0.0), sizes[pid], wait)
-        for pid, query, seconds, wait in queries.all(_LIVE)
-        if query is not None and (pid in sizes or str(wait or "").lower().startswith("buffile"))
+        LiveSession(pid, masked_text(query), float(seconds or 0.0), size, wait)
+        for pid, query, seconds, wait, workers in queries.all(live)
+        if query is not None
+        and (
+            (size := sum(sizes[process] for process in {pid, *workers}))
+            or str(wait or "").lower().startswith("buffile")
+        )
     ]
     return sorted(sessions, key=lambda session: -session.temp_bytes)
 
