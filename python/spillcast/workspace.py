@@ -25,13 +25,14 @@ done
 
 
 @contextmanager
-def workspace(parent: Path | None = None) -> Iterator[Path]:
+def workspace(parent: Path | None = None, *, private: bool = False) -> Iterator[Path]:
     """A new empty directory below ``parent`` (default: the system's temp directory).
 
-    Other users may enter but not list it, because an engine may run as another user.
+    Unless it is ``private``, other users may enter but not list it, because an engine may run as
+    another user.
     """
     path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
-    path.chmod(0o711)
+    path.chmod(0o700 if private else 0o711)
     with undone_by(_JANITOR, "spillcast-janitor", path.absolute()):
         yield path
 

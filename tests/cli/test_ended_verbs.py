@@ -1,4 +1,4 @@
-"""However probe, emulate and ingest end: nothing is left, and what was not done is done again."""
+"""However probe, emulate, ingest and a query end: nothing is left, and the rest is done again."""
 
 import os
 import signal
@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from emulator import Emulator, skip_without_fuse
+from evidence import recording
 from fleet_files import contents, write_fleet
-from harness import TIMEOUT_S, spillcast, spillcast_command
+from harness import TIMEOUT_S, spillcast, spillcast_command, until
 from kills import REST, check_no_crash, check_nothing_left, end, moments
 from spillcast.storage import Storage
 
@@ -63,6 +64,19 @@ def test_probe(tmp_path):
         (directory / "theirs").unlink()
         directory.rmdir()
     assert False in ends
+
+
+def test_sql(tmp_path):
+    """The query never ends, and its folder may hold all rows of traces."""
+    made = recording(tmp_path / "run.spill", [("read", 8192, 5, 1000)], elapsed_s=1.0)
+    (folders := tmp_path / "folders").mkdir()
+    query = "select count(*) from range(1_000_000_000_000) a, waits"
+    command = spillcast_command("profile", made.path, "--sql", query)
+    for death in (signal.SIGKILL, signal.SIGTERM):
+        with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(folders)}) as process:
+            until(lambda: [*folders.iterdir()], "the folder of the query")
+            process.send_signal(death)
+        until(lambda: not [*folders.iterdir()], "its end")
 
 
 def test_emulate(tmp_path):

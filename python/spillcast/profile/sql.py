@@ -2,7 +2,6 @@
 
 import json
 import queue
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +31,7 @@ from spillcast.gate import reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.tabular import plain_rows
 from spillcast.text import exact_name, rows_of, sql_literal
+from spillcast.workspace import workspace
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -155,8 +155,8 @@ def view_of_waits(
 @contextmanager
 def own_duckdb() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     """An empty DuckDB, and a folder for its files; both are gone after the block."""
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        yield connection, Path(folder)
+    with workspace(private=True) as folder, duckdb.connect() as connection:
+        yield connection, folder
 
 
 def confine(

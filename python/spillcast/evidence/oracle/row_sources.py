@@ -1,7 +1,6 @@
 """Lines of a plan with their own work, from STAT lines of traces, ASH, or a printed plan."""
 
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from spillcast.evidence.oracle.ash_profile import WAITS
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, spool_traces
 from spillcast.tables import Table
 from spillcast.text import rows_of
+from spillcast.workspace import workspace
 
 if TYPE_CHECKING:
     import duckdb
@@ -113,9 +113,9 @@ def row_sources_of_traces(
     """What was read, and the lines of plans from STAT lines; empty if there are none."""
     import duckdb
 
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        read = spool_traces(paths, Path(folder), options)
-        rows = rows_of(Path(folder) / "row_sources.parquet")
+    with workspace(private=True) as folder, duckdb.connect() as connection:
+        read = spool_traces(paths, folder, options)
+        rows = rows_of(folder / "row_sources.parquet")
         connection.execute(f"create view row_sources as from {rows}")
         records = _records(connection.sql(_OF_TRACE))
     depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in records}
