@@ -409,3 +409,15 @@ def test_rows_without_times_are_ranked_by_their_blocks(tmp_path):
             read(path, Selection(item=2))
         with_time = read(path, Selection(item=2, elapsed_s=1.5))
         assert (with_time.elapsed_s, with_time.operations) == (1.5, 80_400 / 12)
+
+
+def test_rows_without_reads_are_ranked_by_what_was_written(tmp_path):
+    (path := tmp_path / "rows.csv").write_text(
+        "queryid,calls,total_exec_time,temp_blks_written\n7,10,5000,4000\n8,10,9000,0\n"
+    )
+    document = json.loads(spillcast("postgres", path, "--to", "latency:1ms", "--json").stdout)
+    ranked = [(row["queryid"], row["temp_bytes"], row["gains"]) for row in document["statements"]]
+    assert ranked == [("7", 4000 * 8192, {})]
+    for read in (read_statements, executed_statement):
+        with pytest.raises(EvidenceIncomplete):
+            read(path, Selection(queryid="7", elapsed_s=1.5))

@@ -57,7 +57,7 @@ class Ranked:
     #: None if only temp files in a log are known of the statement.
     calls: int | None
     elapsed_s: float | None
-    #: Temp bytes read and written; only written ones for temp files in a log. None if not counted.
+    #: Temp bytes read and written; only the latter where reads are not known. None if not counted.
     temp_bytes: int | None
     #: Bounds of the elapsed time in temp I/O, with the most and the fewest processes that may have
     #: shared it. None if it was not timed.

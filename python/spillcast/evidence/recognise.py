@@ -417,7 +417,7 @@ KINDS: Sequence[EvidenceKind] = (
                 _REDSHIFT_HINT, score=4.2),
     _too_little("rows of Redshift's system views",
                 r"\bis_diskbased\b|\bquery_temp_blocks_to_disk\b",
-                "Redshift tells that a step spilled, or its blocks, and not its reads and writes",
+                "Redshift tells whether a step spilled (t), or blocks, not its reads and writes",
                 _REDSHIFT_HINT),
     _too_little("a report of pgBadger", r"\bpgBadger\b|generating the most temporary|tempfile_info",
                 "a report of pgBadger has sums of temp files by statement, and not of one call",

@@ -50,6 +50,8 @@ _TIME = re.compile(
 #: Names that a query may give to the text of a statement, and how that begins.
 _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
+#: What a forecast needs, and a ranking does not; the last may be given instead.
+_OF_FORECASTS = ("temp_blks_read", "total_exec_time")
 _TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 #: A number with separators, before any of its columns is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
@@ -81,7 +83,6 @@ class StatementRow:
     queryid: str | None
     query: str | None
     calls: int
-    #: 0 where it was not exported.
     elapsed_s: float
     read_blocks: int
     written_blocks: int
@@ -94,6 +95,8 @@ class StatementRow:
     #: Settings that were exported beside it.
     per_gather: int | None
     maintenance: int | None
+    #: A column that a forecast needs and the rows lack: its figure is 0 here.
+    missing: str | None = None
     #: Standard deviation of the calls' times over their mean; None where that is not known.
     spread: float | None = None
     #: How often it was seen at work, and with how many parallel workers at most.
@@ -125,7 +128,7 @@ class StatementRow:
             query=None if query is None else masked_text(str(query)),
             calls=calls,
             elapsed_s=_seconds(values, "total_exec_time") or 0.0,
-            read_blocks=whole(values["temp_blks_read"], "temp_blks_read"),
+            read_blocks=whole(values.get("temp_blks_read", 0), "temp_blks_read"),
             written_blocks=whole(values["temp_blks_written"], "temp_blks_written"),
             read_s=_seconds(values, _TEMP_TIMES[0]),
             write_s=_seconds(values, _TEMP_TIMES[1]),
@@ -133,6 +136,7 @@ class StatementRow:
             workers=_integer(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
             maintenance=_integer(values, MAINTENANCE, WORKERS_MAX),
+            missing=next((name for name in _OF_FORECASTS if name not in values), None),
             spread=_spread(values),
             looks=values.get("looks", 0),
             workers_seen=values.get("workers_seen", 0),
@@ -155,7 +159,7 @@ def read_rows(path: Path) -> list[StatementRow]:
         if not rows:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
         is_timed = any(_seconds(row, name) for row in rows for name in _TEMP_TIMES)
-        for name in ("calls", "temp_blks_read", "temp_blks_written", *(_TEMP_TIMES * is_timed)):
+        for name in ("calls", "temp_blks_written", *(_TEMP_TIMES * is_timed)):
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))
@@ -337,8 +341,8 @@ def counts_of_row(
 
 
 def _call_s(row: StatementRow, elapsed_s: float | None) -> float:
-    if not (elapsed_s or row.elapsed_s):
-        raise EvidenceIncomplete("pg_stat_statements without total_exec_time", HOW)
+    if row.missing and not (elapsed_s and row.missing == _OF_FORECASTS[-1]):
+        raise EvidenceIncomplete(f"pg_stat_statements without {row.missing}", HOW)
     return elapsed_s or row.elapsed_s / row.calls
 
 
@@ -387,7 +391,7 @@ def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
     if any((row.query or "").startswith("<insufficient") for row in rows):
         hint += "; a role with pg_read_all_stats can export what is hidden"
     heading = (option, "calls", "mean time", "temp I/O", "statement")
-    timed = _timed(rows)
+    timed = all(row.temp_s > 0 for row in rows)
     listed = [
         (
             f"{at}" if option == "item" else row.queryid or "",
@@ -401,13 +405,9 @@ def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
     return ambiguous(summary, heading, listed, len(rows), hint)
 
 
-def _timed(rows: Sequence[StatementRow]) -> bool:
-    return all(row.temp_s > 0 for row in rows)
-
-
 def _ranked(spilling: Sequence[StatementRow]) -> list[StatementRow]:
     """By the time of temp I/O in all calls; by its size unless all of it was timed."""
-    timed = _timed(spilling)
+    timed = all(row.temp_s > 0 for row in spilling)
     return sorted(spilling, key=lambda row: row.temp_s if timed else row.blocks, reverse=True)
 
 
