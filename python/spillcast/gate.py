@@ -13,7 +13,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -213,6 +213,14 @@ def object_of(text: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise damaged("it is not an object")
     return record
+
+
+def objects_in(document: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """The objects in the list of a key. InputError if it is empty or something else."""
+    parts = document.get(key)
+    if not isinstance(parts, list) or not parts or not all(isinstance(p, dict) for p in parts):
+        raise damaged(f"{key} are empty or no list of objects")
+    return parts
 
 
 def _check(document: Any) -> None:

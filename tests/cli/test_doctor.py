@@ -3,13 +3,19 @@
 import ctypes
 import json
 import os
+import struct
 import subprocess
+import threading
+from contextlib import suppress
 from dataclasses import fields
 
 import pytest
 
 from harness import bpf_is_built, ordinary_user, refuse_tracing, spillcast
 from spillcast.lab.doctor import Diagnosis, Finding, diagnose
+
+#: Of the kernel: linux/fuse.h and sys/mount.h.
+FUSE_INIT, MNT_FORCE, MNT_DETACH = 26, 1, 2
 
 
 def findings(under=()):
@@ -51,23 +57,65 @@ def test_all_that_does_not_work_is_listed_with_its_mend():
         assert item["works"] or item["fix"] is None or item["fix"] in text
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts without a helper")
-def test_a_mount_whose_process_has_ended_is_named(tmp_path):
+LIBC = ctypes.CDLL(None, use_errno=True)
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts without a helper")
+
+
+@pytest.fixture
+def mount(tmp_path):
+    """A mount point of FUSE, and the descriptor of its server."""
     point = tmp_path / "a storage"
     point.mkdir()
-    libc = ctypes.CDLL(None, use_errno=True)
     server = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
-    if libc.mount(b"spillcast", os.fsencode(point), b"fuse", 0, options):
+    if LIBC.mount(b"spillcast", os.fsencode(point), b"fuse", 0, options):
         os.close(server)
         pytest.skip(f"no FUSE file system here: {os.strerror(ctypes.get_errno())}")
+    yield point, server
+    LIBC.umount2(os.fsencode(point), MNT_DETACH)
+
+
+@root_only
+def test_a_mount_whose_process_has_ended_is_named(mount):
+    point, server = mount
     os.close(server)
-    try:
-        dead = [item for item in diagnose().findings if item.name == "FUSE mount"]
-        assert not any(item.works for item in dead)
-        (fix,) = [item.fix for item in dead if str(point) in item.detail]
-        subprocess.run(fix, shell=True, check=True)
-        assert not point.is_mount()
-    finally:
-        libc.umount2(os.fsencode(point), 2)
+    dead = [item for item in diagnose().findings if item.name == "FUSE mount"]
+    assert not any(item.works for item in dead)
+    (fix,) = [item.fix for item in dead if str(point) in item.detail]
+    subprocess.run(fix, shell=True, check=True)
+    assert not point.is_mount()
     assert str(point) not in "".join(item.detail for item in diagnose().findings)
+
+
+@root_only
+@pytest.mark.nightly
+def test_a_mount_that_never_answers_does_not_block(mount):
+    """Its server takes requests and answers none but the first: no signal ends who waits."""
+    point, server = mount
+    opcodes, released = [], threading.Event()
+
+    def serve():
+        with suppress(OSError):
+            while request := os.read(server, 1 << 20):
+                _, opcode, unique = struct.unpack_from("IIQ", request)
+                opcodes.append(opcode)
+                if opcode == FUSE_INIT:
+                    answer = struct.pack("IIII", 7, 31, 0, 0).ljust(64, b"\0")
+                    os.write(server, struct.pack("IiQ", 16 + len(answer), 0, unique) + answer)
+
+    def release():
+        released.set()
+        LIBC.umount2(os.fsencode(point), MNT_FORCE)
+
+    threads = threading.Thread(target=serve), threading.Timer(20, release)
+    for thread in threads:
+        thread.start()
+    try:
+        assert not findings()["FUSE mount"]["works"]
+        assert len(opcodes) > 1
+        assert not released.is_set()
+    finally:
+        threads[1].cancel()
+        release()
+        threads[0].join()
+        os.close(server)

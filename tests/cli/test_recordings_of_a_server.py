@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evidence import recording
-from harness import spillcast
+from harness import only_line, spillcast
 
 #: By name: reads of temp files of 5 ms each, and the elapsed time (s) of the query.
 QUERIES = {"4711-1.spill": (100, 2.0), "4712-1.spill": (200, 4.0)}
@@ -33,6 +33,12 @@ def test_forecast_has_a_row_for_each_query(folder):
         assert document["forecast_s"] == pytest.approx(elapsed_s - reads * 0.004, rel=0.05)
     table = spillcast("forecast", folder, "--to", "latency:1ms", "--csv").stdout.splitlines()
     assert {line.partition(",")[0] for line in table[1:]} == set(QUERIES)
+
+
+def test_what_is_of_one_run_is_refused_for_a_folder(folder):
+    for option in (("--within", "5s"), ("--details",)):
+        done = spillcast("forecast", folder, "--to", "latency:1ms", *option)
+        assert option[0] in only_line(done, 2)
 
 
 def test_profile_tells_recordings_apart(folder):

@@ -144,6 +144,18 @@ def test_one_slot_takes_its_tasks_in_turn(log):
     check_sum(entry)
 
 
+def test_today_is_the_same_for_each_target(log):
+    """Of work with bounds, the slowest case on one target is the fastest on another."""
+    rates = ("10MB/s", "33MB/s", "100MB/s")
+    today, *others = (f"limits:latency=1ms,throughput={rate}" for rate in ("33MB/s", *rates))
+    targets = [word for other in ("tmpfs", *others) for word in ("--to", other)]
+    for executors in ((), ("--cores", "1")):
+        entries = forecast(log, "--from", today, *targets, *executors)
+        assert len({entry["baseline_s"] for entry in entries}) == 1
+        for entry in entries:
+            check_sum(entry)
+
+
 def test_more_executors_are_on_nodes_of_their_own(log):
     """Halves of what was one node's shuffle go to two devices."""
     disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"

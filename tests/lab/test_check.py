@@ -151,6 +151,19 @@ def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
 def test_what_is_no_forecast_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     assert ": not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
+    for targets in (5, [5], {}):
+        document = {"schema": "spillcast.forecast/1", "targets": targets}
+        (tmp_path / "x.json").write_text(json.dumps(document))
+        assert "x.json: " in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
+
+
+def test_figures_of_a_run_are_no_server(tmp_path):
+    """Reads took 50 s of 100 s and writes 20 s: twice as fast they leave 65 s."""
+    counts, kept = "reads=1000,read-bytes=8M,writes=1000,write-bytes=8M", tmp_path / "forecast.json"
+    before = f"figures:elapsed=100,{counts},read-time=50,write-time=20"
+    kept.write_text(spillcast("forecast", before, "--to", "factor:2", "--json").stdout)
+    result = checked(kept, f"figures:elapsed=65,{counts},read-time=25,write-time=10")
+    assert (result["measured_s"], result["inside"]) == (65.0, True)
 
 
 def test_what_names_no_storage_is_refused(tmp_path):

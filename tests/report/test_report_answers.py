@@ -382,10 +382,9 @@ def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
         ),
         (["profile.json"], "profile.json: damaged: Expected `int | null`, got `array`"),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: there is no directory"),
-        (
-            ["whole.json", "--elapsed", "5m"],
-            "for a forecast",
-        ),
+        (["whole.json", "--elapsed", "5m"], "for a forecast"),
+        (["whole.json", "--written", "5G"], "--written is for a forecast"),
+        (["whole.json", "--executors", "2"], "--executors is for a forecast"),
         (["plan.json"], "counts, not waits"),
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
     ],

@@ -1,6 +1,7 @@
 """The page of a server: what to do, what changed and the trend; nothing that may not be told."""
 
 import json
+import re
 from html import unescape
 
 import pytest
@@ -43,6 +44,11 @@ def test_a_folder_of_snapshots_is_a_page(looks, page, tmp_path):
     (tmp_path / "postgres.json").write_text(printed)
     from_document, _ = page_of(tmp_path / "again.html", tmp_path / "postgres.json")
     assert from_document["sections"] == made["sections"]
+
+
+def test_a_page_has_the_intervals_that_were_wanted(looks, tmp_path):
+    _, text = page_of(tmp_path / "page.html", looks, "--confidence", "0.5")
+    assert set(re.findall(r'"confidence": ([\d.]+)', unescape(text))) == {"0.5"}
 
 
 def test_a_redacted_page_names_neither_statements_nor_hosts(looks, tmp_path):

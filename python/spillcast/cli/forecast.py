@@ -148,6 +148,8 @@ def forecast(
             rehearse = rehearsing(rehearse_s, command, server, stack.enter_context(workspace()))
             question = replace(question, rehearse=rehearse)
         if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
+            one_only = {"--within": within_s, "--details": details}
+            refuse(one_only, "is for one recording", f"such as {paths[0]}")
             by_recording = [
                 (recording, with_costs(forecasts_of(recording, targets, question)))
                 for recording in map(Recording.open, paths)

@@ -85,7 +85,7 @@ def check(
     from spillcast.units import format_count
 
     saved = kept_forecast(forecast, target)
-    if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
+    if len(after) == 1 and _is_dsn(after[0]):
         selector = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
         refuse({"--item": item}, f"is for a file: {after[0]} is a DSN")
         actual = actual_run(call_on_postgres(after[0], query_to_measure(saved, selector), notify))
@@ -106,6 +106,10 @@ def check(
 
 
 def _is_dsn(word: str) -> bool:
+    from spillcast.evidence.selection import is_stated
+
+    if os.path.exists(word) or is_stated(word):
+        return False
     return "=" in word or word.startswith(("postgres://", "postgresql://"))
 
 

@@ -180,6 +180,7 @@ def report(
     from spillcast.evidence.open import KIND_WORDS, TOTALS, EvidenceFiles, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
+    from spillcast.forecast.question import OF_EVIDENCE
     from spillcast.report.html.evidence import add_runs
     from spillcast.report.html.inputs import Inputs, split_inputs
     from spillcast.report.html.write import write_report
@@ -198,7 +199,9 @@ def report(
     for name, document in documents:
         page.add_document(name, document)
     for dataset in datasets:
-        rankings = rankings_of_snapshots(dataset, RankRequest(to or [TEN_TIMES]))
+        rankings = rankings_of_snapshots(
+            dataset, RankRequest(to or [TEN_TIMES], confidence=question.confidence)
+        )
         for ranking in map(with_sizing, rankings):
             page.documents.append((Path(dataset).name, ranking))
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
@@ -212,14 +215,9 @@ def report(
         _add_forecasts(page, to, answers, lenient=question.lenient)
         _add_sizing(page, words, question, answers[0][0])
     else:
-        of_forecast = {
-            "--elapsed": question.elapsed_s, "--temp-events": question.temp_events,
-            "--queryid": question.queryid, "--from": question.origin,
-            "--history": question.known.history, "--progress": question.known.progress,
-            "--written": question.known.written_bytes,
-        }  # fmt: skip
         hint = "name a target with --to"
-        refuse(of_forecast, "is for a forecast", hint)
+        for _, given in question.given_beside(OF_EVIDENCE):
+            raise OptionConflict(f"{given} is for a forecast", hint)
         for kind in set(TOTALS).intersection(evidence.kinds):
             raise EvidenceUnsuited(f"{KIND_WORDS[kind]} hold counts, not waits", hint)
     summary = write_report(page, output, redact=redact)
@@ -257,8 +255,12 @@ def _add_sizing(
 
     try:
         statements = statements_of(words, question, None, forecast)
-        free_bytes = free_memory_bytes(statements)
-        sizing = size(statements, load_prices(), free_memory_bytes=free_bytes)
+        sizing = size(
+            statements,
+            load_prices(),
+            confidence=question.confidence,
+            free_memory_bytes=free_memory_bytes(statements),
+        )
     except (InputError, Refusal):
         # The forecasts of the page say why, or the evidence is of another kind.
         return

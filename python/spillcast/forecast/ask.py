@@ -92,7 +92,7 @@ def ask(
         else target_of(target, events, question)
         for target in targets
     ]
-    return [(forecast_events(place, events, question), None) for place in places]
+    return [(forecast_events(place, events, question), place.storage) for place in places]
 
 
 def _check_apart(traces: Sequence[Path], targets: Sequence[Target]) -> None:
@@ -248,20 +248,13 @@ class RunningForecast:
                 self.latest = forecast(recording, storage, confidence=self._confidence, known=known)
                 self.because = self.latest.refused
                 if self.latest.to_come is not None and not self.latest.to_come.open_ended:
-                    self.half_widths.append(_half_width(self.latest))
+                    self.half_widths.append(self.latest.half_width)
             except SpillcastError as error:
                 self.latest, self.because = None, error.message.removeprefix("so far: ")
         # Most of the time of the first forecast is the import of modules.
         cost_s = time.thread_time() - cpu_begin_s if self._loaded else 0.0
         self._loaded = recording is not None
         self._due_s = time.monotonic() + max(INTERVAL_MIN_S, cost_s / CPU_SHARE_MAX)
-
-
-def _half_width(forecast: Forecast) -> float | None:
-    if forecast.forecast_s is None or forecast.interval_s is None:
-        return None
-    low_s, high_s = forecast.interval_s
-    return (high_s - low_s) / 2 / forecast.forecast_s
 
 
 def known_target(target: str, option: str = "--to") -> Storage | None:

@@ -1,6 +1,6 @@
 """The options of a forecast besides evidence and targets, and the evidence that uses each."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from math import inf
@@ -140,24 +140,28 @@ class Question:
         if of_plan:
             kinds = ["plans of recordings"]
         figures = _kinds_of(evidence.figures)
-        usable = set(_GENERAL).union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
+        usable = set[str]().union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
         usable.update(*(kind.selects for kind in figures))
-        for field in fields(self):
-            if field.name in usable or getattr(self, field.name) in (field.default, []):
-                continue
+        for field, option in self.given_beside(usable):
             from spillcast.evidence.recognise import KINDS
 
-            option = f"--{_OPTIONS.get(field.name, field.name.replace('_', '-'))}"
             named = [kind for kind in kinds if kind != "figures" or not figures]
             words = [KIND_WORDS.get(kind, kind) for kind in named]
             words += dict.fromkeys(kind.words for kind in figures)
-            of = [KIND_WORDS[kind] for kind in KIND_WORDS if field.name in _USED_BY.get(kind, ())]
-            of += dict.fromkeys(kind.words for kind in KINDS if field.name in kind.selects)
+            of = [KIND_WORDS[kind] for kind in KIND_WORDS if field in _USED_BY.get(kind, ())]
+            of += dict.fromkeys(kind.words for kind in KINDS if field in kind.selects)
             raise OptionConflict(
-                f"{self.known.options if field.name == 'known' else option} does not apply to "
-                f"{' and '.join(words) or 'these counts'}",
+                f"{option} does not apply to {' and '.join(words) or 'these counts'}",
                 f"it applies to {', '.join(of)}",
             )
+
+    def given_beside(self, usable: Set[str]) -> Iterator[tuple[str, str]]:
+        """The fields with a value and their options, but ``usable`` ones and those of all verbs."""
+        for field in fields(self):
+            value, name = getattr(self, field.name), field.name
+            if name not in usable | _GENERAL and value not in (field.default, []):
+                option = f"--{_OPTIONS.get(name, name.replace('_', '-'))}"
+                yield name, self.known.options if name == "known" else option
 
 
 #: Fields whose options have other names, and fields for all evidence.
@@ -166,6 +170,8 @@ _OPTIONS = {
     "page_cache_bytes": "page-cache", "temp_dirs": "temp",
 }  # fmt: skip
 _GENERAL = {"confidence", "budget", "without", "watch", "reading"}
+#: Fields that select what a page shows of evidence without a forecast.
+OF_EVIDENCE = {"temp_dirs", "lenient", "sql_id", "exec_id", "since", "until"}
 #: Fields by the evidence that uses them; kinds of figures select by further ones.
 _ORACLE = {"elapsed_s", "temp_events", "method", "sql_id", "block", "lenient"}
 _USED_BY: Mapping[str, Set[str]] = {

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spillcast.columns import TEXT, fields_of
 from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
@@ -36,10 +37,15 @@ QUOTA = "CPU quota"
 RECORDING = "recording"
 
 Interval = tuple[float, float]
-
-
 #: ``op`` of a term that the target changes though it neither reads nor writes, as of a network.
 WAIT = "wait"
+
+
+#: The columns of terms in a table.
+TERM_TYPES = {
+    "name": TEXT, "op": TEXT, "bytes": "int64", "count": "int64",
+    "baseline_s": "float64", "forecast_s": "float64",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -348,6 +354,18 @@ class Forecast(Tabular):
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
     @property
+    def half_width(self) -> float | None:
+        """Half of the interval's width over the forecast; None if refused."""
+        if not self.forecast_s or self.interval_s is None:
+            return None
+        return (self.interval_s[1] - self.interval_s[0]) / 2 / self.forecast_s
+
+    def holds(self, elapsed_s: float) -> bool:
+        """Whether a measured time is inside the interval."""
+        low_s, high_s = self.interval_s or (0.0, 0.0)
+        return low_s <= elapsed_s <= high_s
+
+    @property
     def terms_by_name(self) -> list[Term]:
         """One term per name: the sum over sizes."""
         names = dict.fromkeys(term.name for term in self.terms)
@@ -420,14 +438,9 @@ class Forecast(Tabular):
 
     def to_arrow(self) -> "Table":
         """A row for each term: name, op, bytes, count, baseline_s and forecast_s."""
-        from spillcast.columns import TEXT, fields_of
         from spillcast.tables import Table
 
-        types = {
-            "name": TEXT, "op": TEXT, "bytes": "int64", "count": "int64",
-            "baseline_s": "float64", "forecast_s": "float64",
-        }  # fmt: skip
-        return Table.from_rows([asdict(term) for term in self.terms], fields_of(types))
+        return Table.from_rows([asdict(term) for term in self.terms], fields_of(TERM_TYPES))
 
     def display(self) -> Display:
         """The sentence, a row per name of a term, and the warnings."""

@@ -22,9 +22,9 @@ from spillcast.evidence.postgres.statements import executed_statement
 from spillcast.forecast import Forecast, forecast, interval
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import RUN_QUEUE, ZERO_LATENCY
+from spillcast.forecast.result import FORECAST_SCHEMA, RUN_QUEUE, ZERO_LATENCY
 from spillcast.forecast.verdict import unknown_share
-from spillcast.gate import json_of, reading, text_of
+from spillcast.gate import json_of, objects_in, reading, text_of
 from spillcast.lab.case import (
     Case,
     CaseEvidence,
@@ -145,8 +145,7 @@ class ForecastCheck:
     @property
     def inside(self) -> bool:
         """Whether the interval holds the actual time."""
-        low_s, high_s = self.forecast.interval_s or (0.0, 0.0)
-        return low_s <= self.actual.elapsed_s <= high_s
+        return self.forecast.holds(self.actual.elapsed_s)
 
     @property
     def work(self) -> float | None:
@@ -234,11 +233,11 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
         if path.is_dir():
             raise EvidenceUnknown("not a forecast: give the forecast first")
         document = json_of(text_of(path))
-        if not isinstance(document, dict) or document.get("schema") != "spillcast.forecast/1":
+        if not isinstance(document, dict) or document.get("schema") != FORECAST_SCHEMA:
             raise EvidenceUnknown("not a forecast")
-        parts = document.get("targets", [document])
-        if not parts:
+        if document.get("targets") == []:
             raise EvidenceUnsuited(f"it was refused: {document.get('refused')}")
+        parts = objects_in(document, "targets") if "targets" in document else [document]
         forecasts = [read(Forecast, part) for part in parts]
         names = ", ".join(forecast.target for forecast in forecasts)
         chosen = [forecast for forecast in forecasts if target in (None, forecast.target)]

@@ -145,17 +145,17 @@ def _fuse() -> Iterator[Finding]:
 def _dead_mounts() -> Iterator[Finding]:
     """Mounts of emulations whose process has ended: everything that enters them fails."""
     for mount in _emulations(MOUNTS.read_text() if MOUNTS.exists() else ""):
-        # In a process of its own, for a file system may never answer.
+        # In a process of its own, for a file system may never answer, and then nothing ends it.
+        looked = subprocess.Popen(
+            ["stat", "--", mount], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
-            looked = subprocess.run(
-                ["stat", "--", mount], capture_output=True, timeout=ANSWER_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            problem = "does not answer"
-        else:
-            if looked.returncode == 0:
+            if looked.wait(ANSWER_S) == 0:
                 continue
             problem = "has lost its process"
+        except subprocess.TimeoutExpired:
+            looked.kill()
+            problem = "does not answer"
         unmount = "umount --lazy" if os.geteuid() == 0 else "fusermount3 -u -z"
         detail = f"the emulated storage at {mount} {problem}"
         yield Finding("FUSE mount", False, detail, f"{unmount} {shell_word(mount)}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from math import exp, hypot, log
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 from spillcast import _core
 from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnsuited
@@ -357,11 +357,19 @@ def _answered(
 ) -> Forecast:
     """The forecast with its numbers."""
     ends, forecast_s, interval_s = _ends(scope, cases, question)
-    baseline_s = fmean(case.scale * case.source.elapsed_s for case in ends)
+    today, baseline_s = ends, scope.measured_s
+    if scope.resources.changed:
+        # Today's time has bounds then, too, which are the same for each target.
+        sources = [replace(case, target=case.source) for case in cases]
+        today, baseline_s, _ = _ends(scope, sources, question)
     limits = [replace(case, target=case.ceiling) for case in cases]
     (_, slowest), ceiling_s, limit_interval_s = _ends(scope, limits, question)
-    runs = [(case.scale, case.source, case.target) for case in ends]
-    stages = stage_forecasts(scope.application, runs, scope.spill_bytes)
+    stages = stage_forecasts(
+        scope.application,
+        [(case.scale, case.source) for case in today],
+        [(case.scale, case.target) for case in ends],
+        scope.spill_bytes,
+    )
     return replace(
         unanswered,
         baseline_s=baseline_s,

@@ -209,18 +209,21 @@ class SimulatedRun:
         return busy_s
 
 
+#: The ratio of measured to simulated time, and a run.
+ScaledRun = tuple[float, SimulatedRun]
+
+
 def stage_forecasts(
     application: Application,
-    ends: Sequence[tuple[float, SimulatedRun, SimulatedRun]],
+    today: Sequence[ScaledRun],
+    on_target: Sequence[ScaledRun],
     spill_bytes: Mapping[int, int],
 ) -> list[StageForecast]:
-    """The stages in the order of the log, each midway between two cases.
-
-    A case is the ratio of measured to simulated time, and the runs today and on the target.
-    """
-    baseline = [(scale, now.times_s()) for scale, now, _ in ends]
-    forecast = [(scale, then.times_s()) for scale, _, then in ends]
-    _, now, then = ends[-1]
+    """The stages in the order of the log, each midway between two runs."""
+    baseline, forecast = (
+        [(scale, run.times_s()) for scale, run in runs] for runs in (today, on_target)
+    )
+    (_, now), (_, then) = today[-1], on_target[-1]
     forecasts = []
     for place in sorted(spill_bytes):
         stage = application.log.stages[place]

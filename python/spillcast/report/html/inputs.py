@@ -17,7 +17,7 @@ from spillcast.fleet import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
-from spillcast.gate import damaged, json_of, reading, text_of
+from spillcast.gate import json_of, objects_in, reading, text_of
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
 from spillcast.lab.io_size import SWEEP_SCHEMA, IoSizeSweep
 from spillcast.lab.memory_result import MemorySweep
@@ -135,7 +135,7 @@ class Inputs:
     def _add(self, name: str, document: Document) -> None:
         schema = document.get("schema")
         if schema == HISTORY_SCHEMA:
-            for server in _several(document, "servers"):
+            for server in objects_in(document, "servers"):
                 self._add(name, server)
             return
         if schema == SWEEP_SCHEMA:
@@ -149,7 +149,7 @@ class Inputs:
         # A ranking only names its targets; other documents contain an answer for each.
         parts: Sequence[Document] = [document]
         if "targets" in document and schema != SERVER_SCHEMA:
-            parts = _several(document, "targets")
+            parts = objects_in(document, "targets")
         _, kind = KINDS[schema]
         self.documents += [(Path(name).name, read(kind, part)) for part in parts]
 
@@ -183,14 +183,6 @@ class Inputs:
     def of_type(self, kind: type[Kind]) -> list[Kind]:
         """The documents of a type."""
         return [value for _, value in self.documents if isinstance(value, kind)]
-
-
-def _several(document: Document, key: str) -> Sequence[Document]:
-    """The objects in the list of a key. InputError if it is empty or something else."""
-    parts = document.get(key)
-    if not isinstance(parts, list) or not parts or not all(isinstance(p, dict) for p in parts):
-        raise damaged(f"{key} are empty or no list of objects")
-    return parts
 
 
 def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list[str]]:
