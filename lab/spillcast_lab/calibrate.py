@@ -23,7 +23,7 @@ from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case
 from spillcast.report.checks import share
 from spillcast.tabular import markdown_table, paragraph
-from spillcast_lab.outcome import half_width, is_covered, runs_covered
+from spillcast_lab.outcome import is_covered, runs_covered
 from spillcast_lab.summary import of_evidence
 
 #: Levels at which quantiles are stored.
@@ -235,7 +235,7 @@ def judged(cases: Sequence[Case], confidence: float) -> list[str]:
     given = [
         Judged(case.forecast.uncertainty, is_covered(case), width)
         for case in cases
-        if case.forecast.uncertainty and (width := half_width(case)) is not None
+        if case.forecast.uncertainty and (width := case.forecast.half_width) is not None
     ]
     groups = {
         (row.uncertainty.kind, name) for row in made for name in (row.uncertainty.direction, ANY)

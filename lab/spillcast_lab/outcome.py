@@ -37,24 +37,14 @@ def with_variant(case: Case, name: str) -> Case | None:
 
 def is_covered(case: Case) -> bool:
     """Whether the interval contains the measured time."""
-    low_s, high_s = case.forecast.interval_s or (0.0, 0.0)
-    return low_s <= case.measured_to_s <= high_s
+    return case.forecast.holds(case.measured_to_s)
 
 
 def runs_covered(case: Case) -> list[bool]:
     """Whether the interval contains each run on the target; empty if refused."""
     if case.forecast.interval_s is None:
         return []
-    low_s, high_s = case.forecast.interval_s
-    return [low_s <= run_s <= high_s for run_s in case.on_target.elapsed_s]
-
-
-def half_width(case: Case) -> float | None:
-    """Half of the interval's width over the forecast; None if refused."""
-    bounds, forecast_s = case.forecast.interval_s, case.forecast.forecast_s
-    if bounds is None or not forecast_s:
-        return None
-    return (bounds[1] - bounds[0]) / 2 / forecast_s
+    return list(map(case.forecast.holds, case.on_target.elapsed_s))
 
 
 def is_below_ceiling(case: Case) -> bool | None:

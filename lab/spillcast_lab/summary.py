@@ -16,7 +16,6 @@ from spillcast.units import format_count
 from spillcast_lab.outcome import (
     deviations,
     engine_name,
-    half_width,
     is_below_ceiling,
     is_covered,
     with_variant,
@@ -62,7 +61,7 @@ def summarise(cases: Sequence[Case]) -> Summary:
     signed = [case.error for case in cases if case.error is not None]
     errors = list(map(abs, signed))
     covered = [is_covered(case) for case in cases if case.forecast.interval_s is not None]
-    widths = [width for case in cases if (width := half_width(case)) is not None]
+    widths = [width for case in cases if (width := case.forecast.half_width) is not None]
     below = [low for case in cases if (low := is_below_ceiling(case)) is not None]
     both = [
         (abs(case.error), abs(case.seed_error))

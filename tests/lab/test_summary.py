@@ -9,7 +9,6 @@ from spillcast_lab.accuracy_figures import aims
 from spillcast_lab.outcome import (
     delay_share,
     deviations,
-    half_width,
     is_below_ceiling,
     runs_covered,
 )
@@ -38,7 +37,7 @@ def test_intervals_hold_or_miss_and_have_a_width():
     assert result.coverage == 0.5
     assert result.half_width == pytest.approx(0.1)
     lopsided = case(10.0, interval_s=(9.9, 13.9))
-    assert half_width(lopsided) == pytest.approx(0.2)
+    assert lopsided.forecast.half_width == pytest.approx(0.2)
 
 
 def test_a_refusal_counts_and_has_no_error():
@@ -212,7 +211,7 @@ def test_rehearsed_are_the_cases_that_were():
     ]
     [item] = forecast_with(cases, "rehearsed")
     assert item.error == pytest.approx(0.04)
-    assert half_width(item) == pytest.approx(0.05)
+    assert item.forecast.half_width == pytest.approx(0.05)
 
 
 def test_what_recording_costs_is_told_from_bare_runs():

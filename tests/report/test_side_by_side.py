@@ -74,15 +74,15 @@ def test_each_input_is_a_run(example, tmp_path):
 
 def test_a_trace_beside_a_storage_that_was_probed(example, tmp_path):
     """The storage is no trace, though a file or a directory has its name."""
-    there = tmp_path / "there"
-    there.mkdir()
-    probe = ("probe", there, "--like", example / "hdd.trc", "--budget", "2s,64M")
+    probed = tmp_path / "there"
+    probed.mkdir()
+    probe = ("probe", probed, "--like", example / "hdd.trc", "--budget", "2s,64M")
     assert spillcast(*probe, "-o", tmp_path / "there.json").returncode == 0
-    for target in (there, tmp_path / "there.json"):
+    for target in (probed, tmp_path / "there.json"):
         to = ("--to", target, "--budget", "2s,64M", "-o", tmp_path / "page.html", "--json")
         result = spillcast("report", example / "hdd.trc", *to)
         assert result.returncode == 0, result.stderr
-        assert f"Forecast: {there}" in " ".join(json.loads(result.stdout)["answer"])
+        assert f"Forecast: {probed}" in " ".join(json.loads(result.stdout)["answer"])
 
 
 def test_wait_events_over_time(example, tmp_path):

@@ -16,7 +16,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.errors import EvidenceUnknown, PathMissing
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.result import Caveat, Forecast, Term
+from spillcast.forecast.result import TERM_TYPES, Caveat, Forecast, Term
 from spillcast.gate import object_of, reading
 from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording
@@ -32,12 +32,7 @@ CASES_SCHEMA = "spillcast.cases/2"
 ABOUT = "spillcast"
 
 _SECONDS = "list of float64"
-_TERM = struct_of(
-    {
-        "name": TEXT, "op": TEXT, "bytes": "int64", "count": "int64",
-        "baseline_s": "float64", "forecast_s": "float64",
-    }
-)  # fmt: skip
+_TERM = struct_of(TERM_TYPES)
 _UNCERTAINTY = struct_of(
     {
         "forecast_s": "float64", "kind": TEXT, "direction": TEXT, "rest_share": "float64",

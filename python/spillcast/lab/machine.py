@@ -14,7 +14,7 @@ from spillcast.engines import Calibrates, Engine, LabQuery
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
 from spillcast.forecast.workload.counted import loads_of
-from spillcast.forecast.workload.load import Load
+from spillcast.forecast.workload.load import Load, operations
 from spillcast.lab.run import ExperimentProgress, run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, SpillDirectory, fast_parent, named_places
 from spillcast.recording.calibration import (
@@ -315,12 +315,12 @@ def _point(
         query=query.name,
         storage=place.name,
         repeat=number,
-        operations=sum(load.count for load in loads),
+        operations=operations(loads),
         latency_s=_mean_s(loads),
         read_latency_s=_mean_s([load for load in loads if load.op == "read"]),
         write_latency_s=_mean_s([load for load in loads if load.op == "write"]),
         cpu_s=cpu_s,
-        cpu_per_operation_s=cpu_s / sum(load.count for load in loads),
+        cpu_per_operation_s=cpu_s / operations(loads),
         process_cpu_s=ran.cpu_s,
         run_queue_delay_s=ran.run_queue_delay_s,
         elapsed_s=ran.elapsed_s,
@@ -353,4 +353,4 @@ def _mean_idle_s(opened: Sequence[_Measured], storage: str) -> Iterator[float]:
 
 def _mean_s(loads: Sequence[Load]) -> float:
     """The mean latency of an operation; 0 without any."""
-    return sum(load.total_s for load in loads) / max(sum(load.count for load in loads), 1)
+    return sum(load.total_s for load in loads) / max(operations(loads), 1)

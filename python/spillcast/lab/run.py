@@ -109,14 +109,13 @@ def run(
     engine: Lab,
     workload: LabQuery,
     place: SpillDirectory,
-    on_tick: Callable[[], None] | None = None,
+    on_tick: Callable[[], None] = lambda: None,
 ) -> RunResult:
     """Run a query without observation."""
     with _held(engine, workload, place, place.environment) as held, resident_memory.released():
         held.start()
         while not held.wait(0.1):
-            if on_tick is not None:
-                on_tick()
+            on_tick()
         return held.result()
 
 
@@ -125,7 +124,7 @@ def run_recorded(
     workload: LabQuery,
     place: SpillDirectory,
     output: Path,
-    on_status: Callable[[Status], None] | None = None,
+    on_status: Callable[[Status], None] = lambda _status: None,
     *,
     ahead_s: float = 0.0,
 ) -> tuple[RunResult, Recording]:
@@ -146,7 +145,7 @@ def run_recorded_if_spilled(
     workload: LabQuery,
     place: SpillDirectory,
     output: Path,
-    on_status: Callable[[Status], None] | None = None,
+    on_status: Callable[[Status], None] = lambda _status: None,
     *,
     ahead_s: float = 0.0,
 ) -> tuple[RunResult, Recording | None]:
@@ -160,8 +159,7 @@ def run_recorded_if_spilled(
             started_ns = time.monotonic_ns()
             held.start()
             while not recorder.poll():
-                if on_status is not None:
-                    on_status(recorder.status())
+                on_status(recorder.status())
             ran = held.result()
             if not recorder.saw_temp_io():
                 recorder.abandon()

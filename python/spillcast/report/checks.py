@@ -20,6 +20,7 @@ from spillcast.units import (
     format_duration,
     format_estimate,
     format_interval,
+    format_share,
     format_speedup,
     interval_name,
 )
@@ -98,7 +99,7 @@ def percent(error: float | None) -> str:
 
 def share(value: float | None, digits: int = 1) -> str:
     """A share without a sign."""
-    return "-" if value is None else f"{value:.{digits}%}".replace("%", " %")
+    return "-" if value is None else format_share(value, digits)
 
 
 def demo_page(demo: Demo) -> Page:

@@ -123,7 +123,7 @@ def remarks(sizing: Sizing) -> Sequence[str]:
     covered = {row.price_of for row in sizing.frontier}
     lines = [note for price_of, (_, note) in _PRICES.items() if price_of in covered]
     lines += sizing.prices
-    if faster := [f"{r.target} ({format_duration(r.elapsed_s)})" for r in sizing.unpriced[-3:]]:
+    if faster := [f"{r.target} ({format_duration(r.elapsed_s)})" for r in sizing.unpriced]:
         names = ", ".join(faster)
         lines.append(f"faster, without a known price: {names}; give it with --prices")
     lines.append("a month of all hours; data transfer, snapshots and backups are not included")

@@ -275,13 +275,8 @@ def _stated(storage: Storage, ops: Sequence[str]) -> PrintedTable:
 
 #: The size of the operations that limits in operations per second are given for: a page.
 SMALL_BYTES = 4096
-#: Op, whether it is sequential, and its name.
-_OPERATIONS = (
-    ("read", False, "random reads"),
-    ("read", True, "sequential reads"),
-    ("write", False, "random writes"),
-    ("write", True, "sequential writes"),
-)
+#: Op and pattern.
+_OPERATIONS = tuple(product(OPS, ("random", "sequential")))
 
 
 def origin_text(storage: Storage) -> str:
@@ -317,10 +312,11 @@ def limits_text(storage: Storage) -> str | None:
 def _limit_text(limit: Limit) -> Iterator[str]:
     """Operations a second, then bytes a second; one text if the limit is the same for all."""
     # Times by which an operation of a page uses up the limit; their constant parts may be 0.
-    costs_ns = [limit.cost_ns(op, SMALL_BYTES, sequential=s) for op, s, _ in _OPERATIONS]
-    constant_ns = [
-        getattr(limit, f"{op}_{'sequential' if s else 'random'}_ns") for op, s, _ in _OPERATIONS
+    costs_ns = [
+        limit.cost_ns(op, SMALL_BYTES, sequential=pattern == "sequential")
+        for op, pattern in _OPERATIONS
     ]
+    constant_ns = [getattr(limit, f"{op}_{pattern}_ns") for op, pattern in _OPERATIONS]
     size = f" of up to {format_bytes(limit.operation_bytes)}" if limit.operation_bytes else ""
     # Bursts of less than a second are left out.
     burst_ns = limit.burst_ns if limit.burst_ns > 1e9 else 0.0
@@ -328,9 +324,9 @@ def _limit_text(limit: Limit) -> Iterator[str]:
         burst = f" after {burst_ns / costs_ns[0]:,.0f} at once" if burst_ns else ""
         yield f"{1e9 / costs_ns[0]:,.0f} operations/s{size}{burst}"
     elif any(constant_ns):
-        for cost_ns, base_ns, (_, _, name) in zip(costs_ns, constant_ns, _OPERATIONS, strict=True):
+        for cost_ns, base_ns, (op, pattern) in zip(costs_ns, constant_ns, _OPERATIONS, strict=True):
             if base_ns:
-                yield f"{1e9 / cost_ns:,.0f} {name}/s{size}"
+                yield f"{1e9 / cost_ns:,.0f} {pattern} {op}s/s{size}"
     read_ns, write_ns = limit.read_ns_per_byte, limit.write_ns_per_byte
     if read_ns == write_ns != 0:
         with_burst = burst_ns and not any(constant_ns)

@@ -313,7 +313,7 @@ def test_time_before_the_recording_went_into_files_that_are_there_or_gone(tmp_pa
     operations = [("write", FILE, block) for block in range(1000, 1200)]
     part = recorded_late(tmp_path, operations, before)
     progress = progress_of(part, recorded_threads(part))
-    assert progress.done("write") == pytest.approx(done * BLOCK, rel=0.01)
+    assert progress.written == pytest.approx(done * BLOCK, rel=0.01)
 
 
 def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):

@@ -223,7 +223,7 @@ REWRITTEN = (0.06, 0.5, 2.5)
 
 def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
     """The bytes that remain to be written, which nothing bounds while writing is at full rate."""
-    written, unread = progress.done("write"), progress.unread
+    written, unread = progress.written, progress.unread
     if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
         return []
     if "write" not in progress.recent_ops:
@@ -259,7 +259,7 @@ def _estimates_by_scan(recording: Recording, progress: "QueryProgress") -> list[
     table, begin, end = max(scans, key=lambda scan: scan[2] - scan[1], default=("", 0.0, 0.0))
     if end - begin < MIN_MOVED:
         return []
-    written, to_scan = progress.done("write"), max(1 - end, MIN_LEFT)
+    written, to_scan = progress.written, max(1 - end, MIN_LEFT)
     left = progress.bytes["write"] / (end - begin) * to_scan
     # What is written first may have been read since the scan began, and was held in memory.
     lower = min(left, written / end * to_scan) * exp(-NORMAL_95 * SCAN_SPREAD)
@@ -324,7 +324,7 @@ def _estimates_by_plan(
     from spillcast.evidence.postgres.spills import planned_bytes
 
     planned, less = planned_bytes(document, settings), 1
-    seen, done = progress.bytes["write"], progress.done("write")
+    seen, done = progress.bytes["write"], progress.written
     # The query spills more than planned: its session may have less work memory than others see.
     while in_recording and planned.written <= seen / PLAN_MORE and less < MAX_LESS:
         less *= 2

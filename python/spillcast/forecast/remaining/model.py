@@ -288,7 +288,7 @@ def _moved_bytes(
     normal, uniform = rng.standard_normal((4, CANDIDATES)), rng.uniform(0, 1, (2, CANDIDATES))
     files = progress.unread
     min_done = max(files.written_since + files.held_before, progress.bytes["write"])
-    earlier = max(progress.done("write") - min_done, 0.0)
+    earlier = max(progress.written - min_done, 0.0)
     done = min_done + earlier * np.exp(progress.before_error * normal[0])
     given = pooled.get("written")
     goes_on = uniform[0] < _probability_of_writes(given, progress)
@@ -320,7 +320,7 @@ def _probability_of_writes(given: Estimated | None, progress: QueryProgress) -> 
         return 1.0
     if given is None:
         return AGAIN
-    off = max(log(given.centre / max(progress.done("write"), 1.0)), 0.0)
+    off = max(log(given.centre / max(progress.written, 1.0)), 0.0)
     off /= hypot(*given.spreads, progress.before_error) / 2**0.5
     return AGAIN / (AGAIN + (1 - AGAIN) * exp(-(off**2) / 2))
 
@@ -343,7 +343,7 @@ def _time_outside(
     io_s = sum((before[op] * each for op, each in each_s.items()), np.zeros(CANDIDATES))
     before_s, by_cpu_s, min_rest_s = progress.before_s, None, MIN_REST * progress.before_s
     unseen = [op for op in OPS if op not in each_s]
-    follows = any(np.median(before[op]) > MIN_PASSED * progress.done("write") for op in unseen)
+    follows = any(np.median(before[op]) > MIN_PASSED * progress.written for op in unseen)
     if progress.rest_before_s is not None:
         by_cpu_s = progress.rest_before_s * _factors(REST_BEFORE_SPREAD, rng)
     for op in unseen:

@@ -139,9 +139,10 @@ class QueryProgress:
     #: Elapsed time of the query before the recording, and the part outside temp I/O; None: unknown.
     before_s: float
     rest_before_s: float | None
-    #: Bytes by op within the recording and before it, and the relative error of the latter.
+    #: Bytes by op within the recording.
     bytes: Mapping[str, float]
-    before: Mapping[str, float]
+    #: Bytes written by the recording's end, and the relative error of those before it.
+    written: float
     before_error: float
     unread: Unread
     #: Rates of the recorded ops.
@@ -166,10 +167,6 @@ class QueryProgress:
         io_s = sum(self.bytes[op] * rate.io_s for op, rate in self.rates.items())
         return max(self.recorded_s - io_s, 0.0)
 
-    def done(self, op: str) -> float:
-        """Bytes moved by the recording's end."""
-        return self.before[op] + self.bytes[op]
-
 
 def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
     """The progress of a recorded query; None if the recording lacks the single waits for it."""
@@ -193,7 +190,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
         return None
     before_s, counted = _before(recording)
     earlier = max(moved["write"] - files.written_since, 0.0)
-    before, error = _bytes_before(counted, files, earlier, before_s, rates)
+    before, error = _written_before(counted, files, earlier, before_s, rates)
     rest_before_s = None
     if counted is not None and (cpu_s := recording.meta.cpu_s):
         # Other waits are in proportion to CPU time, as in the recording.
@@ -206,7 +203,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
         before_s=before_s,
         rest_before_s=rest_before_s,
         bytes=moved,
-        before=before,
+        written=before + moved["write"],
         before_error=error,
         unread=files,
         rates=rates,
@@ -320,36 +317,31 @@ def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
     return counted.ran_s, counted
 
 
-def _bytes_before(
+def _written_before(
     counted: DoneBefore | None,
     files: Unread,
     earlier: float,
     before_s: float,
     rates: Mapping[str, Rate],
-) -> tuple[dict[str, float], float]:
-    """Bytes written and read before the recording, and their relative error.
+) -> tuple[float, float]:
+    """Bytes written before the recording, and their relative error.
 
     Files still hold what was written and not read. The kernel's counts have all that a process
     wrote that did nothing else. Without counts, other files were written and read in the time that
     the held bytes leave.
     """
     if before_s <= 0:
-        return dict.fromkeys(OPS, 0.0), 0.0
+        return 0.0, 0.0
     # ``earlier`` bytes of what files held when the last burst began were written in earlier bursts.
     held, unread_then = (
         max(before - earlier, 0.0) for before in (files.held_before, files.unread_before)
     )
     if counted is not None and counted.written_bytes is not None:
-        written, error = max(float(counted.written_bytes), held), COUNTED_ERROR
-    else:
-        each_s = {op: rate.io_s + rate.rest_s for op, rate in rates.items()}
-        write_s, read_s = (each_s.get(op, max(each_s.values())) for op in ("write", "read"))
-        left_s = before_s - held * write_s - (held - unread_then) * read_s
-        written, error = held + max(left_s, 0.0) / (write_s + read_s), TIMED_ERROR
-    read = max(written - unread_then, 0.0)
-    if counted is not None and counted.read_bytes is not None:
-        read = min(read, float(counted.read_bytes))
-    return {"write": written, "read": read}, error
+        return max(float(counted.written_bytes), held), COUNTED_ERROR
+    each_s = {op: rate.io_s + rate.rest_s for op, rate in rates.items()}
+    write_s, read_s = (each_s.get(op, max(each_s.values())) for op in ("write", "read"))
+    left_s = before_s - held * write_s - (held - unread_then) * read_s
+    return held + max(left_s, 0.0) / (write_s + read_s), TIMED_ERROR
 
 
 #: How far the reads of an earlier file are that go out of order is unknown, unless none is before

@@ -243,11 +243,11 @@ def verification(verifications: Sequence[Verification]) -> Section:
     rows, points, errors, inside = [], [], [], 0
     for case in cases:
         measured_s, forecast, error = case.measured_to_s, case.forecast, None
-        if forecast.forecast_s is not None and forecast.interval_s is not None:
+        if forecast.forecast_s is not None:
             error = forecast.forecast_s / measured_s - 1
             points.append((measured_s, forecast.forecast_s, case.direction))
             errors.append(abs(error))
-            inside += forecast.interval_s[0] <= measured_s <= forecast.interval_s[1]
+            inside += forecast.holds(measured_s)
         query = f"{case.engine} {case.workload} x{case.threads}"
         error_text = percent1(error).replace("-", MINUS)
         row: dict[str, Any] = {"query": query, "source": case.source, "target": case.target}
