@@ -24,7 +24,9 @@ from spillcast.units import format_bytes, parse_duration_s
 SMALLEST_BYTES, LARGEST_BYTES = 32 << 10, 256 << 10
 #: What was written over the most that the files held: 1.0 to 2.3 in sorts, joins, aggregates and
 #: windows that were recorded; each block is read once, for then it leaves the file.
-WRITTEN_MIN, WRITTEN_MAX = 1.0, 3.0
+WRITTEN_MAX = 3.0
+#: What was written over ``total_bytes_spilled`` or the peak, the larger: 1.0 to 1.4.
+SPILLED_MAX = 2.0
 #: Threads that may have shared it.
 THREADS_MAX = 64
 HOW = (
@@ -46,12 +48,14 @@ _SORTS = re.compile(
 
 @dataclass(frozen=True)
 class DuckDBMetrics:
-    """The metrics of a profile that tell its temp files, by the names of DuckDB 1."""
+    """The metrics of a profile that tell its temp files, by the names of DuckDB 1 or 2."""
 
     latency: float = key("", unit="s")
     query_name: str | None = key("", optional=True)
-    #: The most that temp files held, and all that was written to them.
+    #: The most that temp files held: since the database was opened, and during the query.
     system_peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
+    peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
+    #: Less than all that was written to them.
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
@@ -73,7 +77,8 @@ def read(path: Path, selection: Selection) -> Counts:
     if not documents or not isinstance(documents[0], dict):
         raise damaged("no line begins its JSON: the first is missing or has more in it")
     profile = read_document(DuckDBMetrics, _renamed(documents[0]))
-    if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
+    of_query, of_database = profile.peak_temp_dir_size, profile.system_peak_temp_dir_size
+    if of_query is of_database is profile.total_bytes_spilled is None:
         raise _unsized(profile.latency)
     if not _NEWER.search(text) and _SORTS.search(text):
         raise EvidenceIncomplete(
@@ -82,20 +87,18 @@ def read(path: Path, selection: Selection) -> Counts:
             f"with DuckDB 1.4 or newer turn that metric on, or leave out "
             f"custom_profiling_settings; {_HINT}",
         )
-    peak_bytes = profile.system_peak_temp_dir_size or 0
-    lower, upper = WRITTEN_MIN * peak_bytes, WRITTEN_MAX * peak_bytes
+    lower = of_query or min(SMALLEST_BYTES, of_database or 0)
+    upper = WRITTEN_MAX * (of_query or of_database or 0)
     if profile.total_bytes_spilled is not None:
-        lower = upper = profile.total_bytes_spilled
+        lower = max(of_query or 0, profile.total_bytes_spilled)
+        upper = SPILLED_MAX * lower
     if not upper:
         raise NoTempIo("this query does not spill: its temp files held nothing")
     query = None if profile.query_name is None else masked_text(profile.query_name)
     sizes = f"{format_bytes(SMALLEST_BYTES)} to {format_bytes(LARGEST_BYTES)}"
-    written = format_bytes(lower)
-    if upper > lower:
-        written = f"{written} to {format_bytes(upper)}"
     words = (
-        f"a profile of DuckDB contains no reads and writes: it wrote {written} to temp files, in "
-        f"blocks of {sizes}, by 1 to {THREADS_MAX} threads"
+        f"a profile of DuckDB contains no reads and writes: it wrote {format_bytes(lower)} to "
+        f"{format_bytes(upper)} to temp files, in blocks of {sizes}, by 1 to {THREADS_MAX} threads"
     )
     elapsed_s = selection.elapsed_s or profile.latency
     fewest = dict.fromkeys(OPS, (lower / LARGEST_BYTES, lower))
@@ -111,7 +114,10 @@ def read(path: Path, selection: Selection) -> Counts:
             1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT
         ),
         statement=CountedStatement(None, query, 1, 1),
-        notes=["the size of temp files is that of all queries that ran in the database meanwhile"],
+        notes=[
+            "the size of temp files is that of all queries in the database meanwhile, and before "
+            "DuckDB 2 of all since it was opened"
+        ],
     )
 
 
@@ -138,7 +144,7 @@ def _renamed(document: dict[str, Any]) -> dict[str, Any]:
     pairs = {
         "latency": query.get("total_time"),
         "query_name": query.get("sql"),
-        "system_peak_temp_dir_size": system.get("peak_temp_dir_size"),
+        "peak_temp_dir_size": system.get("peak_temp_dir_size"),
         "total_bytes_spilled": system.get("total_bytes_spilled"),
     }
     return {name: value for name, value in pairs.items() if value is not None}

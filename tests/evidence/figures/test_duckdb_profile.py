@@ -69,21 +69,22 @@ def document_in(folder, **changes):
 
 
 @cases(
-    "text",
+    ("text", "document"),
     [
-        "let profile = json!({\n" + json.dumps(OLD, indent=4)[1:] + ");\n",
-        json.dumps({"query_id": "base", "stage": "match", "profile": OLD}),
+        ("let profile = json!({\n" + json.dumps(OLD, indent=4)[1:] + ");\n", OLD),
+        (json.dumps({"query_id": "base", "stage": "match", "profile": OLD}), OLD),
         # As Python prints a document, a row of EXPLAIN ANALYZE, and a document that has groups.
-        repr(OLD),
+        (repr(OLD), OLD),
         # A cell that a client copied.
-        '"{}"\n'.format(json.dumps(OLD, indent=4).replace('"', '""')),
-        repr([("analyzed_plan", json.dumps(OLD, indent=4))]),
-        f"profile = {GROUPED | {'note': 'it spills'}!r}\n",
+        ('"{}"\n'.format(json.dumps(OLD, indent=4).replace('"', '""')), OLD),
+        (repr([("analyzed_plan", json.dumps(OLD, indent=4))]), OLD),
+        (f"profile = {GROUPED | {'note': 'it spills'}!r}\n", GROUPED),
     ],
 )
-def test_a_profile_within_a_program_or_a_document(tmp_path, text):
+def test_a_profile_within_a_program_or_a_document(tmp_path, text, document):
     (path := tmp_path / "paste.txt").write_text(text)
-    assert read_figures([path]).writes == read_figures([document_in(tmp_path)]).writes
+    (plain := tmp_path / "profile.json").write_text(json.dumps(document))
+    assert read_figures([path]).writes == read_figures([plain]).writes
 
 
 def test_its_bounds_hold_what_a_recording_saw(observed):
@@ -113,16 +114,23 @@ def test_the_limit_of_a_profile_is_between_nothing_and_the_run(tmp_path):
 
 
 @cases(
-    "form",
+    ("metrics", "written"),
     [
-        {"latency": 9.0, "total_bytes_spilled": 3 << 30},
-        {"query": {"total_time": 9.0}, "system": {"total_bytes_spilled": 3 << 30}},
+        # DuckDB 2.0.1: a join, a sort, and an aggregation, alone in their processes.
+        ({"total_bytes_spilled": 220135424, "peak_temp_dir_size": 238760755}, 312156121),
+        ({"total_bytes_spilled": 58916864, "peak_temp_dir_size": 52638515}, 70059000),
+        ({"total_bytes_spilled": 49217536, "peak_temp_dir_size": 53687091}, 53676000),
+        # DuckDB 1.5.6: a window after a join, whose temp files were larger, in one process.
+        ({"system_peak_temp_dir_size": 252936192}, 41649000),
     ],
 )
-def test_all_that_was_spilled_is_taken_as_it_is(tmp_path, form):
-    (tmp_path / "profile.json").write_text(json.dumps(form))
-    result = read_figures([tmp_path / "profile.json"], Selection(timed=False))
-    assert result.io_bounds.lower.bytes == result.io_bounds.upper.bytes == 6 << 30
+def test_its_bounds_hold_what_the_kernel_counted(tmp_path, metrics, written):
+    groups = {"query": {"total_time": 9.0}, "system": metrics}
+    form = groups if "peak_temp_dir_size" in metrics else {"latency": 9.0, "total_bytes_written": 0}
+    (tmp_path / "profile.json").write_text(json.dumps({**form, **metrics}))
+    bounds = read_figures([tmp_path / "profile.json"], Selection(timed=False)).io_bounds
+    assert bounds.lower.writes.bytes <= 1.001 * written
+    assert written <= bounds.upper.writes.bytes <= 20 * written
 
 
 def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
@@ -148,7 +156,7 @@ def test_the_bounds_of_an_older_form_by_hand(tmp_path):
     result = read_figures([document_in(tmp_path)], Selection(timed=False))
     assert result.elapsed_s == OLD["latency"]
     held = OLD["system_peak_temp_dir_size"]
-    ends = {"lower": (held, 262144), "upper": (3 * held, 32768)}
+    ends = {"lower": (32768, 32768), "upper": (3 * held, 32768)}
     for name, (written, block) in ends.items():
         temp = getattr(result.io_bounds, name)
         assert (temp.reads.count, temp.writes.count) == (round(written / block),) * 2
@@ -163,7 +171,7 @@ def test_the_interval_goes_over_all_corners(tmp_path):
     targets = ("--from", "latency:1ms", "--to", "latency:50us", "--json")
     document = json.loads(spillcast("forecast", path, *targets).stdout)
     bounds = []
-    for written, block in ((held, 262144), (3 * held, 32768)):
+    for written, block in ((32768, 32768), (3 * held, 32768)):
         count = written // block
         for threads in (1, 64):
             word = f"figures:elapsed=100s,threads={threads}"
@@ -172,7 +180,9 @@ def test_the_interval_goes_over_all_corners(tmp_path):
             result = spillcast("forecast", word, *targets)
             bounds.append(json.loads(result.stdout)["interval_s"])
     assert document["interval_s"][0] == pytest.approx(min(low for low, _ in bounds), rel=1e-3)
-    assert document["interval_s"][1] == pytest.approx(max(high for _, high in bounds), rel=1e-3)
+    # The least may be one operation, whose time is less certain than the mean of many.
+    highest = max(high for _, high in bounds)
+    assert highest <= document["interval_s"][1] <= 1.05 * highest
 
 
 def test_where_nothing_spilled(tmp_path):
