@@ -326,3 +326,4 @@ def test_an_alert_of_what_is_not_counted_is_unknown(tmp_path, lacking, known):
     rules = [RateLimit.of(f"{measure} > 1000/h") for measure in ("files", "time", "new")]
     [ranking] = rank_snapshots(str(tmp_path), RankRequest([]), rules=rules)
     assert [alert.rate is not None for alert in ranking.history.alerts] == known
+    assert [bucket.temp_s is not None for bucket in ranking.history.buckets] == [known[1]] * 2

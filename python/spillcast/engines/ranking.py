@@ -138,10 +138,10 @@ class Bucket:
     #: Temp files and their bytes, as the databases count them.
     temp_files: int
     written_bytes: int
-    #: Temp bytes read and written by statements, the time of processes in temp I/O, and the
-    #: statements, those with the most bytes first.
+    #: Temp bytes read and written by statements, the time of processes in temp I/O (None if it was
+    #: not counted), and the statements, those with the most bytes first.
     temp_bytes: int
-    temp_s: float
+    temp_s: float | None
     statements: Sequence[StatementBytes]
 
 

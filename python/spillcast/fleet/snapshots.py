@@ -167,8 +167,8 @@ def _check(snapshot: Snapshot) -> None:
         # The text is not read here, which takes longer than all numbers.
         StatementRow.of({**row, **limits, "query": None})
         is_named = row["queryid"] is not None and isinstance(row["query"], str | None)
-        if not is_named or "calls" not in count_names(row):
-            raise ValueError("a row has no identifier, no text, or no count of calls")
+        if not is_named or not {"calls", "total_exec_time"} <= {*count_names(row)}:
+            raise ValueError("a row has no identifier, no text, no count of calls, or no time")
 
 
 def _names(dataset: Dataset) -> list[tuple[int, str]]:

@@ -278,7 +278,9 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
         if (history := ranking.history) is not None:
             histories.append((history, labels))
             temp_io = {**labels, "event": "temp I/O", "idle": "false"}
-            temp_s.append((sum(bucket.temp_s for bucket in history.buckets), temp_io))
+            times_s = [b.temp_s for b in history.buckets if b.temp_s is not None]
+            if len(times_s) == len(history.buckets):
+                temp_s.append((sum(times_s), temp_io))
     return _text_of([
         ("io_bytes", "counter", "Bytes read and written.",
          [("_total", {**labels, "temp": "true"}, s.temp_bytes) for s, labels in statements]),

@@ -220,16 +220,12 @@ class _Window:
         new = Counter(change.by_s for change in self.changes if change.kind == "new")
         rates = []
         for period in self.periods:
-            growths, after = period.databases.values(), period.after
-            is_counted = None not in (period.before.statements_seen, after.statements_seen)
-            # Before version 15 there are no times.
-            is_timed = is_counted and all(_TEMP_TIMES[0] in row for row in after.rows)
-            is_timed &= after.settings.get("track_io_timing") != "off"
+            growths = period.databases.values()
             sums = {
                 "temp": float(sum(size for _, size in growths)),
                 "files": float(sum(files for files, _ in growths)),
-                "time": _temp_s(period) if is_timed else None,
-                "new": float(new[after.taken_s]) if is_counted else None,
+                "time": _temp_s(period),
+                "new": float(new[period.after.taken_s]) if _is_counted(period) else None,
             }
             rates.append((period.length_s or 0.0, sums))
         alert = rule.alert(rates)
@@ -239,11 +235,18 @@ class _Window:
         return alert
 
 
-_TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
+def _is_counted(period: Period) -> bool:
+    """Whether pg_stat_statements was there at both ends."""
+    return None not in (period.before.statements_seen, period.after.statements_seen)
 
 
-def _temp_s(period: Period) -> float:
-    times_ms = (grown.row.get(name) for grown in period.statements for name in _TEMP_TIMES)
+def _temp_s(period: Period) -> float | None:
+    """The time of all processes in temp I/O; None if it was not counted, as before version 15."""
+    after, names = period.after, ("temp_blk_read_time", "temp_blk_write_time")
+    is_timed = after.settings.get("track_io_timing") != "off"
+    if not is_timed or not _is_counted(period) or any(names[0] not in row for row in after.rows):
+        return None
+    times_ms = (grown.row.get(name) for grown in period.statements for name in names)
     return sum(float(time_ms or 0.0) for time_ms in times_ms) / 1e3
 
 
@@ -265,6 +268,7 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
         for grown in (grown for period in of_bucket for grown in period.statements):
             temp_bytes[str(grown.row["queryid"])] += BLOCK_BYTES * temp_blocks(grown.row)
         growths = [growth for period in of_bucket for growth in period.databases.values()]
+        times_s = [time_s for period in of_bucket if (time_s := _temp_s(period)) is not None]
         buckets.append(
             Bucket(
                 start=f"{datetime.fromtimestamp(start * bucket_s, UTC):{form}}",
@@ -272,7 +276,7 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
                 temp_files=sum(files for files, _ in growths),
                 written_bytes=sum(size for _, size in growths),
                 temp_bytes=temp_bytes.total(),
-                temp_s=sum(map(_temp_s, of_bucket)),
+                temp_s=sum(times_s) if len(times_s) == len(of_bucket) else None,
                 statements=[StatementBytes(*item) for item in temp_bytes.most_common() if item[1]],
             )
         )
