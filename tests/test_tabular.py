@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from spillcast.report import Drawing, Page, Prose
-from spillcast.tabular import Column, PrintedTable, cell_width, paragraph, shortened
+from spillcast.tabular import Column, Display, PrintedTable, cell_width, paragraph, shortened
 
 NUMBERS = {
     "count": st.integers(0, 10**12),
@@ -144,3 +144,8 @@ def test_a_sentence_is_not_broken_between_a_number_and_its_unit():
     text = paragraph("it takes " + "5 ms and " * 20, "  ", 60)
     assert max(map(len, text.splitlines())) <= 60
     assert not re.search(r"\d$", text, re.MULTILINE)
+
+
+def test_names_of_others_command_no_terminal():
+    display = Display("\x1b[2J of a storage", remarks=["\x9b31m"])
+    assert not re.search("[\x1b\x9b]", display.text())

@@ -354,7 +354,7 @@ class Display:
         """Plain text for a terminal."""
         headline = [] if self.headline is None else [self.headline]
         table = [PrintedTable(self.columns, self.rows).text(_DISPLAY_WIDTH)] if self.rows else []
-        return "\n\n".join([*headline, *table, *self.remarks])
+        return visible("\n\n".join([*headline, *table, *self.remarks]))
 
     def html(self) -> str:
         """HTML for a notebook."""

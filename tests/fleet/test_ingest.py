@@ -29,6 +29,18 @@ IN_SMALL_BATCHES = (
 )
 
 
+#: Runs a command that may not read the files of others, where this process may.
+CONFINED = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+CONFINED = CONFINED if os.geteuid() == 0 else []
+
+
+def close(folder):
+    """Let nobody read it, but a process with the privilege."""
+    folder.chmod(0)
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+
+
 def facts(dataset, query="from facts"):
     parts = [str(dataset / part) for part in Dataset.open(str(dataset)).parts("facts")]
     with duckdb.connect() as connection:
@@ -226,13 +238,9 @@ def test_a_folder_that_may_not_be_read_is_tried_again(tmp_path):
     closed = tmp_path / "in" / "closed"
     closed.mkdir()
     write_trace(closed / "more.trc", waits(9))
-    closed.chmod(0)
-    if os.geteuid() == 0:
-        os.chown(closed, 65534, 65534)
+    close(closed)
     command = ["ingest", tmp_path / "in", "-o", tmp_path / "fleet", "--json"]
-    under = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
-    result = spillcast(*command, under=under if os.geteuid() == 0 else ())
-    done = json.loads(result.stdout)
+    done = json.loads(spillcast(*command, under=CONFINED).stdout)
     assert done["files"] == 2
     assert [row["file"] for row in done["unread"]] == [str(closed)]
     closed.chmod(0o755)
@@ -247,6 +255,33 @@ def test_a_place_without_locks_is_not_in_use(tmp_path, monkeypatch, number, erro
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(error), place(str(tmp_path / "fleet")).locked():
         pass
+
+
+def test_a_log_that_cannot_be_listed_loses_no_part(tmp_path):
+    """A part that the log does not name is what a killed ingest left."""
+    write_fleet(tmp_path / "in", 2)
+    ingest([str(tmp_path / "in")], str(tmp_path / "fleet"))
+    close(tmp_path / "fleet" / "log")
+    write_trace(tmp_path / "in" / "more.trc", waits(9))
+    result = spillcast("ingest", tmp_path / "in", "-o", tmp_path / "fleet", under=CONFINED)
+    assert result.returncode
+    (tmp_path / "fleet" / "log").chmod(0o755)
+    assert len(list((tmp_path / "fleet" / "facts").rglob("*.parquet"))) > 0
+    assert facts(tmp_path / "fleet", "select sum(count) from facts")[0][0] > 0
+
+
+def test_an_object_store_that_does_not_answer_for_a_moment_loses_no_part(tmp_path, monkeypatch):
+    write_fleet(tmp_path / "in", 2)
+    target = "memory://a-moment"
+    ingest([str(tmp_path / "in")], target)
+    parts = place(target).names("facts")
+
+    def refused(*_, **__):
+        raise OSError("timed out")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.info", refused)
+    Dataset.open(target).begin()
+    assert place(target).names("facts") == parts != []
 
 
 def test_one_writer_at_a_time(tmp_path):

@@ -150,6 +150,24 @@ def test_longest_calls_that_were_reset_alone_are_no_reset_of_the_counters(tmp_pa
     assert calls(tmp_path) == {"1": 1}
 
 
+def test_an_update_of_the_extension_counts_nothing_twice(tmp_path):
+    """It adds columns with the sums of all calls so far, and since when they count."""
+    server = Server(version="18.1")
+    server.call("1", times=100)
+    added = ("stats_since", "temp_blk_read_time", "parallel_workers_launched")
+    before = {name: value for name, value in server.rows["1"].items() if name not in added}
+    server.look(tmp_path, rows=[before])
+    for _ in range(2):
+        server.call("1")
+        server.wait(60)
+        server.look(tmp_path)
+    [[update, later]] = in_order(tmp_path)
+    assert calls(tmp_path) == {"1": 2}
+    [grown], [grown_later] = update.statements, later.statements
+    assert grown.row["temp_blk_write_time"] == grown_later.row["temp_blk_read_time"] == 250.0
+    assert grown.row["temp_blk_read_time"] is None
+
+
 def test_statements_that_become_visible_are_not_new(tmp_path):
     server = Server()
     server.call("1", times=100)

@@ -139,8 +139,17 @@ class LocalStore:
         self.address = str(root)
 
     def names(self, folder: str) -> list[str]:
-        """Finished files in a folder and below, sorted; empty if the folder does not exist."""
-        paths = (path for path in (self.root / folder).rglob("*") if path.is_file())
+        """Finished files in a folder and below, sorted; empty if the folder does not exist.
+
+        OSError if it cannot be listed: what a log does not name is removed.
+        """
+
+        def failed(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        walk = os.walk(self.root / folder, onerror=failed)
+        paths = (Path(parent, name) for parent, _, names in walk for name in names)
         finished = (path for path in paths if not _PARTIAL.fullmatch(path.name))
         return sorted(str(path.relative_to(self.root)) for path in finished)
 
@@ -210,10 +219,13 @@ class RemoteStore:
         self._scheme = address.partition("://")[0]
 
     def names(self, folder: str) -> list[str]:
-        """Objects in a folder and below."""
-        start = f"{self._root}/{folder}"
+        """Objects in a folder and below. OSError if they cannot be listed."""
         self.filesystem.invalidate_cache()
-        names = self.filesystem.find(start) if self.filesystem.exists(start) else []
+        try:
+            # Not exists, which is false for any error.
+            names = self.filesystem.find(f"{self._root}/{folder}")
+        except FileNotFoundError:
+            return []
         return sorted(name[len(self._root) :].lstrip("/") for name in names)
 
     def read(self, name: str) -> bytes:

@@ -368,5 +368,7 @@ def _warnings(
     bounded = sum(row.saved_s is None and row.saved_interval_s is not None for row in rows)
     if bounded:
         of = format_count(bounded, "statement")
-        warnings.append(f"of {of} only bounds of the saving are known: no sum includes it")
+        warnings.append(
+            f"of {of} only bounds of the saving are known: they count in the sum's interval alone"
+        )
     return warnings

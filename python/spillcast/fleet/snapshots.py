@@ -348,12 +348,13 @@ def growth(
     """The growth of a row's sums, and whether they began anew, so that it is a lower bound.
 
     They began anew if one of them is smaller than before, if the longest call has become shorter
-    or the shortest longer, or if the server says so.
+    or the shortest longer, or if the server says so. The growth of a column that ``was`` lacks, as
+    before an update of the extension, is None.
     """
     sums = {name: row[name] for name in count_names(row)}
     if was is None:
         return sums, reset
-    if reset or row.get("stats_since") != was.get("stats_since"):
+    if reset or row.get("stats_since") != was.get("stats_since", row.get("stats_since")):
         return sums, True
     grown = {
         name: value - was[name]
@@ -367,7 +368,7 @@ def growth(
     # From version 17 on these can be reset alone, and stats_since shows a reset of the sums.
     if "stats_since" not in row and was.get("calls"):
         is_anew |= longest[0] < longest[1] or shortest[0] > shortest[1]
-    return (sums, True) if is_anew else ({**sums, **grown}, False)
+    return (sums, True) if is_anew else ({**dict.fromkeys(sums), **grown}, False)
 
 
 def count_names(row: Mapping[str, Any]) -> list[str]:

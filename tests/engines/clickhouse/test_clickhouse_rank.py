@@ -12,7 +12,7 @@ from clickhouse_runs import OLD, log_in
 from harness import spillcast
 from spillcast.engines.clickhouse.rank import rank_clickhouse
 from spillcast.engines.ranking import RankRequest
-from spillcast.errors import InputError, OptionConflict
+from spillcast.errors import InputError, OptionConflict, ServerUnsuited
 from spillcast.evidence.clickhouse import read_rows
 
 TARGETS = ["latency:5ms", "factor:10"]
@@ -102,6 +102,23 @@ def test_a_text_in_another_encoding():
         server.shutdown()
     [statement] = ranking.statements
     assert statement.query.startswith("select 'caf")
+
+
+class FailingServer(Latin1Server):
+    """Its queries fail after their first row, of which HTTP's status tells nothing."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"name": "type"}\nCode: 497. DB::Exception: Not enough privileges.\n')
+
+
+def test_an_error_after_the_first_rows_is_the_servers():
+    with HTTPServer(("127.0.0.1", 0), FailingServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ServerUnsuited, match="query_log"):
+            rank_clickhouse(f"http://monitor@127.0.0.1:{server.server_port}", RankRequest(TARGETS))
+        server.shutdown()
 
 
 def test_refusals(runs, server, monkeypatch):

@@ -14,6 +14,7 @@ import pytest
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import spillcast
 from spillcast.engines.mysql import connected, server_of
+from spillcast.engines.mysql.lab import MariaDbLab
 from spillcast.engines.mysql.rank import rank_mysql
 from spillcast.engines.mysql.record import listed
 from spillcast.engines.ranking import Ranked, RankRequest, with_gains
@@ -183,3 +184,18 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
                 return
             [session] = listed(connection, server)
             assert Path(f"/proc/{session.thread}/status").exists()
+
+
+def test_statements_that_did_not_fit_into_the_digests_are_named(tmp_path):
+    try:
+        lab = MariaDbLab(tmp_path)
+    except InputError as error:
+        pytest.skip(f"no MariaDB: {error}")
+    options = ("--performance-schema=ON", "--performance-schema-digests-size=2")
+    with lab.serve(tmp_path, None, *options):
+        with connected(str(lab.socket)) as connection, connection.cursor() as cursor:
+            for text in ("select 1", "select 1 + 1", "select 1 + 1 + 1"):
+                cursor.execute(text)
+        ranking = rank_mysql(str(lab.socket), RankRequest([]))
+    assert "digests" in {note.code for note in ranking.unseen}
+    assert ranking.statements_seen < 3

@@ -145,12 +145,17 @@ class _Client:
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
                 # Texts of queries may be in any encoding.
-                return [json.loads(line.decode(errors="replace")) for line in answer]
+                lines = [line.decode(errors="replace") for line in answer]
         except HTTPError as error:
             raise self.error(error.read().decode(errors="replace")) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerUnreachable(str(reason), _DSN, self.shown) from None
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            # A query that fails after its first rows ends with the error.
+            raise self.error(lines[-1]) from None
 
     def error(self, text: str) -> InputError:
         """The error for a message of the server, with a remedy if its code is known."""

@@ -28,7 +28,8 @@ _STATEMENTS = """
 select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
        sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes
   from performance_schema.events_statements_summary_by_digest
- where digest_text not like '%performance_schema%' and digest_text not like '%information_schema%'
+ where digest is null
+    or digest_text not like '%performance_schema%' and digest_text not like '%information_schema%'
  group by digest, digest_text
 """
 _SUMS = (
@@ -88,7 +89,15 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
             refusal = f"bytes and times of temp files: {error.message} ({error.hint})"
             unseen.append(Unseen("rights", refusal))
         settings = mysql.variables(connection, *MYSQL.settings, "tmpdir")
-    spilling = [row for row in counted if row["disk_tables"] or row["merge_passes"]]
+    if lost := sum(int(row["calls"]) for row in counted if row["digest"] is None):
+        digests = (
+            f"{lost:,} calls of statements that did not fit into the server's table of digests: "
+            "truncate performance_schema.events_statements_summary_by_digest, or raise "
+            "performance_schema_digests_size"
+        )
+        unseen.append(Unseen("digests", digests))
+    known = [row for row in counted if row["digest"] is not None]
+    spilling = [row for row in known if row["disk_tables"] or row["merge_passes"]]
     spilling.sort(key=lambda row: row["elapsed"], reverse=True)
     statements = [
         _ranked(row, temp, server, request if at < FORECAST_MAX else None)
@@ -112,7 +121,7 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
         statements=statements,
         targets=request.targets,
         confidence=request.confidence,
-        statements_seen=len(counted),
+        statements_seen=len(known),
         elapsed_s=sum(float(row["elapsed"]) for row in counted) * PS,
         databases=[]
         if temp is None

@@ -235,6 +235,9 @@ class _Window:
         return alert
 
 
+_TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
+
+
 def _is_counted(period: Period) -> bool:
     """Whether pg_stat_statements was there at both ends."""
     return None not in (period.before.statements_seen, period.after.statements_seen)
@@ -242,12 +245,11 @@ def _is_counted(period: Period) -> bool:
 
 def _temp_s(period: Period) -> float | None:
     """The time of all processes in temp I/O; None if it was not counted, as before version 15."""
-    after, names = period.after, ("temp_blk_read_time", "temp_blk_write_time")
-    is_timed = after.settings.get("track_io_timing") != "off"
-    if not is_timed or not _is_counted(period) or any(names[0] not in row for row in after.rows):
+    after, rows = period.after, [grown.row for grown in period.statements]
+    lacks = any(row.get(name) is None for row in (*after.rows, *rows) for name in _TEMP_TIMES)
+    if lacks or after.settings.get("track_io_timing") == "off" or not _is_counted(period):
         return None
-    times_ms = (grown.row.get(name) for grown in period.statements for name in names)
-    return sum(float(time_ms or 0.0) for time_ms in times_ms) / 1e3
+    return sum((float(row[name]) for row in rows for name in _TEMP_TIMES), 0.0) / 1e3
 
 
 def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
