@@ -95,12 +95,13 @@ pub enum ReadError {
     #[error(
         "no waits and no calls of an extended SQL trace in {}; {}",
         .paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
-        match .waits_in_text {
-            0 => "trace the session with waits: event 10046 at level 8".to_owned(),
-            n => format!("{n} WAIT lines stand in running text: --lenient reads them"),
+        match (.waits_in_text, .damage) {
+            (0, None) => "trace the session with waits: event 10046 at level 8".to_owned(),
+            (0, Some((line, fault))) => format!("line {line} is not understood: {fault}"),
+            (n, _) => format!("{n} WAIT lines stand in running text: --lenient reads them"),
         }
     )]
-    NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64 },
+    NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64, damage: Option<(u64, &'static str)> },
     /// The sink or another thread ended the reading.
     #[error("stopped")]
     Stopped,

@@ -159,7 +159,9 @@ impl<S: Sink> Follow<'_, S> {
             .all(|file| file.waits + file.waits_unmeasured + file.calls + file.outside == 0)
         {
             let waits_in_text = files.iter().map(|file| file.waits_in_text).sum();
-            return Err(ReadError::NoTraceLines { paths: inputs.to_vec(), waits_in_text });
+            let damage = files.iter().find_map(|file| file.damages.first.first());
+            let damage = damage.map(|damage| (damage.line, damage.fault));
+            return Err(ReadError::NoTraceLines { paths: inputs.to_vec(), waits_in_text, damage });
         }
         Ok(self.reading)
     }

@@ -173,13 +173,10 @@ impl<'a> Scanner<'a> {
                 self.state = State::Bind { avl };
             }
         }
-        let wait = if self.wanted.lenient {
-            grammar::wait_within(line, self.wanted.figures)
-        } else {
-            None
-        };
-        if let Some((wait, event)) = wait {
-            self.parsed_line(wait, event);
+        if self.wanted.lenient {
+            for (wait, event) in grammar::waits_within(line, self.wanted.figures) {
+                self.parsed_line(wait, event);
+            }
         }
     }
 

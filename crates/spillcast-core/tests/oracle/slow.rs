@@ -226,10 +226,11 @@ impl State {
         if !self.lenient {
             return;
         }
-        let mut starts = text.match_indices("WAIT #");
-        if let Some(parsed) = starts.find_map(|(at, start)| wait(&text[at + start.len()..], true)) {
-            self.avl = 0;
-            self.wait(parsed);
+        for (at, start) in text.match_indices("WAIT #") {
+            if let Some(parsed) = wait(&text[at + start.len()..], true) {
+                self.avl = 0;
+                self.wait(parsed);
+            }
         }
     }
 

@@ -420,6 +420,17 @@ fn a_window_leaves_out_what_ends_outside() {
 }
 
 #[test]
+fn each_wait_of_a_line_of_running_text_is_read() {
+    let wait = "WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=70";
+    let text = format!("A line: {wait}1 FETCH #3:c=0,e=1,tim=703 {wait}9 and more\n");
+    let options = Options { lenient: true, ..Options::default() };
+    let (_, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+    let ends: Vec<_> =
+        batch.waits.iter().map(|(_, wait)| wait.start_us + wait.elapsed_us).collect();
+    assert_eq!(ends, [701, 709]);
+}
+
+#[test]
 fn a_trace_tells_the_time_of_the_day() {
     let at = |stamp: &str| {
         let wait = "WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=7000000\n";

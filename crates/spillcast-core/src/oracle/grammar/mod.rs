@@ -7,7 +7,7 @@ mod marks;
 mod wait;
 
 use marks::{is_header, release, stars};
-pub(crate) use wait::wait_within;
+pub(crate) use wait::waits_within;
 use wait::{Tail, wait};
 
 /// Reads one line, without its line end, and the name of a wait's event. Of waits only event, time

@@ -10,11 +10,10 @@ pub(super) enum Tail {
     Allowed,
 }
 
-/// A wait that starts somewhere within a line of running text.
-pub(crate) fn wait_within(line: &[u8], figures: bool) -> Option<(Line, &[u8])> {
+/// Each wait within a line of running text.
+pub(crate) fn waits_within(line: &[u8], figures: bool) -> impl Iterator<Item = (Line, &[u8])> {
     let starts = memchr::memmem::find_iter(line, b"WAIT #");
-    let read = |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures);
-    starts.filter_map(|at| read(at).ok()).next()
+    starts.filter_map(move |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures).ok())
 }
 
 #[inline(always)]
