@@ -111,7 +111,12 @@ class EvidenceFiles:
         """``only_kind``, but InputError for totals, which contain no single wait."""
         kind = self.only_kind()
         if kind in TOTALS:
+            from spillcast.evidence.recognise import recognise
+
             file = getattr(self, kind)[0]
+            known = recognise(file) if isinstance(file, Path) else None
+            if known and known.reason:
+                known.read([file], ONLY_RUN)
             hint = f"forecast it: spillcast forecast {shell_word(file)} --to catalogue:aws-gp3"
             text = f"{KIND_WORDS[kind]} contain totals, not the time of each wait"
             raise EvidenceUnsuited(text, hint, file)

@@ -246,8 +246,10 @@ BYTE_COUNTERS = (
      r"(?:bytes[ _]spilled(?:[ _]to)?|(?:[,;/]|\band) ?to)[ _](?:local|remote)"
      r"(?:[ _](?:storage|disk))?[^\w\n]{1,80}+(\d[\d.,]*(?<=\d) ?\w*)",
      r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)(?! ?\w)"),
-    ("Databricks", r"\bspill(?:_to_disk|ed_local)_bytes[^\w\n]{1,80}+(\d+)",
-     r"\btotal_(?:time|duration)_ms[^\w\n]{1,80}+(\d+)"),
+    ("Databricks",
+     r"(?:\bspill(?:_?to_?disk_?|ed_local_)bytes|\bbytes spilled to disk due to memory pressure"
+     r"(?: total)?(?: \(min, med, max\))?\n?)[^\w\n]{,80}+(\d[\d.]*(?: ?[KMGT]?i?B)?)",
+     r"\btotal_?(?:time|duration)_?ms[^\w\n]{1,80}+(\d+)"),
     ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
     ("Trino or Presto", r'\b(?:Spilled: |spilledDataSize"\s*:\s*")(\d[\d.,]* ?[kKMGTP]?B)\b',
      r'(?:\bExecution(?: time)?: |"executionTime"\s*:\s*")([\d.]+ ?(?:m?s|[mhd]))\b'),
@@ -264,8 +266,8 @@ BYTE_COUNTERS = (
 _ENGINES = (
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "),
     ("Trino or Presto", r'\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d|"spilledDataSize'),
-    ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num"),
-    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("MongoDB", r"\busedDisk\b"),
+    ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "),
+    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("MongoDB", r"\b(?:usedDisk|\w*spillToDisk)\b"),
     ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
     ("Firebird", r"^[^\w\n]*Delta memory = "), ("Exasol", r"\btemp_db_ram_peak\b"),
     ("Impala or Doris",
@@ -273,10 +275,11 @@ _ENGINES = (
      r"|\bmem-reservation="),
     ("StarRocks", r"\b(?:DiskSpillSize|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
     ("Velox", r"\bSpilled: \d[\d,]* rows\b"), ("MatrixOne", r"\bSpillSize="),
-    ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill"),
-    ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b"),
+    ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill|^STAGE DEPENDENCIES:"),
+    ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b|\(PATH ID: \d"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"), ("Dameng", r"\bNSET2: \[\d"),
-    ("Db2", r"\b(?:sort|hash join) overflows\b|\bSPILLED\s*: \(Pages spilled"),
+    ("Db2", r"\b(?:sort|hash[ _]join)[ _]overflows\b|\bSPILLED\s*: \(Pages|\bDB2 Universal"),
+    ("Netezza", r"\[SPU "), ("SAP HANA", r"\bCOLUMN SEARCH\b"),
     ("OceanBase", r"\bEST\. ?ROWS *\|"), ("Informix", r"\bEstimated # of Rows Returned: "),
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
     ("Teradata", r"\ball-AMPs\b|\bSpool \d+ \(|\bplaced in Spool \d"),
@@ -352,7 +355,7 @@ KINDS: Sequence[EvidenceKind] = (
             r"\|\s*Id\s*\|\s*Operation\s*\|", "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
             rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
-            r'|^[^\w\n]*+(?:id\W++)?select_type\b|"actual_last_row_ms"\s*:'),
+            r'|^[^\w\n]*+(?:id\W++)?select_type\b|"(?:actual_last_row_ms|r_total_time_ms)"\s*:'),
     _report(4.0, "a profile of DuckDB", "duckdb.read",
             r'[│┃]\s*Total Time:|"(?:(?:cumulative|operator)_cardinality|operator_timing|extra-info'
             r'|(?:system_)?peak_temp_dir_size|(?:total_)?intermediate_size_bytes'
@@ -376,6 +379,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
                 r"|physical (?:reads|writes) direct temporary tablespace"
                 r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)|\bTotal Temp space used:"
+                r"|\(TEMP_SPACE_ALLOCATED\)|\b(?:HASH-JOIN|GROUP BY \(\w+\)).*\b(?:OPTIMAL|PASS)"
                 # Not in a line of a trace.
                 r"|(?<!nam=')\bdirect path (?:read|write) temp\b"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
@@ -396,20 +400,22 @@ KINDS: Sequence[EvidenceKind] = (
                 r"\bSQL Server (?:Execution Times|parse and compile time)|\|--[A-Z][\w ]*\(.*:\("
                 r"|['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
-                r"|\b(?:tempdb_allocations|avg_tempdb_space_used|(?:avg|last|max)_spills"
+                r"|\b(?:tempdb_allocations|(?:user|internal)_objects_alloc_page_count|avg_tempdb_space_used|(?:avg|last|max)_spills"
                 r"|waiting_tasks_count|wait_category(?:_desc)?)\b|^[^\w\n]*IO_COMPLETION\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store of SQL Server count pages in "
                 "tempdb, also those in memory, a plan as text counts none, waits are of all files, "
                 "and a warning of a spill is without its plan and its times",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan; or "
                 "sys.dm_io_virtual_file_stats(2, NULL) from before and after the query"),
-    *(_too_little(f"a text of {engine}", mark,
-    f"a text of {engine} in a form that is not read, or of what did not spill",
-    f"record the query: spillcast record --pid PID; {FIGURES_HINT}") for engine, mark in _ENGINES),
+    # Some have a log like MySQL's, or views like Oracle's.
+    *(_too_little(f"a text of {name}", mark,
+    f"a text of {name} in a form that is not read, or of what did not spill",
+    f"record the query: spillcast record --pid PID; {FIGURES_HINT}", 1.3)
+      for name, mark in _ENGINES),
     _too_little("pages and logs of Spark",
                 r"\bSpill \((?:Disk|Memory)\)|^[^\w\n]*(?:Stage Id\s*[|\t]|spill size\b)"
                 r"|(?:memory|disk) ?Bytes ?Spilled"
-                r"|\bspilling [\w-]+(?: \w+)? of [\d.]+ \w+ to disk",
+                r"|^== Physical Plan ==|\bspilling [\w-]+(?: \w+)? of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
@@ -436,9 +442,9 @@ KINDS: Sequence[EvidenceKind] = (
                 "it has events of a query of ClickHouse, and not query_duration_ms",
                 "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
     _too_little("counts of a device",
-                r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
-                r"|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b|^ *[mun]?secs +: count\b"
-                r"|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b",
+                r"^(?=.*\bDevice\b).*\b(?:[rw]/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
+                r"|\bavg RTT \(ms\)|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b"
+                r"|^ *[mun]?secs +: count\b|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b",
                 "iostat and its like count what ran on a device or in a process, and do not tell "
                 "which of it was temp I/O",
                 "record the query: spillcast record --pid PID; or measure the storage: "

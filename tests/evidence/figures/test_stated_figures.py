@@ -202,6 +202,10 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
         ('{"executionTime": "9m", "spilledDataSize": "6GB", "operatorSummaries": ['
          '{"spilledDataSize": "2GB"}, {"spilledDataSize": "4GB"}, {"spilledDataSize": "2GB"}]}\n',
          "elapsed=9m,spilled=SIZE"),
+        ("num bytes spilled to disk due to memory pressure total (min, med, max)\n"
+         "927,6 MiB (0,0 B, 110,2 MiB, 927,6 MiB)\npeak memory usage total (min, med, max)\n"
+         "2,1 GiB (64,0 MiB, 256,0 MiB, 1024,0 MiB)\n",
+         "elapsed=ELAPSED,spilled=972659098,size="),
         ("SortExec: metrics=[spilled_bytes=4096]\n  SortExec: metrics=[spilled_bytes=9]\n",
          "elapsed=ELAPSED,spilled=4105,size="),
         ("2023-08-16 [slow_query] |State=EOF|Time=45063|ScanRows=9|SpilledBytes=977346042\n",

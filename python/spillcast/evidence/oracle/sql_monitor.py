@@ -143,7 +143,7 @@ def counts_of_execution(execution: MonitoredExecution, selection: Selection) -> 
     temp = total_io(spilling)
     check_all(_checks(execution, temp))
     if not spilling:
-        raise NoTempIo("it does not spill: no line of its plan uses temp space")
+        raise NoTempIo(f"{execution.part or 'it'} does not spill: no line uses temp space")
     elapsed_s, elapsed_unknown, remarks = execution.elapsed_s, "", _notes(execution)
     if not elapsed_s and execution.parallel:
         words = format_duration(execution.database_s)
