@@ -438,3 +438,21 @@ def test_rows_without_reads_are_ranked_by_what_was_written(tmp_path):
     for read in (read_statements, executed_statement):
         with pytest.raises(EvidenceIncomplete):
             read(path, Selection(queryid="7", elapsed_s=1.5))
+
+
+#: auto_explain logs estimates unless log_analyze is on.
+ESTIMATED = """\
+2026-03-01 10:00:00.000 UTC [7] LOG:  duration: 9.5 ms  plan:
+\tQuery Text: select * from t order by a
+\tSort  (cost=1.00..2.00 rows=9 width=4)
+\t  Sort Key: a
+\t  ->  Seq Scan on t  (cost=0.00..1.00 rows=9 width=4)
+"""
+
+
+@cases("text", [ESTIMATED, ESTIMATED.split("order by a\n")[1]])
+def test_estimates_do_not_tell_whether_a_query_spilled(tmp_path, text):
+    (path := tmp_path / "a.log").write_text(text)
+    for read in (read_plan, read_logs):
+        with pytest.raises(EvidenceIncomplete):
+            read(path)

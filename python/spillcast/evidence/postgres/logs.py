@@ -49,8 +49,8 @@ _EXPLAINED = re.compile(
     r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
 )
 HOW = (
-    "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
-    "log folder"
+    "set log_temp_files = 0, and auto_explain with log_analyze and log_buffers for plans, then "
+    "give the server's log folder"
 )
 
 
@@ -175,11 +175,11 @@ def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
 
 
 def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
-    """InputError where plans were run, and no plan can tell whether it spilled."""
+    """InputError where no plan can tell whether it spilled."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
     is_counted = any("Temp Written Blocks" in plan for plan in ran)
-    if ran and not is_counted and not all(map(none_spilled, plans)):
-        raise EvidenceIncomplete("plans without BUFFERS: they have no temp blocks", HOW)
+    if not is_counted and not all(map(none_spilled, plans)):
+        raise EvidenceIncomplete("plans without ANALYZE or BUFFERS: they have no temp blocks", HOW)
     if not any(plan.get("Temp Written Blocks") for plan in ran):
         for plan in ran:
             check_sums(nodes_of(plan))
