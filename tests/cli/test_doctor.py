@@ -87,6 +87,16 @@ def test_a_mount_whose_process_has_ended_is_named(mount):
     assert str(point) not in "".join(item.detail for item in diagnose().findings)
 
 
+def test_a_mount_has_any_name(tmp_path, monkeypatch):
+    mounts = tmp_path / "mounts"
+    mounts.write_bytes(
+        b"/dev/sdb1 /media/d\xe9 vfat rw 0 0\nspillcast /no/d\xe9\\040x fuse.spillcast rw 0 0\n"
+    )
+    monkeypatch.setattr("spillcast.lab.doctor.MOUNTS", mounts)
+    (dead,) = [item for item in diagnose().findings if item.name == "FUSE mount"]
+    assert os.fsdecode(b"/no/d\xe9 x ") in dead.detail
+
+
 @root_only
 @pytest.mark.nightly
 def test_a_mount_that_never_answers_does_not_block(mount):

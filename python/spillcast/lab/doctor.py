@@ -144,7 +144,7 @@ def _fuse() -> Iterator[Finding]:
 
 def _dead_mounts() -> Iterator[Finding]:
     """Mounts of emulations whose process has ended: everything that enters them fails."""
-    for mount in _emulations(MOUNTS.read_text() if MOUNTS.exists() else ""):
+    for mount in _emulations(os.fsdecode(MOUNTS.read_bytes()) if MOUNTS.exists() else ""):
         # In a process of its own, for a file system may never answer, and then nothing ends it.
         looked = subprocess.Popen(
             ["stat", "--", mount], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

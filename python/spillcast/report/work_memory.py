@@ -181,9 +181,11 @@ def advice_text(advice: MemoryAdvice) -> str:
     memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "
     price = "" if advice.cost is None else f" at {advice.cost:g}"
     storage = "today's storage" if cell.storage == NOW else cell.storage
-    text = f"Cheapest within {limit}: {memory}{storage}{price}, "
-    text += format_duration(cell.elapsed_s)
+    order = ", by the storage's price, then memory" if advice.by == "price" else ", by least memory"
+    if cell.memory_bytes is None:
+        order = ""
+    lead = "Cheapest" if order or advice.by == "price" else "Fastest"
+    text = f"{lead} within {limit}: {memory}{storage}{price}, {format_duration(cell.elapsed_s)}"
     if bounds is not None:
         text += f" ({format_interval(bounds)}{'' if advice.sure else ': it may take longer'})"
-    by = "the storage's price, then memory" if advice.by == "price" else "least memory"
-    return f"{text}, by {by}."
+    return f"{text}{order}."

@@ -145,7 +145,7 @@ class Replaced:
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
                 try:
-                    mounted = self.name in Path(entry.path, "mountinfo").read_text()
+                    mounted = os.fsencode(self.name) in Path(entry.path, "mountinfo").read_bytes()
                 except OSError:
                     continue
                 processes += [int(entry.name)] if mounted else []
