@@ -271,12 +271,18 @@ def damaged(path, **changes):
         {"depth": 0},
         {"block_count": [-3]},
         {"size_class_bytes": 0},
+        # The half of 100 reads of 9 ms, microseconds, and the longest first.
+        {"total_ns": 450_000_000},
+        {"total_ns": 900_000, "block_mean_ns": [9_000]},
+        {"latency_ns": [10_000_000, 8_000_000], "latency_count": [50, 50]},
     ],
 )
 def test_figures_that_do_not_go_together_are_damage(disk, changes):
+    whole = disk.read_text()
     damaged(disk, **changes)
     for arguments in (("show", disk), ("compare", disk, disk)):
         assert "damaged" in only_line(spillcast("storage", *arguments), 2)
+    disk.write_text(whole)
 
 
 def test_bad_input(disk, flash, tmp_path):

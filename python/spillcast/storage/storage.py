@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -385,7 +386,7 @@ class Storage(Tabular):
         for group in stored.groups:
             _check(group)
         for change in stored.changes:
-            _check_counts(change.event, change.count, change.latency_ns, change.latency_count)
+            _check_histogram(change.event, change)
         return replace(stored, source=source_of(document["source"], stored.facts))
 
     def scaled(self, factor: float, name: str) -> "Storage":
@@ -406,10 +407,25 @@ class Storage(Tabular):
 def _check(group: Group) -> None:
     """ValueError if the figures of a group contradict each other."""
     group_name = f"a group of {group.op}s"
-    _check_counts(group_name, group.count, group.latency_ns, group.latency_count)
+    _check_histogram(group_name, group)
     _check_counts(group_name, group.count, group.block_mean_ns, group.block_count)
+    # Means are whole nanoseconds.
+    if abs(sum(map(mul, group.block_count, group.block_mean_ns)) - group.total_ns) > group.count:
+        raise ValueError(f"{group_name} does not add up to its time")
     if group.op not in OPS or min(group.size_class_bytes, group.depth) < 1:
         raise ValueError("a group of no op, size or depth")
+
+
+def _check_histogram(name: str, of: Group | Changes) -> None:
+    """ValueError if a histogram is not of the operations: of another number, order or unit."""
+    _check_counts(name, of.count, of.latency_ns, of.latency_count)
+    if list(of.latency_ns) != sorted(of.latency_ns):
+        raise ValueError(f"{name} has latencies that do not ascend")
+    # A histogram of percentiles lacks its ends; another unit is a factor of 1000.
+    if of.count and not (
+        of.latency_ns[0] / 10 - 1 <= of.total_ns / of.count <= 10 * of.latency_ns[-1] + 1
+    ):
+        raise ValueError(f"{name} has a mean latency far outside of its histogram")
 
 
 def _check_counts(
