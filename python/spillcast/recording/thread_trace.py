@@ -58,8 +58,7 @@ class ThreadTrace:
 
     def io_ns(self, wait_ns: NDArray[Any]) -> NDArray[Any]:
         """``wait_ns`` of rows of I/O, 0 for others: a thread that waits for work has no I/O."""
-        in_flight_ns: NDArray[Any] = np.where(self.io, wait_ns, 0)
-        return in_flight_ns
+        return np.where(self.io, wait_ns, 0)
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:

@@ -99,15 +99,11 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
     classes, number = size_classes(rows.io["bytes"].values)
     by_size = replace(rows, io=rows.io.with_column("object", number))
     requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, [str(size) for size in classes])
-    moved: dict[tuple[str, int], list[int]] = {}
+    shares = {}
     for account in simulate(requests, options).runs[0].accounts:
-        write = account.class_ == "temp write"
-        key = "write" if write else "read", int(account.object)
-        served = account.flash_write_bytes if write else account.hit_bytes
-        sums = moved.setdefault(key, [0, 0])
-        sums[0] += served
-        sums[1] += account.bytes
-    shares = {key: served / whole for key, (served, whole) in moved.items()}
+        op = "write" if account.is_write else "read"
+        served = account.flash_write_bytes if account.is_write else account.hit_bytes
+        shares[op, int(account.object)] = served / account.bytes
     return {g.kind: shares.get(g.kind, 0.0) for g in groups}
 
 

@@ -324,21 +324,18 @@ def probe(
     unusable directory; nothing is left in it, whatever happens.
     """
     with failures_as_errors(directory):
-        # Databases with traces and reports (Oracle) bypass the page cache.
-        counted = isinstance(like, Counts)
-        source = like.source if isinstance(like, Counts) else like.meta.capture.method
-        direct = source in (TRACE, REPORT)
-        limits: dict[str, Any] = {**(budget or Budget()).limits(directory), "direct": direct}
         if isinstance(like, Counts):
-            steps, closed_loop = plan_of_counts(like), False
+            source, steps, closed_loop = like.source, plan_of_counts(like), False
         else:
-            steps, closed_loop = replay_plan(like)
+            source, (steps, closed_loop) = like.meta.capture.method, replay_plan(like)
+        # Databases with traces and reports (Oracle) bypass the page cache.
+        limits = (budget or Budget()).limits(directory) | {"direct": source in (TRACE, REPORT)}
         replay = _core.Probe(steps, str(directory), **limits)
         measured = bounded_run(like, steps, replay, directory, limits, on_progress)
     facts = {**limits, **measured["facts"], **quota_facts(directory)}
     facts |= {"directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
-    if counted:
+    if isinstance(like, Counts):
         facts["steps_from"] = "counts"
     groups = [Group(**group) for group in measured["groups"]]
     changes = [Changes(**calls) for calls in measured["changes"]]
