@@ -307,9 +307,8 @@ _COUNTS_HINT = (
 )
 _STAT = re.compile(r"^(physical read total bytes|cell flash cache read hits)\s+([\d,]+)\s*$")
 _ELAPSED = re.compile(r"^Elapsed: (\d+):(\d+):([\d.]+)")
-_ATTRIBUTE = re.compile(
-    r"^(?:([\w.-]+): )?\s*(objectNumber|hitCount|missCount|cachedSize):\s+([\d,]+)"
-)
+_ATTRIBUTES = ("objectNumber", "hitCount", "missCount")
+_ATTRIBUTE = re.compile(rf"^(?:([\w.-]+): )?\s*({'|'.join(_ATTRIBUTES)}):\s+([\d,]+)")
 _METRIC = re.compile(
     r"^(?:(?P<cell>[\w.-]+): )?\s*(?P<name>FC_IO_\w+)\s+\S+\s+(?P<value>[\d,.]+)\s\D++"
     r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:[+-]\d\d:\d\d)?)\s*$"
@@ -419,28 +418,27 @@ def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
 
 def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
     """Growth of an object's hits and misses from one listing to the next, summed over cells."""
-    entries: dict[str, list[dict[str, int]]] = {}
+    entries: dict[str, dict[str, int]] = {}
+    listed: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for line in lines:
         if match := _ATTRIBUTE.match(line):
-            of_cell = entries.setdefault(match[1] or "", [{}])
-            if match[2] in of_cell[-1]:
-                of_cell.append({})
-            of_cell[-1][match[2]] = _count(match[3])
-    listed: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for cell, of_cell in entries.items():
-        for entry in of_cell:
-            if {"objectNumber", "hitCount", "missCount"} <= entry.keys():
+            cell, name, count = match[1] or "", match[2], _count(match[3])
+            entry = entries.setdefault(cell, {})
+            if name in entry:
+                entry.clear()
+            entry[name] = count
+            if len(entry) == len(_ATTRIBUTES):
                 counts = entry["hitCount"], entry["missCount"]
                 listed.setdefault((cell, entry["objectNumber"]), []).append(counts)
     grown: dict[tuple[int, int], tuple[int, int]] = {}
-    for (_, name), of_object in listed.items():
-        for number, (before, now) in enumerate(pairwise(of_object)):
+    for (_, number), of_object in listed.items():
+        for at, (before, now) in enumerate(pairwise(of_object)):
             hits, misses = now[0] - before[0], now[1] - before[1]
             if min(hits, misses) >= 0:
-                sums = grown.get((number, name), (0, 0))
-                grown[number, name] = sums[0] + hits, sums[1] + misses
-    for (_, name), (hits, misses) in sorted(grown.items()):
-        yield Scan(str(name), (hits + misses) * MIB, hits * MIB)
+                sums = grown.get((at, number), (0, 0))
+                grown[at, number] = sums[0] + hits, sums[1] + misses
+    for (_, number), (hits, misses) in sorted(grown.items()):
+        yield Scan(str(number), (hits + misses) * MIB, hits * MIB)
 
 
 def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
