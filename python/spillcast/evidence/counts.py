@@ -200,6 +200,8 @@ class Counts:
         if (time := self.time_bounds) is not None:
             lower, upper = format_duration(time.lower), format_duration(time.upper)
             words = f"how long temp I/O took is not known: {lower} to {upper} ({time.reason})"
+            if self.timed_on is not None:
+                return Unknown("cached-io", words, time.remedy)
             return Unknown("incomplete" if are_close(time) else "time-unknown", words, time.remedy)
         if (shared := self.processes_bounds) is None:
             return None

@@ -49,7 +49,7 @@ NOTABLE_SHARE = 0.1
 #: ``none``: no target has a number.
 VerdictKind = Literal["storage", "partly", "data", "memory", "other", "none"]
 #: Warnings of evidence with only bounds of the time of temp I/O.
-TIME_UNKNOWN = frozenset({"time-unknown", "io-unknown"})
+TIME_UNKNOWN = frozenset({"time-unknown", "cached-io", "io-unknown"})
 
 
 @dataclass(frozen=True)

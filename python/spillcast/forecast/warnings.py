@@ -138,7 +138,7 @@ def _evidence(case: Computed) -> Iterator[Caveat]:
     if (unknown := quality.unknown) is not None:
         text = f"{unknown.text}; the interval covers both bounds; {unknown.remedy}"
         yield Caveat(unknown.code, text)
-    if quality.timed_on is not None:
+    if quality.timed_on is not None and not quality.time_unknown:
         text = f"temp I/O was not timed: the latency of {quality.timed_on} is assumed"
         yield Caveat("assumed", text)
 

@@ -72,8 +72,10 @@ def test_counts_of_a_server_that_times_nothing(tmp_path):
     # Where it would have taken longer than the call there are bounds.
     words = ("forecast", path, "--from", "latency:9ms", "--to", "latency:1ms", "--json")
     slow = json.loads(spillcast(*words).stdout)
-    [unknown] = [item for item in slow["warnings"] if item["code"] == "time-unknown"]
+    [unknown] = [item for item in slow["warnings"] if item["code"] == "cached-io"]
     assert "page cache" in unknown["message"]
+    # The option was given.
+    assert "--from" not in unknown["next_step"]
     assert slow["ceiling_interval_s"] == [pytest.approx(0.0, abs=1e-2), pytest.approx(3.0)]
 
 

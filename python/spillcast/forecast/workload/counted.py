@@ -171,6 +171,7 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
     return replace(
         counts.with_mean_ns(dict.fromkeys(OPS, mean_ns)),
         time_bounds=time,
+        timed_on=name,
         counts_follow_time=False,
         processes=processes,
         processes_bounds=None,
