@@ -203,6 +203,42 @@ def test_a_store_that_is_built_again_or_in_several_processes_holds_its_rows_once
     assert 1 <= store.needed_bytes / (least_kb * K) < 1.25
 
 
+#: A hash join of 300,000 rows with itself, by PostgreSQL 14.19 with a work_mem of 1 MB, and what
+#: other versions print beside it.
+JOINED = """Aggregate  (cost=24921.00..24921.01 rows=1 width=8) (actual time=269.3..269.4 rows=1{rows} loops=1)
+  Buffers: shared hit=5608, temp read=1658 written=1658{times}
+  ->  Hash Join  (cost=10726.00..24171.00 rows=300000 width=0) (actual time=84.7..253.4 rows=300000{rows} loops=1)
+        Hash Cond: (x.b = y.b)
+        Buffers: shared hit=5608, temp read=1658 written=1658{times}
+        ->  Seq Scan on t x  (cost=0.00..5804.00 rows=300000 width=4) (actual time=0.0..23.7 rows=300000{rows} loops=1)
+              Buffers: shared hit=2804
+        ->  Hash  (cost=5804.00..5804.00 rows=300000 width=4) (actual time=84.4..84.4 rows=300000{rows} loops=1)
+              Buckets: 32768  Batches: 16  Memory Usage: 916kB
+              Buffers: shared hit=2804, temp written=829{times}
+              ->  Seq Scan on t y  (cost=0.00..5804.00 rows=300000 width=4) (actual time=0.0..23.9 rows=300000{rows} loops=1)
+                    Buffers: shared hit=2804
+Execution Time: 270.1 ms
+"""  # noqa: E501
+TIMES = "\n        I/O Timings: temp read=2.9 write=18.5"
+
+
+@cases(
+    ("rows", "times", "settings", "enough_mib"),
+    [
+        ("", "", "", 24),
+        ("", TIMES, "", 12),
+        (".00", "", "", 12),
+        ("", "", "Settings: hash_mem_multiplier = '2'\n", 12),
+    ],
+)
+def test_a_hash_gets_enough_memory_by_the_default_of_each_version(
+    tmp_path, rows, times, settings, enough_mib
+):
+    """Versions 13 and 14 spilled with 12 MB and not with 24; 15 to 18 with 6 and not with 12."""
+    (path := tmp_path / "plan.txt").write_text(JOINED.format(rows=rows, times=times) + settings)
+    assert enough_bytes(read_plan(path).plan) == enough_mib << 20
+
+
 def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():
     plan = PlanSpills([SORT, STORE], current_bytes=4 << 20)
     # A hundred million bytes and an eighth are 106.8 MiB: 128 MiB is the next that one would set.

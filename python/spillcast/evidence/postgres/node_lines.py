@@ -143,7 +143,9 @@ def milliseconds(text: str) -> float:
 
 def _ran(match: re.Match[str]) -> dict[str, Any]:
     loops = {"Actual Loops": int(match["loops"])} if match["loops"] else {}
-    return {"Actual Rows": float(match["rows"]), **loops}
+    # PostgreSQL 18 began to print fractions of rows, and to have this key in its JSON.
+    newer = {"Disabled": False} if "." in match["rows"] else {}
+    return {"Actual Rows": float(match["rows"]), **loops, **newer}
 
 
 def _batches(match: re.Match[str]) -> dict[str, Any]:

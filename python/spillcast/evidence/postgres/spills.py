@@ -26,8 +26,8 @@ from spillcast.units import parse_bytes
 if TYPE_CHECKING:
     from spillcast.recording.recording import Recording
 
-#: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
-HASH_MEM_MULTIPLIER = 2.0
+#: Since PostgreSQL 15, and before; a plan made with SETTINGS names it where it is another.
+HASH_MEM_MULTIPLIER, _OLDER_MULTIPLIER = 2.0, 1.0
 #: Before PostgreSQL 17 a tuple in memory had a header of up to so much; now only one to be freed.
 _CHUNK_BYTES = 16
 _FREED_BYTES = 8
@@ -58,8 +58,8 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     if any(node.is_abridged for node in top.walk()) or not all(sorts_kib(s.values) for s in sorts):
         return None
     name = "hash_mem_multiplier"
-    multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
-    spills = spills_of(top, multiplier)
+    given = settings.get(name)
+    spills = spills_of(top, None if given is None else amount(float(given), name))
     if not any(spill.weight for spill in spills):
         return None
     work_mem = settings.get("work_mem")
@@ -90,25 +90,30 @@ def size_of_setting(setting: str | int) -> int:
     return int(quantity_of(parse_bytes, f"{text}kB" if text.isdigit() else text, "work_mem"))
 
 
-def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[NodeSpill]:
-    """The nodes that wrote temp files, as the plan has them, from the top."""
-    # PostgreSQL 17 began to time local I/O apart, 18 to say which nodes were disabled.
-    older = "Local I/O Read Time" not in top.values
+def spills_of(top: Node, hash_mem_multiplier: float | None = None) -> list[NodeSpill]:
+    """The nodes that wrote temp files, as the plan has them, from the top.
+
+    Where nothing tells ``hash_mem_multiplier``, what is needed holds for each version's default.
+    """
+    # PostgreSQL 15 began to time temp I/O, 17 local I/O apart, 18 to say which nodes were disabled.
     balanced = "Disabled" in top.values
+    older = not balanced and "Local I/O Read Time" not in top.values
     timed = top.all_temp.total_s > 0
+    most = hash_mem_multiplier or HASH_MEM_MULTIPLIER
+    least = hash_mem_multiplier or (most if timed or balanced else _OLDER_MULTIPLIER)
     spills = []
     for node, hashed in _pairs(top):
         temps = [node.temp, hashed.temp] if hashed else [node.temp]
         if not sum(temp.written for temp in temps):
             continue
         if hashed is not None:
-            spill = _hash(hashed, hash_mem_multiplier, balanced=balanced)
+            spill = replace(_hash(hashed, least, balanced=balanced), taken=most)
         elif node.kind == "Sort":
             spill = _sort(node, older)
         elif sorts := _inner_sorts(node):
             spill = _inner_sort(node, sorts, older)
         elif "HashAgg Batches" in node.values:
-            spill = _aggregate(node, hash_mem_multiplier, older=not balanced)
+            spill = replace(_aggregate(node, least, older=not balanced), taken=most)
         else:
             spill = _store(node, older)
         weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
@@ -190,7 +195,6 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> NodeSpill:
         kind="hash",
         processes=node.processes,
         needed_bytes=round(needed / among),
-        taken=multiplier,
         batches=batches,
         rows=rows,
         tuple_bytes=row,
@@ -244,7 +248,6 @@ def _aggregate(node: Node, multiplier: float, *, older: bool) -> NodeSpill:
         kind="hash aggregate",
         processes=node.processes,
         needed_bytes=round(needed / multiplier),
-        taken=multiplier,
         batches=batches,
         any_state=any_state,
     )
