@@ -114,7 +114,7 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
         _meta(recording, waits, edges_ns),
         seconds_of(waits.filter(waits["op"].is_valid())),
     )
-    return Recording.of_tables(path, meta, waits, seconds, recording.samples.slice(0, 0))
+    return Recording.of_tables(path, meta, waits, seconds, recording.samples.take(slice(0)))
 
 
 def _meta(recording: Recording, waits: Table, edges_ns: Sequence[int]) -> Meta:

@@ -112,10 +112,6 @@ class Table:
         rows = len(range(self.num_rows)[at]) if isinstance(at, slice) else len(at)
         return Table({name: column[at] for name, column in self.columns.items()}, rows)
 
-    def slice(self, begin: int, length: int | None = None) -> "Table":
-        """``length`` rows from ``begin``, or all that follow."""
-        return self.take(slice(begin, None if length is None else begin + length))
-
     def sort_by(self, *names: str) -> "Table":
         """The rows sorted by these columns, ascending and stable."""
         columns = [self.columns[name] for name in names]
@@ -143,7 +139,17 @@ class Table:
 
     def group_by(self, *names: str) -> "Groups":
         """The rows by equal values of these columns."""
-        return Groups.of(self, names)
+        code = np.zeros(self.num_rows, dtype=np.int64)
+        for name in names:
+            codes = self[name].codes()
+            code = code * (int(codes.max(initial=-1)) + 2) + codes + 1
+            # Renumbered, so that the products of many columns fit into 64 bits.
+            code = np.unique(code, return_inverse=True)[1]
+        _, first, number = np.unique(code, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return Groups(self.select(names).take(first[order]), place[number])
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as dictionaries."""
@@ -173,21 +179,6 @@ class Groups:
     keys: Table
     #: Number of the group by row.
     number: Integers
-
-    @classmethod
-    def of(cls, table: Table, names: Sequence[str]) -> "Groups":
-        """The rows of a table by equal values of columns."""
-        code = np.zeros(table.num_rows, dtype=np.int64)
-        for name in names:
-            codes = table[name].codes()
-            code = code * (int(codes.max(initial=-1)) + 2) + codes + 1
-            # Renumbered, so that the products of many columns fit into 64 bits.
-            code = np.unique(code, return_inverse=True)[1]
-        _, first, number = np.unique(code, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return cls(table.select(names).take(first[order]), place[number])
 
     def __len__(self) -> int:
         return self.keys.num_rows

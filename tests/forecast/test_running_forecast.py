@@ -90,7 +90,7 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
         monkeypatch.setattr(live, "ROWS_MAX", rows_max)
         held = Running()
         for begin in range(0, len(made), 100):
-            held.add_waits(waits.slice(begin, 100))
+            held.add_waits(waits.take(slice(begin, begin + 100)))
         held.add_seconds(seconds_of(waits))
         result = held.recording(meta)
         return progress_of(result, recorded_threads(result))

@@ -70,7 +70,7 @@ def test_spinning_as_work_is_cpu_time_before_the_next_operation(tmp_path):
     recording = Recording(tmp_path, EMPTY)
     rows.sort(key=lambda row: row["start_ns"])
     recording.waits = Table.from_rows(rows, WAITS)
-    recording.seconds = recording.samples = recording.waits.slice(0, 0)
+    recording.seconds = recording.samples = recording.waits.take(slice(0))
     capture = replace(EMPTY.capture, spun_s=4.0)
     recording.meta = replace(EMPTY, cpu_s=1.0, capture=capture)
     work = with_spinning_as_work(recording)

@@ -159,7 +159,7 @@ def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):
         {**on(ended_by="end"), "raw": few, "temp": temp},
     ]
     first, second = bursts(tmp_path / "run.spill", matches, [])
-    second.waits = second.waits.slice(0, 3)
+    second.waits = second.waits.take(slice(3))
     kept = minute.keep([first, second], tmp_path / "part.spill")
     meta = Recording.open(tmp_path / "part.spill").meta
     assert meta.raw == kept.meta.raw

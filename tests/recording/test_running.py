@@ -23,7 +23,7 @@ def fed(recording, rows):
     """What came in of a recording, so many rows at a time."""
     made = Running()
     for at in range(0, recording.waits.num_rows, rows):
-        made.add_waits(recording.waits.slice(at, rows))
+        made.add_waits(recording.waits.take(slice(at, at + rows)))
     made.add_seconds(recording.seconds)
     return made
 
@@ -78,7 +78,7 @@ def test_quantiles_are_within_3_percent():
 
 def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
     monkeypatch.setattr(live, "ROWS_MAX", 500)
-    many, rows = Running(), recording.waits.slice(0, 100)
+    many, rows = Running(), recording.waits.take(slice(100))
     for second in range(64):
         starts = [second * 10**9 + n for n in range(100)]
         many.add_waits(rows.with_column("start_ns", starts))
@@ -97,7 +97,7 @@ def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
 def test_sums_by_second_of_a_long_run_take_no_more_memory(recording, monkeypatch):
     monkeypatch.setattr(live, "SECONDS_MAX", 200)
     monkeypatch.setattr(live, "BATCHES_MAX", 50)
-    rows, whole, many = recording.seconds.slice(0, 8), [], Running()
+    rows, whole, many = recording.seconds.take(slice(8)), [], Running()
     for second in range(500):
         whole.append(rows.with_column("second", [second] * rows.num_rows))
         many.add_seconds(whole[-1])
@@ -121,7 +121,7 @@ def histogram(seconds):
 
 def test_waits_of_ever_new_threads_take_no_more_memory(recording, monkeypatch):
     monkeypatch.setattr(live, "WAITS_MAX", 20)
-    batch = recording.waits.filter(recording.waits["op"].is_null()).slice(0, 3)
+    batch = recording.waits.filter(recording.waits["op"].is_null()).take(slice(3))
     many = Running()
     for session in range(200):
         many.add_waits(batch.with_column("session", [session] * batch.num_rows))

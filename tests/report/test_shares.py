@@ -127,9 +127,9 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
     """Thread 1 reads temp files and data, and waits; thread 2 waits for it all the time."""
     run = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
     running = Running()
-    temp = run.waits.slice(0, 100)
+    temp = run.waits.take(slice(100))
     mine, other = temp["session"][0], 77
-    values = temp.slice(0, 1).to_pylist()[0]
+    values = temp.take(slice(1)).to_pylist()[0]
     waits = [
         {**values, "event": "blocked", "op": None, "temp": False, "bytes": None, "file": None,
          "elapsed_ns": ns, "session": session}

@@ -354,6 +354,12 @@ class RankRequest:
         return self._storages[target]
 
 
+def temp_bounds_s(at_bounds: Sequence[Counts], calls: int) -> tuple[float, float]:
+    """Bounds of the elapsed time (s) in temp I/O of all calls."""
+    times_s = [calls * counts.total_s / counts.processes for counts in at_bounds]
+    return min(times_s), max(times_s)
+
+
 def with_gains(
     ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
 ) -> Ranked:

@@ -24,12 +24,7 @@ import numpy as np
 
 from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres.statements import (
-    MAINTENANCE,
-    PER_GATHER,
-    StatementRow,
-    counts_of_row,
-)
+from spillcast.evidence.postgres.statements import StatementRow, counts_of_row
 from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
@@ -385,9 +380,8 @@ def of_snapshots(
             add_to(total, row)
             by_day = blocks.setdefault(queryid, {})
             by_day[day] = by_day.get(day, 0) + temp_blocks(row)
-    limits = {name: chain[-1].settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
     for queryid, total in sums.items():
-        statement = StatementRow.of({**total, **limits})
+        statement = StatementRow.of({**total, **chain[-1].limits})
         if not statement.spills:
             continue
         elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)

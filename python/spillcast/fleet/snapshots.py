@@ -110,6 +110,11 @@ class Snapshot:
     #: Time that the queries took.
     asked_s: float = 0.0
 
+    @property
+    def limits(self) -> dict[str, str | None]:
+        """The settings that limit parallel workers, as further columns of its rows."""
+        return {name: self.settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
+
 
 def store_snapshot(address: str, document: Mapping[str, Any], *, redact: bool) -> tuple[str, int]:
     """Write a snapshot into the dataset at ``address``. Returns the name and size of its file.
@@ -162,10 +167,9 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
 def _check(snapshot: Snapshot) -> None:
     """KeyError, TypeError, ValueError or OSError if a time or a row cannot be a server's."""
     datetime.fromtimestamp(snapshot.taken_s, UTC)
-    limits = {name: snapshot.settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
     for row in snapshot.rows:
         # The text is not read here, which takes longer than all numbers.
-        StatementRow.of({**row, **limits, "query": None})
+        StatementRow.of({**row, **snapshot.limits, "query": None})
         is_named = row["queryid"] is not None and isinstance(row["query"], str | None)
         if not is_named or not {"calls", "total_exec_time"} <= {*count_names(row)}:
             raise ValueError("a row has no identifier, no text, no count of calls, or no time")

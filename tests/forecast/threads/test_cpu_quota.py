@@ -148,7 +148,7 @@ def test_a_part_of_the_waits_tells_of_the_whole_quota(tmp_path):
     half = TURNS // 2
     kept = KeptWaits(half, TURNS, [(0.0, half * (CPU_NS + FAST_NS) / 1e9)])
     cut = Recording(run.path, replace(run.meta, raw=kept))
-    cut.waits = run.waits.slice(0, half)
+    cut.waits = run.waits.take(slice(half))
     answer = forecast(cut, on(FAST_NS), cpu_quota=0.4)
     assert answer.forecast_s == pytest.approx(whole.forecast_s, rel=0.05)
     assert whole.forecast_s < 0.6 * run.elapsed_s

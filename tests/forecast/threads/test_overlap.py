@@ -130,7 +130,7 @@ def test_a_part_of_the_waits_weighs_like_all(tmp_path):
     )  # fmt: skip
     kept = KeptWaits(TURNS, 2 * TURNS, [(0.0, run.elapsed_s / 2)])
     half = Recording(run.path, replace(run.meta, raw=kept))
-    half.waits = run.waits.slice(0, TURNS)
+    half.waits = run.waits.take(slice(TURNS))
     threads = workload_of_recording(half).threads
     # Of two waits side by side a half adds to the elapsed time.
     assert threads.io_weight == pytest.approx(0.5, rel=0.01)

@@ -18,6 +18,7 @@ from spillcast.engines.ranking import (
     Ranked,
     RankRequest,
     ServerRanking,
+    temp_bounds_s,
     with_gains,
 )
 from spillcast.errors import (
@@ -251,12 +252,8 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
         selection = Selection(timed=request.origin is None)
         counts = with_origin(counts_of_query(mean, selection), request)
         ends = counts.at_bounds() or [counts]
-        shares_s = [number * end.total_s / end.processes for end in ends]
-        ranked = replace(
-            ranked,
-            temp_bytes=number * counts.bytes,
-            temp_s=(min(shares_s), max(shares_s)),
-        )
+        temp_s = temp_bounds_s(ends, number)
+        ranked = replace(ranked, temp_bytes=number * counts.bytes, temp_s=temp_s)
         return with_gains(ranked, ends, number, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message)

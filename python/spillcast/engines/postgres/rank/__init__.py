@@ -32,6 +32,7 @@ from spillcast.engines.ranking import (
     RankRequest,
     ServerRanking,
     SpillNode,
+    temp_bounds_s,
     with_gains,
 )
 from spillcast.errors import InputError, OptionConflict, PathMissing, Refusal
@@ -338,7 +339,7 @@ def _of_row(
         counts = with_origin(counts_of_row(row, timed=request.origin is None), request)
         counts = replace(counts, calibration=request.calibration)
         at_bounds = _at_bounds(counts, plans)
-        ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, row.calls))
+        ranked = replace(ranked, temp_s=temp_bounds_s(at_bounds, row.calls))
         ranked = with_gains(ranked, at_bounds, row.calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message)
@@ -397,16 +398,11 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
         enough = _enough_bytes(counts)
         counts = with_origin(counts, request)
         at_bounds = counts.at_bounds() or [counts]
-        ranked = replace(ranked, temp_s=_temp_bounds_s(at_bounds, calls))
+        ranked = replace(ranked, temp_s=temp_bounds_s(at_bounds, calls))
         ranked = with_gains(ranked, at_bounds, calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message)
     return replace(ranked, work_mem_bytes=enough, nodes=_spilling(plan))
-
-
-def _temp_bounds_s(at_bounds: Sequence[Counts], calls: int) -> tuple[float, float]:
-    times_s = [calls * counts.total_s / counts.processes for counts in at_bounds]
-    return min(times_s), max(times_s)
 
 
 def _enough_bytes(counts: Counts) -> int | None:

@@ -23,7 +23,7 @@ from spillcast.engines.ranking import (
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.logs import Logs, normal
-from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, StatementRow
+from spillcast.evidence.postgres.statements import StatementRow
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.snapshots import (
     DatabaseSpill,
@@ -165,11 +165,9 @@ class _Window:
     def ranking(
         self, request: RankRequest, logs: Logs | None, rules: Sequence[RateLimit]
     ) -> ServerRanking:
-        settings = self.last.settings
-        limits = {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
         rows = [
             StatementRow.of(
-                {"queryid": queryid, "query": statement.query, **statement.sums, **limits}
+                {"queryid": queryid, "query": statement.query, **statement.sums, **self.last.limits}
             )
             for queryid, statement in self.statements.items()
         ]
@@ -187,7 +185,7 @@ class _Window:
                 for name, growth in self.databases.items()
             ],
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
-            settings=settings,
+            settings=self.last.settings,
             unseen=[] if self.periods else [Unseen("spills", single)],
             history=self._history(rules),
             counted=rows,
