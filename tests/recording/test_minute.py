@@ -233,9 +233,9 @@ def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatc
     last = parts[-1].meta
     recorded_bytes = 8192 * last.temp.writes
     # All that the program wrote is there by the kernel's count, seen or not.
-    assert last.before.written_bytes + recorded_bytes <= seen.done("write")
+    assert last.before.written_bytes + recorded_bytes <= seen.written
     assert sizes[-2] <= last.before.written_bytes
-    for written in (seen.done("write"), seen.unread.middle):
+    for written in (seen.written, seen.unread.middle):
         # What is written between the attachment and the count is counted twice.
         assert sizes[-2] + recorded_bytes <= written <= sizes[-1] + recorded_bytes
     assert seen.done_s == pytest.approx(last.before.ran_s + last.elapsed_s)
