@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from spillcast.cli.options import Json, option, with_parameters
-from spillcast.cli.output import emit
+from spillcast.cli.output import emit, notify
 from spillcast.cli.usage import Grouped, command_group
 from spillcast.engines.move import Move, move_tmpfs
 from spillcast.engines.registry import engines, feature_of
@@ -33,8 +33,12 @@ def _move(function: Callable[..., Move]) -> Callable[..., Any]:
             problem = f"--to {to}: has control characters in its name"
             raise OptionInvalid(problem, "give the directory another name")
         move = function(**options)
+        done = move.applied or move.reverted
+        if not (done or json):
+            how = "; --apply takes them" if "apply" in options else ""
+            notify(f"nothing has changed: these are the steps{how}")
         if not json:
-            print(done_text(move) if move.applied or move.reverted else plan_text(move))
+            print(done_text(move) if done else plan_text(move))
         if move.left:
             error = MoveFailed(
                 f"tablespace {move.tablespace} is in use and stays: {'; '.join(move.left)}",
