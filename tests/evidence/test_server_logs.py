@@ -310,6 +310,25 @@ PLANNED = """\
 """
 
 
+def test_of_many_plans_alone_those_that_spill_most_are_forecast_and_all_have_their_bytes(tmp_path):
+    blocks = {f"t{number}": 100 + 10 * number for number in range(40)}
+    log = tmp_path / "server.log"
+    log.write_text(
+        "".join(
+            PLANNED.format(table=table).replace("=100", f"={number}")
+            for table, number in blocks.items()
+        )
+    )
+    ranked = of_logs(read_logs(log), RankRequest(["factor:2"]))
+    statements = {item.query.split()[3]: item for item in ranked}
+    assert {table: item.temp_bytes for table, item in statements.items()} == {
+        table: 2 * number * 8192 for table, number in blocks.items()
+    }
+    forecast = [table for table, item in statements.items() if item.no_spill]
+    assert 0 < len(forecast) < 40
+    assert set(forecast) == set(sorted(blocks, key=blocks.get)[-len(forecast):])  # fmt: skip
+
+
 def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
     (tmp_path / "a.log").write_text(PLANNED.format(table="big") + PLANNED.format(table="small"))
     result = read_logs(tmp_path)

@@ -302,17 +302,22 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     files: dict[str, list[TempFile]] = {}
     for file in logs.temp:
         files.setdefault(normal(file.query or ""), []).append(file)
-    sizes = {key: sum(file.bytes for file in group) for key, group in files.items()}
     texts = {key: (group[0].queryid, group[0].query) for key, group in files.items()}
     all_plans = _all_plans(logs)
     for key, plans in all_plans.items():
         text = str(max(plans, key=_blocks).get("Query Text", ""))
         texts.setdefault(key, (None, masked_text(text) or None))
+    sizes = {
+        key: max(
+            sum(file.bytes for file in files.get(key, ())), _moved_bytes(all_plans.get(key, ()))
+        )
+        for key in texts
+    }
     ranked = []
-    for number, key in enumerate(sorted(texts, key=lambda statement: -sizes.get(statement, 0))):
+    for number, key in enumerate(sorted(texts, key=lambda statement: -sizes[statement])):
         memory = other_memory(texts[key][1])
         item = int(key[1:]) if key[:1] == "\0" else None
-        statement = Ranked(*texts[key], None, None, sizes.get(key, 0), memory=memory, item=item)
+        statement = Ranked(*texts[key], None, None, sizes[key], memory=memory, item=item)
         if plans := all_plans.get(key, []):
             elapsed_s = sum(float(plan.get("Execution Time", 0.0)) for plan in plans) / 1e3
             statement = replace(statement, calls=len(plans), elapsed_s=elapsed_s)
@@ -391,8 +396,6 @@ def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
     """Add the times, gains and nodes of ``plan`` as if it were that of all ``calls``."""
-    moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
-    ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
         counts = counts_of_plan(plan, timed=request.origin is None)
         enough = _enough_bytes(counts)
@@ -435,6 +438,11 @@ def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
             key = normal(str(plan.get("Query Text", ""))) or f"\0{number}"
             by_key.setdefault(key, []).append(plan)
     return by_key
+
+
+def _moved_bytes(plans: Sequence[Mapping[str, Any]]) -> int:
+    """Temp bytes read and written, as if each call were the one with the most."""
+    return BLOCK_BYTES * len(plans) * max(map(_blocks, plans), default=0)
 
 
 def _blocks(plan: Mapping[str, Any]) -> int:
