@@ -450,6 +450,22 @@ ESTIMATED = """\
 """
 
 
+#: The nodes above, which may have spilled, are missing.
+END_OF_A_PLAN = """\
+         SubPlan 1
+           ->  Index Scan using i on t  (cost=0.1..8.1 rows=1 width=8) (actual rows=1 loops=6)
+                 Buffers: shared hit=122
+ Execution Time: 75.5 ms
+"""
+
+
+def test_the_end_of_a_plan_does_not_tell_whether_it_spilled(tmp_path):
+    (path := tmp_path / "a.txt").write_text(END_OF_A_PLAN)
+    for read in (read_plan, read_logs):
+        with pytest.raises(EvidenceIncomplete):
+            read(path)
+
+
 @cases("text", [ESTIMATED, ESTIMATED.split("order by a\n")[1]])
 def test_estimates_do_not_tell_whether_a_query_spilled(tmp_path, text):
     (path := tmp_path / "a.log").write_text(text)

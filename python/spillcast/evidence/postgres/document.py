@@ -48,6 +48,7 @@ _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 _CUT_NOTE = "another plan in the file is cut, and is left out"
+CUT = "cut: its first node is below others, which are missing and may spill"
 #: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
 _TEXTS = (
     "CTE Name", "Node Type", "Parent Relationship", "Sort Method", "Sort Space Type", "Strategy",

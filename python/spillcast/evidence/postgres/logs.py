@@ -16,8 +16,8 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import CONSTANT, MARK
+from spillcast.evidence.postgres.document import CUT, check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.document import HOW as HOW_PLAN
-from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import nodes_of, none_spilled
@@ -175,14 +175,15 @@ def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
 
 
 def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
-    """InputError where no plan can tell whether it spilled."""
+    """InputError where no plan can tell whether it spilled, or one without spills is cut."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
-    is_counted = any("Temp Written Blocks" in plan for plan in ran)
-    if not is_counted and not all(map(none_spilled, plans)):
+    if not (any("Temp Written Blocks" in plan for plan in ran) or all(map(none_spilled, plans))):
         raise EvidenceIncomplete("plans without ANALYZE or BUFFERS: they have no temp blocks", HOW)
     if not any(plan.get("Temp Written Blocks") for plan in ran):
         for plan in ran:
             check_sums(nodes_of(plan))
+        if any("Excerpt" in plan for plan in plans):
+            raise EvidenceIncomplete(CUT, HOW)
 
 
 def _each_once(folder: Path) -> list[Path]:

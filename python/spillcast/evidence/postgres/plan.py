@@ -16,7 +16,7 @@ from spillcast.errors import (
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
-from spillcast.evidence.postgres.document import HOW, check_sums, is_log, read_documents
+from spillcast.evidence.postgres.document import CUT, HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
@@ -170,8 +170,7 @@ def counts_of_plan(
         if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
             if none_spilled(document):
                 raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
-            problem = "without BUFFERS, or cut: its first node has no temp blocks"
-            raise EvidenceIncomplete(f"a plan {problem}")
+            raise EvidenceIncomplete("without BUFFERS, or cut: its first node has no temp blocks")
         plan_s = elapsed_s or elapsed_of(document)
         if elapsed_s is None:
             _check_elapsed(document, plan_s)
@@ -181,8 +180,7 @@ def counts_of_plan(
         first_s = document["Plan"].get("Actual Total Time", 0.0) / 1e3
         is_all = temp.blocks and first_s >= _EXCERPT_SHARE * plan_s
         if "Excerpt" in document and not is_all:
-            problem = "its first node is below others, which are missing and may spill"
-            raise EvidenceIncomplete(f"cut: {problem}")
+            raise EvidenceIncomplete(CUT)
         if not temp.blocks:
             raise NoTempIo(f"this query does not spill: {_no_temp_reason(top)}")
         shared = _shared(top)
