@@ -188,6 +188,11 @@ def test_the_key_of_early_recordings_is_read(tmp_path):
     assert expected.server.workers[0].missed.calls == 3
 
 
+def test_a_start_that_is_no_instant_is_refused(run, monkeypatch, capsys):
+    path, document = run
+    refused(path, document | {"started_at": "then"}, verbs(path)[0], monkeypatch, capsys)
+
+
 def test_any_key_that_lacks_is_told_in_a_line(run, monkeypatch, capsys):
     path, document = run
     needed = [way for way in keys_of(document) if named(way) not in OPTIONAL | FREE]

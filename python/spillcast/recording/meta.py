@@ -4,6 +4,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -278,6 +279,8 @@ class Meta:
     extra: Mapping[str, Any] = key("", rest=True)
 
     def __post_init__(self) -> None:
+        if self.started_at is not None:
+            datetime.fromisoformat(self.started_at)
         # It follows from the counts, also after ``replace`` and for recordings without the key.
         spilled = True if self.temp.operations else None if self.blind_to else False
         object.__setattr__(self, "spilled", spilled)

@@ -214,7 +214,7 @@ def provenance_now(directory: Path) -> Provenance:
 def recorded_provenance(meta: Meta) -> Provenance:
     """The provenance of the storage that held most of a recording's temp I/O."""
     provenance = Provenance(
-        measured_at=meta.started_at if _is_timestamp(meta.started_at) else None,
+        measured_at=meta.started_at,
         spillcast=meta.spillcast or None,
         host=meta.machine.host,
         kernel=meta.machine.kernel,
@@ -223,11 +223,3 @@ def recorded_provenance(meta: Meta) -> Provenance:
         return provenance
     place = meta.temp_places[0]
     return replace(provenance, directory=place.directory).on_mount(place)
-
-
-def _is_timestamp(text: str | None) -> bool:
-    try:
-        datetime.fromisoformat(text or "")
-    except ValueError:
-        return False
-    return True
