@@ -270,6 +270,14 @@ def test_a_log_that_cannot_be_listed_loses_no_part(tmp_path):
     assert facts(tmp_path / "fleet", "select sum(count) from facts")[0][0] > 0
 
 
+def test_a_folder_of_others_at_its_root_is_passed_over(tmp_path):
+    write_fleet(tmp_path / "in", 2)
+    (tmp_path / "disk" / "lost+found").mkdir(parents=True)
+    close(tmp_path / "disk" / "lost+found")
+    result = spillcast("ingest", tmp_path / "in", "-o", tmp_path / "disk", under=CONFINED)
+    assert result.returncode == 0, result.stderr
+
+
 def test_an_object_store_that_does_not_answer_for_a_moment_loses_no_part(tmp_path, monkeypatch):
     write_fleet(tmp_path / "in", 2)
     target = "memory://a-moment"

@@ -145,7 +145,8 @@ class LocalStore:
         """
 
         def failed(error: OSError) -> None:
-            if not isinstance(error, FileNotFoundError):
+            # At the root may be folders of others, such as lost+found.
+            if folder and not isinstance(error, FileNotFoundError):
                 raise error
 
         walk = os.walk(self.root / folder, onerror=failed)
