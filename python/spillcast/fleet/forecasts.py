@@ -196,9 +196,6 @@ def _list_sql(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(sql_literal, texts))}]::varchar[]"
 
 
-_MEMORY, _HISTORY = ASH_KINDS["V$"], ASH_KINDS["DBA_HIST"]
-
-
 @dataclass
 class StatementSums:
     """The sums of all facts about a statement of a database."""
@@ -211,7 +208,7 @@ class StatementSums:
     @property
     def ash_kind(self) -> str | None:
         """The kind of ASH to use: V$ before DBA_HIST, which has every tenth of its samples."""
-        return next((kind for kind in (_MEMORY, _HISTORY) if kind in self.rows), None)
+        return next((kind for kind in ASH_KINDS.values() if kind in self.rows), None)
 
     @property
     def timed_by(self) -> str:
