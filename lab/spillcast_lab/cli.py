@@ -10,6 +10,7 @@ import typer
 from spillcast.cli.lab import DEFAULT_ENGINE, ENGINE_NAMES
 from spillcast.cli.options import WorkOption, option
 from spillcast.cli.output import Answer, notify
+from spillcast.cli.usage import refuse
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
@@ -117,6 +118,8 @@ def verify(
         raise OptionInvalid(
             f"--page {page}: name it with a suffix", f"its charts go to {page}/: {page}.md"
         )
+    if from_ is not None:
+        refuse({"-o": output, "--resume": resume}, "does not go with --from, which runs nothing")
     if resume and output is None:
         raise OptionMissing("--resume: name the file of the interrupted run with -o FILE")
     if engine == SPARK and threads:

@@ -29,6 +29,7 @@ BAD_INPUT = {
     "no such database": (("--sql", "q.sql", "--database", "x.db"), "--database x.db: there is no"),
     "a database for our query": (("--database", "x.db"), "--database is for --sql"),
     "a price of no storage": (("--cost", "disk=3"), "there is no --on disk"),
+    "a price without a limit": (("--on", "tmpfs", "--cost", "tmpfs=3"), "--cost is for --within"),
     "a time in words": (("--within", "soon"), "'soon' is not a duration"),
     "too little memory": (
         ("--sql", "q.sql", "--on", "tmpfs", "--memory", "1M..2M"), ": too little for q.sql",

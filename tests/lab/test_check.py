@@ -157,6 +157,11 @@ def test_what_is_no_forecast_is_refused(tmp_path):
         assert "x.json: " in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
 
 
+def test_of_a_server_the_time_is_measured(forecast):
+    arguments = (forecast, "dbname=dw", "--target", "factor:3", "--elapsed", "5m")
+    assert "--elapsed is for a file" in only_line(spillcast("check", *arguments), 2)
+
+
 def test_figures_of_a_run_are_no_server(tmp_path):
     """Reads took 50 s of 100 s and writes 20 s: twice as fast they leave 65 s."""
     counts, kept = "reads=1000,read-bytes=8M,writes=1000,write-bytes=8M", tmp_path / "forecast.json"

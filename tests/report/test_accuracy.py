@@ -284,6 +284,11 @@ def test_json_is_one_document(file):
     assert document["left_out"] == ABOUT["left_out"]
 
 
+def test_what_runs_nothing_writes_no_cases(file, tmp_path):
+    done = spillcast("verify", "--from", file, "-o", tmp_path / "more.parquet")
+    assert "-o does not go with --from" in only_line(done, 2)
+
+
 def test_no_cases_make_a_page_too(tmp_path):
     write_truth(tmp_path / "none.parquet", Truth([], ABOUT))
     done = spillcast("verify", "--from", tmp_path / "none.parquet",

@@ -87,7 +87,8 @@ def check(
     saved = kept_forecast(forecast, target)
     if len(after) == 1 and _is_dsn(after[0]):
         selector = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
-        refuse({"--item": item}, f"is for a file: {after[0]} is a DSN")
+        of_file = {"--elapsed": elapsed_s, "--item": item}
+        refuse(of_file, f"is for a file: {after[0]} is a DSN")
         actual = actual_run(call_on_postgres(after[0], query_to_measure(saved, selector), notify))
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
@@ -139,7 +140,8 @@ def calibrate(
     from spillcast.report.checks import machine_page
 
     if show:
-        refuse({"--postgres": postgres}, "does not go with --show, which runs nothing")
+        of_runs = {"--postgres": postgres, "--queries": queries, "--work": work}
+        refuse(of_runs, "does not go with --show, which runs nothing")
         if (kept := kept_calibration()) is None:
             message = f"{calibration_path()}: there is no calibration for this machine as it is now"
             raise CalibrationMissing(message, "run `spillcast calibrate`, three minutes")

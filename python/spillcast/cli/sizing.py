@@ -234,6 +234,8 @@ def memory(
 
     names = on or ["tmpfs", "latency:1ms"]
     costs = parse_costs(cost or (), names, "--on")
+    if within_s is None:
+        refuse({"--cost": cost}, "is for --within")
     sizes = memory_sizes(engine, memory, points)
     lab = lab_of(engine)
     of_user = lab if issubclass(lab, OpensOwn) else None
