@@ -292,3 +292,13 @@ def test_the_setting_that_avoids_spills_is_that_of_the_statement(server, dsn):
     ranking = ranked(dsn)
     named = {item["query"]: item["memory"] or ranking["memory"] for item in ranking["statements"]}
     assert avoiding.items() <= named.items()
+
+
+def test_calls_that_other_statements_make_are_said_to_count_twice(server, dsn):
+    with server[0].connect() as connection:
+        connection.execute("select pg_stat_statements_reset()")
+        called = "select count(*) from (select * from t order by id offset 0) s"
+        for track, twice in (("top", False), ("all", True)):
+            connection.execute(f"set pg_stat_statements.track = '{track}'")
+            connection.execute(f"do $$ begin execute '{called}'; end $$")
+            assert ("nested" in {item["code"] for item in ranked(dsn)["unseen"]}) == twice
