@@ -72,16 +72,13 @@ def of_recording(recording: Recording) -> Timeline:
             for second, op, temp, total_ns in zip(*columns, strict=True)
             if op is not None
         ]
-        return _of_rows(rows, total_s, _sessions(recording.waits))
+        numbers = (waits["session"].unique() for waits in recording.batches("waits"))
+        return _of_rows(rows, total_s, len(set[int]().union(*numbers)))
     length_s = slice_s(total_s)
     slices = _slices(total_s, length_s)
     busy_ns, sessions = _waits_over_time(recording, round(length_s * 1e9), slices)
     busy_s = {state: (sums_ns / 1e9).tolist() for state, sums_ns in busy_ns.items()}
     return _timeline(busy_s, length_s, total_s, sessions)
-
-
-def _sessions(rows: Table) -> int:
-    return len(rows["session"].unique())
 
 
 def of_samples(samples: Table, elapsed_s: float) -> Timeline:
@@ -119,7 +116,7 @@ def _of_samples(
         (time_ns / 1e9, label, weight_us / 1e6)
         for time_ns, label, weight_us in zip(times_ns, labels, weights_us, strict=True)
     )
-    return _of_rows(rows, elapsed_s, _sessions(samples), names)
+    return _of_rows(rows, elapsed_s, len(samples["session"].unique()), names)
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
