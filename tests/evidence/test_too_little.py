@@ -99,6 +99,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 4.20552 s, 255 MB/s\n",
         "     r/s     rkB/s r_await rareq-sz Device\n    0.00  0.0k    0.00     0.0k sda\n",
         "read:   ops/s    kB/s   avg RTT (ms)    avg exe (ms)\n  2690.0  11579.6  2.858  2.914\n",
+        " r  b   swpd   free   buff  cache   si   so    bi    bo\n 1  4      0 812344  21 912\n",
         "----dsk/sda---\n read  writ\n  38k 3442k\n",
         "2021.07.27 10:53:32.017057 [ 30637 ] {} executeQuery: Read 1 rows\n",
         "Settings: {'a':'1'}\nProfileEvents:  {'Query':1,'SelectedRows':100000}\n",
@@ -198,6 +199,13 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
         ("Db2", "SORT_OVERFLOWS HASH_JOIN_OVERFLOWS\n-------------- ----\n      122   41\n"),
         ("MariaDB", '{"table": {"table_name": "t", "r_rows": 2, "r_total_time_ms": 124.7}}\n'),
         ("Databricks", '{"metrics": {"totalTimeMs": 22443, "spillToDiskBytes": 21474}}\n'),
+        ("StarRocks", "  - IsSpill: true\n  - FlushIOBytes: 750.902 MB\n  - ReadIOBytes: 1.1 GB\n"),
+        (
+            "DataFusion",
+            "SortExec: metrics=[spill_count={0:2, 1:0}, spilled_bytes={0:9 B, 1:0 B}]\n",
+        ),
+        ("Synapse", "step_index\toperation_type\n4\tShuffleMoveOperation\n"),
+        ("Presto", '"revocableMemoryReservation" : "5.97GB",\n"totalScheduledTime" : "5.02m",\n'),
         ("Oracle", "    Initial runs: 2 Merge passes: 1\n      Total Temp space used: 2434000\n"),
     ],
 )
@@ -218,6 +226,7 @@ def test_an_engine_whose_text_is_not_read_is_named(tmp_path, engine, text):
         ("clickhouse", "Table 'Worktable'. Scan count 3, logical reads 29.\n", "STATISTICS IO"),
         ("clickhouse", "Sort  (cost=1.0..2.0 rows=9 width=8)\n", "PostgreSQL"),
         ("mysql", "Sort  (cost=1.0..2.0 rows=9 width=8)\n", "PostgreSQL"),
+        ("forecast", "USERNAME,SEGTYPE,EXTENTS\nBATCH,HASH,3541\n", "not evidence by themselves"),
         ("profile", "  - ScratchBytesWritten: 3.10 GB (3328599654)\n", "Impala"),
         ("postgres", "WAIT #1: nam='x' ela= 5 p1=1 p2=2 p3=3 tim=70000000000\n", "SQL trace"),
         (

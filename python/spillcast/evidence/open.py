@@ -77,7 +77,7 @@ KIND_WORDS = {
     "statistics": "statistics",
     "parameters": "parameters of a database",
     "work_areas": "work areas",
-    "temp_usage": "temp usage",
+    "temp_usage": "rows of temp usage",
     "plans": "plans and logs of PostgreSQL",
     "statements": "rows of pg_stat_statements",
     "figures": "figures of a run",
@@ -114,8 +114,7 @@ class EvidenceFiles:
             from spillcast.evidence.recognise import recognise
 
             file = getattr(self, kind)[0]
-            known = recognise(file) if isinstance(file, Path) else None
-            if known and known.reason:
+            if isinstance(file, Path) and (known := recognise(file)) and known.reason:
                 known.read([file], ONLY_RUN)
             hint = f"forecast it: spillcast forecast {shell_word(file)} --to catalogue:aws-gp3"
             text = f"{KIND_WORDS[kind]} contain totals, not the time of each wait"

@@ -265,7 +265,7 @@ BYTE_COUNTERS = (
 #: Engines, by what only their texts have, with a form that is not read.
 _ENGINES = (
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "),
-    ("Trino or Presto", r'\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d|"spilledDataSize'),
+    ("Trino or Presto", r'\bCPU: [\d.]++\w++[^,\n]{,9}, Scheduled: \d|"(?:spilledDat|revocable)'),
     ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "),
     ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("MongoDB", r"\b(?:usedDisk|\w*spillToDisk)\b"),
     ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
@@ -273,8 +273,9 @@ _ENGINES = (
     ("Impala or Doris",
      r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: |\bEst\. #Rows\b"
      r"|\bmem-reservation="),
-    ("StarRocks", r"\b(?:DiskSpillSize|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
+    ("StarRocks", r"\b(?:DiskSpillSize|FlushIOBytes|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
     ("Velox", r"\bSpilled: \d[\d,]* rows\b"), ("MatrixOne", r"\bSpillSize="),
+    ("DataFusion", r"\bspilled_bytes=\{"), ("Azure Synapse", r"\bShuffleMoveOperation\b|\bdm_pdw_"),
     ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill|^STAGE DEPENDENCIES:"),
     ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b|\(PATH ID: \d"),
     ("SingleStore", r"\bactual_rows: \d.*\bexec_time: \d"), ("Dameng", r"\bNSET2: \[\d"),
@@ -442,7 +443,7 @@ KINDS: Sequence[EvidenceKind] = (
                 "it has events of a query of ClickHouse, and not query_duration_ms",
                 "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
     _too_little("counts of a device",
-                r"^(?=.*\bDevice\b).*\b(?:[rw]/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
+                r"^ *r +b +swpd|^(?=.*\bDevice\b).*\b(?:[rw]/s|tps)(?!\w)|\"sysstat\"\s*:"
                 r"|\bavg RTT \(ms\)|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b"
                 r"|^ *[mun]?secs +: count\b|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b",
                 "iostat and its like count what ran on a device or in a process, and do not tell "
@@ -481,7 +482,7 @@ KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("parameters", "parameters of a database",
          lambda sample: 1.0 * ("db_block_size" in sample.text[:4096].lower())),
     EvidenceKind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
-    EvidenceKind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),
+    EvidenceKind("temp_usage", "rows of temp usage", columns(2.0, "segtype", "extents")),
     EvidenceKind("statistics", "statistics of sessions", columns(2.0, "accumulated", "value")),
     EvidenceKind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
     EvidenceKind("ash", "an ASH export", marks(

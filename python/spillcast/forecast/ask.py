@@ -77,6 +77,8 @@ def ask(
     if files.recordings or files.plans or files.statements or files.figures:
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(evidence, targets, question)
+    if not (files.traces or files.ash or files.statistics):
+        files.only_kind()
     from spillcast.forecast.oracle import forecast_events, target_of
     from spillcast.forecast.oracle.evidence import EventTarget, read_evidence
     from spillcast.forecast.oracle.parts import NO_LATENCY_S
