@@ -40,7 +40,7 @@ else:
 CONNECT_TIMEOUT_S = 10
 #: The first version that shows the leader of a parallel worker.
 VERSION_MIN = 13
-#: The first version whose statements can be ranked: it lists temp files.
+#: The first version whose statements can be ranked and whose temp files moved: it lists them.
 RANKED_MIN = 12
 #: Names of our own sessions, so that spillcast does not observe itself.
 SAMPLER = "spillcast sampler"
@@ -203,8 +203,8 @@ def _check(connection: Connection, version_min: int) -> None:
         version = connection.info.parameter_status("server_version")
         raise ServerUnsuited(
             f"PostgreSQL: version {version} is too old",
-            f"spillcast postgres ranks from {RANKED_MIN} on; sessions of {VERSION_MIN} and newer "
-            "can be watched, and record --pid records any process",
+            f"spillcast postgres and move need {RANKED_MIN}, record --postgres {VERSION_MIN}; "
+            "plans, logs, rows of pg_stat_statements and record --pid are for any version",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres import (
     MOVER,
+    RANKED_MIN,
     Connection,
     identifier,
     open_session,
@@ -74,7 +75,7 @@ _LOCKED_BY = (
 def plan_move(dsn: str | None, request: MoveRequest) -> Move:
     """The plan of a move, without changes; without a DSN, for an unknown server."""
     if dsn is not None:
-        with open_session(dsn, MOVER) as connection:
+        with open_session(dsn, MOVER, version_min=RANKED_MIN) as connection:
             return _plan_and_facts(connection, dsn, request)[0]
     role = request.scope and request.scope.role
     move = plan(request, ServerFacts(), [role] if role else [], Directory())
@@ -91,7 +92,7 @@ def apply_move(dsn: str, request: MoveRequest) -> Move:
     InputError for what is known to fail, before anything is changed. SpillcastError if the server
     refuses a step, or if temp files are not in the tablespace afterwards.
     """
-    with open_session(dsn, MOVER) as connection:
+    with open_session(dsn, MOVER, version_min=RANKED_MIN) as connection:
         _lock(connection)
         move, facts = _plan_and_facts(connection, dsn, request)
         check_move(connection, facts, request)
@@ -111,7 +112,7 @@ def revert_move(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) 
 
     Without ``to``, the only move that spillcast has made is undone.
     """
-    with open_session(dsn, MOVER) as connection:
+    with open_session(dsn, MOVER, version_min=RANKED_MIN) as connection:
         from psycopg import errors
 
         # The errors of the server for a tablespace that is in use.
@@ -167,7 +168,7 @@ def verified(
 
     if scope is not None and scope.database:
         dsn = make_conninfo(dsn, dbname=scope.database)
-    with open_session(dsn, MOVER) as session:
+    with open_session(dsn, MOVER, version_min=RANKED_MIN) as session:
         _take_setting(connection, session, scope, tablespace)
         (pid,) = row(session, "select pg_backend_pid()")
         with session.transaction(), session.cursor(name=MARK) as cursor:
