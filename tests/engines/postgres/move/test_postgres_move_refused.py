@@ -46,9 +46,10 @@ def test_directories_that_cannot_be_used(moving):
         refused(moving, "the server cannot reach", "Permission denied", to=closed / "temp")
 
 
-def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch):
+@pytest.mark.parametrize("database", ["postgres", "dw"])
+def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch, database):
     monkeypatch.setattr("spillcast.engines.postgres.move.run.LOCK_S", 0.0)
-    with moving.connect() as other:
+    with moving.connect(database=database) as other:
         other.execute("set statement_timeout = '30s'")
         other.execute("select pg_advisory_lock(hashtext('spillcast move'))")
         before = moving.state()

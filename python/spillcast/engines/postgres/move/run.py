@@ -64,8 +64,9 @@ SPILL = (
 RELOAD_S = 20.0
 #: How long a move waits for another one to end.
 LOCK_S = 10.0
+#: A lock is of one database: the sessions that hold it in any.
 _LOCKED_BY = (
-    "select coalesce(string_agg(pid::text, ', '), 'unknown') from pg_locks "
+    "select string_agg(pid::text, ', ') from pg_locks "
     "where locktype = 'advisory' and granted and objsubid = 1 "
     "and objid::bigint = hashtext('spillcast move')::bigint & 4294967295 "
     "and pid <> pg_backend_pid()"
@@ -190,9 +191,14 @@ def verified(
 def _lock(connection: Connection) -> None:
     """Lock out other moves. LockTaken if one still runs after ``LOCK_S``."""
     deadline = time.monotonic() + LOCK_S
-    while not row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")[0]:
+    while True:
+        (is_ours,) = row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")
+        (pids,) = row(connection, _LOCKED_BY)
+        if is_ours and pids is None:
+            return
+        if is_ours:
+            row(connection, "select pg_advisory_unlock(hashtext('spillcast move'))")
         if time.monotonic() > deadline:
-            (pids,) = row(connection, _LOCKED_BY)
             raise LockTaken(
                 f"another move is running on this server: session {pids}; nothing was changed",
                 "try again when it has ended",
