@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from contextlib import nullcontext
 
 import duckdb
 import fsspec
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from cases import cases
 from evidence import recording
@@ -278,17 +280,26 @@ def test_a_folder_of_others_at_its_root_is_passed_over(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
-def test_an_object_store_that_does_not_answer_for_a_moment_loses_no_part(tmp_path, monkeypatch):
+@pytest.mark.parametrize("call", ["info", "ls"])
+def test_an_object_store_that_does_not_answer_for_a_moment_loses_no_part(
+    tmp_path, monkeypatch, call
+):
     write_fleet(tmp_path / "in", 2)
-    target = "memory://a-moment"
+    target = f"memory://a-moment-of-{call}"
     ingest([str(tmp_path / "in")], target)
     parts = place(target).names("facts")
+    is_ls = call == "ls"
+    listed = MemoryFileSystem.ls
 
-    def refused(*_, **__):
+    def refused(filesystem, path, *options, **more):
+        if is_ls and not path.endswith("log"):
+            return listed(filesystem, path, *options, **more)
         raise OSError("timed out")
 
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.info", refused)
-    Dataset.open(target).begin()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, call, refused)
+        with pytest.raises(OSError, match="timed out") if is_ls else nullcontext():
+            Dataset.open(target).begin()
     assert place(target).names("facts") == parts != []
 
 

@@ -223,7 +223,8 @@ class RemoteStore:
         """Objects in a folder and below. OSError if they cannot be listed."""
         self.filesystem.invalidate_cache()
         try:
-            # Not exists, which is false for any error.
+            # find passes over what cannot be listed; exists is false for any error.
+            self.filesystem.ls(f"{self._root}/{folder}")
             names = self.filesystem.find(f"{self._root}/{folder}")
         except FileNotFoundError:
             return []
