@@ -56,6 +56,10 @@ def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
     assert others
     # An interval is the only time of each storage.
     assert all(re.fullmatch(r".* - +\S+ \S+ to \S+ \S+.*", line) for line in others)
+    # Nor does a page draw the middle of one.
+    (tmp_path / "size.json").write_text(result.stdout)
+    page = spillcast("report", tmp_path / "size.json", "-o", tmp_path / "page.html", "--json")
+    assert json.loads(page.stdout)["charts"] == []
 
 
 @cases(

@@ -123,7 +123,14 @@ def remarks(sizing: Sizing) -> Sequence[str]:
     covered = {row.price_of for row in sizing.frontier}
     lines = [note for price_of, (_, note) in _PRICES.items() if price_of in covered]
     lines += sizing.prices
-    if faster := [f"{r.target} ({format_duration(r.elapsed_s)})" for r in sizing.unpriced]:
+    # The middle of bounds would be taken for a forecast.
+    times = (
+        format_interval(row.interval_s) if sizing.bounds_only else format_duration(row.elapsed_s)
+        for row in sizing.unpriced
+    )
+    if faster := [
+        f"{row.target} ({took})" for row, took in zip(sizing.unpriced, times, strict=True)
+    ]:
         names = ", ".join(faster)
         lines.append(f"faster, without a known price: {names}; give it with --prices")
     lines.append("a month of all hours; data transfer, snapshots and backups are not included")

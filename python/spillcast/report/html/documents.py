@@ -270,7 +270,8 @@ def verification(verifications: Sequence[Verification]) -> Section:
 def purchase(sizing: Sizing) -> Section:
     """The answer, the chart of all rows with a price, and the table of all rows."""
     priced, figures = [row for row in sizing.frontier if row.cost_per_month], []
-    if len(priced) > 1:
+    # The middle of bounds would be taken for a forecast.
+    if len(priced) > 1 and not sizing.bounds_only:
         series = {"cheapest storage for its time": priced}
         if sizing.chosen in priced:
             series["chosen"] = [row for row in priced if row == sizing.chosen]
