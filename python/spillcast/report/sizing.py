@@ -124,12 +124,10 @@ def remarks(sizing: Sizing) -> Sequence[str]:
     lines = [note for price_of, (_, note) in _PRICES.items() if price_of in covered]
     lines += sizing.prices
     # The middle of bounds would be taken for a forecast.
-    times = (
-        format_interval(row.interval_s) if sizing.bounds_only else format_duration(row.elapsed_s)
-        for row in sizing.unpriced
-    )
+    between = sizing.bounds_only
     if faster := [
-        f"{row.target} ({took})" for row, took in zip(sizing.unpriced, times, strict=True)
+        f"{r.target} ({format_interval(r.interval_s) if between else format_duration(r.elapsed_s)})"
+        for r in sizing.unpriced
     ]:
         names = ", ".join(faster)
         lines.append(f"faster, without a known price: {names}; give it with --prices")

@@ -79,11 +79,8 @@ _ASK = (
 )
 
 
-def forecast_events(
-    target: EventTarget, evidence: OracleEvidence, question: Question | None = None
-) -> Forecast:
+def forecast_events(target: EventTarget, evidence: OracleEvidence, question: Question) -> Forecast:
     """Forecast a run from ASH, traces or both. InputError if ``temp_events`` matches nothing."""
-    question = question or Question()
     elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     # For one statement, traces have the sum over its sessions, which may exceed the elapsed time.
     if evidence.ash is not None or question.sql_id is None:
