@@ -306,10 +306,10 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
     was = {key_of(row): row for row in before.rows}
     reset = is_reset(before, after)
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
-    length_s, _ = _length_s(before, after)
+    length_s, jump_s = _length_s(before, after)
     since_s = None if length_s is None else after.taken_s - length_s
-    if since_s is not None and reset:
-        since_s = max(since_s, after.reset_s or 0.0)
+    if since_s is not None and (reset or not jump_s):
+        since_s = max(since_s, (after.reset_s if reset else after.since_s) or 0.0)
     return replace(
         after,
         since_s=since_s,
