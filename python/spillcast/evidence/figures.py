@@ -184,7 +184,7 @@ def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[fl
     sizes = defaultdict[str, list[float]](list)
     for match in re.finditer(counter, text, _FLAGS):
         size = re.sub(r"(?<=\d)$", "B", re.sub(r"[\s,]", "", match[1]))
-        storage = re.search(r"to[ _](?:local|remote)|datasize\"", match[0].lower())
+        storage = re.search(r"to[ _](?:local|remote)|datasize", match[0].lower())
         sizes[storage[0] if storage else ""].append(quantity_of(parse_bytes, size, engine))
     return sizes
 
@@ -203,13 +203,14 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
         spilled_bytes = int(sum(map(sum, sizes.values())))
         is_cut = LEFT_OUT.search(text) is not None or text.count("{") != text.count("}")
         # The largest may be a sum of others, which are rounded; in JSON, stages are sums, too.
-        limits = ((9 if '"' in name else 2.1, each) for name, each in sizes.items() if name)
+        limits = ((9 if "data" in name else 2.1, each) for name, each in sizes.items() if name)
         is_cut |= any(max(each) < sum(each) <= limit * max(each) for limit, each in limits)
         if not spilled_bytes and not is_cut:
             raise NoTempIo(f"this query of {engine} does not spill")
         times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
-        # Of several runs the right one is not known. A bare number is in milliseconds.
-        elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if len(times) == 1 else "ELAPSED"
+        # Of several runs the right one is not known. A bare count is in milliseconds.
+        is_known = len(times) == 1 and not re.fullmatch(r"\d*\.\d*[1-9]\d*", times[0])
+        elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if is_known else "ELAPSED"
         spilled = "SIZE" if is_cut or len(times) > 1 else spilled_bytes
         raise EvidenceUnsuited(
             f"{engine} counts bytes of temp files and no operations",

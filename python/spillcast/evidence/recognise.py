@@ -251,8 +251,8 @@ BYTE_COUNTERS = (
      r"(?: total)?(?: \(min, med, max\))?\n?)[^\w\n]{,80}+(\d[\d.]*(?: ?[KMGT]?i?B)?)",
      r"\btotal_?(?:time|duration)_?ms[^\w\n]{1,80}+(\d+)"),
     ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
-    ("Trino or Presto", r'\b(?:Spilled: |spilledDataSize"\s*:\s*")(\d[\d.,]* ?[kKMGTP]?B)\b',
-     r'(?:\bExecution(?: time)?: |"executionTime"\s*:\s*")([\d.]+ ?(?:m?s|[mhd]))\b'),
+    ("Trino or Presto", r"\b(?:Spilled: |spilledDataSize\W{3,9})(\d[\d.,]* ?[kKMGTP]?B)\b",
+     r"\bExecution(?: ?time)?\W{2,9}([\d.]+ ?(?:m?s|[mhd]))\b"),
     ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes[^\w\n]{1,80}+(\d+)",
      r"\bquery_duration_ms[^\w\n]{1,80}+(\d+)"),
     # Only the row of the root has the time of the query.

@@ -199,6 +199,11 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=2.10m,spilled=6442450944,size="),
         ('{"executionTime": "2.10m", "spilledDataSize": "6GB"}\n',
          "elapsed=2.10m,spilled=6442450944,size="),
+        ("{'executionTime': '2.10m', 'spilledDataSize': '6GB'}\n",
+         "elapsed=2.10m,spilled=6442450944,size="),
+        ("WAREHOUSE_SIZE\tBYTES_SPILLED_TO_REMOTE_STORAGE\tTOTAL_ELAPSED_TIME\n"
+         "Medium\t1610612736\t812.345000\n",
+         "elapsed=ELAPSED,spilled=1610612736,size="),
         ('{"executionTime": "9m", "spilledDataSize": "6GB", "operatorSummaries": ['
          '{"spilledDataSize": "2GB"}, {"spilledDataSize": "4GB"}, {"spilledDataSize": "2GB"}]}\n',
          "elapsed=9m,spilled=SIZE"),
