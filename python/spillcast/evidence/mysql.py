@@ -58,7 +58,8 @@ class Sort:
         size_bytes = highest * self.buffer_bytes
         if not upper:
             size_bytes = round(WRITTEN_MIN * (lowest - 1) * self.buffer_bytes)
-        times = 1 + merges(highest if upper else lowest)[1]
+        # The last merge writes its result: all of it, or as little as a pointer to each row.
+        times = 1 + merges(highest if upper else lowest)[1] + upper
         operation_bytes = self.buffer_bytes / (MERGED_LAST if upper else MERGED)
         total_bytes = max(times * size_bytes * self.loops, 1)
         return total_bytes / operation_bytes, total_bytes
