@@ -310,6 +310,35 @@ PLANNED = """\
 """
 
 
+IN_YAML = r"""2026-11-23 10:00:00.100 UTC [42] LOG:  duration: 200.000 ms  plan:
+    Query Text: "select \"f\"\nfrom big order by 1"
+    Plan:
+      Node Type: "Sort"
+      Parallel Aware: false
+      Plan Rows: 10
+      Plan Width: 8
+      Actual Rows: 10
+      Actual Loops: 1
+      Sort Key:
+        - "f"
+      Sort Method: "external merge"
+      Sort Space Used: 800
+      Sort Space Type: "Disk"
+      Temp Read Blocks: 100
+      Temp Written Blocks: 100
+2026-11-23 10:00:00.200 UTC [42] LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp42.0", size 819200
+2026-11-23 10:00:00.200 UTC [42] STATEMENT:  select "f"
+    from big order by 1
+"""  # noqa: E501
+
+
+def test_a_plan_in_yaml_is_of_the_statement_that_wrote_the_temp_file(tmp_path):
+    (log := tmp_path / "server.log").write_text(IN_YAML.replace("\n    ", "\n\t"))
+    [ranked] = of_logs(read_logs(log), RankRequest([]))
+    assert ranked.query.split() == ["select", '"f"', "from", "big", "order", "by", "1"]
+    assert (ranked.temp_bytes, ranked.calls) == (200 * 8192, 1)
+
+
 def test_of_many_plans_alone_those_that_spill_most_are_forecast_and_all_have_their_bytes(tmp_path):
     blocks = {f"t{number}": 100 + 10 * number for number in range(40)}
     log = tmp_path / "server.log"

@@ -176,7 +176,7 @@ def logged_plan(message: str) -> dict[str, Any] | None:
 
 
 def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
-    """The statement above a text plan, of as many lines as it had, and the lines of the plan."""
+    """The statement above a plan, of as many lines as it had, and the lines of the plan."""
     if not body or not body[0].lstrip().startswith(_TEXT):
         return "", body
     ends = (
@@ -185,7 +185,9 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
         if at and (line.lstrip().startswith(_PARAMETERS) or begins_plan(line))
     )
     end = next(ends, 1)
-    return "\n".join(body[:end]).lstrip().removeprefix(_TEXT).strip(), body[end:]
+    # In YAML it is quoted.
+    text = "\n".join(body[:end]).lstrip().removeprefix(_TEXT)
+    return str(_value(text)), body[end:]
 
 
 def _check_elsewhere(text: str) -> None:
