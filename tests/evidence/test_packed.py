@@ -140,7 +140,7 @@ def test_a_copy_takes_at_most_half_of_the_room(tmp_path, monkeypatch):
     content = write_trace(tmp_path / "plain.txt", [(READ, 3_000, blocks(31))] * 20).read_bytes()
     (path := tmp_path / "a.trc.xz").write_bytes(lzma.compress(content))
     room = os.statvfs_result((1, 1, *[len(content) - 1] * 8))
-    monkeypatch.setattr(os, "fstatvfs", lambda _: room)
+    monkeypatch.setattr(os, "statvfs", lambda _: room)
     with pytest.raises(FileTooLarge, match=r"a\.trc\.xz"):
         profile(path)
 
