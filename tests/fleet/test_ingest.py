@@ -32,8 +32,9 @@ IN_SMALL_BATCHES = (
 
 
 #: Runs a command that may not read the files of others, where this process may.
-CONFINED = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
-CONFINED = CONFINED if os.geteuid() == 0 else []
+CONFINED = (
+    ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+)
 
 
 def close(folder):

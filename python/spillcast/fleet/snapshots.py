@@ -308,7 +308,7 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
     length_s, jump_s = _length_s(before, after)
     since_s = None if length_s is None else after.taken_s - length_s
-    if since_s is not None and (reset or not jump_s):
+    if since_s is not None and (reset or (before.since_s is None and not jump_s)):
         since_s = max(since_s, (after.reset_s if reset else after.since_s) or 0.0)
     return replace(
         after,

@@ -107,13 +107,30 @@ def test_a_text_in_another_encoding():
 class FailingServer(Latin1Server):
     """Its queries fail after their first row, of which HTTP's status tells nothing."""
 
+    #: What follows the row.
+    end = ""
+
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"name": "type"}\nCode: 497. DB::Exception: Not enough privileges.\n')
+        self.wfile.write(b'{"name": "type"}\n' + self.end.encode())
 
 
-def test_an_error_after_the_first_rows_is_the_servers():
+DENIED = "Code: 497. DB::Exception: Not enough privileges."
+
+
+@cases(
+    "end",
+    [
+        f"{DENIED}\nTo execute this query, grant SELECT\n",
+        f'{{"exception": "{DENIED}"}}\n',
+        f'{{"name": "query{DENIED}\n',
+        f"\r\n__exception__\r\nabcdefghij\r\n{DENIED}\r\n50 abcdefghij\r\n__exception__\r\n",
+    ],
+)
+def test_an_error_after_the_first_rows_is_the_servers(end):
+    """As text, as a row, in the middle of one, and with the marks of version 25.11."""
+    FailingServer.end = end
     with HTTPServer(("127.0.0.1", 0), FailingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(ServerUnsuited, match="query_log"):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -152,16 +153,20 @@ class _Client:
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerUnreachable(str(reason), _DSN, self.shown) from None
-        try:
-            return [json.loads(line) for line in lines]
-        except ValueError:
-            # A query that fails after its first rows ends with the error.
-            raise self.error(lines[-1]) from None
+        rows = list[dict[str, Any]]()
+        for at, line in enumerate(lines):
+            with suppress(ValueError):
+                rows.append(json.loads(line))
+            # A query that fails after its first rows ends with the error, as text or as a row.
+            if len(rows) == at or "exception" in rows[at]:
+                raise self.error("".join(lines[at:]))
+        return rows
 
     def error(self, text: str) -> InputError:
         """The error for a message of the server, with a remedy if its code is known."""
         code = re.search(r"Code: (\d+)", text)
-        problem, hint = _CODES.get(code[1] if code else "", (masked_text(text.strip()[:200]), None))
+        text = text[code.start() if code else 0 :].strip()
+        problem, hint = _CODES.get(code[1] if code else "", (masked_text(text[:200]), None))
         return ServerUnsuited(f"{self.shown}: {problem}", hint)
 
 

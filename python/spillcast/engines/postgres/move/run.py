@@ -200,7 +200,7 @@ def _lock(connection: Connection) -> None:
             row(connection, "select pg_advisory_unlock(hashtext('spillcast move'))")
         if time.monotonic() > deadline:
             raise LockTaken(
-                f"another move is running on this server: session {pids}; nothing was changed",
+                f"another move runs on this server: session {pids or '?'}; nothing was changed",
                 "try again when it has ended",
             )
         time.sleep(0.1)
