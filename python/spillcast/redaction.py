@@ -32,11 +32,13 @@ _SQL = (
     r"|\b(?:password|crypt|hmac|(?:en|de)crypt\w*|pgp_\w+)\s*\(\s*+(?:[^,()\x1f]*,\s*)?)"
     rf"(?:{_QUOTED})"
 )
-#: Functions and engines of ClickHouse that are given an address, and then keys or a password.
+#: Functions and engines, most of ClickHouse: an address or a mode, and then keys or a password.
 _REMOTE = (
-    r"(\b(?:s3|gcs|oss|cosn|azureblobstorage|remote(?:secure)?|mysql|postgresql|mongodb|redis)"
-    r"(?:cluster|queue)?\s*\(\s*'[^'\x1f]*'\s*,\s*)"
-    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\([^()\x1f]*\))+"
+    r"(\b(?:(?:iceberg|deltalake|hudi|paimon)(?:s3|azure)?|s3|azure(?:blobstorage)?|gcs|oss|cosn"
+    r"|remote(?:secure)?|mysql|(?:materialized)?postgresql|mongodb|redis|externaldistributed"
+    r"|(?:aes_|try)?(?:en|de)crypt(?:_mysql)?)(?:cluster|queue)?\s*\(\s*+"
+    r"(?:'[^'\x1f]*+'|[^'(),\x1f]*+(?:\([^()\x1f]*+\))?+)\s*+,\s*+)"
+    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\((?:[^()\x1f]|\([^()\x1f]*+\))*+\))+"
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
 #: ``scheme://user:secret@host``, to the last @ since a secret may hold one; a token stands alone.

@@ -109,6 +109,23 @@ def test_listings_of_two_cells_add_up(write):
         read_requests([str(write(before))])
 
 
+def test_objects_of_one_number_in_two_databases_or_tablespaces_are_not_one(write):
+    def listing(*entries):
+        text = ""
+        for database, tablespace, *counts in entries:
+            entry = CONTENT.format(*counts).replace("hitCount", f"dbID: {database}\n  hitCount")
+            text += entry.replace("tableSpaceNumber:       8", f"tableSpaceNumber: {tablespace}")
+        return text
+
+    before = listing((1, 8, 2_000, 10), (2, 8, 9_000, 900), (2, 9, 10_000, 1_000))
+    with pytest.raises(EvidenceIncomplete):
+        read_requests([str(write(before))])
+    after = listing((1, 8, 5_072, 1_034), (2, 8, 9_000, 900), (2, 9, 13_072, 2_024))
+    requests = read_requests([str(write(before + after))], line_bytes=MIB)
+    # 3,072 hits and 1,024 misses in each of two.
+    assert requests.notes[0] == "measured: 8 GiB of 115825, 75.00% flash"
+
+
 def test_a_metric_that_falls_began_at_zero_again(write):
     """2,048 hits and 1,024 misses, and after a restart of the cell 4,096 and 1,024."""
     line = "{:<24}FLASHCACHE      {:,} MB      2024-10-14T{}\n"

@@ -307,8 +307,10 @@ _COUNTS_HINT = (
 )
 _STAT = re.compile(r"^(physical read total bytes|cell flash cache read hits)\s+([\d,]+)\s*$")
 _ELAPSED = re.compile(r"^Elapsed: (\d+):(\d+):([\d.]+)")
-_ATTRIBUTES = ("objectNumber", "hitCount", "missCount")
-_ATTRIBUTE = re.compile(rf"^(?:([\w.-]+): )?\s*({'|'.join(_ATTRIBUTES)}):\s+([\d,]+)")
+_COUNTED = {"objectNumber", "hitCount", "missCount"}
+#: Databases and tablespaces have objects of the same number.
+_IDENTITY = ("objectNumber", "dbID", "tableSpaceNumber")
+_ATTRIBUTE = re.compile(rf"^(?:([\w.-]+): )?\s*({'|'.join({*_COUNTED, *_IDENTITY})}):\s+([\d,]+)")
 _METRIC = re.compile(
     r"^(?:(?P<cell>[\w.-]+): )?\s*(?P<name>FC_IO_\w+)\s+\S+\s+(?P<value>[\d,.]+)\s\D++"
     r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:[+-]\d\d:\d\d)?)\s*$"
@@ -418,27 +420,27 @@ def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
 
 def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
     """Growth of an object's hits and misses from one listing to the next, summed over cells."""
-    entries: dict[str, dict[str, int]] = {}
-    listed: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    entries: dict[str, list[dict[str, int]]] = {}
     for line in lines:
         if match := _ATTRIBUTE.match(line):
-            cell, name, count = match[1] or "", match[2], _count(match[3])
-            entry = entries.setdefault(cell, {})
-            if name in entry:
-                entry.clear()
-            entry[name] = count
-            if len(entry) == len(_ATTRIBUTES):
-                counts = entry["hitCount"], entry["missCount"]
-                listed.setdefault((cell, entry["objectNumber"]), []).append(counts)
-    grown: dict[tuple[int, int], tuple[int, int]] = {}
-    for (_, number), of_object in listed.items():
+            of_cell = entries.setdefault(match[1] or "", [{}])
+            if match[2] in of_cell[-1]:
+                of_cell.append({})
+            of_cell[-1][match[2]] = _count(match[3])
+    listed: dict[tuple[str | int | None, ...], list[dict[str, int]]] = {}
+    for cell, of_cell in entries.items():
+        for entry in of_cell:
+            if entry.keys() >= _COUNTED:
+                listed.setdefault((cell, *map(entry.get, _IDENTITY)), []).append(entry)
+    hits, misses = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for of_object in listed.values():
         for at, (before, now) in enumerate(pairwise(of_object)):
-            hits, misses = now[0] - before[0], now[1] - before[1]
-            if min(hits, misses) >= 0:
-                sums = grown.get((at, number), (0, 0))
-                grown[at, number] = sums[0] + hits, sums[1] + misses
-    for (_, number), (hits, misses) in sorted(grown.items()):
-        yield Scan(str(number), (hits + misses) * MIB, hits * MIB)
+            grown = [now[name] - before[name] for name in ("hitCount", "missCount")]
+            if min(grown) >= 0:
+                hits[at, now["objectNumber"]] += grown[0]
+                misses[at, now["objectNumber"]] += grown[1]
+    for key in sorted(hits):
+        yield Scan(str(key[1]), (hits[key] + misses[key]) * MIB, hits[key] * MIB)
 
 
 def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
