@@ -1,6 +1,7 @@
 """What is known of a storage goes with it: into a file and back, and into a cache that it is in."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,15 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     loads = [("write", 256 * K, 2000, 4_000_000), ("read", 256 * K, 2000, 6_000_000)]
     return recording(tmp_path / "run.spill", loads, elapsed_s=25.0, cpu_s=5.0)
+
+
+def test_a_slowed_storage_is_read_as_it_was_saved(tmp_path):
+    """Its means lack fractions of a nanosecond, times the factor."""
+    made = storage(LATENCIES)
+    groups = [replace(group, total_ns=group.total_ns + group.count - 1) for group in made.groups]
+    slowed = replace(made, groups=groups).scaled(77.0, "slowed")
+    slowed.save(tmp_path / "slowed.json")
+    assert Storage.load(tmp_path / "slowed.json").groups == slowed.groups
 
 
 def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
