@@ -111,10 +111,8 @@ def events_of_samples(samples: Table, elapsed_s: float) -> Timeline:
 def _of_samples(
     samples: Table, labels: Sequence[str], names: Sequence[str], elapsed_s: float
 ) -> Timeline:
-    times_ns, weights_us = samples["time_ns"].to_pylist(), samples["weight_us"].to_pylist()
-    rows = (
-        (time_ns / 1e9, label, weight_us / 1e6)
-        for time_ns, label, weight_us in zip(times_ns, labels, weights_us, strict=True)
+    rows = zip(
+        samples["time_ns"].values / 1e9, labels, samples["weight_us"].values / 1e6, strict=True
     )
     return _of_rows(rows, elapsed_s, len(samples["session"].unique()), names)
 

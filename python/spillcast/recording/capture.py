@@ -298,12 +298,11 @@ SHARED = (
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
     """The account of a part of a run: the part's ``share`` of all that parts share."""
-    shares: dict[str, Any] = {}
-    for name in SHARED:
-        value = getattr(capture, name)
-        shares[name] = None if value is None else value * share
-        if isinstance(value, int):
-            shares[name] = round(value * share)
+    shares: dict[str, Any] = {
+        name: round(value * share) if isinstance(value, int) else value * share
+        for name in SHARED
+        if (value := getattr(capture, name)) is not None
+    }
     return replace(capture, **shares)
 
 
