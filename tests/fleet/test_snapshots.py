@@ -17,6 +17,7 @@ from snapshot_files import BEGAN_S, Server
 from spillcast.engines.postgres.rank.history import rank_snapshots
 from spillcast.engines.ranking import RankRequest, RateLimit
 from spillcast.errors import InputError
+from spillcast.evidence.postgres.statements import TEMP_TIMES
 from spillcast.fleet.dataset import Dataset, is_dataset
 from spillcast.fleet.fleet import fleet
 from spillcast.fleet.snapshots import between, chains, periods, read_snapshots
@@ -361,3 +362,20 @@ def test_an_alert_of_what_is_not_counted_is_unknown(tmp_path, lacking, known):
     [ranking] = rank_snapshots(str(tmp_path), RankRequest([]), rules=rules)
     assert [alert.rate is not None for alert in ranking.history.alerts] == known
     assert [bucket.temp_s is not None for bucket in ranking.history.buckets] == [known[1]] * 2
+
+
+@cases(("timed", "temp_s"), [([1, 1, 1], 1.5), ([0, 0, 1], 0), ([1, 0, 0], 0), ([1, 0, 1], 0)])
+def test_times_of_a_part_of_the_calls_are_not_those_of_all(tmp_path, timed, temp_s):
+    """As of a server whose track_io_timing was off meanwhile."""
+    server = Server()
+    server.call("1", ms=0.0)
+    server.look(tmp_path)
+    for is_timed in timed:
+        times = {name: server.rows["1"][name] for name in TEMP_TIMES}
+        server.call("1")
+        server.rows["1"] |= {} if is_timed else times
+        server.wait(60)
+        server.look(tmp_path)
+    [ranking] = rank_snapshots(str(tmp_path), RankRequest([]))
+    [row] = ranking.counted
+    assert (row.calls, row.temp_s) == (3, temp_s)

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from spillcast.document import internal, read
-from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, StatementRow
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, TEMP_TIMES, StatementRow
 from spillcast.evidence.text import decoded
 from spillcast.fleet.dataset import SNAPSHOTS_FOLDER, Dataset
 from spillcast.gate import bounded, json_of, reading
@@ -391,9 +391,12 @@ def count_names(row: Mapping[str, Any]) -> list[str]:
 
 
 def add_to(total: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """Add the sums of a row to those of other rows."""
+    """Add the sums of a row to those of other rows; times of a part of the temp I/O become 0."""
+    are_timed = {any(map(sums.get, TEMP_TIMES)) for sums in (total, row) if temp_blocks(sums)}
     for name in count_names(row):
         total[name] = total.get(name, 0) + row[name]
+    if len(are_timed) > 1:
+        total.update(dict.fromkeys(TEMP_TIMES, 0.0))
 
 
 def temp_blocks(row: Mapping[str, Any]) -> int:

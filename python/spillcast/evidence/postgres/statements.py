@@ -52,7 +52,7 @@ _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regex
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
 #: What a forecast needs, and a ranking does not; the last may be given instead.
 _OF_FORECASTS = ("temp_blks_read", "total_exec_time")
-_TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
+TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 #: A number with separators, before any of its columns is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
@@ -130,8 +130,8 @@ class StatementRow:
             elapsed_s=_seconds(values, "total_exec_time") or 0.0,
             read_blocks=whole(values.get("temp_blks_read", 0), "temp_blks_read"),
             written_blocks=whole(values["temp_blks_written"], "temp_blks_written"),
-            read_s=_seconds(values, _TEMP_TIMES[0]),
-            write_s=_seconds(values, _TEMP_TIMES[1]),
+            read_s=_seconds(values, TEMP_TIMES[0]),
+            write_s=_seconds(values, TEMP_TIMES[1]),
             other_s=sum((_seconds(values, name) or 0.0 for name in _OTHER_TIMES), 0.0),
             workers=_integer(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
@@ -158,8 +158,8 @@ def read_rows(path: Path) -> list[StatementRow]:
         rows = [_with_total(row) for row in rows]
         if not rows:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
-        is_timed = any(_seconds(row, name) for row in rows for name in _TEMP_TIMES)
-        for name in ("calls", "temp_blks_written", *(_TEMP_TIMES * is_timed)):
+        is_timed = any(_seconds(row, name) for row in rows for name in TEMP_TIMES)
+        for name in ("calls", "temp_blks_written", *(TEMP_TIMES * is_timed)):
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))

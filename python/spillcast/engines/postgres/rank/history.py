@@ -23,7 +23,7 @@ from spillcast.engines.ranking import (
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.logs import Logs, normal
-from spillcast.evidence.postgres.statements import StatementRow
+from spillcast.evidence.postgres.statements import TEMP_TIMES, StatementRow
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.snapshots import (
     DatabaseSpill,
@@ -233,9 +233,6 @@ class _Window:
         return alert
 
 
-_TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
-
-
 def _is_counted(period: Period) -> bool:
     """Whether pg_stat_statements was there at both ends."""
     return None not in (period.before.statements_seen, period.after.statements_seen)
@@ -244,10 +241,10 @@ def _is_counted(period: Period) -> bool:
 def _temp_s(period: Period) -> float | None:
     """The time of all processes in temp I/O; None if it was not counted, as before version 15."""
     after, rows = period.after, [grown.row for grown in period.statements]
-    lacks = any(row.get(name) is None for row in (*after.rows, *rows) for name in _TEMP_TIMES)
+    lacks = any(row.get(name) is None for row in (*after.rows, *rows) for name in TEMP_TIMES)
     if lacks or after.settings.get("track_io_timing") == "off" or not _is_counted(period):
         return None
-    return sum((float(row[name]) for row in rows for name in _TEMP_TIMES), 0.0) / 1e3
+    return sum((float(row[name]) for row in rows for name in TEMP_TIMES), 0.0) / 1e3
 
 
 def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
