@@ -16,7 +16,9 @@ from spillcast.evidence.recognise import EvidenceKind
 
 PACKAGE = Path(spillcast.__file__).parent
 #: Repeated after what a pattern begins with; and what none of them matches at the end.
-UNITS = (" ", "a", "0", "-", ".", "'", '"', "(", "/", "\n", "a ", " -", "a.", "0,", "/*", "--\n")
+UNITS = (
+    " ", "a", "0", "1", "-", ".", "'", '"', "(", "/", "\n", "a ", " -", "a.", "0,", "/*", "--\n",
+)  # fmt: skip
 END = "\x00!"
 SIZES = (20, 200, 1_000, 6_000)
 #: Of a pattern that takes linear time, the longest text takes some 0.2 ms; of another one, 200 ms.

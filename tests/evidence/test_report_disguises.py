@@ -8,8 +8,9 @@ import pytest
 from report_disguises import ALIGNED, KEEPING, PLAIN, barred, cut, encoded, flowed, narrow, trimmed
 
 from cases import cases
-from spillcast.errors import EvidenceMixed, InputError, Refusal
+from spillcast.errors import EvidenceDamaged, EvidenceMixed, InputError, Refusal
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.oracle.report_tables import bar_tables
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import Selection
 
@@ -92,6 +93,13 @@ def test_rows_that_sqlplus_breaks_or_a_person_remarks_on_are_whole(tmp_path):
     for text in texts:
         path.write_text(text)
         assert outcome(path, plan) == "right", text
+
+
+def test_a_bar_within_a_row_is_no_beginning_of_a_remark():
+    """Its last bar was lost, so it has as many bars as a whole row."""
+    rule, heading = "-" * 31, "| Id  | Name | Reads | Writes |"
+    with pytest.raises(EvidenceDamaged):
+        list(bar_tables([rule, heading, rule, "|   1 | a|b  |   812 |     40", rule]))
 
 
 def test_no_disguise_makes_a_false_answer(drawn):

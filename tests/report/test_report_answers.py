@@ -385,7 +385,8 @@ def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
         (["whole.json", "--elapsed", "5m"], "for a forecast"),
         (["whole.json", "--written", "5G"], "--written is for a forecast"),
         (["whole.json", "--executors", "2"], "--executors is for a forecast"),
-        (["plan.json"], "counts, not waits"),
+        (["plan.json"], "plans and logs of PostgreSQL"),
+        (["temp.csv"], "rows of temp usage"),
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
     ],
 )
@@ -397,6 +398,7 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
     save(tmp_path / "less.json", {k: v for k, v in whole.items() if k != "ceiling_s"})
     save(tmp_path / "within.json", whole | {"terms": [{"name": "temp read"}]})
     save(tmp_path / "plan.json", [{"Plan": {"Node Type": "Sort"}}])
+    (tmp_path / "temp.csv").write_text("USERNAME,SEGTYPE,EXTENTS\nBATCH,HASH,3541\n")
     row = {"event": "direct path read temp", "size": [31], "total_us": 5}
     profile = {"schema": "spillcast.profile/1", "by": ["event", "size"], "elapsed_s": 0.3}
     save(tmp_path / "profile.json", profile | {"rows": [row]})

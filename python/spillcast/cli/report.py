@@ -218,8 +218,8 @@ def report(
         hint = "name a target with --to"
         for _, given in question.given_beside(OF_EVIDENCE):
             raise OptionConflict(f"{given} is for a forecast", hint)
-        for kind in set(TOTALS).intersection(evidence.kinds):
-            raise EvidenceUnsuited(f"{KIND_WORDS[kind]} hold counts, not waits", hint)
+        for kind in [each for each in evidence.kinds if each in TOTALS or not page.runs]:
+            raise EvidenceUnsuited(f"{KIND_WORDS[kind]} hold no waits", hint)
     summary = write_report(page, output, redact=redact)
     if json:
         emit(summary)

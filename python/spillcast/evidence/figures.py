@@ -209,7 +209,7 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
             raise NoTempIo(f"this query of {engine} does not spill")
         times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
         # Of several runs the right one is not known. A bare count is in milliseconds.
-        is_known = len(times) == 1 and not re.fullmatch(r"\d*\.\d*[1-9]\d*", times[0])
+        is_known = len(times) == 1 and not re.fullmatch(r"\d*+\.0*+[1-9]\d*+", times[0])
         elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if is_known else "ELAPSED"
         spilled = "SIZE" if is_cut or len(times) > 1 else spilled_bytes
         raise EvidenceUnsuited(

@@ -340,7 +340,8 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
             heading.append(line)
         elif is_row and table is not None:
             cells = _cells(line, bars)
-            if len(cells) == len(table.names) + 1 and not line.rstrip().endswith("|"):
+            head = heading[-1].rstrip()
+            if head[-1] == "|" and line.rfind("|") + 1 == len(head) < len(line.rstrip()):
                 cells.pop()  # A remark.
             # A client that breaks lines breaks the rules as well.
             if len(cells) != len(table.names) and not in_markdown:

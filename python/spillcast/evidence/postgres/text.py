@@ -37,7 +37,7 @@ _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(
     r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |K bytes wanted|Wrote \d+K .*workfile"
-    r"|[1-9]\d* (?:overflows|spill \w+)|Workfile[ -]Spilling\W{1,4}[1-9]"
+    r"|\b[1-9]\d*+ (?:overflows|spill \w+)|Workfile[ -]Spilling\W{1,4}[1-9]"
 )
 #: The last is psql's own, by ``\\timing``.
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ?ms")
