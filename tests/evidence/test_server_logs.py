@@ -355,6 +355,7 @@ def test_of_many_plans_alone_those_that_spill_most_are_forecast_and_all_have_the
     }
     forecast = [table for table, item in statements.items() if item.no_spill]
     assert 0 < len(forecast) < 40
+    assert all(item.gains or item.refused for item in ranked)
     assert set(forecast) == set(sorted(blocks, key=blocks.get)[-len(forecast):])  # fmt: skip
 
 

@@ -379,3 +379,15 @@ def test_times_of_a_part_of_the_calls_are_not_those_of_all(tmp_path, timed, temp
     [ranking] = rank_snapshots(str(tmp_path), RankRequest([]))
     [row] = ranking.counted
     assert (row.calls, row.temp_s) == (3, temp_s)
+
+
+@cases(("toplevel", "twice"), [(True, False), (False, True)])
+def test_a_history_with_calls_inside_others_counts_them_twice(tmp_path, toplevel, twice):
+    server = Server()
+    for _ in range(2):
+        server.call("1")
+        server.rows["1"]["toplevel"] = toplevel
+        server.wait(60)
+        server.look(tmp_path)
+    [ranking] = rank_snapshots(str(tmp_path), RankRequest([]))
+    assert ("nested" in {note.code for note in ranking.unseen}) == twice

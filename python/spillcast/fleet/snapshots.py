@@ -69,6 +69,12 @@ class Unseen:
     message: str
 
 
+NESTED = Unseen(
+    "nested",
+    "sums without calls inside others: they count twice; set pg_stat_statements.track = top",
+)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The counters of a server at one moment; times are Unix times (s) by the server's clock.
@@ -308,7 +314,9 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
     length_s, jump_s = _length_s(before, after)
     since_s = None if length_s is None else after.taken_s - length_s
-    if since_s is not None and (reset or (before.since_s is None and not jump_s)):
+    # A restart keeps the counts, whose begin the start stands for before version 14.
+    is_restart = before.since_s is not None and after.since_s == after.started_s
+    if since_s is not None and (reset or not (jump_s or is_restart)):
         since_s = max(since_s, (after.reset_s if reset else after.since_s) or 0.0)
     return replace(
         after,

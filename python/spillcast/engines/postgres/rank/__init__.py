@@ -325,6 +325,9 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
             statement = _of_plan(statement, max(plans, key=_blocks), len(plans), request)
         elif key in files:
             statement = _of_files(statement, files[key])
+        if plans and number >= 2 * FORECAST_MAX:
+            text = f"only the {2 * FORECAST_MAX} with the most temp bytes are forecast"
+            statement = replace(statement, refused=text)
         ranked.append(statement)
     return sorted(ranked, key=lambda statement: statement.weight, reverse=True)
 

@@ -26,6 +26,7 @@ from spillcast.evidence.postgres.logs import Logs, normal
 from spillcast.evidence.postgres.statements import TEMP_TIMES, StatementRow
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.snapshots import (
+    NESTED,
     DatabaseSpill,
     Period,
     Snapshot,
@@ -173,6 +174,10 @@ class _Window:
         ]
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
         single = "spills: they count between two snapshots, and this time has one"
+        unseen = [] if self.periods else [Unseen("spills", single)]
+        grown = (grown for period in self.periods for grown in period.statements)
+        if any(statement.row.get("toplevel") is False for statement in grown):
+            unseen.append(NESTED)
         return ServerRanking(
             source=self.name,
             window_s=covered_s or None,
@@ -186,7 +191,7 @@ class _Window:
             ],
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
             settings=self.last.settings,
-            unseen=[] if self.periods else [Unseen("spills", single)],
+            unseen=unseen,
             history=self._history(rules),
             counted=rows,
         )

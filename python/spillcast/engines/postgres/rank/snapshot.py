@@ -63,6 +63,7 @@ from spillcast.evidence.postgres.statements import (
 )
 from spillcast.evidence.text import text_of
 from spillcast.fleet.snapshots import (
+    NESTED,
     SNAPSHOT_SCHEMA,
     DatabaseSpill,
     LiveSession,
@@ -264,9 +265,7 @@ def _not_shown(
     if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
         hidden["processes"] = _PROCESSES
     if any(record.get("toplevel") is False for record in rows):
-        hidden["nested"] = (
-            "sums without calls inside others: they count twice; set pg_stat_statements.track = top"
-        )
+        hidden[NESTED.code] = NESTED.message
     (sees_all,) = row(connection, "select pg_has_role(current_user, 'pg_monitor', 'member')")
     if not sees_all or any(record.get("queryid") is None for record in rows):
         hidden["rights"] = "statements and sessions of others: grant pg_monitor to this role"
