@@ -419,6 +419,19 @@ def test_without_buffers_other_nodes_may_have_spilled(tmp_path, change):
             read(path)
 
 
+@cases("top", ["Limit", "Subquery Scan on x"])
+def test_a_log_that_ends_within_a_plan_does_not_tell_whether_it_spilled(tmp_path, top):
+    """Nothing marks the end of a plan there: the inputs of a node may be missing."""
+    lines = IN_MEMORY.replace("Limit", top).splitlines()[:-1]
+    path = tmp_path / "a.log"
+    for end in range(1, len(lines)):
+        shown = ["2026-03-01 10:00:00.000 UTC [7] LOG:  duration: 9.5 ms  plan:", *lines[:end]]
+        path.write_text("\n\t".join(shown) + "\n")
+        for read in (read_plan, read_logs):
+            with pytest.raises(EvidenceIncomplete):
+                read(path)
+
+
 #: What people select of those that spill.
 WITHOUT_TIME = """\
        query       | calls | temp_blks_read | temp_blks_written

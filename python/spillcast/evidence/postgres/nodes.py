@@ -157,8 +157,10 @@ class Node:
         names = "HashAgg Batches", "Hash Batches"
         batches = {each[name] for each in by_process(self.values) for name in names if name in each}
         fits = batches == {1} or self._sorted_in_memory
-        has_inputs = self.children or self.kind.endswith(("Result", "Scan"))
-        return bool(has_inputs) and (fits or self.kind in (*_NEVER_SPILLS, "Hash Join"))
+        is_leaf = self.kind.endswith(("Result", "Scan")) and self.kind != "Subquery Scan"
+        inputs_min = 0 if is_leaf else 1 + self.kind.endswith(("Join", "Loop"))
+        has_inputs = len(self.children) >= inputs_min
+        return has_inputs and (fits or self.kind in (*_NEVER_SPILLS, "Hash Join"))
 
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""

@@ -314,8 +314,8 @@ def counts_of_row(
 ) -> Counts:
     """The counts of the mean call of a row.
 
-    NotSpilled for less than a block on the mean, EvidenceIncomplete where no time is known; another
-    Refusal as of ``read_statements``.
+    NotSpilled for less than a block on the mean, EvidenceIncomplete where a column is missing;
+    another Refusal as of ``read_statements``.
     """
     elapsed_s = _call_s(row, elapsed_s)
     read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
