@@ -68,9 +68,9 @@ class Run:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._observer.wait()
         assert self._observer.stdout is not None
         try:
+            self._observer.wait()
             _check(self._observer.stdout.readline())
         except BaseException:
             with self._observer:

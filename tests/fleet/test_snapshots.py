@@ -313,22 +313,6 @@ def test_sums_between_two_looks_cover_the_time_that_passed(tmp_path, jump_s, is_
     assert [row["calls"] for row in growth.rows] == [1]
 
 
-@cases(("counted_before", "covered_s"), [(True, 900), (False, 300)])
-def test_a_restart_between_two_looks_keeps_what_was_counted(tmp_path, counted_before, covered_s):
-    """Before version 14 the begin of the counts is not known, and taken to be the start."""
-    server = Server(version="13.9", reset_s=None)
-    before = {"since_s": server.started_s} if counted_before else {"statements_seen": None}
-    server.look(tmp_path, **before)
-    server.call("1")
-    server.wait(600)
-    server.started_s = server.clock_s
-    server.wait(300)
-    server.look(tmp_path, since_s=server.started_s)
-    growth = between(*read_snapshots(Dataset.open(str(tmp_path))))
-    assert growth.taken_s - growth.since_s == covered_s
-    assert [row["calls"] for row in growth.rows] == [1]
-
-
 def test_a_clock_set_back_tells_no_time_between_two_looks_of_two_machines(tmp_path):
     server = Server()
     server.look(tmp_path)

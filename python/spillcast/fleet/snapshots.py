@@ -314,9 +314,7 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
     length_s, jump_s = _length_s(before, after)
     since_s = None if length_s is None else after.taken_s - length_s
-    # A restart keeps the counts, whose begin the start stands for before version 14.
-    is_restart = before.since_s is not None and after.since_s == after.started_s
-    if since_s is not None and (reset or not (jump_s or is_restart)):
+    if since_s is not None and (reset or not jump_s):
         since_s = max(since_s, (after.reset_s if reset else after.since_s) or 0.0)
     return replace(
         after,

@@ -302,3 +302,13 @@ def test_calls_that_other_statements_make_are_said_to_count_twice(server, dsn):
             connection.execute(f"set pg_stat_statements.track = '{track}'")
             connection.execute(f"do $$ begin execute '{called}'; end $$")
             assert ("nested" in {item["code"] for item in ranked(dsn)["unseen"]}) == twice
+
+
+def test_where_the_server_does_not_tell_since_when_it_counts_the_time_is_unknown(server, dsn):
+    """Before version 1.9 of the extension; its counts outlast the server's restarts."""
+    with server[0].connect() as connection:
+        connection.execute("create database earlier")
+    with server[0].connect(dbname="earlier") as connection:
+        connection.execute("create extension pg_stat_statements version '1.8'")
+    assert ranked(dsn)["window_s"] > 0
+    assert ranked(f"{dsn} dbname=earlier")["window_s"] is None

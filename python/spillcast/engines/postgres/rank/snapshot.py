@@ -160,7 +160,8 @@ def take_snapshot(
     host = connection.info.host
     snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
-        since_s=None if schema is None else reset_s or started_s,
+        # Without a reset it is not known: a restart keeps the counts.
+        since_s=reset_s,
         rows=[{**row, **limits} for row in rows],
         statements_seen=seen,
         elapsed_s=elapsed_s,
