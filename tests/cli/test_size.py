@@ -8,6 +8,7 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from snapshot_files import Server
+from spillcast.units import format_duration, format_interval
 from statement_files import export, row
 
 RUN = "figures:elapsed=773s,io=430s,reads=4645,read-bytes=1.1G,writes=4348,write-bytes=1G,threads=1"
@@ -60,6 +61,11 @@ def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
     (tmp_path / "size.json").write_text(result.stdout)
     page = spillcast("report", tmp_path / "size.json", "-o", tmp_path / "page.html", "--json")
     assert json.loads(page.stdout)["charts"] == []
+    words = ("forecast", file, "--to", "latency:20us", "--within", "1h", "--cost", "latency:20us=3")
+    cell = json.loads(spillcast(*words, "--json").stdout)["memory"]["advice"]["cell"]
+    shown = " ".join(spillcast(*words).stdout.split())
+    assert format_interval(cell["interval_s"]) in shown
+    assert format_duration(cell["elapsed_s"]) not in shown
 
 
 @cases(

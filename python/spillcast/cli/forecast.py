@@ -121,6 +121,7 @@ def forecast(
         parse_costs,
         priced,
         refusal_document,
+        unknown_share,
         verdict,
     )
     from spillcast.forecast.work_memory import cheapest, memory_document
@@ -167,10 +168,11 @@ def forecast(
             raise
     forecasts = with_costs([forecast for forecast, _ in answers])
     cells = memory_cells(to or [ZERO_LATENCY], forecasts)
-    advice = None
+    advice, notes = None, list[str]()
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
-    notes = [] if advice is None else [advice_text(advice)]
+        bounds_only = unknown_share(forecasts[0]) is not None
+        notes.append(advice_text(advice, bounds_only=bounds_only))
     if not to and verdict(forecasts).kind not in ("other", "none"):
         notes.append("For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3.")
     page = forecast_page(forecasts, notes, in_full=details)

@@ -168,8 +168,11 @@ def forecast_memory_parts(
     return [Prose([title]), memory_table(cells, advice)]
 
 
-def advice_text(advice: MemoryAdvice) -> str:
-    """A sentence with the cheapest cell, its interval and the order of cost."""
+def advice_text(advice: MemoryAdvice, *, bounds_only: bool = False) -> str:
+    """A sentence with the cheapest cell, its interval and the order of cost.
+
+    With ``bounds_only`` the time of the cell is the middle of bounds, and is left out.
+    """
     limit = format_duration(advice.within_s)
     if advice.cell is None:
         priced = " that has a price" if advice.by == "price" else ""
@@ -185,7 +188,8 @@ def advice_text(advice: MemoryAdvice) -> str:
     if cell.memory_bytes is None:
         order = ""
     lead = "Cheapest" if order or advice.by == "price" else "Fastest"
-    text = f"{lead} within {limit}: {memory}{storage}{price}, {format_duration(cell.elapsed_s)}"
+    time = format_duration(cell.elapsed_s)
     if bounds is not None:
-        text += f" ({format_interval(bounds)}{'' if advice.sure else ': it may take longer'})"
-    return f"{text}{order}."
+        between = f"{format_interval(bounds)}{'' if advice.sure else ': it may take longer'}"
+        time = between if bounds_only else f"{time} ({between})"
+    return f"{lead} within {limit}: {memory}{storage}{price}, {time}{order}."
