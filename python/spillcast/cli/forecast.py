@@ -168,16 +168,16 @@ def forecast(
             raise
     forecasts = with_costs([forecast for forecast, _ in answers])
     cells = memory_cells(to or [ZERO_LATENCY], forecasts)
-    advice, notes = None, list[str]()
+    advice, notes, bounds_only = None, list[str](), unknown_share(forecasts[0]) is not None
     if within_s is not None and cells:
         advice = cheapest(cells, within_s, costs, forecasts[0].baseline_s)
-        bounds_only = unknown_share(forecasts[0]) is not None
         notes.append(advice_text(advice, bounds_only=bounds_only))
     if not to and verdict(forecasts).kind not in ("other", "none"):
         notes.append("For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3.")
     page = forecast_page(forecasts, notes, in_full=details)
     if details and (advice is not None or len(forecasts) > 1):
-        page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
+        memory_parts = forecast_memory_parts(cells, advice, bounds_only=bounds_only)
+        page = replace(page, parts=[*page.parts, *memory_parts])
     return Answer(
         lambda: forecasts_document(forecasts) | {"memory": memory_document(cells, advice)},
         lambda: page,

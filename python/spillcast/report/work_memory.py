@@ -136,18 +136,26 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Me
 
 
 def memory_table(
-    cells: Sequence[MemoryCell], advice: MemoryAdvice | None, *, measured: bool = False
+    cells: Sequence[MemoryCell],
+    advice: MemoryAdvice | None,
+    *,
+    measured: bool = False,
+    bounds_only: bool = False,
 ) -> PrintedTable:
     """A row for each size of memory, a column for each storage.
 
-    With ``measured``, cells without an interval are measured times, and the others are marked.
+    With ``measured``, cells without an interval are measured times, and the others are marked. With
+    ``bounds_only`` the time of a cell with an interval is the middle of bounds, and is left out.
     """
     rows: dict[int | None, dict[str, str]] = {}
     for cell in cells:
         cheapest = CHEAPEST if advice is not None and advice.cell == cell else ""
         about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
         row = rows.setdefault(cell.memory_bytes, {})
-        row[cell.storage] = f"{cheapest} {about}{format_duration(cell.elapsed_s)}"
+        time = format_duration(cell.elapsed_s)
+        if bounds_only and cell.interval_s is not None:
+            time = format_interval(cell.interval_s)
+        row[cell.storage] = f"{cheapest} {about}{time}"
     storages = dict.fromkeys(cell.storage for cell in cells)
     return PrintedTable(
         [Column(name, None, "raw") for name in ("memory", *storages)],
@@ -159,13 +167,13 @@ def memory_table(
 
 
 def forecast_memory_parts(
-    cells: Sequence[MemoryCell], advice: MemoryAdvice | None
+    cells: Sequence[MemoryCell], advice: MemoryAdvice | None, *, bounds_only: bool
 ) -> list[PagePart]:
     """The table of a forecast where work memory is known, the cell of ``advice`` marked."""
     if all(cell.memory_bytes is None for cell in cells):
         return []
     title = "Work memory by storage, if the plan stays as it is:"
-    return [Prose([title]), memory_table(cells, advice)]
+    return [Prose([title]), memory_table(cells, advice, bounds_only=bounds_only)]
 
 
 def advice_text(advice: MemoryAdvice, *, bounds_only: bool = False) -> str:

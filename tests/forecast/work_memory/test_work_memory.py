@@ -9,6 +9,7 @@ import pytest
 
 from cases import cases
 from evidence import change, recording, storage
+from harness import spillcast
 from plans import AGGREGATE, DISTINCT, HASH, NEWEST, PARALLEL, SORT, explain, tables
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -28,7 +29,7 @@ from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
 from spillcast.report.work_memory import memory_cells
 from spillcast.storage.target import resolve
-from spillcast.units import format_duration
+from spillcast.units import format_duration, format_interval
 
 K, M = 1 << 10, 1 << 20
 #: From far too little to enough; kB.
@@ -268,6 +269,18 @@ def test_it_is_no_fix_where_nothing_is_sure_to_win():
     assert text.startswith("Temp I/O is 40 % of this query, 60 % is CPU and other waits.")
     assert "work_mem" not in text
     assert "factor:4, 7 s (" in text
+
+
+def test_where_only_bounds_are_known_the_table_has_them(tmp_path):
+    plan = {name: value for name, value in SORT_OF_4_S.items() if "I/O" not in name}
+    document = {"Plan": plan, "Execution Time": 10_000.0, "Settings": {"work_mem": "4MB"}}
+    (path := tmp_path / "plan.json").write_text(json.dumps([document]))
+    words = ("forecast", path, "--to", "latency:20us", "--to", "latency:1ms")
+    cells = json.loads(spillcast(*words, "--json").stdout)["memory"]["cells"]
+    bounds = {format_interval(cell["interval_s"]) for cell in cells if cell["interval_s"]}
+    shown = spillcast(*words, "--details").stdout.partition("Work memory by storage")[2]
+    assert len(bounds) > 3
+    assert [text for text in bounds if text not in shown] == []
 
 
 def test_the_sentence_and_the_table_agree(tmp_path):
