@@ -31,9 +31,11 @@ def workspace(parent: Path | None = None, *, private: bool = False) -> Iterator[
     Unless it is ``private``, other users may enter but not list it, because an engine may run as
     another user.
     """
-    path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
-    path.chmod(0o700 if private else 0o711)
-    with undone_by(_JANITOR, "spillcast-janitor", path.absolute()):
+    path = Path(parent or tempfile.gettempdir()).absolute() / f"spillcast-{secrets.token_hex(6)}"
+    # Who removes it is there first, so that a kill leaves nothing at any moment.
+    with undone_by(_JANITOR, "spillcast-janitor", path):
+        path.mkdir(0o700)
+        path.chmod(0o700 if private else 0o711)
         yield path
 
 
