@@ -42,9 +42,10 @@ READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
 #: Standard deviation of the logarithm of simulated over measured times: six jobs, four storages.
 MODEL_SPREAD = 0.3
-#: The same for the waits that are taken off, by recordings of those jobs, over the time that stays;
-#: and for two runs of a job, where storage takes less than a tenth.
-WAITS_SPREAD, RUN_SPREAD = 0.05, 0.1
+#: The same for the waits that are taken off, by recordings of those jobs, over the time that stays.
+WAITS_SPREAD = 0.05
+#: The same for two runs of a job, where storage takes less than a tenth of the time.
+RUN_SPREAD = 0.1
 #: A warning names a larger relative error of the run that is simulated as it ran.
 MISFIT = 0.1
 #: The terms of a forecast.

@@ -59,7 +59,8 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         from spillcast.evidence.postgres.spills import spills_beside
 
         plan = spills_beside(recording)
-    stalled_s, quality = meta.memory.stalled_s or 0.0, _quality(recording)
+    quality = _quality(recording)
+    stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
         elapsed_s=recording.elapsed_s,
