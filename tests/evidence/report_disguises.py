@@ -119,35 +119,6 @@ PLAIN = {
 ALIGNED = {"awr", "statspack", "top-events", "rac", "aligned-event"}
 
 
-def indented(text, rng):
-    """An indented block of a page or a mail."""
-    return "".join(" " * 4 + line for line in text.splitlines(keepends=True))
-
-
-def tabbed(text, rng):
-    """A tab before each line."""
-    return "".join("\t" + line for line in text.splitlines(keepends=True))
-
-
-def quoted(text, rng):
-    """Mail that answers mail."""
-    mark = "> " * rng.randint(1, 2)
-    return "On Monday somebody wrote:\n" + "".join(
-        mark + line for line in text.splitlines(keepends=True)
-    )
-
-
-def fenced(text, rng):
-    """Markdown."""
-    language = rng.choice(["", "text", "sql"])
-    return f"This is what I see, any idea?\n\n```{language}\n{text}```\nThanks\n"
-
-
-def commented(text, rng):
-    """A comment of SQL."""
-    return "".join("-- " + line for line in text.splitlines(keepends=True))
-
-
 def with_fixed_blanks(text, rng):
     """Blanks as a page writes several of them."""
     return text.replace("  ", "\u00a0 ") if rng.random() < 0.5 else text.replace("  ", " \u00a0")
@@ -160,17 +131,6 @@ def decimal_commas(text, rng):
         return match[0].translate(str.maketrans(".,", ",."))
 
     return re.sub(r"(?<![\w.,/:])\d[\d.,]*\d(?=(?:[KMG]?B?|[um]?s)?(?![\w.,/:]))", swapped, text)
-
-
-def crlf(text, rng):
-    """Windows."""
-    return text.replace("\n", "\r\n")
-
-
-def preformatted(text, rng):
-    """The source of a page, with words behind the last line."""
-    escaped = text.rstrip().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"<p>Output:</p>\n<pre><code>{escaped}</code></pre>Thanks for any hint.\n"
 
 
 def numbered(text, rng):
@@ -218,11 +178,8 @@ def flowed(text, rng):
     return "\n".join(lines) + "\n"
 
 
-#: What keeps all that a report tells.
-KEEPING = (
-    broken, indented, tabbed, quoted, fenced, commented, with_fixed_blanks, decimal_commas, crlf,
-    barred, numbered, preformatted, trimmed, in_prose,
-)  # fmt: skip
+#: What keeps all that a report tells, beside the layers of test_layers.py.
+KEEPING = (broken, with_fixed_blanks, decimal_commas, barred, numbered, trimmed, in_prose)
 
 
 def cut(text, rng):

@@ -14,7 +14,7 @@ from spillcast.evidence.oracle.report_tables import bar_tables
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import Selection
 
-SEED, DRAWS = 20241014, 200
+SEED, DRAWS = 20241014, 100
 
 
 def outcome(path, truth, item=None):

@@ -17,7 +17,7 @@ time_s = 418.0
 count = 43478
 bytes = 10100000000
 """
-_DATABEND = """Sort
+DATABEND = """Sort
 ├── cpu time: 17.7s
 ├── wait time: 13.4s
 ├── numbers local spilled by write: 210
@@ -29,7 +29,7 @@ _DATABEND = """Sort
 9 rows explain in 16.224 sec.
 """
 #: Kinds that take an option, or cannot be targets: the option, and the text.
-_OTHERS = {
+OTHERS = {
     "xplan": ("--from latency:300us", """SQL_ID  0kxkzz5bzz2dd, child number 0
 -------------------------------------------------------------------------------------------------
 | Id  | Operation           | Name | Starts | A-Rows |   A-Time   | Reads  | Writes | Used-Tmp|
@@ -81,7 +81,7 @@ def figures(shape):
         "statspack.txt": oracle_reports.statspack(),
         "sort.sqlplan": sqlserver_files.plan(sqlserver_files.SORT.format(pages=7841)),
         "query_stats.csv": sqlserver_files.QUERIES,
-        "databend.txt": _DATABEND,
+        "databend.txt": DATABEND,
     }
     for name, text in forms.items():
         sql_id = "987654321" if "statspack" in name else SQL_ID
@@ -101,7 +101,7 @@ def figures(shape):
         "forecast file_stats.txt --elapsed 9s --to latency:150us --json",
         write=lambda place: (place / "file_stats.txt").write_text(sqlserver_files.FILES + row),
     )
-    for name, (option, text) in _OTHERS.items():
+    for name, (option, text) in OTHERS.items():
         shape(
             f"figures-{name}",
             f"forecast run.txt {option} --to latency:150us --json",
