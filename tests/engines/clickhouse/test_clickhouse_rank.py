@@ -3,6 +3,7 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -136,6 +137,37 @@ def test_an_error_after_the_first_rows_is_the_servers(end):
         with pytest.raises(ServerUnsuited, match="query_log"):
             rank_clickhouse(f"http://monitor@127.0.0.1:{server.server_port}", RankRequest(TARGETS))
         server.shutdown()
+
+
+class RedirectingServer(Latin1Server):
+    """Sends each request to another port, as a foreign host is another one."""
+
+    keys: ClassVar[list[str]] = []
+    to = ""
+
+    def do_GET(self):
+        self.keys.append(self.headers["X-ClickHouse-Key"])
+        self.send_response(302)
+        self.send_header("Location", self.to)
+        self.end_headers()
+
+
+class OtherServer(RedirectingServer):
+    keys: ClassVar[list[str]] = []
+
+
+def test_a_redirect_gets_no_password(password):
+    servers = [HTTPServer(("127.0.0.1", 0), kind) for kind in (RedirectingServer, OtherServer)]
+    RedirectingServer.to = f"http://127.0.0.1:{servers[1].server_port}/?query=x"
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with pytest.raises(ServerUnsuited, match=f"{servers[1].server_port}"):
+        rank_clickhouse(f"http://m@127.0.0.1:{servers[0].server_port}", RankRequest(TARGETS))
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+    assert RedirectingServer.keys == ["pw-of-monitor"]
+    assert OtherServer.keys == []
 
 
 def test_refusals(runs, server, monkeypatch):

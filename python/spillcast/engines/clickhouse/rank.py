@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlencode, urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from spillcast.engines.ranking import (
     FORECAST_MAX,
@@ -120,6 +120,13 @@ def rank_clickhouse(
     )
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows none: urllib would give the headers with the password to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Leave the redirect as an error."""
+
+
 class _Client:
     """Asks the server of a DSN; the password is neither shown nor stored."""
 
@@ -138,7 +145,7 @@ class _Client:
         self._headers = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
         self.shown = f"{parts.scheme}://{quote(user)}@{self._url.partition('//')[2]}"
         # A proxy would see the password.
-        self._opener = build_opener(ProxyHandler({}))
+        self._opener = build_opener(ProxyHandler({}), _NoRedirects)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """The rows of a query, by GET, with which a server allows no change. InputError."""
@@ -149,6 +156,11 @@ class _Client:
                 # Texts of queries may be in any encoding.
                 lines = [line.decode(errors="replace") for line in answer]
         except HTTPError as error:
+            if other := error.headers["Location"]:
+                text = f"it redirects to {masked_text(other.partition('?')[0])}"
+                raise ServerUnsuited(
+                    text, "give the address of the server itself", self.shown
+                ) from None
             raise self.error(error.read().decode(errors="replace")) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
