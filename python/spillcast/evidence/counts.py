@@ -136,6 +136,8 @@ class Counts:
     processes_bounds: Bounds[float] | None = None
     #: Of the time of all temp I/O, summed over ``processes`` (s).
     time_bounds: Bounds[float] | None = None
+    #: The most that this time can be by a source without times that are read; None if unknown.
+    time_max_s: float | None = None
     #: Whether the number of operations follows from their time and a mean latency.
     counts_follow_time: bool = False
     #: The run with the least possible temp I/O, and with the most.
@@ -336,7 +338,7 @@ def counts_of_figures(
             source=source,
             processes=threads,
             processes_bounds=processes_bounds,
-            time_bounds=temp.time_bounds if selection.timed else None,
+            time_bounds=temp.time_bounds,
             cpu_s=cpu_s,
             # Without counts of writes, all that is read was written once.
             held_bytes=temp.writes.bytes or temp.reads.bytes,
@@ -353,6 +355,8 @@ def counts_of_figures(
             lower_s, upper_s = time.lower / shared.upper, min(time.upper / shared.lower, elapsed_s)
             time = replace(time, lower=lower_s * threads, upper=upper_s * threads)
             counts = replace(counts, time_bounds=time)
+    if not selection.timed and (time := counts.time_bounds) is not None:
+        counts = replace(counts, time_bounds=None, time_max_s=time.upper)
     counts = replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
     if (io := temp.io_bounds) is None:
         return counts

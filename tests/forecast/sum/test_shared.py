@@ -7,8 +7,10 @@ import pytest
 
 from evidence import storage
 from harness import spillcast
-from spillcast.evidence.counts import Counts, OpCounts
+from spillcast.evidence.counts import Counts, OpCounts, counts_of_figures, times_up_to
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import read_statements
+from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.counted import timed_on
 from statement_files import export, row
@@ -114,3 +116,25 @@ def test_reads_that_moved_nothing_take_no_time_on_an_assumed_storage():
     )
     on_disk = storage({("read", 65_536): 10**6, ("write", 65_536): 10**6})
     assert timed_on(counts, on_disk).total_s == pytest.approx(0.9)
+
+
+def test_a_storage_that_is_too_slow_leaves_the_plans_own_bound():
+    """Of 1 s 0.8 s are a scan, which writes no temp files: they took 0.2 s at most."""
+    scan = {"Node Type": "Seq Scan", "Parent Relationship": "Outer", "Actual Loops": 1,
+            "Actual Total Time": 800.0, "Actual Rows": 50_000,
+            "Temp Read Blocks": 0, "Temp Written Blocks": 0}  # fmt: skip
+    sort = {"Node Type": "Sort", "Sort Method": "external merge", "Sort Space Type": "Disk",
+            "Sort Space Used": 4000, "Actual Loops": 1, "Actual Total Time": 1000.0,
+            "Actual Rows": 50_000, "Temp Read Blocks": 500, "Temp Written Blocks": 500,
+            "Plans": [scan]}  # fmt: skip
+    counts = counts_of_plan({"Plan": sort, "Execution Time": 1000.0}, timed=False)
+    slow = storage({("read", BLOCK): 50_000_000, ("write", BLOCK): 50_000_000})
+    assert timed_on(counts, slow).time_bounds.upper == pytest.approx(0.2, abs=0.001)
+
+
+def test_a_storage_that_is_too_slow_leaves_the_bound_of_figures():
+    """Waits of 3 s in all are the most; 1,000 reads of 50 ms would be 50 s of a run of 10 s."""
+    temp = times_up_to(3.0, 1000, 0, "waits").moved({"read": (1000, 1000 * BLOCK), "write": (0, 0)})
+    counts = counts_of_figures(Selection(timed=False), temp, elapsed_s=10.0)
+    slow = storage({("read", BLOCK): 50_000_000, ("write", BLOCK): 50_000_000})
+    assert timed_on(counts, slow).time_bounds.upper == pytest.approx(3.0)

@@ -88,10 +88,11 @@ def counts_of_blocks(
     and all blocks take equally long. ``untimed`` is the reason for the bounds and a remedy; without
     it there are no times.
     """
-    processes, time_bounds = middle_processes(shared), None
+    processes, time_bounds, upper_s = middle_processes(shared), None, None
     is_shared = shared.lower < shared.upper
-    if untimed is not None and elapsed_s and not temp.total_s:
+    if elapsed_s and not temp.total_s:
         upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
+    if untimed is not None and upper_s is not None:
         memory_s = temp.blocks * MEMORY_BLOCK_S
         if memory_s > FASTER * elapsed_s * shared.upper:
             run = f"{temp.blocks:,} temp blocks in {format_duration(elapsed_s)}"
@@ -108,6 +109,7 @@ def counts_of_blocks(
         processes=round(processes, 6),
         processes_bounds=replace(shared, remedy=_PROCESSES_REMEDY) if is_shared else None,
         time_bounds=time_bounds,
+        time_max_s=upper_s,
         **{"held_bytes": temp.written * BLOCK_BYTES, **more},
     )
 

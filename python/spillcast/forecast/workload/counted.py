@@ -160,9 +160,12 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
     """The counts with bounds of temp I/O that the page cache served in part."""
     shared = counts.processes_bounds
     processes = max_processes if shared is None else middle_processes(shared)
+    max_s = counts.elapsed_s * processes
+    if counts.time_max_s is not None:
+        max_s = min(max_s, counts.time_max_s)
     time = Bounds(
-        counts.operations * MEMORY_OPERATION_S,
-        counts.elapsed_s * processes,
+        min(counts.operations * MEMORY_OPERATION_S, max_s),
+        max_s,
         f"on {name} alone it would take {format_duration(io_s)}, longer than the query "
         f"({format_duration(counts.elapsed_s)}), so the page cache answered at least a part",
         "record the query: spillcast record",
