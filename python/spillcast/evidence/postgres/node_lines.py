@@ -186,7 +186,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     ),
     (
         re.compile(
-            r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count"
+            r"(Workers Planned|Workers Launched|Rows Removed by Filter|Subplans Removed|Task Count"
             r"|(?:Temp|Shared|Local) \w+ Blocks): (\d+)"
         ),
         lambda m: {m[1]: int(m[2])},

@@ -161,8 +161,22 @@ class Node:
         fits = batches == {1} or self._sorted_in_memory
         is_leaf = self.kind.endswith(("Result", "Scan")) and self.kind != "Subquery Scan"
         inputs_min = 0 if is_leaf else 1 + self.kind.endswith(("Join", "Loop"))
-        has_inputs = len(self.children) >= inputs_min
+        has_inputs = len(self.children) >= inputs_min and self._holds_parts
         return has_inputs and (fits or self.kind in (*_NEVER_SPILLS, "Hash Join"))
+
+    @property
+    def _holds_parts(self) -> bool:
+        """Whether the rows of an Append, of which it makes none, are those of its children."""
+        if not self.kind.endswith("Append"):
+            return True
+        # Each is rounded, for each execution.
+        off = sum(map(_loops, (self, *self.children))) / 2
+        if sum(child.rows_in_all for child in self.children) < self.rows_in_all - off:
+            return False
+        # Processes share the rows of some parts; parts that are removed count in the estimate.
+        is_sum = not any(map(self.values.get, ("Parallel Aware", "Subplans Removed")))
+        planned = [each.values.get("Plan Rows", 0) for each in (self, *self.children)]
+        return not is_sum or sum(planned[1:]) >= planned[0] - len(planned) / 2
 
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
