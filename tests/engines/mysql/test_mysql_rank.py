@@ -75,6 +75,26 @@ def test_bytes_written_to_temporary_tables_are_those_that_the_kernel_counts(rig)
     assert counted == pytest.approx(written, rel=0.1)
 
 
+def test_merges_of_a_new_index_count_as_temp_files(rig):
+    """More than the buffer of a build, 1 MiB; the server counts the file by its name as well."""
+    name = "performance_schema.file_summary_by_instance where file_name like '%Merge Temp File'"
+    with rig.session() as cursor:
+        looks = []
+        for statement in ("do 0", "create index sorted on built (pad)"):
+            cursor.execute("drop table if exists built")
+            cursor.execute(
+                "create table built engine=InnoDB select id, repeat(sha2(id, 256), 3) pad from t"
+            )
+            cursor.execute(statement)
+            cursor.execute(f"select coalesce(sum(sum_number_of_bytes_write), 0) from {name}")
+            [[merged]] = cursor.fetchall()
+            looks.append((rank_mysql(rig.dsn, RankRequest([])).database_temp_bytes, int(merged)))
+        cursor.execute("drop table built")
+    counted, merged = (after - before for before, after in zip(*looks, strict=True))
+    assert merged > 10_000_000
+    assert counted == pytest.approx(merged, rel=0.1)
+
+
 def test_storage_matters_if_memory_holds_temp_files_at_one_bound_alone():
     """From no temp I/O to 31 s of it, with writes of 26 us that did not stay in memory."""
     reads, writes = OpCounts.timed(900_000, 10**9, 4.4), OpCounts.timed(7_000, 34 * 10**6, 0.18)

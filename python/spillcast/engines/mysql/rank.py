@@ -50,7 +50,7 @@ _FILES = (
 _OTHER_FILES = (
     f"select {_SUMS} from performance_schema.file_summary_by_instance "
     f"where event_name in {_EVENTS} "
-    "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt'"
+    "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt|Innodb Merge Temp File$'"
 )
 #: The most words of a statement in the command that records it.
 PATTERN_WORDS = 6
