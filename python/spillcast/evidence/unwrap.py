@@ -134,9 +134,11 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
-#: Keys of a plan, of a row of pg_stat_statements, and of a profile of DuckDB or within it.
+#: Keys of a plan, of a row of pg_stat_statements or of ClickHouse's log, and of a profile of DuckDB
+#: or within it.
 _KEY = re.compile(
-    r'"(?:Plan|temp_blks_(?:written|read)|(?P<inner>(?:system_)?peak_temp_dir_size))"'
+    r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)'
+    r'|(?P<inner>(?:system_)?peak_temp_dir_size))"'
 )
 #: Text that occurs only in plans.
 _ONLY_IN_PLANS = re.compile(

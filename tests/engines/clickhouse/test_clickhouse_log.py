@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -51,6 +52,21 @@ def test_a_pasted_table_is_the_table(runs, tmp_path, suffix):
     # As a test or a pager prints it.
     path.write_text("".join(f"2024-09-04 20:58:58 {line}" for line in lines))
     assert [query.events for query in read_rows(path)] == wanted
+
+
+def test_rows_that_python_prints_are_the_rows(runs, tmp_path):
+    """As a client returns them, with its dates."""
+    rows = [json.loads(line) for line in (runs / "log.jsonl").read_text().splitlines()]
+    printed = [{**row, "query_start_time": datetime(2026, 3, 1, 9, 30)} for row in rows]
+    (path := tmp_path / "rows.txt").write_text(f"{printed}\n")
+    assert recognise(path).reader == "clickhouse.read"
+    wanted = read_rows(runs / "log.jsonl")
+    assert [(query.query, query.events) for query in read_rows(path)] == [
+        (query.query, query.events) for query in wanted
+    ]
+    path.write_text(f"{printed}"[:-400])
+    with pytest.raises(InputError):
+        read_rows(path)
 
 
 def test_counts_are_those_of_the_server(runs):

@@ -67,6 +67,8 @@ _EVENT_NAME = re.compile(
 _MAP_PAIR = re.compile(r"\s*'((?:[^'\\\s]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
 #: A column a line, as in a letter: ``query_duration_ms = 458,063 (7 min)``.
 _EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]++)([^\n(]*)", re.MULTILINE)
+_PRINTED_BY_PYTHON = re.compile(r"\s*[\[{(]+'")
+_PYTHON_DATE = re.compile(r"\bdatetime\.\w+\(([\d, ]+)\)")
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _PASTED_LENGTH = 1 << 20
 #: What Pretty formats of earlier versions write around heads.
@@ -223,6 +225,8 @@ def _rows_of(path: Path) -> Iterable[QueryLogRow]:
         if file.read(4) == b"PAR1":
             return _parquet(path)
     text = _BOLD.sub("", text_of(path))
+    if _PRINTED_BY_PYTHON.match(text):
+        text = unwrapped(_PYTHON_DATE.sub(r"'\1'", text))
     if text.lstrip()[:1] in ("{", "["):
         return rows_of(text)
     # What a person pastes is short, and has more around it.
