@@ -98,7 +98,13 @@ class WaitColumns:
     @property
     def of_view(self) -> bool:
         """Whether they are columns of a view of waits, or of Snapper's output."""
-        return self.in_buckets or "time_waited" in self.total or self.total == _DELTA
+        views = self.in_buckets, self.in_means, self.total == _DELTA
+        return any(views) or "time_waited" in self.total
+
+    @property
+    def in_means(self) -> bool:
+        """Whether ``total`` is the mean of a view, which has no column of totals."""
+        return self.total.startswith("average_wait")
 
 
 @dataclass(frozen=True)
@@ -233,6 +239,8 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     if total is not None and (count is not None or mean is not None):
         units_s = _unit_s(total, 1.0), _unit_s(mean or "", _MS)
         return WaitColumns(event, count, total, mean, share, *units_s)
+    if mean is not None and mean.startswith("average_wait") and count is not None:
+        return WaitColumns(event, count, mean, None, share, _unit_s(mean, 1.0))
     temp = [row for row in rows if is_like(row[event], TEMP_EVENTS)]
     others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
     possible = (
@@ -300,7 +308,9 @@ def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
         return EventWaits(row[columns.event], count, bucket * count, None, None)
     mean = seconds(columns.mean, columns.mean_unit_s)
     count = ZERO if columns.count is None else number_of(row.get(columns.count, "")) or ZERO
-    if columns.count is None and mean is not None and mean.value:
+    if columns.in_means:
+        total = total * count
+    elif columns.count is None and mean is not None and mean.value:
         count = total / mean
     share = seconds(columns.share, 1.0)
     return EventWaits(
