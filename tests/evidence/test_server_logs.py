@@ -179,10 +179,13 @@ def test_csvlog_of_one_line_a_message(tmp_path, zone, statement):
         f"duration: 4500.0 ms{statement}",
     )
     lines = [",".join([*row[:13], message, *row[14:]]) for message in messages]
-    (path := tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
-    [file] = read_logs(path).temp
-    assert (file.bytes, file.elapsed_s) == (81_920_000, 4.5)
-    assert read_plan(path).elapsed_s == 4.5
+    # Also each line in a cell of its own.
+    cells = ['"' + line.replace('"', '""') + '"' for line in lines]
+    for written in (lines, cells):
+        (path := tmp_path / "a.csv").write_text("\n".join(written) + "\n")
+        [file] = read_logs(path).temp
+        assert (file.bytes, file.elapsed_s) == (81_920_000, 4.5)
+        assert read_plan(path).elapsed_s == 4.5
 
 
 def test_the_times_of_messages_of_one_line_are_kept(tmp_path):

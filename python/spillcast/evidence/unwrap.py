@@ -154,6 +154,8 @@ _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
 _JSON_IN_CELL = re.compile(r'\{\s*+""')
 #: A cell in quotes, alone in its lines.
 _CELL = re.compile(r'^[ \t]*"((?:[^"]|"")*+)"[ \t]*$', re.MULTILINE)
+#: The beginning of a line of PostgreSQL's csvlog.
+CSV_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 #: The heading of a table whose first column has numbers of rows.
@@ -338,7 +340,7 @@ def _quoted_cells(lines: Lines) -> Lines | None:
     text = "\n".join(lines)
     cells = [cell[1] for cell in _CELL.finditer(text)]
     has_figures = any(map(_NODE_FIGURES.search, lines)) or any(
-        FIGURES.search(cell) or _JSON_IN_CELL.search(cell) for cell in cells
+        FIGURES.search(cell) or _JSON_IN_CELL.search(cell) or CSV_LOG.match(cell) for cell in cells
     )
     if not cells or not has_figures or text.lstrip()[:1] in ("[", "{"):
         return None

@@ -43,6 +43,28 @@ def source(depth, operation, reads, writes, rows="      1"):
 JOIN = source(0, "SORT AGGREGATE", 48000, 15000) + source(1, "HASH JOIN", 48000, 15000)
 
 
+MARKDOWN = """\
+| call | count | cpu | elapsed | disk | query | current | rows |
+|------|------:|----:|--------:|-----:|------:|--------:|-----:|
+| Parse | 1 | 0.00 | 0.00 | 0 | 0 | 0 | 0 |
+| Execute | 1 | 0.00 | 0.00 | 0 | 0 | 0 | 0 |
+| Fetch | 2 | 8.20 | 31.60 | 48000 | 9 | 0 | 1 |
+| total | 4 | 8.20 | 31.60 | 48000 | 9 | 0 | 1 |
+
+| Event waited on | Times Waited | Max. Wait | Total Waited |
+|---|---|---|---|
+| direct path write temp | 1,000 | 0.05 | 6.00 |
+| direct path read temp | 1000 | 0.10 | 11.00 |
+"""
+
+
+def test_tables_of_markdown(figures):
+    counts = figures(MARKDOWN)
+    assert (counts.elapsed_s, counts.cpu_s) == (31.6, 8.2)
+    assert (counts.reads.count, counts.writes.count) == (1000, 1000)
+    assert counts.total_s == pytest.approx(17)
+
+
 def test_tables_without_names_are_no_temp_files(figures):
     scans = source(2, "TABLE ACCESS FULL OBJ#(51148)", 17000, 0)
     scans += source(2, "TABLE ACCESS FULL OBJ#(51149)", 16000, 0)

@@ -44,6 +44,8 @@ _OBJECT = re.compile(r"\(object id \d+\)\s*$")
 _BROKEN = re.compile(
     r"^[^\S\n]*+\d[\d ]*+[A-Z][^=\n]*\((?:cr|p?r|p?w)=[^()\n]*+(?:\n[^()\n]*+){1,3}\)", re.MULTILINE
 )
+#: A row of a table in Markdown.
+_BARRED = re.compile(r"^[^\S\n]*\|([^\n]*)\|[^\S\n]*$", re.MULTILINE)
 _FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d[\d,]*)")
 #: Marks of releases up to 9.2: the heading of a report, and the figures of a row source.
 _BEFORE_10G = re.compile(r"TKPROF: Release [789]\.|\(cr=\d+ r=\d+ w=\d+", re.IGNORECASE)
@@ -173,7 +175,8 @@ class TkprofStatement:
 @reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
     """The figures of one statement. InputError if none spilled, or if several did."""
-    whole = _BROKEN.sub(lambda row: " ".join(map(str.strip, row[0].split("\n"))), report_text(path))
+    plain = _BARRED.sub(lambda row: row[1].replace("|", "  "), report_text(path))
+    whole = _BROKEN.sub(lambda row: " ".join(map(str.strip, row[0].split("\n"))), plain)
     lines = whole.splitlines()
     sections = list(_sections(lines))
     before_10g = any(map(_BEFORE_10G.search, lines))

@@ -13,7 +13,7 @@ from typing import Any
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.text import decoded, json_or_none
-from spillcast.evidence.unwrap import unwrapped, without_shipper
+from spillcast.evidence.unwrap import CSV_LOG, unwrapped, without_shipper
 from spillcast.redaction import masked_text
 
 #: A message with more lines is cut, and its plan is not read.
@@ -90,7 +90,6 @@ _PROMPT = re.compile(
 )
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
-_CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 #: The heading of an export.
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Columns of a line of csvlog.
@@ -241,7 +240,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
         if isinstance(line, LogEntry):
             new: LogEntry | None = line
         else:
-            new = _of_csv(line, more) if _CSV.match(line) else _of_text(line)
+            new = _of_csv(line, more) if CSV_LOG.match(line) else _of_text(line)
         if new is not None:
             if entry is not None:
                 entry.lines += below
