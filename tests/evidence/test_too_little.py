@@ -432,34 +432,6 @@ def test_a_log_that_ends_within_a_plan_does_not_tell_whether_it_spilled(tmp_path
                 read(path)
 
 
-APPENDED = """\
-Append  (cost=0.0..9.0 rows=30 width=8) (actual time=1.0..3.0 rows={rows} loops=1)
-  ->  Seq Scan on a  (cost=0.0..4.0 rows=10 width=8) (actual time=0.1..1.0 rows=9 loops=1)
-  ->  Seq Scan on b  (cost=0.0..4.0 rows=10 width=8) (actual time=0.1..1.0 rows=9 loops=1)
-  ->  Seq Scan on c  (cost=0.0..4.0 rows=10 width=8) (actual time=0.1..1.0 rows={last} loops=1)
-Execution Time: 3.1 ms
-"""
-
-
-@cases("last", [0, 9])
-def test_an_append_without_all_its_parts_does_not_tell_whether_it_spilled(tmp_path, last):
-    """Its rows are those of its parts: as they were, and as the planner expected."""
-    text = APPENDED.format(rows=18 + last, last=last)
-    (path := tmp_path / "plan.txt").write_text(text)
-    with pytest.raises(NoTempIo):
-        read_plan(path)
-    lines = text.splitlines(keepends=True)
-    for end in (2, 3):
-        path.write_text("".join([*lines[:end], lines[-1]]))
-        with pytest.raises(EvidenceIncomplete):
-            read_plan(path)
-    # What was removed when it began counts in the estimate.
-    removed = text.replace("rows=30", "rows=40").replace("  ->", "  Subplans Removed: 1\n  ->", 1)
-    path.write_text(removed)
-    with pytest.raises(NoTempIo):
-        read_plan(path)
-
-
 #: What people select of those that spill.
 WITHOUT_TIME = """\
        query       | calls | temp_blks_read | temp_blks_written

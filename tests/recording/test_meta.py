@@ -176,18 +176,6 @@ def verbs(path):
     )
 
 
-def test_the_key_of_early_recordings_is_read(tmp_path):
-    made = made_up_recording(tmp_path / "run.spill", [("read", 8192, 9, 1000)], elapsed_s=1.0)
-    document = json.loads((made.path / "meta.json").read_text()) | QUERY
-    write(made.path, document)
-    expected = Recording.open(made.path).meta
-    write(
-        made.path, {"postgres" if name == "server" else name: document[name] for name in document}
-    )
-    assert Recording.open(made.path).meta == expected
-    assert expected.server.workers[0].missed.calls == 3
-
-
 def test_a_start_that_is_no_instant_is_refused(run, monkeypatch, capsys):
     path, document = run
     refused(path, document | {"started_at": "then"}, verbs(path)[0], monkeypatch, capsys)

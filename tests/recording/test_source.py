@@ -37,7 +37,7 @@ def test_its_cost_is_described_in_a_sentence(tmp_path):
     assert unmeasured.startswith("not measured")
     earlier = CaptureAccount("perf", tracer_cpu_s=0.014, overhead_s=0.001)
     assert overhead_text(earlier) == (
-        "the query ran about 1 ms longer; the thread that reads events used 14 ms of CPU"
+        "the query ran about 1 ms longer; the recorder used 14 ms of CPU"
     )
 
 

@@ -197,8 +197,6 @@ _WITHOUT_CAPTURE: Mapping[str, tuple[object, object]] = {
     "temp": (None, written(Temp())),
     "other_io": (None, written(OtherIO())),
 }
-#: Keys as early versions named them.
-_FORMER_KEYS = {"server": "postgres"}
 _NOTHING_COUNTED = {
     name: value
     for name, value in written(CaptureAccount("none")).items()
@@ -408,9 +406,6 @@ class Meta:
         if document.get("perturbation") is not None:
             raise EvidenceUnsuited("its run was delayed on purpose", _AGAIN)
         del document["schema"]
-        for name, former in _FORMER_KEYS.items():
-            if former in document:
-                document[name] = document.pop(former)
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":
             for name, (on_disk, to_read) in _WITHOUT_CAPTURE.items():

@@ -198,18 +198,16 @@ def recording_warnings(recording: Recording) -> list[str]:
 
 def overhead_text(capture: CaptureAccount) -> str:
     """The time that the observed threads lost, and CPU time and memory of the recorder."""
-    # In recordings of earlier versions the CPU time is that of one thread of the recorder.
-    recorder = "the recorder" if capture.calls is not None else "the thread that reads events"
     used = f"{format_duration(capture.tracer_cpu_s)} of CPU"
     if capture.recorder_memory_bytes is not None:
         used += f" and {format_bytes(capture.recorder_memory_bytes)} of memory"
     if capture.overhead_s is None:
-        return f"not measured for the query; {recorder} used {used}"
+        return f"not measured for the query; the recorder used {used}"
     bounds_s = None
     if capture.overhead_low_s is not None and capture.overhead_high_s is not None:
         bounds_s = capture.overhead_low_s, capture.overhead_high_s
     overhead = format_estimate(capture.overhead_s, bounds_s)
-    return f"the query ran about {overhead} longer; {recorder} used {used}"
+    return f"the query ran about {overhead} longer; the recorder used {used}"
 
 
 _QUERIES = (

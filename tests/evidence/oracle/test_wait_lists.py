@@ -349,10 +349,8 @@ MARKUP = "".join(
         "Event                       Waits      Time(s)   Avg wait(ms)\n"
         "direct path read temp       9,434      274.64    29.11\n"
         "direct path write temp      1,368      60.36     44.12\n",
-        "EVENT                  TOTAL_WAITS AVERAGE_WAIT\n"
-        "---------------------- ----------- ------------\n"
-        "direct path read temp         9434         2.91\n"
-        "direct path write temp        1368         4.41\n",
+        "EVENT,TOTAL_WAITS,AVERAGE_WAIT\ndirect path read temp,9434,2.91\n"
+        "direct path write temp,1368,4.41\n",
         # Words behind the times end before the rule does.
         "EVENT                  TOTAL_WAITS TIME_WAITED WAIT_CLASS\n"
         "---------------------- ----------- ----------- ---------------\n"
