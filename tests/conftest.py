@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import forked
 import leftovers
-from harness import account_of, available, make_places, spillcast, target
+from harness import account_of, available, completed, make_places, target
 from leftovers import SESSION
 from measured_once import measure_once
 from spillcast.recording.record import Recorder
@@ -153,6 +153,5 @@ def spilled(tmp_path_factory):
     command = target(
         "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 2
     )
-    result = spillcast("record", "-o", output, "--", *command, env=places.env)
-    assert result.returncode == 0, result.stderr
+    result = completed("record", "-o", output, "--", *command, env=places.env)
     return SimpleNamespace(path=output, account=account_of(result.stdout), places=places)

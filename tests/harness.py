@@ -51,6 +51,18 @@ def spillcast(*arguments, under=(), anew=False, **options):
     )
 
 
+def completed(*arguments, **options):
+    """The result of such a run, which must succeed."""
+    result = spillcast(*arguments, **options)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def json_of(*arguments, **options):
+    """The document that such a run prints with ``--json``."""
+    return json.loads(completed(*arguments, "--json", **options).stdout)
+
+
 def started(*arguments, under=(), **options):
     """The process of spillcast, as Popen has it with these options; ``under`` is as above."""
     process = None if under else forked.start(arguments, options)

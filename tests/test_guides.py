@@ -13,7 +13,7 @@ import pytest
 from cases import cases
 from emulator import skip_without_fuse
 from evidence import storage
-from harness import environment, spillcast, target
+from harness import completed, environment, target
 from oracle_files import ROOT, make_example
 from snapshot_files import three_weeks
 from spillcast.cli import VERBS
@@ -165,8 +165,7 @@ def test_the_guide_prints_what_spillcast_prints(directory, guide, command, outpu
     # Each verb starts a process of its own once, on its page of the reference.
     anew = guide.parent == REFERENCE and arguments[0] not in STARTED
     STARTED.update(arguments[:1] if anew else ())
-    result = spillcast(*arguments, cwd=directory(guide), env=environ, anew=anew)
-    assert result.returncode == 0, result.stderr
+    result = completed(*arguments, cwd=directory(guide), env=environ, anew=anew)
     if not matches(output, result.stdout):
         assert result.stdout == output
 

@@ -11,7 +11,7 @@ from bench.spilling.join import hash_join
 from bench.spilling.sort import external_sort
 
 from cases import cases
-from harness import environment, spillcast
+from harness import completed, environment
 from oracle_files import ROOT
 from spillcast.errors import InputError, OptionInvalid
 from spillcast.lab.io_size.spill import IoSizeSetting, SyntheticSpill
@@ -85,10 +85,9 @@ def recorded(tmp_path_factory):
     temp.mkdir()
     requested = ("--data", "4M", "--memory", "512K", "--unit", "64K")
     command = [sys.executable, "-m", "bench.spilling", "sort", temp, *requested]
-    result = spillcast(
+    result = completed(
         "record", "--temp", temp, "-o", output, "--", *command, env=environment(), cwd=ROOT
     )
-    assert result.returncode == 0, result.stderr
     return Recording.open(output), json.loads(result.stdout.splitlines()[0])
 
 

@@ -1,10 +1,8 @@
 """Counts of v$mystat and CellCLI as evidence: the published sessions, and what is damaged."""
 
-import json
-
 import pytest
 
-from harness import only_line, spillcast
+from harness import json_of, only_line, spillcast
 from spillcast.cache.evidence import read_requests
 from spillcast.errors import EvidenceIncomplete
 
@@ -62,9 +60,7 @@ def test_the_published_sessions_give_the_options_of_their_simulation(write):
     assert "--flash 9.02G/s and --disk 2.49G/s, --from-flash 0.7835" in notes[2]
     words = ("--size", "1T", "--line", "1M", "--policy", "keep", "--keep", "scan")
     rates = ("--flash", "9.02G/s,3.42G/s", "--disk", "4.26G/s", "--from-flash", "0.7835")
-    result = spillcast("cache", path, *words, *rates, "--json")
-    assert result.returncode == 0, result.stderr
-    cache = json.loads(result.stdout)["cache"]
+    cache = json_of("cache", path, *words, *rates)["cache"]
     assert cache["without"]["elapsed_s"] == pytest.approx(17.91, rel=0.002)
     assert cache["runs"][0]["elapsed_s"] == pytest.approx(22.31, rel=0.05)
     assert cache["runs"][1]["elapsed_s"] == pytest.approx(6.63, rel=0.03)

@@ -1,10 +1,8 @@
 """seeds/004: a scan of 76 GiB on a quarter rack, without KEEP, with it, and once it is cached."""
 
-import json
-
 import pytest
 
-from harness import spillcast
+from harness import json_of
 
 GIB, MIB = 1 << 30, 1 << 20
 SCANNED_BYTES = 81_920_516_096
@@ -39,9 +37,7 @@ def simulated(scan, *arguments):
         "--flash",
         FLASH,
     )
-    result = spillcast("cache", scan, *requested, "--json", *arguments)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)["cache"]
+    return json_of("cache", scan, *requested, *arguments)["cache"]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cases import cases
-from harness import only_line, spillcast
+from harness import completed, json_of, only_line, spillcast
 from io_made_up import oracle_general
 
 TRACE = """Oracle Database 19c
@@ -34,9 +34,7 @@ def trace(path, *waits):
 
 
 def test_hits_by_object_and_class(rows):
-    result = spillcast("cache", rows, "--size", "2M", "--runs", 1, "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("cache", rows, "--size", "2M", "--runs", 1)
     accounts = {a["object"]: a for a in document["cache"]["runs"][0]["accounts"]}
     assert (accounts["T"]["requests"], accounts["T"]["hits"]) == (32, 16)
     assert (accounts["I"]["requests"], accounts["I"]["hits"]) == (1, 0)
@@ -48,8 +46,7 @@ def test_a_trace_of_scans_and_spills(tmp_path):
     spill = "nam='direct path write temp' ela= 100 file number=201 first dba=64 block cnt=8 obj#=42"
     back = spill.replace("write", "read")
     path = trace(tmp_path / "t.trc", scan, spill, back, scan)
-    result = spillcast("cache", path, "--size", "1M", "--temp-writes", "--runs", 1, "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("cache", path, "--size", "1M", "--temp-writes", "--runs", 1, "--json")
     accounts = json.loads(result.stdout)["cache"]["runs"][0]["accounts"]
     actual = {(a["object"], a["class"]): (a["bytes"], a["hits"]) for a in accounts}
     assert actual == {
@@ -60,8 +57,7 @@ def test_a_trace_of_scans_and_spills(tmp_path):
 
 
 def test_a_recording(spilled):
-    result = spillcast("cache", spilled.path, "--size", "1G", "--temp-writes")
-    assert result.returncode == 0, result.stderr
+    result = completed("cache", spilled.path, "--size", "1G", "--temp-writes")
     assert "temp" in result.stdout
     assert "Everything fits" in result.stdout
 

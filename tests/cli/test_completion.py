@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from harness import TIMEOUT_S, spillcast
+from harness import TIMEOUT_S, completed, spillcast
 from spillcast.cli import VERBS
 
 BASH = """
@@ -52,8 +52,7 @@ def _on_the_path(monkeypatch):
 
 @functools.cache
 def script(shell):
-    done = spillcast(under=("env", f"_SPILLCAST_COMPLETE=source_{shell}"))
-    assert done.returncode == 0, done.stderr
+    done = completed(under=("env", f"_SPILLCAST_COMPLETE=source_{shell}"))
     return done.stdout
 
 

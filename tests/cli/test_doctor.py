@@ -1,7 +1,6 @@
 """What is said to work here does, and each refusal comes with a command."""
 
 import ctypes
-import json
 import os
 import struct
 import subprocess
@@ -11,7 +10,7 @@ from dataclasses import fields
 
 import pytest
 
-from harness import bpf_is_built, ordinary_user, refuse_tracing, spillcast
+from harness import bpf_is_built, json_of, ordinary_user, refuse_tracing, spillcast
 from spillcast.lab.doctor import Diagnosis, Finding, diagnose
 
 #: Of the kernel: linux/fuse.h and sys/mount.h.
@@ -19,9 +18,7 @@ FUSE_INIT, MNT_FORCE, MNT_DETACH = 26, 1, 2
 
 
 def findings(under=()):
-    result = spillcast("doctor", "--json", under=under)
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("doctor", under=under)
     assert set(document) == {field.name for field in fields(Diagnosis)}
     assert all(
         set(item) == {field.name for field in fields(Finding)} for item in document["findings"]

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from cases import cases
 from emulator import skip_without_fuse
-from harness import spillcast, target
+from harness import completed, spillcast, target
 from oracle_files import ROOT
 
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -231,8 +231,7 @@ def test_storage_compare(spilled):
 def test_emulate(tmp_path):
     skip_without_fuse()
     # Its options come before the command, and so does --json.
-    result = spillcast("emulate", tmp_path, "--json", "--read", "1ms", "--", "true")
-    assert result.returncode == 0, result.stderr
+    result = completed("emulate", tmp_path, "--json", "--read", "1ms", "--", "true")
     assert valid(EMULATION, json.loads(result.stdout))
     assert list(tmp_path.iterdir()) == []
 
@@ -242,8 +241,7 @@ def test_record(places):
     # The command's own words go elsewhere, so that stdout is the document alone.
     silent = ("sh", "-c", f"exec {shlex.join(command)} >/dev/null")
     output = places.root / "run.spill"
-    result = spillcast("record", "--json", "-o", output, "--", *silent, env=places.env)
-    assert result.returncode == 0, result.stderr
+    result = completed("record", "--json", "-o", output, "--", *silent, env=places.env)
     assert result.stderr == ""
     meta = json.loads(result.stdout)
     assert meta.pop("path") == str(output)
@@ -256,8 +254,7 @@ def test_words_for_people_go_to_stdout_and_nothing_to_stderr(spilled, tmp_path):
         ("forecast", spilled.path, "--to", "factor:10", "--to", "factor:2"),
         ("probe", tmp_path, "--like", spilled.path),
     ):
-        result = spillcast(*arguments)
-        assert result.returncode == 0
+        result = completed(*arguments)
         assert result.stdout
         assert result.stderr == ""
         assert "\x1b" not in result.stdout

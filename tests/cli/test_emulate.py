@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases
 from emulator import Emulator, is_mounted, skip_without_fuse
-from harness import TIMEOUT_S, only_line, ordinary_user, spillcast, started, until
+from harness import TIMEOUT_S, completed, only_line, ordinary_user, spillcast, started, until
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
@@ -204,8 +204,7 @@ def test_the_document(tmp_path):
         "2",
         "--json",
     )
-    result = spillcast("emulate", mountpoint, *requested, "--", "sh", "-c", script, mountpoint)
-    assert result.returncode == 0, result.stderr
+    result = completed("emulate", mountpoint, *requested, "--", "sh", "-c", script, mountpoint)
     document = json.loads(result.stdout)
     assert document["schema"] == "spillcast.emulation/1"
     assert document["mountpoint"] == str(mountpoint)
@@ -238,8 +237,7 @@ def test_an_ordinary_user(open_places):
 def test_storages_faster_than_the_mount_are_named(tmp_path):
     mountpoint = tmp_path / "mountpoint"
     mountpoint.mkdir()
-    result = spillcast("emulate", mountpoint, "--read", "1us", "--write", "50ms", "--", "true")
-    assert result.returncode == 0
+    result = completed("emulate", mountpoint, "--read", "1us", "--write", "50ms", "--", "true")
     assert "warning: reads of 8 KiB should take 1 us, but the mount alone takes" in result.stderr
     assert "writes of" not in result.stderr
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evidence import recording
-from harness import only_line, spillcast
+from harness import completed, json_of, only_line, spillcast
 
 #: By name: reads of temp files of 5 ms each, and the elapsed time (s) of the query.
 QUERIES = {"4711-1.spill": (100, 2.0), "4712-1.spill": (200, 4.0)}
@@ -21,9 +21,7 @@ def folder(tmp_path_factory):
 
 
 def test_forecast_has_a_row_for_each_query(folder):
-    done = spillcast("forecast", folder, "--to", "latency:1ms", "--json")
-    assert done.returncode == 0, done.stderr
-    documents = json.loads(done.stdout)["recordings"]
+    documents = json_of("forecast", folder, "--to", "latency:1ms")["recordings"]
     assert [document["recording"] for document in documents] == [
         str(folder / name) for name in QUERIES
     ]
@@ -52,6 +50,5 @@ def test_profile_tells_recordings_apart(folder):
 
 def test_report_has_them_all(folder, tmp_path):
     page = tmp_path / "report.html"
-    done = spillcast("report", folder, "-o", page)
-    assert done.returncode == 0, done.stderr
+    completed("report", folder, "-o", page)
     assert all(name in page.read_text() for name in QUERIES)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cases import cases
-from harness import only_line, spillcast
+from harness import completed, json_of, only_line, spillcast
 from snapshot_files import Server
 from spillcast.units import format_duration, format_interval
 from statement_files import export, row
@@ -15,9 +15,7 @@ RUN = "figures:elapsed=773s,io=430s,reads=4645,read-bytes=1.1G,writes=4348,write
 
 
 def test_the_document_has_the_frontier_and_the_chosen_storage():
-    result = spillcast("size", RUN, "--provider", "aws,gcp", "--runs", "2/h", "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("size", RUN, "--provider", "aws,gcp", "--runs", "2/h")
     assert document["schema"] == "spillcast.size/1"
     assert document["chosen"] in document["frontier"]
     assert {row["provider"] for row in document["frontier"]} <= {"aws", "gcp"}
@@ -35,8 +33,7 @@ def test_a_limit_that_nothing_meets_ends_with_3():
 
 
 def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
-    result = spillcast("size", RUN, "--within", "1h", "--provider", "aws")
-    assert result.returncode == 0, result.stderr
+    result = completed("size", RUN, "--within", "1h", "--provider", "aws")
     lead, *rest = result.stdout.splitlines()
     assert "12 min 53 s" in lead
     assert "catalogue:" not in lead
@@ -49,8 +46,7 @@ def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
 def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
     file = tmp_path / "statements.csv"
     export(file, 15, row(1, calls=1, mean_ms=4000.0, temp_ms=0.0))
-    result = spillcast("size", file, "--provider", "aws", "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("size", file, "--provider", "aws", "--json")
     assert json.loads(result.stdout)["bounds_only"]
     shown = spillcast("size", file, "--provider", "aws").stdout.splitlines()
     _today, *others = (line for line in reversed(shown) if re.match(r"  (today|aws-|gcp-)", line))
@@ -90,9 +86,7 @@ def test_an_export_of_statements_gets_one_storage(tmp_path):
     file = tmp_path / "statements.csv"
     rows = row(1, calls=30, mean_ms=2000.0, temp_ms=900.0), row(2, calls=10, mean_ms=4000.0)
     export(file, 15, *rows)
-    result = spillcast("size", file, "--provider", "aws", "--runs", "400/day", "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("size", file, "--provider", "aws", "--runs", "400/day")
     assert document["statements"] == 2
     # The mean over 30 calls of 2 s and 10 of 4 s.
     assert document["baseline_s"] == pytest.approx(2.5)
@@ -103,9 +97,7 @@ def test_a_report_shows_the_frontier_and_what_to_buy(tmp_path):
     document.write_text(spillcast("size", RUN, "--provider", "aws", "--json").stdout)
     for options in ((), ("--redact",)):
         page = tmp_path / f"page{len(options)}.html"
-        result = spillcast("report", document, "-o", page, "--json", *options)
-        assert result.returncode == 0, result.stderr
-        summary = json.loads(result.stdout)
+        summary = json_of("report", document, "-o", page, *options)
         assert "What to buy" in summary["sections"]
         assert "Price and time" in summary["charts"]
         assert json.loads(document.read_text())["chosen"]["target"] in " ".join(summary["answer"])

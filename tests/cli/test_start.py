@@ -5,14 +5,13 @@ import re
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import completed, spillcast
 from spillcast.cli import VERBS
 
 
 def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):
     under = ("env", "PYTHONPROFILEIMPORTTIME=1")
-    done = spillcast("forecast", spilled.path, "--to", "latency:1ms", under=under)
-    assert done.returncode == 0, done.stderr
+    done = completed("forecast", spilled.path, "--to", "latency:1ms", under=under)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "numpy" in imported
     assert not {"pyarrow", "duckdb", "pandas"} & imported
@@ -24,8 +23,7 @@ def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
     pytest.importorskip("jinja2")
     page = tmp_path / "report.html"
     under = ("env", "PYTHONPROFILEIMPORTTIME=1")
-    done = spillcast("report", spilled.path, "-o", page, under=under)
-    assert done.returncode == 0, done.stderr
+    done = completed("report", spilled.path, "-o", page, under=under)
     assert page.stat().st_size > 10_000
     assert not re.search(r"\| +(duckdb|pyarrow)$", done.stderr, re.M)
 
@@ -35,10 +33,9 @@ def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
     trace = tmp_path / "t.trc"
     wait = "nam='direct path read temp' ela= 100 file number=201 first dba=1 block cnt=8 obj#=1"
     trace.write_text("".join(f"WAIT #1: {wait} tim={at * 10**7}\n" for at in range(1, 30)))
-    done = spillcast(
+    done = completed(
         "profile", trace, "--by", by, "--json", under=("env", "PYTHONPROFILEIMPORTTIME=1")
     )
-    assert done.returncode == 0, done.stderr
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not imported & {"numpy", "pyarrow", "duckdb", "pandas"}
 

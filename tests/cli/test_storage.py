@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cases import cases
-from harness import environment, only_line, spillcast
+from harness import completed, environment, only_line, spillcast
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, source_of
 from spillcast.storage.storage import bytes_limit, operations_limit
@@ -56,8 +56,7 @@ def disk(tmp_path):
 
 
 def printed(*arguments, columns=80):
-    result = spillcast("storage", *arguments, env=environment(COLUMNS=columns))
-    assert result.returncode == 0, result.stderr
+    result = completed("storage", *arguments, env=environment(COLUMNS=columns))
     assert result.stderr == ""
     assert "\x1b" not in result.stdout
     return result.stdout

@@ -1,11 +1,9 @@
 """What ``sweep memory --json`` and a forecast's ``memory`` hold."""
 
-import json
-
 import pytest
 from test_documents import FORECAST, documented, printed, valid
 
-from harness import spillcast
+from harness import json_of
 
 SWEEP = documented("sweep-memory")
 
@@ -16,11 +14,7 @@ def test_sweep_memory(tmp_path):
     (tmp_path / "q.sql").write_text(query.format(800_000))
     sizes = ("--memory", "16M..64M", "--measure", 2, "--check", "--within", "1ms")
     # Steps are told on stderr.
-    result = spillcast(
-        "sweep", "memory", "--sql", tmp_path / "q.sql", *sizes, "--on", "tmpfs", "--json"
-    )
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("sweep", "memory", "--sql", tmp_path / "q.sql", *sizes, "--on", "tmpfs")
     assert valid(SWEEP, document)
     assert document["advice"]["cell"] is None
     assert len(document["points"]) == 3

@@ -12,7 +12,7 @@ import pytest
 
 from ash_files import execution, write_ash
 from cases import cases
-from harness import TIMEOUT_S, probed_grid, spillcast, spillcast_command, target
+from harness import TIMEOUT_S, completed, probed_grid, spillcast, spillcast_command, target
 from oracle_files import HEADER, READ, blocks, write_trace
 from screen import Terminal
 
@@ -33,8 +33,7 @@ def evil(tmp_path_factory):
     base.write_bytes(bytes(512 * 101))
     run = folder / "run.spill"
     spill = target("spill", "--file", temp / f"spill{EVIL}", "--base", base)
-    recorded = spillcast("record", "-o", run, "--", *spill)
-    assert recorded.returncode == 0, recorded.stderr
+    recorded = completed("record", "-o", run, "--", *spill)
     grid = folder / f"storage{EVIL}.json"
     probed = probed_grid(folder, grid)
     header = HEADER.replace("select 1 from big", f"select '{EVIL}' from big")
@@ -45,8 +44,7 @@ def evil(tmp_path_factory):
     ash = folder / "ash.csv"
     write_ash(ash, execution(20), execution(20, session_id=36, event=EVIL))
     fleet = folder / "fleet"
-    ingested = spillcast("ingest", trace, "-o", fleet)
-    assert ingested.returncode == 0, ingested.stderr
+    ingested = completed("ingest", trace, "-o", fleet)
     return SimpleNamespace(
         folder=folder, run=run, grid=grid, trace=trace, ash=ash, fleet=fleet, none=folder / EVIL,
         recorded=recorded, probed=probed, ingested=ingested, page=folder / "page.html",

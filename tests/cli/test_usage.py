@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cases import cases
-from harness import environment, only_line, spillcast, target
+from harness import completed, environment, only_line, spillcast, target
 from oracle_files import blocks, write_trace
 from spillcast.cli import VERBS
 from spillcast.cli.options import ORACLE, POSTGRES
@@ -17,8 +17,7 @@ from spillcast.cli.options import ORACLE, POSTGRES
 
 @cases("verb", VERBS)
 def test_every_verb_has_help(verb):
-    result = spillcast(verb, "--help")
-    assert result.returncode == 0
+    result = completed(verb, "--help")
     assert result.stderr == ""
     assert f"spillcast {verb}" in result.stdout
 
@@ -31,8 +30,7 @@ def test_former_verbs_work_and_name_the_present_ones(tmp_path):
     assert (former.returncode, former.stdout) == (0, present.stdout)
     assert json.loads(present.stdout)["rows"] == [[1]]
     assert "profile --sql" in former.stderr
-    former = spillcast("watch", "--json", "--", "sleep", "0.5", cwd=tmp_path, env=environment())
-    assert former.returncode == 0, former.stderr
+    former = completed("watch", "--json", "--", "sleep", "0.5", cwd=tmp_path, env=environment())
     assert [json.loads(line)["ended"] for line in former.stdout.splitlines()][-1]
     assert "record --live --discard" in former.stderr
     assert list(tmp_path.iterdir()) == [trace]
@@ -108,15 +106,13 @@ def test_help_lists_options_by_their_evidence(verb, heading, expected):
 
 
 def test_help_lists_every_verb():
-    result = spillcast("--help")
-    assert result.returncode == 0
+    result = completed("--help")
     listed = {line.split()[0] for line in result.stdout.splitlines() if line.strip()}
     assert set(VERBS) <= listed
 
 
 def test_version():
-    result = spillcast("--version")
-    assert result.returncode == 0
+    result = completed("--version")
     assert result.stdout.startswith("spillcast ")
     assert result.stderr == ""
 

@@ -11,14 +11,13 @@ import sqlglot
 from sqlglot import exp
 
 from cases import cases
-from harness import only_line, spillcast
+from harness import completed, only_line, spillcast
 
 EXADATA = ("oracle", "--to", "+FLASH_DG", "--user", "etl", "--exadata-flash")
 
 
 def printed(*arguments):
-    result = spillcast("move", *arguments)
-    assert result.returncode == 0, result.stderr
+    result = completed("move", *arguments)
     return result.stdout
 
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from harness import spillcast
+from harness import completed
 from spillcast import _core
 from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run_recorded
@@ -82,8 +82,7 @@ def test_a_spill_is_recognised_without_its_directory(places, engine):
         script.write_text(PROGRAMS[engine].format(temp=str(places.data)))
         command = [sys.executable, script]
     output = places.root / "run.spill"
-    result = spillcast("record", "-o", output, "--", *command, env=env)
-    assert result.returncode == 0, result.stderr
+    completed("record", "-o", output, "--", *command, env=env)
     owners = temp_owners(output)
     assert owners.keys() == {engine}
     assert owners[engine] > 1_000_000

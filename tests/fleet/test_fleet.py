@@ -8,7 +8,7 @@ import pytest
 from cases import cases, nightly
 from evidence import recording as made_up_recording
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
-from harness import only_line, spillcast
+from harness import completed, json_of, only_line, spillcast
 from oracle_files import make_example
 from snapshot_files import Server
 from spark_logs import text, two_stages, zstd
@@ -41,9 +41,7 @@ PLAN = {
 
 
 def answer(*arguments):
-    result = spillcast(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json_of(*arguments)
 
 
 def only_row(*arguments):
@@ -374,8 +372,7 @@ def test_traces_that_do_not_wait_are_refused_without_a_folder_of_ours(made):
 
 
 def test_the_table_fits_a_terminal(made):
-    result = spillcast("fleet", made / "fleet", "--to", "latency:150us", "--top", 5)
-    assert result.returncode == 0
+    result = completed("fleet", made / "fleet", "--to", "latency:150us", "--top", 5)
     assert "of that." in result.stdout
     assert "... and 7 more" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80

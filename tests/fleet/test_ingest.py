@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from cases import cases
 from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
-from harness import only_line, spillcast, until
+from harness import completed, only_line, spillcast, until
 from spillcast.errors import LockTaken, PathMissing, WriteFailed
 from spillcast.fleet.dataset import Dataset, place
 from spillcast.fleet.ingest import find_sources, ingest
@@ -214,8 +214,7 @@ def test_one_bad_file_of_each_kind_ends_no_ingest(tmp_path):
         (folder / name).write_bytes(content)
     cut = recording(folder / "cut.spill", [("read", 8192, 9, 1000)], elapsed_s=1.0).path
     pq.write_table(pq.read_table(cut / "waits.parquet").slice(0, 4), cut / "waits.parquet")
-    result = spillcast("ingest", folder, "-o", tmp_path / "fleet", "--database", "erp", "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("ingest", folder, "-o", tmp_path / "fleet", "--database", "erp", "--json")
     done = json.loads(result.stdout)
     assert done["files"] == 2
     names = {row["file"].rpartition("/")[2] for row in done["set_aside"]}
@@ -277,8 +276,7 @@ def test_a_folder_of_others_at_its_root_is_passed_over(tmp_path):
     write_fleet(tmp_path / "in", 2)
     (tmp_path / "disk" / "lost+found").mkdir(parents=True)
     close(tmp_path / "disk" / "lost+found")
-    result = spillcast("ingest", tmp_path / "in", "-o", tmp_path / "disk", under=CONFINED)
-    assert result.returncode == 0, result.stderr
+    completed("ingest", tmp_path / "in", "-o", tmp_path / "disk", under=CONFINED)
 
 
 @pytest.mark.parametrize("call", ["info", "ls"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evidence import known, table
-from harness import spillcast, target
+from harness import completed, target
 from spillcast.forecast.ask import RunningForecast
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
@@ -23,8 +23,7 @@ def sorted_by_duckdb(tmp_path_factory):
     room = tmp_path_factory.mktemp("sorted")
     (room / "temp").mkdir()
     command = target("duckdb_sort", room / "temp", ROWS)
-    done = spillcast("record", "-o", room / "run.spill", "--temp", room / "temp", "--", *command)
-    assert done.returncode == 0, done.stderr
+    completed("record", "-o", room / "run.spill", "--temp", room / "temp", "--", *command)
     return Recording.open(room / "run.spill")
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import completed, json_of, spillcast
 from spark_logs import BEGIN_MS, event, task, text, two_stages
 from spillcast.forecast.spark import figures_of
 from spillcast.storage import Group, Storage
@@ -20,9 +20,7 @@ def log(tmp_path):
 
 
 def forecast(log, *arguments):
-    done = spillcast("forecast", log, *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = json_of("forecast", log, *arguments)
     return document.get("targets", [document])
 
 
@@ -261,8 +259,7 @@ def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
     page = tmp_path / "page.html"
     disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
     arguments = ("--from", disk, "--to", "tmpfs", "--page-cache", "300M", "-o", page, "--json")
-    done = spillcast("report", log, *arguments, "--redact")
-    assert done.returncode == 0, done.stderr
+    done = completed("report", log, *arguments, "--redact")
     assert any("Stages today" in title for title in json.loads(done.stdout)["charts"])
     written = page.read_text()
     bars = [line for line in written.split("<rect") if 'height="9"' in line]

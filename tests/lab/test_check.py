@@ -7,7 +7,7 @@ import pytest
 import monitor_reports
 from cases import cases
 from evidence import recording
-from harness import only_line, spillcast
+from harness import completed, only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import RUN_QUEUE
@@ -28,8 +28,7 @@ def run(folder, name, read_us, elapsed_s, reads=READS, **capture):
 def forecast(tmp_path):
     """From reads of 1 ms, for reads and writes of 100 us."""
     before = run(tmp_path, "before.spill", 1000, 2.05)
-    result = spillcast("forecast", before, "--to", "latency:100us", "--to", "factor:3", "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("forecast", before, "--to", "latency:100us", "--to", "factor:3", "--json")
     path = tmp_path / "forecast.json"
     path.write_text(result.stdout)
     return path

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness import TIMEOUT_S, environment, spillcast, until
+from harness import TIMEOUT_S, environment, json_of, spillcast, until
 from spillcast.engines.registry import engines, lab_of
 from spillcast.lab import machine
 from spillcast.recording.calibration import kept_calibration
@@ -26,7 +26,7 @@ def test_a_query_of_each_engine_is_measured_and_kept(tmp_path, state):
     work = tmp_path / "work"
     work.mkdir()
     work.chmod(0o755)
-    done = spillcast(
+    document = json_of(
         "calibrate",
         "--queries",
         "1",
@@ -34,11 +34,8 @@ def test_a_query_of_each_engine_is_measured_and_kept(tmp_path, state):
         "1",
         "--work",
         work,
-        "--json",
         env=environment(**state),
     )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
     runs = [(item["engine"].split()[0], item["storage"]) for item in document["points"]]
     measured = ["DuckDB"] + ["PostgreSQL"] * (not document["skipped"])
     assert runs == [(engine, storage) for engine in measured for storage in machine.STORAGES]

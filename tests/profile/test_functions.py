@@ -8,7 +8,7 @@ import pytest
 
 from cases import nightly
 from evidence import recording as made_up_recording
-from harness import available, spillcast
+from harness import available, completed, spillcast
 from postgres_rig import private_server
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, OptionConflict, QueryInvalid
 from spillcast.profile import profile
@@ -130,11 +130,10 @@ def test_what_cannot_be_profiled_by_function_is_refused(run):
 @pytest.mark.parametrize("capture", ["bpf", *nightly("perf")])
 def test_a_sort_of_duckdb_is_found_below_its_thread(capture, tmp_path):
     run = tmp_path / "sort.spill"
-    result = spillcast(
+    completed(
         "record", "--capture", available(capture), "-o", run, "--", sys.executable, "-c", SORT,
         cwd=tmp_path,
     )  # fmt: skip
-    assert result.returncode == 0, result.stderr
     stacks = stacks_of(Recording.open(run))
     assert sum(stack.samples for stack in stacks.stacks) == stacks.samples - stacks.left_out
     # Workers and the main thread come to the same operator, which exported functions lead to.
@@ -153,8 +152,7 @@ def test_functions_of_postgresql_are_found(tmp_path):
         rows = "select md5(n::text) m from generate_series(1, 400000) n order by m"
         sql = f"select count(*) from ({rows}) s"
         run = tmp_path / "sort.spill"
-        result = spillcast("record", "--postgres", server.dsn, "--explain", sql, "-o", run)
-        assert result.returncode == 0, result.stderr
+        completed("record", "--postgres", server.dsn, "--explain", sql, "-o", run)
     rows = by_name(profile(run, by=["function"]).rows)
     assert rows["tuplesort_performsort"]["with_callees_share"] > 0.05
     assert (

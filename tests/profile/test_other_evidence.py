@@ -11,7 +11,7 @@ import pytest
 import spillcast as package
 from cases import cases
 from evidence import known, table
-from harness import only_line, spillcast
+from harness import completed, only_line, spillcast
 from oracle_files import READ, WRITE
 from spillcast.cache.evidence import read_requests
 from spillcast.errors import OptionConflict, QueryInvalid
@@ -123,8 +123,7 @@ def test_recordings_of_one_name_in_two_folders_are_profiled_together(tmp_path, s
 
 
 def test_a_recording_in_print(spilled):
-    result = spillcast("profile", spilled.path, "--by", "event,size", "--histogram")
-    assert result.returncode == 0, result.stderr
+    result = completed("profile", spilled.path, "--by", "event,size", "--histogram")
     assert "pwrite64" in result.stdout
     assert "|█" in result.stdout
     document = json.loads(spillcast("profile", spilled.path, "--json").stdout)

@@ -15,6 +15,7 @@ from harness import (
     account_of,
     available,
     expected_rows,
+    json_of,
     ordinary_user,
     refuse_tracing,
     rows,
@@ -85,9 +86,7 @@ def test_no_argument_of_a_command_is_kept(places):
 
 def test_what_it_recorded_is_forecast(places):
     output, _ = record(places)
-    result = spillcast("forecast", output, "--to", "latency:1ms", "--json")
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["forecast_s"] > 0
+    assert json_of("forecast", output, "--to", "latency:1ms")["forecast_s"] > 0
 
 
 @cases(("ending", "concludes"), [("exit 0", True), ("exit 3", False), ("kill -KILL $$", False)])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from harness import TARGETS, ordinary_user, spillcast
+from harness import TARGETS, completed, ordinary_user
 
 MS = 1_000_000
 ROUNDS = 40
@@ -37,8 +37,7 @@ def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_U
     output = places.root / "run.spill"
     command = [relay, way, places.temp / "spill", rounds, work_us]
     requested = ("record", "--temp", places.temp, *options, "-o", output, "--", *command)
-    result = spillcast(*requested, under=under, env=places.env)
-    assert result.returncode == 0, result.stderr
+    result = completed(*requested, under=under, env=places.env)
     document = json.loads(result.stdout.splitlines()[0])
     rows = pq.read_table(output / "waits.parquet").sort_by("start_ns").to_pylist()
     by_thread = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import TIMEOUT_S, available, ordinary_user, refuse_perf, spillcast, target
+from harness import TIMEOUT_S, available, completed, ordinary_user, refuse_perf, target
 from spillcast.recording.calibration import cost_of, kept_cost
 from spillcast.recording.capture import AUTO, SOURCES
 from spillcast.recording.recording import Recording
@@ -34,11 +34,10 @@ def record(places, *options, under=(), name="run.spill"):
     """Record the spill program; the recording's account of its capture."""
     output = places.root / name
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
-    done = spillcast(
+    done = completed(
         "record", *options, "-o", output, "--", *command,
         under=under, env=places.env | {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     return Recording.open(output).meta.capture, done
 
 
@@ -190,8 +189,7 @@ def test_calls_and_switches_are_counted_on_whatever_they_are(places, name, calls
     available(name)
     output = places.root / "busy.spill"
     command = [sys.executable, "-I", "-S", "-c", BUSY]
-    done = spillcast("record", "--capture", name, "-o", output, "--", *command, env=places.env)
-    assert done.returncode == 0, done.stderr
+    done = completed("record", "--capture", name, "-o", output, "--", *command, env=places.env)
     capture = Recording.open(output).meta.capture
     # The interpreter's own start is some hundred calls.
     assert calls <= capture.calls < calls + 1_000

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator import Emulator, skip_without_fuse
-from harness import TARGETS, ordinary_user, spillcast
+from harness import TARGETS, completed, ordinary_user
 from spillcast.recording import Recording
 from spillcast.recording.derived import with_temp
 
@@ -36,8 +36,7 @@ def record(places, program, *options, temp=None, under=()):
     output = places.root / "run.spill"
     requested = ("record", "--temp", temp or places.temp, *options, "-o", output)
     env = places.env | {"HOME": str(places.root)}
-    result = spillcast(*requested, "--", program, places.temp, COUNT, under=under, env=env)
-    assert result.returncode == 0, result.stderr
+    result = completed(*requested, "--", program, places.temp, COUNT, under=under, env=env)
     stdout = next(line for line in result.stdout.splitlines() if line.startswith('{"openat"'))
     return json.loads(stdout), output
 
@@ -113,8 +112,7 @@ def test_paths_lead_to_the_same_file(places, changes, capture):
     link.symlink_to(places.temp)
     output = places.root / "linked.spill"
     requested = ("record", "--capture", capture, "--temp", places.temp, "-o", output)
-    result = spillcast(*requested, "--", changes, link, 3, env=places.env)
-    assert result.returncode == 0, result.stderr
+    completed(*requested, "--", changes, link, 3, env=places.env)
     waits = Recording.open(output).temp_changes.to_pylist()
     of_file = [row["event"] for row in waits if row["file"] == f"{places.temp}/file1"]
     assert of_file.count("truncate") == of_file.count("unlink") == of_file.count("openat") == 1
@@ -140,8 +138,7 @@ def test_duckdb_cuts_and_removes_its_temp_files(tmp_path):
     output = tmp_path / "run.spill"
     with Emulator(tmp_path, "--read", "200us", "--write", "200us").ready() as emulator:
         command = (sys.executable, "-c", SPILLING, emulator.mountpoint)
-        result = spillcast("record", "--capture", "preload", "-o", output, "--", *command)
-        assert result.returncode == 0, result.stderr
+        completed("record", "--capture", "preload", "-o", output, "--", *command)
         emulator.end(signal.SIGTERM)
     files = {}
     for row in Recording.open(output).temp_changes.to_pylist():
@@ -171,10 +168,7 @@ LOOKUPS = {"newstat", "newfstatat", "statx"}
 
 def lookups(capture, output, *arguments):
     command = (sys.executable, "-c", LOOKING, *arguments, COUNT)
-    result = spillcast(
-        "record", "--capture", capture, "-o", output, "--temp", arguments[0], "--", *command
-    )
-    assert result.returncode == 0, result.stderr
+    completed("record", "--capture", capture, "-o", output, "--temp", arguments[0], "--", *command)
     waits = Recording.open(output).waits.to_pylist()
     return [row for row in waits if row["event"] in LOOKUPS]
 

@@ -9,6 +9,7 @@ import pytest
 from harness import (
     account_of,
     available,
+    completed,
     expected_rows,
     only_line,
     refuse_io_uring,
@@ -48,10 +49,9 @@ def record(places, under):
     output = places.root / "run.spill"
     (places.temp / "spill").unlink(missing_ok=True)
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
-    result = spillcast(
+    result = completed(
         "record", "--force", "-o", output, "--", *command, under=under, env=places.env
     )
-    assert result.returncode == 0, result.stderr
     account = account_of(result.stdout)
     files = {operation[5] for operation in account["account"]}
     assert rows(output, files=files) == expected_rows(account, base=places.base)

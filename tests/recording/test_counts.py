@@ -9,7 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import cases, nightly
-from harness import account_of, available, environment, expected_rows, rows, spillcast, target
+from harness import (
+    account_of,
+    available,
+    completed,
+    environment,
+    expected_rows,
+    rows,
+    target,
+)
 from spillcast.recording import Recording
 
 READS, WRITES = 60, 40
@@ -22,8 +30,7 @@ def observe(places, capture, name, *options):
     plan = ("--file", file, "--base", places.base, "--reads", READS, "--writes", WRITES)
     output = places.root / f"{name}.spill"
     command = target("spill", *plan, *options)
-    result = spillcast("record", "--capture", capture, "-o", output, "--", *command, env=places.env)
-    assert result.returncode == 0, result.stderr
+    result = completed("record", "--capture", capture, "-o", output, "--", *command, env=places.env)
     account = account_of(result.stdout)
     files = {operation[5] for operation in account["account"]}
     return account, rows(output, files=files), output
@@ -57,13 +64,12 @@ SHORT_ONES = "for i in $(seq 30); do head -c 50000 /dev/zero > a; tr x y < a > b
 
 def test_a_shells_short_programs_are_seen_whole(tmp_path):
     available("bpf")
-    result = spillcast(
+    result = completed(
         *("record", "--json", "--capture", "bpf", "--temp", tmp_path),
         *("-o", tmp_path.parent / f"{tmp_path.name}.spill"),
         *("--", "sh", "-c", f"cd {tmp_path}; {SHORT_ONES}"),
         env=environment(TMPDIR=str(tmp_path)),
     )
-    assert result.returncode == 0, result.stderr
     seen = json.loads(result.stdout)["temp"]
     # head writes 50,000 bytes; tr reads them, and writes them again.
     assert seen["bytes"] == 30 * 3 * 50_000
@@ -98,11 +104,10 @@ def test_calls_on_a_temp_file_are_counted_or_said_to_be_unknown(tmp_path, captur
         pytest.skip("only root has a root directory of its own")
     temp = tmp_path / "temp"
     temp.mkdir()
-    result = spillcast(
+    completed(
         *("record", "--capture", capture, "--temp", temp, "-o", tmp_path / "run.spill"),
         *("--", sys.executable, "-c", program, temp / "spill"),
     )
-    assert result.returncode == 0, result.stderr
     meta = Recording.open(tmp_path / "run.spill").meta
     assert 20 <= meta.temp.operations <= 40
     assert meta.temp.operations + meta.capture.unknown_file >= 40
@@ -115,11 +120,10 @@ def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
     program = (
         "import os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); os.write(f, b'1')"
     )
-    result = spillcast(
+    completed(
         *("record", "--capture", capture, "--temp", odd, "-o", tmp_path / "odd.spill"),
         *("--", sys.executable, "-c", program, odd / "spilled"),
     )
-    assert result.returncode == 0, result.stderr
     meta = Recording.open(tmp_path / "odd.spill").meta
     assert meta.temp.writes == 1
     assert meta.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")
@@ -226,11 +230,10 @@ POSITION_SHAPES = [
 def test_offsets_are_the_kernels_positions(tmp_path, capture, shape):
     available(capture)
     file, output = tmp_path / "spill", tmp_path / "run.spill"
-    result = spillcast(
+    result = completed(
         *("record", "--capture", capture, "--temp", tmp_path, "-o", output),
         *("--", sys.executable, "-c", POSITIONS, file, shape),
     )
-    assert result.returncode == 0, result.stderr
     printed = [line.split() for line in result.stdout.splitlines() if line.startswith("moved ")]
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     on_file = [row for row in waits if row["file"] == str(file) and row["op"]]

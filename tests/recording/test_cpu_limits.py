@@ -8,7 +8,7 @@ import sys
 import pytest
 from bench.cpu_group import NoCpuGroup, cpu_group, inside, limit
 
-from harness import spillcast, target
+from harness import completed, target
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
@@ -31,8 +31,7 @@ def limited():
 
 def recorded(output, *words, **options):
     """The CPU limits that a recording holds of a command or a process."""
-    run = spillcast("record", "-o", output, "--json", *words, anew=True, **options)
-    assert run.returncode == 0, run.stderr
+    completed("record", "-o", output, "--json", *words, anew=True, **options)
     return json.loads((output / "meta.json").read_text())["cpu_limits"]
 
 

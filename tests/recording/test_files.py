@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_schemas import arrow_schema
-from harness import spillcast, target
+from harness import completed, target
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
 
 FILES = {
@@ -64,8 +64,7 @@ def test_meta_says_what_was_seen_and_what_it_cost(spilled):
 def test_a_process_of_its_own_measures_the_caches(places):
     output = places.root / "run.spill"
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
-    done = spillcast("record", "-o", output, "--", *command, env=places.env, anew=True)
-    assert done.returncode == 0, done.stderr
+    completed("record", "-o", output, "--", *command, env=places.env, anew=True)
     private, usual = json.loads((output / "meta.json").read_text())["machine"]["caches"]
     assert 0 < private["bytes"] < usual["bytes"]
     assert 0 < private["warm_ns"] < usual["warm_ns"]

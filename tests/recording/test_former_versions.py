@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import spillcast
+from harness import completed
 from oracle_files import ROOT
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -25,10 +25,9 @@ def test_a_recording_is_read_whole(version):
 def test_a_storage_and_a_recording_are_forecast(version):
     storage = Storage.load(version / "storage.json")
     assert sum(group.count for group in storage.of("write")) == 80
-    result = spillcast(
+    result = completed(
         "forecast", version / "recording", "--to", version / "storage.json", "--json"
     )
-    assert result.returncode == 0, result.stderr
     then = json.loads((version / "forecast.json").read_text())
     assert json.loads(result.stdout)["baseline_s"] == pytest.approx(then["baseline_s"], rel=0.2)
 
@@ -37,6 +36,5 @@ def test_a_storage_and_a_recording_are_forecast(version):
 @pytest.mark.parametrize("name", ["forecast.json", "profile.json"])
 def test_a_document_is_reported(version, name, tmp_path):
     page = tmp_path / "page.html"
-    result = spillcast("report", version / name, "-o", page)
-    assert result.returncode == 0, result.stderr
+    completed("report", version / name, "-o", page)
     assert page.stat().st_size > 5_000

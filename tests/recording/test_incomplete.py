@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evidence import recording
-from harness import only_line, spillcast
+from harness import completed, only_line, spillcast
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
 
@@ -48,8 +48,7 @@ def with_values(table, name, values):
 
 
 def test_a_whole_one_is_read(run):
-    result = spillcast("forecast", run, *LATENCY, "--json")
-    assert result.returncode == 0, result.stderr
+    completed("forecast", run, *LATENCY, "--json")
 
 
 def test_another_recording_in_its_place_is_not_read_as_its_own(tmp_path):
@@ -144,7 +143,4 @@ def test_one_whose_columns_lack_that_came_later_is_still_read(run):
 
 def test_the_recorders_own_sums_agree(spilled):
     assert spillcast("forecast", spilled.path, *LATENCY).returncode == 0
-    result = spillcast(
-        "profile", spilled.path, "--sql", "select count(*) from waits where temp", "--json"
-    )
-    assert result.returncode == 0, result.stderr
+    completed("profile", spilled.path, "--sql", "select count(*) from waits where temp", "--json")

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from harness import spillcast, spillcast_command, until
+from harness import completed, spillcast_command, until
 
 #: Reads a block so many times for each number on stdin.
 READS = """
@@ -90,7 +90,6 @@ def test_what_the_c_library_writes_by_itself_is_named(tmp_path):
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(200_000)))
     command = ["sort", "-S", "300K", "-T", tmp_path, "-o", tmp_path / "sorted", tmp_path / "lines"]
     options = ["--capture", "preload", "--temp", tmp_path, "-o", tmp_path / "run.spill"]
-    done = spillcast("record", *options, "--", *command)
-    assert done.returncode == 0
+    done = completed("record", *options, "--", *command)
     assert "fwrite" in done.stdout
     assert "--capture perf" in done.stdout

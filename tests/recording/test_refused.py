@@ -10,6 +10,7 @@ import pytest
 from harness import (
     account_of,
     available,
+    completed,
     expected_rows,
     only_line,
     ordinary_user,
@@ -27,11 +28,10 @@ def record(places, capture, under):
     command = target(
         "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 3
     )
-    result = spillcast(
+    result = completed(
         "record", "--capture", capture, "-o", output, "--", *command,
         under=under, env=places.env | {"HOME": str(places.root)},
     )  # fmt: skip
-    assert result.returncode == 0, result.stderr
     account = account_of(result.stdout)
     files = {operation[5] for operation in account["account"]}
     assert rows(output, files=files) == expected_rows(account, base=places.base)
@@ -87,12 +87,11 @@ def test_ebpf_that_was_asked_for_is_not_replaced(places):
 
 def test_why_another_source_observes_is_one_line(places):
     available("bpf")
-    result = spillcast(
+    result = completed(
         "record", "-o", places.root / "x.spill", "--",
         *target("spill", "--file", places.temp / "spill", "--base", places.base),
         under=refuse_bpf(), env=places.env | {"XDG_STATE_HOME": str(places.root / "state")},
     )  # fmt: skip
-    assert result.returncode == 0
     assert result.stderr.splitlines() == [
         "spillcast: cannot use eBPF (refused by the kernel): perf events instead",
         f"spillcast: {PROPOSAL}",
@@ -109,8 +108,7 @@ def test_the_source_is_named_once_for_each_reason(places):
 
     def recorded(*requested, under=()):
         words = ("record", *requested, "-o", next(outputs), "--", *command)
-        result = spillcast(*words, under=under, env=env)
-        assert result.returncode == 0, result.stderr
+        result = completed(*words, under=under, env=env)
         return [title for title in ("eBPF", "perf events") if title in result.stderr]
 
     # One that was asked for needs no word.

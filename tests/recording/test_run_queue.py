@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import spillcast, target
+from harness import completed, target
 
 CPUS = os.cpu_count()
 #: The kernel counts the machine's CPU time in ticks, and looks are 0.25 s apart.
@@ -40,8 +40,7 @@ def recorded(places, *, burners):
     command = target(
         "burn", "--file", places.temp / "spill", "--processes", burners, "--cpu", BURNT_S
     )
-    result = spillcast("record", "-o", output, "--", *command, env=places.env)
-    assert result.returncode == 0, result.stderr
+    completed("record", "-o", output, "--", *command, env=places.env)
     return json.loads((output / "meta.json").read_text())["capture"]
 
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from harness import environment, spillcast, started, target, until
+from harness import completed, environment, spillcast, started, target, until
 
 SECRET = "Zq7xHunter2"
 WAYS = {
@@ -54,11 +54,10 @@ def test_a_command(tmp_path):
     words = [
         word.replace(SECRET, f"{name[-3:]}{SECRET}") for name, way in WAYS.items() for word in way
     ]
-    done = spillcast(
+    done = completed(
         "record", "-o", run, "--", sys.executable, "-c", PROGRAM, *words,
         env=environment(TMPDIR=tmp_path, MY_PASSWORD=SECRET[::-1]),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     seen = reported(run, tmp_path) + (done.stdout + done.stderr).encode()
     # That of the environment is another, for it is struck out of all texts.
     assert SECRET.encode() not in seen
@@ -90,8 +89,7 @@ def test_a_command_that_is_rehearsed_without_its_secret_is_refused(tmp_path):
     run = tmp_path / "run.spill"
     command = target("spill", "--file", tmp_path / "temp", "--base", tmp_path / "base")
     (tmp_path / "base").write_bytes(bytes(512 * 101))
-    done = spillcast("record", "-o", run, "--", "env", f"DB_PASSWORD={SECRET}", *command)
-    assert done.returncode == 0, done.stderr
+    completed("record", "-o", run, "--", "env", f"DB_PASSWORD={SECRET}", *command)
     refused = spillcast("forecast", run, "--to", tmp_path, "--rehearse", "1s")
     message = " ".join((refused.stdout + refused.stderr).split())
     assert "secrets" in message

@@ -14,7 +14,7 @@ import pytest
 
 from cases import cases
 from evidence import change, known, waits
-from harness import spillcast, until
+from harness import completed, json_of, until
 from spark_logs import BEGIN_MS, text, two_stages
 from spillcast.engines.spark import local_dirs_notice
 from spillcast.errors import EvidenceMixed
@@ -53,8 +53,7 @@ spark.stop()
 def test_kinds_of_files_are_those_that_the_event_log_counts(tmp_path):
     local, logs, output = tmp_path / "local", tmp_path / "logs", tmp_path / "run.spill"
     logs.mkdir()
-    done = spillcast("record", "-o", output, "--", sys.executable, "-c", JOB, local, logs)
-    assert done.returncode == 0, done.stderr
+    done = completed("record", "-o", output, "--", sys.executable, "-c", JOB, local, logs)
     [log] = logs.iterdir()
     events = [json.loads(line) for line in log.read_text().splitlines()]
     metrics = [event["Task Metrics"] for event in events if "Task Metrics" in event]
@@ -71,9 +70,7 @@ def test_kinds_of_files_are_those_that_the_event_log_counts(tmp_path):
     assert kinds["unmerged shuffle"].written_bytes == pytest.approx(written, rel=0.02)
     assert recording.meta.capture.mapped_temp_files == []
     assert "spill: " in done.stdout
-    done = spillcast("forecast", log, output, "--to", "tmpfs", "--json")
-    assert done.returncode == 0, done.stderr
-    forecast = json.loads(done.stdout)
+    forecast = json_of("forecast", log, output, "--to", "tmpfs")
     # On a busy machine tasks wait for what no log tells.
     assert {warning["code"] for warning in forecast["warnings"]} <= {"event-log"}
     assert forecast["forecast_s"] <= forecast["baseline_s"]

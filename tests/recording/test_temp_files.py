@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import nightly
-from harness import available, environment, spillcast
+from harness import available, completed, environment
 
 
 class Case(NamedTuple):
@@ -222,8 +222,7 @@ def test_temp_is_told_by_use(tmp_path, capture):
         GIT_COMMITTER_NAME="a", GIT_COMMITTER_EMAIL="a@b",
     )  # fmt: skip
     words = ("record", "--capture", capture, "-o", output, "--", "sh", "-c", text)
-    result = spillcast(*words, env=env)
-    assert result.returncode == 0, result.stderr
+    result = completed(*words, env=env)
     assert "failed" not in result.stdout, result.stdout
     waits = pq.read_table(output / "waits.parquet", columns=["file", "op", "temp"]).to_pylist()
     actual = defaultdict(set)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evidence import change, known, seconds, storage, table
-from harness import spillcast, target
+from harness import completed, target
 from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
@@ -89,8 +89,7 @@ def test_temp_files_on_two_devices_are_said(tmp_path):
 def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
     (tmp_path / "temp").mkdir()
     command = target("duckdb_sort", tmp_path / "temp", 600_000)
-    done = spillcast("record", "-o", "run.spill", "--temp", "temp", "--", *command, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    completed("record", "-o", "run.spill", "--temp", "temp", "--", *command, cwd=tmp_path)
     recording = Recording.open(tmp_path / "run.spill")
     assert [Path(path) for path in recording.meta.asked.temp_dirs] == [tmp_path / "temp"]
     # As earlier versions wrote it.
@@ -98,8 +97,7 @@ def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
         recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")])
     )
     assert [place.directory for place in reported.named_temp_places] == [str(tmp_path / "temp")]
-    done = spillcast("forecast", tmp_path / "run.spill", "--to", "factor:1")
-    assert done.returncode == 0, done.stderr
+    completed("forecast", tmp_path / "run.spill", "--to", "factor:1")
 
 
 def test_a_relative_place_is_below_no_directory_that_the_user_named():

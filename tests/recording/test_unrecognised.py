@@ -1,7 +1,6 @@
 """Spills outside of TMPDIR: recognised by use, or labelled anew when a directory is named."""
 
 import importlib.util
-import json
 import random
 import shutil
 import subprocess
@@ -13,7 +12,17 @@ import pytest
 
 from cases import nightly
 from evidence import table
-from harness import account_of, environment, expected_rows, only_line, rows, spillcast, target
+from harness import (
+    account_of,
+    completed,
+    environment,
+    expected_rows,
+    json_of,
+    only_line,
+    rows,
+    spillcast,
+    target,
+)
 from spillcast.errors import OptionConflict, TimesUnknown
 from spillcast.forecast import forecast
 from spillcast.recording import WRITEBACK, Recording
@@ -51,8 +60,7 @@ def sorted_elsewhere(tmp_path_factory):
     for name, requested in directories.items():
         option = [word for directory in requested for word in ("--temp", directory)]
         words = ("record", *option, "-o", root / f"{name}.spill", "--", *command)
-        result = spillcast(*words, env=env)
-        assert result.returncode == 0, result.stderr
+        result = completed(*words, env=env)
         (root / f"{name}.txt").write_text(result.stdout)
     assert subprocess.run(["sort", "-c", root / "sorted"], env=env).returncode == 0
     return root
@@ -88,9 +96,7 @@ def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
         assert again.waits["temp"].to_pylist() == same.waits["temp"].to_pylist()
 
     def requested(*words):
-        result = spillcast("forecast", *words, "--to", "latency:1ms", "--json")
-        assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout)
+        return json_of("forecast", *words, "--to", "latency:1ms")
 
     plain = requested(named.path)
     assert requested(named.path, "--temp", root / "scratch") == plain
@@ -105,14 +111,11 @@ def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):
     temp = ("--temp", root / "scratch")
     words = ("profile", root / "unknown.spill", "--where", "temp")
     assert "no wait meets" in only_line(spillcast(*words), 2)
-    result = spillcast(*words, "--json", "--by", "op", *temp)
-    assert result.returncode == 0, result.stderr
-    counts = {row["op"]: row["count"] for row in json.loads(result.stdout)["rows"]}
+    counts = {row["op"]: row["count"] for row in json_of(*words, "--by", "op", *temp)["rows"]}
     meta = with_temp(Recording.open(root / "unknown.spill"), [root / "scratch"]).meta
     assert counts == {"read": meta.temp.reads, "write": meta.temp.writes}
     pytest.importorskip("jinja2")
-    result = spillcast("report", root / "unknown.spill", *temp, "-o", tmp_path / "page.html")
-    assert result.returncode == 0, result.stderr
+    completed("report", root / "unknown.spill", *temp, "-o", tmp_path / "page.html")
     assert "temp reads" in (tmp_path / "page.html").read_text()
 
 
@@ -126,8 +129,7 @@ def test_an_unknown_engine(places, capture):
         *("--threads", 2),
     )
     words = ("record", "--capture", capture, "-o", output, "--", *command)
-    result = spillcast(*words, env=places.env)
-    assert result.returncode == 0, result.stderr
+    result = completed(*words, env=places.env)
     account = account_of(result.stdout)
     expected = expected_rows(account, base=places.base)
     files = {row[5] for row in expected}
@@ -275,8 +277,7 @@ def test_engines_that_nobody_told_of(places, engine):
     spills = {"POLARS_OOC_MEMORY_BUDGET_MB": "20", "POLARS_OOC_SPILL_DIR": str(scratch)}
     code = ENGINES[engine].replace("{scratch}", str(scratch))
     command = ("record", "-o", output, "--", sys.executable, "-c", code)
-    result = spillcast(*command, env={**places.env, "POLARS_OOC_SPILL_POLICY": "spill", **spills})
-    assert result.returncode == 0, result.stderr
+    completed(*command, env={**places.env, "POLARS_OOC_SPILL_POLICY": "spill", **spills})
     recording = Recording.open(output)
     assert recording.written_bytes.temp > 10 << 20
     files = recording.temp_waits.group_by("file")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from evidence import recording
-from harness import environment, spillcast
+from harness import completed, environment
 from oracle_files import make_example
 from report_documents import cache, fleet, io_size_sweep, memory_sweep, save
 from spillcast.recording.observed import RecordedQuery
@@ -37,9 +37,7 @@ def browser():
 
 def made(*arguments):
     """The page that a report writes, which must succeed."""
-    done = spillcast("report", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done
+    return completed("report", *arguments)
 
 
 def a_part(path):
@@ -61,8 +59,7 @@ def pages(tmp_path_factory):
     target.mkdir()
     run = folder / "duckdb.spill"
     command = [sys.executable, "-c", QUERY, str(temp)]
-    done = spillcast("record", "-o", run, "--", *command, env=environment(TMPDIR=temp))
-    assert done.returncode == 0, done.stderr
+    completed("record", "-o", run, "--", *command, env=environment(TMPDIR=temp))
     result = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps", "part")}
     targets = ("--to", target, "--to", "latency:5ms", "--to", "catalogue:aws-gp3")
     made(run, *targets, "--budget", "5s,256M", "-o", result["demo"])

@@ -12,7 +12,7 @@ import pytest
 
 import forked
 from cases import cases
-from harness import environment, generator, only_line, spillcast
+from harness import completed, environment, generator, only_line, spillcast
 from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import COLUMNS, Truth, read_truth, write_truth
@@ -102,8 +102,7 @@ def folder(tmp_path_factory):
 
 
 def write_page(file, folder):
-    done = spillcast("verify", "--from", file, "--page", folder / "accuracy.md")
-    assert done.returncode == 0, done.stderr
+    completed("verify", "--from", file, "--page", folder / "accuracy.md")
 
 
 @pytest.fixture
@@ -271,8 +270,7 @@ def test_what_people_wrote_of_the_worst_stays(folder, tmp_path):
 
 
 def test_a_terminal_of_80_columns_shows_it(file):
-    done = spillcast("verify", "--from", file, env=environment(COLUMNS=80))
-    assert done.returncode == 0
+    done = completed("verify", "--from", file, env=environment(COLUMNS=80))
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert LOST in done.stdout
 

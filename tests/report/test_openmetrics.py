@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from cases import cases
 from evidence import recording
-from harness import TIMEOUT_S, environment, only_line, spillcast, spillcast_command
+from harness import TIMEOUT_S, completed, environment, only_line, spillcast, spillcast_command
 from oracle_files import ROOT, blocks, make_example, write_trace
 from snapshot_files import three_weeks
 from spillcast.profile import Profile, profile
@@ -87,8 +87,7 @@ def test_labels_are_escaped():
 @cases("evidence", ["ash.csv", "hdd.trc"])
 def test_the_oracle_example(tmp_path, evidence):
     make_example(tmp_path)
-    result = spillcast("export", evidence, "--format", "openmetrics", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = completed("export", evidence, "--format", "openmetrics", cwd=tmp_path)
     output = families(result.stdout)
     label = {"event": "direct path read temp"}
     count = 418 if evidence == "ash.csv" else 797
@@ -131,8 +130,7 @@ def test_an_event_without_a_name_is_no_cpu(tmp_path):
 
 def test_the_history_of_a_server_has_the_metrics_of_its_dashboard(tmp_path):
     three_weeks(tmp_path)
-    printed = spillcast("export", tmp_path, "--format", "openmetrics")
-    assert printed.returncode == 0, printed.stderr
+    printed = completed("export", tmp_path, "--format", "openmetrics")
     metrics = families(printed.stdout)
     moved = metrics["spillcast_io_bytes"]
     # A look each six hours, the first of which counts nothing: 84 looks, calls of 200 MiB.

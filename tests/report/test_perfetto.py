@@ -11,7 +11,7 @@ import pytest
 
 from cases import cases
 from evidence import change, known, table
-from harness import only_line, spillcast, spillcast_command
+from harness import completed, only_line, spillcast, spillcast_command
 from large_recording import write_large_recording
 from spillcast.recording.meta import Meta, ObservedEngine
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
@@ -168,8 +168,7 @@ def test_waits_that_overlap_are_cut(tmp_path):
 
 
 def test_a_real_recording(spilled):
-    result = spillcast("export", spilled.path, "--format", "perfetto")
-    assert result.returncode == 0, result.stderr
+    result = completed("export", spilled.path, "--format", "perfetto")
     events = json.loads(result.stdout)["traceEvents"]
     assert_valid(events)
     waits = pq.read_table(spilled.path / "waits.parquet")

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cases import cases
-from harness import TIMEOUT_S, only_line, spillcast, started
+from harness import TIMEOUT_S, completed, only_line, spillcast, started
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.document import read
@@ -66,8 +66,7 @@ def test_of_many_statements_it_says_which():
 def test_its_text_is_left_out_of_a_redacted_page(tmp_path):
     which = {"queryid": "-33", "query": "call much()", "calls": 4, "most_of": 1}
     path, page = save(tmp_path / "said.json", forecast(statement=which)), tmp_path / "said.html"
-    result = spillcast("report", path, "--redact", "--json", "-o", page)
-    assert result.returncode == 0, result.stderr
+    result = completed("report", path, "--redact", "--json", "-o", page)
     assert "Statement -33, the mean of 4 calls: sql-1" in " ".join(
         json.loads(result.stdout)["answer"]
     )
@@ -145,8 +144,7 @@ def ranking():
 @cases("redacted", [False, True])
 def test_the_ranking_of_a_server_is_a_page(tmp_path, redacted):
     path, page = save(tmp_path / "rank.json", ranking().to_json()), tmp_path / "rank.html"
-    result = spillcast("report", path, "-o", page, *["--redact"] * redacted)
-    assert result.returncode == 0, result.stderr
+    result = completed("report", path, "-o", page, *["--redact"] * redacted)
     assert "1 of 120 statements spills" in result.stdout
     text = html.unescape(page.read_text())
     assert "7.70 s slower" in re.sub("\u00a0", " ", text)

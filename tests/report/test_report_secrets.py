@@ -11,7 +11,7 @@ import pytest
 from cases import cases, nightly
 from evidence import recording as made_up_recording
 from evidence import storage
-from harness import spillcast
+from harness import completed, spillcast
 from oracle_files import HEADER, READ, blocks, write_trace
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.document import written
@@ -39,8 +39,7 @@ SECRETS = (
 
 def page_of(folder, *arguments):
     output = folder / "report.html"
-    done = spillcast("report", *arguments, "-o", output)
-    assert done.returncode == 0, done.stderr
+    completed("report", *arguments, "-o", output)
     return output.read_text()
 
 

@@ -1,13 +1,12 @@
 """The page of a server: what to do, what changed and the trend; nothing that may not be told."""
 
-import json
 import re
 from html import unescape
 
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import json_of, spillcast
 from snapshot_files import TEXTS, Server, three_weeks
 from spillcast.engines.postgres.rank.history import steps
 from spillcast.engines.ranking import RateLimit
@@ -22,9 +21,7 @@ def looks(tmp_path_factory):
 
 
 def page_of(output, *arguments):
-    done = spillcast("report", *arguments, "-o", output, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), output.read_text()
+    return json_of("report", *arguments, "-o", output), output.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from harness import only_line, spillcast
+from harness import completed, only_line, spillcast
 from oracle_files import READ, make_example
 from spillcast.profile import timeline
 from spillcast.report.html import TableCells, runs
@@ -63,8 +63,7 @@ def test_each_input_is_a_run(example, tmp_path):
     files = (example / "hdd.trc", example / "flash.trc")
     assert spillcast("report", *files, "-o", page).returncode == 0
     assert "Runs side by side" not in page.read_text()
-    result = spillcast("report", "--each", *files, "-o", page)
-    assert result.returncode == 0, result.stderr
+    completed("report", "--each", *files, "-o", page)
     text = " ".join(re.sub(r"<[^<>]*>", " ", page.read_text()).split()).replace("\u00a0", " ")
     assert "Runs side by side" in text
     assert "hdd.trc: 797 operations, mean 9.00 ms; flash.trc: 738 operations, mean 150 us" in text
@@ -80,8 +79,7 @@ def test_a_trace_beside_a_storage_that_was_probed(example, tmp_path):
     assert spillcast(*probe, "-o", tmp_path / "there.json").returncode == 0
     for target in (probed, tmp_path / "there.json"):
         to = ("--to", target, "--budget", "2s,64M", "-o", tmp_path / "page.html", "--json")
-        result = spillcast("report", example / "hdd.trc", *to)
-        assert result.returncode == 0, result.stderr
+        result = completed("report", example / "hdd.trc", *to)
         assert f"Forecast: {probed}" in " ".join(json.loads(result.stdout)["answer"])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases, nightly
-from harness import ordinary_user, spillcast, started, until
+from harness import completed, ordinary_user, started, until
 from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
@@ -127,8 +127,7 @@ def test_without_privilege_it_goes_on_and_says_so(open_places):
     where = open_places.temp / "probed"
     where.mkdir()
     where.chmod(0o777)
-    result = spillcast("probe", where, "--like", path, "-o", output, under=user)
-    assert result.returncode == 0, result.stderr
+    completed("probe", where, "--like", path, "-o", output, under=user)
     from spillcast.storage import Storage
 
     storage = Storage.load(output)

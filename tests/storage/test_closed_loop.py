@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from emulator import Emulator, skip_without_fuse
-from harness import TARGETS, ordinary_user, spillcast
+from harness import TARGETS, completed, ordinary_user
 from spillcast.recording import Recording
 from spillcast.storage.free_space import Budget
 from spillcast.storage.probe import probe, replay_plan
@@ -53,8 +53,7 @@ def recorded(storages, way, output):
     """Record the program on the first storage; returns the recording and its elapsed time."""
     command = [storages.program, way, storages.source / "spill", ROUNDS, WORK_US]
     requested = ("record", "--temp", storages.source, "-o", output, "--", *command)
-    result = spillcast(*requested)
-    assert result.returncode == 0, result.stderr
+    result = completed(*requested)
     return Recording.open(output), json.loads(result.stdout.splitlines()[0])["elapsed_ns"] / 1e9
 
 

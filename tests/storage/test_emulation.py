@@ -10,7 +10,7 @@ import pytest
 
 from emulator import Emulator, skip_without_fuse
 from evidence import recording
-from harness import spillcast
+from harness import completed
 from spillcast.errors import OptionConflict
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.emulation import model_of_options
@@ -211,8 +211,7 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
     def probed(requested, output):
         with mounted("--storage", tmp_path / requested) as emulator:
             mountpoint = emulator.ready().mountpoint
-            result = spillcast("probe", mountpoint, "--like", like, "-o", tmp_path / output)
-            assert result.returncode == 0, result.stderr
+            completed("probe", mountpoint, "--like", like, "-o", tmp_path / output)
         (group,) = Storage.load(tmp_path / output).groups
         assert group.count == 700
         return group.latency_ns, group.latency_count

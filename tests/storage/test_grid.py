@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from test_probe import directory, holds_files_in  # noqa: F401  (directory is a fixture)
 
-from harness import only_line, refuse_io_uring, spillcast, spillcast_command, until
+from harness import completed, only_line, refuse_io_uring, spillcast, spillcast_command, until
 from spillcast.errors import SpillcastError
 from spillcast.report.storage import storage_page
 from spillcast.storage import Storage
@@ -28,8 +28,7 @@ def measured(where, *arguments, under=()):
     """The storage of a grid that took a few seconds."""
     output = where.parent / f"{where.name}.json"
     arguments = ("probe", where, "--grid", "--budget", "6s,64M", "-o", output, *arguments)
-    result = spillcast(*arguments, under=under)
-    assert result.returncode == 0, result.stderr
+    result = completed(*arguments, under=under)
     assert list(where.iterdir()) == []
     try:
         return Storage.load(output), result.stdout
@@ -163,7 +162,6 @@ def test_an_ordinary_user_needs_no_privilege(open_places):
     from harness import ordinary_user
 
     where = Path(open_places.temp)
-    result = spillcast("probe", where, "--grid", "--budget", "3s,32M", "--json",
+    result = completed("probe", where, "--grid", "--budget", "3s,32M", "--json",
                        under=ordinary_user())  # fmt: skip
-    assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["groups"]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import spillcast
+from harness import completed, json_of, spillcast
 from spills import MIB, recording, written_and_read
 
 FIO = shutil.which("fio")
@@ -34,9 +34,7 @@ def test_fio_does_what_was_recorded(tmp_path):
     operations = written_and_read(4 * MIB, size=64 << 10, times=2, files=3)
     recording(tmp_path / "run.spill", operations, gap_ns=2_000_000)
     log = tmp_path / "spill.log"
-    result = spillcast("probe", "--like", tmp_path / "run.spill", "--iolog", log, "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("probe", "--like", tmp_path / "run.spill", "--iolog", log)
     assert document["files"] == {f"spill-{number}": 4 * MIB for number in range(3)}
     assert document["laid_before"] == []
     done, elapsed_s = replayed(log, tmp_path / "fio")
@@ -61,8 +59,7 @@ def test_the_log_is_in_order_and_says_what_must_be_there_before(tmp_path):
     operations = [("write", 0, 0, 8192), ("read", 0, 4096, 8192), ("read", 1, 0, 4096)]
     recording(tmp_path / "run.spill", operations, gap_ns=1_950_000, latency_ns=50_000)
     log = tmp_path / "spill.log"
-    result = spillcast("probe", "--like", tmp_path / "run.spill", "--iolog", log)
-    assert result.returncode == 0, result.stderr
+    result = completed("probe", "--like", tmp_path / "run.spill", "--iolog", log)
     assert "truncate -s 12288 spill-0" in result.stdout
     assert "truncate -s 4096 spill-1" in result.stdout
     assert log.read_text().splitlines() == [

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from cases import cases
-from harness import only_line, ordinary_user, spillcast, started, target, until
+from harness import completed, json_of, only_line, ordinary_user, spillcast, started, target, until
 from kills import KILLS
 from spillcast._core import scratch_prefix
 from spillcast.recording import Recording
@@ -51,9 +51,7 @@ def recorded_groups(path):
 
 def test_every_recorded_operation_is_replayed(spilled, directory, tmp_path):
     output = tmp_path / "storage.json"
-    result = spillcast("probe", directory, "--like", spilled.path, "-o", output, "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("probe", directory, "--like", spilled.path, "-o", output)
     assert document == json.loads(output.read_text())
     groups = document["groups"]
     replayed = {(g["op"], g["size_class_bytes"]): (g["count"], g["bytes"]) for g in groups}
@@ -94,8 +92,7 @@ def slow(tmp_path_factory):
     base = root / "table.db"
     base.write_bytes(bytes(512 * 101))
     plan = ("--file", root / "spill", "--base", base, "--unlink", "--pause", 0.02)
-    result = spillcast("record", "-o", root / "run.spill", "--", *target("spill", *plan))
-    assert result.returncode == 0, result.stderr
+    completed("record", "-o", root / "run.spill", "--", *target("spill", *plan))
     return root / "run.spill"
 
 
@@ -171,8 +168,7 @@ def test_a_directory_of_another_user(open_places):
     recording = open_places.root / "run.spill"
     plan = ("--file", open_places.temp / "spill", "--base", open_places.base)
     words = ("record", "--share", "-o", recording, "--", *target("spill", *plan))
-    made = spillcast(*words, env=open_places.env)
-    assert made.returncode == 0, made.stderr
+    completed(*words, env=open_places.env)
     result = spillcast("probe", open_places.data, "--like", recording, under=ordinary_user())
     text = only_line(result, 2)
     assert f"{open_places.data} is not writable" in text
@@ -226,5 +222,4 @@ def test_a_directory_whose_name_is_no_text(spilled, tmp_path):
     kept = odd / "storage.json"
     assert spillcast("probe", odd, "--like", spilled.path, "-o", kept).returncode == 0
     for place in (odd, kept):
-        result = spillcast("forecast", spilled.path, "--to", place, "--json")
-        assert result.returncode == 0, result.stderr
+        completed("forecast", spilled.path, "--to", place, "--json")

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from harness import TARGETS, spillcast, spillcast_command
+from harness import TARGETS, completed, spillcast_command
 from spillcast.recording import Recording
 from spillcast.storage.storage import Storage
 
@@ -27,8 +27,7 @@ def recorded(tmp_path_factory):
     temp, output = root / "temp", root / "run.spill"
     temp.mkdir()
     requested = ("record", "--capture", "preload", "--temp", temp, "-o", output)
-    result = spillcast(*requested, "--", root / "changes", temp, COUNT)
-    assert result.returncode == 0, result.stderr
+    completed(*requested, "--", root / "changes", temp, COUNT)
     return Recording.open(output)
 
 
@@ -38,8 +37,7 @@ def observed_probe(recorded, tmp_path, capture):
     place.mkdir()
     command = spillcast_command("probe", place, "--like", recorded.path, "-o", measured)
     requested = ("record", "--capture", capture, "--temp", place, "-o", itself)
-    result = spillcast(*requested, "--", *command)
-    assert result.returncode == 0, result.stderr
+    completed(*requested, "--", *command)
     assert os.listdir(place) == []
     issued = Counter(Recording.open(itself).temp_changes["event"].to_pylist())
     return Storage.load(measured), issued
@@ -64,8 +62,7 @@ def test_files_are_removed(recorded, tmp_path):
 
 def test_a_storage_without_them_reads_as_before(recorded, tmp_path):
     measured = tmp_path / "s.json"
-    result = spillcast("probe", tmp_path, "--like", recorded.path, "-o", measured)
-    assert result.returncode == 0, result.stderr
+    completed("probe", tmp_path, "--like", recorded.path, "-o", measured)
     document = json.loads(measured.read_text())
     assert document.pop("changes")
     measured.write_text(json.dumps(document))

@@ -16,6 +16,7 @@ import pytest
 from cases import cases, nightly
 from emulator import skip_without_fuse
 from harness import (
+    completed,
     make_places,
     only_line,
     ordinary_user,
@@ -53,8 +54,7 @@ def spilling(places, *more):
 def recorded(places, *command, under=(), options=()):
     output = places.root / "run.spill"
     words = ("record", "--force", *options, "-o", output, "--", *command)
-    result = spillcast(*words, env=places.env, under=under)
-    assert result.returncode == 0, result.stderr
+    completed(*words, env=places.env, under=under)
     return Recording.open(output)
 
 
@@ -130,8 +130,7 @@ def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
     """It is kept with the recording, and goes with it when the same is recorded anew."""
     output = open_places.root / "run.spill"
     words = ("--rehearse", slow, "--json", "-o", output, "--", *spilling(open_places))
-    done = spillcast("record", *words, env=open_places.env)
-    assert done.returncode == 0, done.stderr
+    done = completed("record", *words, env=open_places.env)
     assert str(slow) in done.stderr
     assert len(list((output / "rehearsals").iterdir())) == 1
     result = spillcast("forecast", output, "--to", slow, "--json")
@@ -193,8 +192,7 @@ def test_killed_in_the_middle(ran, how):
 def test_a_forecast_says_that_it_was_rehearsed(ran):
     again = ("--command", shlex.join(map(str, spilling(ran.places))))
     requested = ("--to", ran.slow, "--rehearse", "60s", "--json")
-    result = spillcast("forecast", ran.recording.path, *requested, *again)
-    assert result.returncode == 0, result.stderr
+    result = completed("forecast", ran.recording.path, *requested, *again)
     document = json.loads(result.stdout)
     assert document["rehearsed"]["ended"]
     assert document["rehearsed"]["operations"] == WRITES + READS

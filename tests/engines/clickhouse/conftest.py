@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clickhouse_runs
-from harness import spillcast
+from harness import completed
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +18,7 @@ def runs(tmp_path_factory):
         pytest.skip("chdb is not installed: pip install chdb")
     folder = tmp_path_factory.mktemp("clickhouse")
     command = [sys.executable, Path(clickhouse_runs.__file__), "run", folder]
-    ran = spillcast("record", "-o", folder / "run.spill", "--", *command)
-    assert ran.returncode == 0, ran.stderr
+    completed("record", "-o", folder / "run.spill", "--", *command)
     return folder
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness import spillcast
+from harness import json_of, spillcast
 from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.registry import CLICKHOUSE
 from spillcast.evidence.clickhouse import read_rows, spilled_bytes
@@ -54,9 +54,7 @@ def test_the_lab_spills_where_it_is_told(tmp_path):
 
 
 def test_move_prints_the_configuration(tmp_path):
-    result = spillcast("move", "clickhouse", "--to", tmp_path, "--size", "10G", "--json")
-    assert result.returncode == 0, result.stderr
-    move = json.loads(result.stdout)
+    move = json_of("move", "clickhouse", "--to", tmp_path, "--size", "10G")
     assert (move["applied"], move["engine"]) == (False, "clickhouse")
     [config] = [s["command"] for s in move["steps"] if "<clickhouse>" in s["command"]]
     root = ElementTree.fromstring(config[config.index("<clickhouse>") : config.rindex("XML")])

@@ -10,7 +10,7 @@ import pytest
 
 from cases import cases
 from clickhouse_runs import OLD, log_in
-from harness import spillcast
+from harness import completed, json_of, spillcast
 from spillcast.engines.clickhouse.rank import rank_clickhouse
 from spillcast.engines.ranking import RankRequest
 from spillcast.errors import InputError, OptionConflict, ServerUnsuited
@@ -59,8 +59,7 @@ def test_a_server_ranks_as_its_export(runs, server, password):
 
 
 def test_the_verb_shows_no_password(runs, server, password):
-    result = spillcast("clickhouse", server, "--to", "latency:5ms")
-    assert result.returncode == 0, result.stderr
+    result = completed("clickhouse", server, "--to", "latency:5ms")
     assert "max_bytes_" in result.stdout
     given = server.replace("monitor@", "monitor:pw-of-monitor@")
     for source in (given, given.replace("pw-of", "wrong")):
@@ -195,9 +194,7 @@ def test_parts_of_a_distributed_query(tmp_path):
 
 def test_a_log_without_spills(tmp_path):
     row = {**OLD, "ProfileEvents.Names": ["Query"], "ProfileEvents.Values": [1]}
-    result = spillcast("clickhouse", log_in(tmp_path, row), "--json")
-    assert result.returncode == 0
-    assert json.loads(result.stdout)["statements"] == []
+    assert json_of("clickhouse", log_in(tmp_path, row))["statements"] == []
 
 
 def test_memory_with_which_no_call_spills_is_bounded_by_all_calls(tmp_path):

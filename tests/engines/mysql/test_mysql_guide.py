@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 from engines.mysql.conftest import HELD, SORT
-from harness import spillcast, started, until
+from harness import completed, started, until
 from oracle_files import ROOT
 
 #: It sorts, waits for what holds it, and sorts again and again, for some seconds.
@@ -55,7 +55,6 @@ def test_the_commands_of_the_guide_run(rig, tmp_path):
                 assert record(words, rig, tmp_path) == 0
             else:
                 cursor.execute(SORT)
-                result = spillcast(*words, cwd=tmp_path)
-                assert result.returncode == 0, result.stderr
+                completed(*words, cwd=tmp_path)
         ran.append(words[0])
     assert list(dict.fromkeys(ran)) == ["mysql", "record", "forecast", "move"]

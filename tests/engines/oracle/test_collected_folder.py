@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from made_up_sqlplus import NOW, database, insert, run_script
 
-from harness import spillcast
+from harness import json_of, spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.engines.oracle import collect
 from spillcast.evidence.open import SPOOLS, find_evidence
@@ -162,9 +162,7 @@ def test_the_folder_is_profiled_by_its_samples(folder):
 def test_sql_asks_all_of_the_folder_together(folder):
     tables = ("samples", "statistics", "work_areas", "temp_usage", "waits", "calls", "statements")
     query = "select " + ", ".join(f"(select count(*) from {name})" for name in tables)
-    done = spillcast("profile", folder, "--sql", query, "--json")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    rows = json_of("profile", folder, "--sql", query)["rows"]
     assert rows == [[100, 12, 1, 1, 100, 0, 1]]
 
 

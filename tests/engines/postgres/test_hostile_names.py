@@ -6,7 +6,7 @@ import os
 import pytest
 
 from cases import nightly
-from harness import spillcast
+from harness import completed, json_of, spillcast
 from plans import INSTALLATIONS
 from postgres_rig import private_server, recorder
 from spillcast.engines.postgres import identifier, literal
@@ -71,29 +71,23 @@ def test_a_name_is_only_a_name(server, room, tmp_path, kind):
     assert page.returncode in (0, 3), page.stderr
     assert not any(letter in page.stdout for letter in "\r\x1b\u202e")
 
-    result = spillcast("postgres", server.dsn, "--to", "latency:1ms", "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("postgres", server.dsn, "--to", "latency:1ms", "--json")
     assert any(
         "generate_series" in item["query"] for item in json.loads(result.stdout)["statements"]
     )
-    shown = spillcast("postgres", server.dsn, "--to", "latency:1ms")
-    assert shown.returncode == 0, shown.stderr
+    shown = completed("postgres", server.dsn, "--to", "latency:1ms")
     assert not any(letter in shown.stdout for letter in "\r\x1b\u202e")
 
     for scope in (f"role:{name}", f"database:{name}"):
-        printed = spillcast("move", "postgres", server.dsn, "--to", room / "fast", "--for", scope)
-        assert printed.returncode == 0, printed.stderr
+        printed = completed("move", "postgres", server.dsn, "--to", room / "fast", "--for", scope)
         assert identifier(name) in printed.stdout
         assert not any(letter in printed.stdout for letter in "\r\x1b\u202e")
     if os.geteuid() == 0:
         line = ("move", "postgres", server.dsn, "--to", room / "fast", "--for", f"role:{name}")
         applied = spillcast(*line, f"--tablespace={name}", "--apply")
         assert (applied.returncode, "there is a tablespace" in applied.stderr) == (2, True)
-        applied = spillcast(*line, f"--tablespace={name} 2", "--apply", "--json")
-        assert applied.returncode == 0, applied.stderr
-        assert json.loads(applied.stdout)["verified"]["files"] > 0
-        reverted = spillcast(*line, "--revert")
-        assert reverted.returncode == 0, reverted.stderr
+        assert json_of(*line, f"--tablespace={name} 2", "--apply")["verified"]["files"] > 0
+        completed(*line, "--revert")
     with server.connect() as connection:
         connection.execute(f"drop database {quoted}")
         connection.execute(f"drop tablespace {quoted}")

@@ -9,7 +9,7 @@ import pytest
 
 from cases import cases
 from evidence import recording
-from harness import TIMEOUT_S, only_line, spillcast, started
+from harness import TIMEOUT_S, completed, only_line, spillcast, started
 from plans import INSTALLATIONS
 from postgres_rig import Client, meta_of, private_server, recorder, until_attached
 from spillcast.engines.postgres.rank.snapshot import pattern_of
@@ -59,8 +59,7 @@ def kept(server, tmp_path_factory):
 
 
 def forecast(evidence, *options):
-    made = spillcast("forecast", evidence, "--to", "factor:10", *options, "--json")
-    assert made.returncode == 0, made.stderr
+    made = completed("forecast", evidence, "--to", "factor:10", *options, "--json")
     path = evidence.with_name("forecast.json")
     path.write_text(made.stdout)
     return path

@@ -1,12 +1,11 @@
 """A drawn load on real servers, looked at again and again: all is found, nothing counts twice."""
 
-import json
 from collections import Counter
 
 import pytest
 from bench.history import Load, problems
 
-from harness import spillcast
+from harness import json_of, spillcast
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
 from spillcast.engines.postgres.rank.history import rank_snapshots
@@ -64,9 +63,7 @@ def test_a_fleet_reads_the_same_looks(load):
 
 
 def test_storage_is_sized_for_the_runs_that_the_looks_count(load):
-    result = spillcast("size", load.folder, "--provider", "aws", "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("size", load.folder, "--provider", "aws")
     ranking = rank(load)
     spilling = [row for row in ranking.counted if row.spills]
     calls = sum(row.calls for row in spilling)

@@ -1,13 +1,12 @@
 """What spills on a server, ranked: by its counts, between two looks, and by its logs alone."""
 
 import gzip
-import json
 import shlex
 
 import pytest
 
 from cases import cases
-from harness import environment, only_line, spillcast, until
+from harness import completed, environment, json_of, only_line, spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import private_server
 from spillcast.engines.postgres.rank import _record
@@ -77,9 +76,7 @@ def dsn(server):
 
 
 def ranked(*arguments):
-    result = spillcast("postgres", *arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json_of("postgres", *arguments)
 
 
 def texts(result):
@@ -139,8 +136,7 @@ def test_those_that_spill_most_stand_first_with_what_fixes_bring(server, dsn):
 
 
 def test_a_person_reads_it_on_one_screen(dsn):
-    result = spillcast("postgres", dsn, *TARGETS, env=environment(COLUMNS="80"))
-    assert result.returncode == 0, result.stderr
+    result = completed("postgres", dsn, *TARGETS, env=environment(COLUMNS="80"))
     lines = result.stdout.splitlines()
     assert len(lines) < 24
     assert " statements spill, " in lines[0]

@@ -1,6 +1,5 @@
 """Reads of data files that memory did not answer: told apart, warned of, taken off."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
-from harness import spillcast, target
+from harness import json_of, spillcast, target
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.recording.capture import RecordOptions
@@ -192,9 +191,7 @@ def test_a_program_whose_data_comes_from_slow_storage(places):
         command = target("scan", "--data", mountpoint / "table", "--file", places.temp / "spill")
         result = spillcast("record", "-o", output, "--", *command, env=places.env)
     assert result.returncode == 0, result.stderr
-    requested = spillcast("forecast", output, "--to", "latency:1us", "--json")
-    assert requested.returncode == 0, requested.stderr
-    document = json.loads(requested.stdout)
+    document = json_of("forecast", output, "--to", "latency:1us")
     [term] = [term for term in document["terms"] if term["name"] == "data reads"]
     assert term["count"] >= READS
     assert term["baseline_s"] >= READS * READ_S

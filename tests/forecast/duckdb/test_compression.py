@@ -11,7 +11,7 @@ import pytest
 from cases import cases
 from emulator import Emulator, skip_without_fuse
 from evidence import known, seconds, storage, table
-from harness import spillcast
+from harness import completed
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.counted import loads_of
@@ -176,8 +176,7 @@ def recorded(places, directory):
     command = [sys.executable, "-c", QUERY, str(directory)]
     # A second attempt replaces the recording of the first.
     options = "-o", output, "--force", "--temp", directory
-    result = spillcast("record", *options, "--", *command, env=places.env)
-    assert result.returncode == 0, result.stderr
+    completed("record", *options, "--", *command, env=places.env)
     return Recording.open(output)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import completed
 from oracle_files import READ, blocks, write_trace
 
 GOOD = [(READ, 900, blocks(31))] * 40
@@ -16,16 +16,13 @@ IMPOSSIBLE = [(1 << 63) - 1, 1 << 33, -1]
 def test_a_forecast_goes_by_the_other_lines(tmp_path, count, target):
     (tmp_path / "there").mkdir()
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
-    result = spillcast("forecast", trace, "--to", target, "--block", "8K", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = completed("forecast", trace, "--to", target, "--block", "8K", cwd=tmp_path)
     assert "of this query" in result.stdout
 
 
 @cases("count", IMPOSSIBLE)
 def test_a_cache_and_a_probe_leave_them_out(tmp_path, count):
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
-    result = spillcast("cache", trace, "--size", "1G")
-    assert result.returncode == 0, result.stderr
+    result = completed("cache", trace, "--size", "1G")
     assert "1 operation without file and offset" in result.stdout
-    result = spillcast("probe", tmp_path, "--like", trace)
-    assert result.returncode == 0, result.stderr
+    completed("probe", tmp_path, "--like", trace)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cases import cases
-from harness import only_line, spillcast
+from harness import completed, json_of, only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from oracle_reports import READ_S, READS, WRITE_S, WRITES, tkprof
 from spillcast import forecast as spillcast_forecast
@@ -29,8 +29,7 @@ def case(example, *more, to=("flash.trc",)):
     """The document of the published case."""
     targets = [word for name in to for word in ("--to", name)]
     command = ["forecast", "ash.csv", "hdd.trc", *targets, "--elapsed", 773, *more, "--json"]
-    result = spillcast(*command, cwd=example)
-    assert result.returncode == 0, result.stderr
+    result = completed(*command, cwd=example)
     return json.loads(result.stdout)
 
 
@@ -181,8 +180,7 @@ def test_a_share_whose_error_grows_is_warned_about(tmp_path):
 
 
 def test_the_wrong_way_round_gets_slower(example):
-    result = spillcast("forecast", "flash.trc", "--to", "hdd.trc", cwd=example)
-    assert result.returncode == 0
+    result = completed("forecast", "flash.trc", "--to", "hdd.trc", cwd=example)
     assert "hdd.trc is slower: " in " ".join(result.stdout.split())
     answer = estimate(example / "flash.trc", example / "hdd.trc")
     assert answer.forecast_s > answer.baseline_s
@@ -241,9 +239,7 @@ def test_refused_where_the_target_saw_nothing(example, tmp_path):
 
 @pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
 def test_without_a_target_the_answer_is_the_limit_of_any_storage(example, files):
-    result = spillcast("forecast", *files, "--json", cwd=example)
-    assert result.returncode == 0, result.stderr
-    answer = json.loads(result.stdout)
+    answer = json_of("forecast", *files, cwd=example)
     assert answer["forecast_s"] == pytest.approx(answer["ceiling_s"], rel=1e-4)
     assert answer["ceiling_s"] < answer["baseline_s"] * 0.45
     # No probe and no size of a block changes what no storage can beat.

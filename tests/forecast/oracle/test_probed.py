@@ -8,7 +8,7 @@ from ash_files import execution, write_ash
 from cases import nightly
 from emulator import skip_without_fuse
 from evidence import recording
-from harness import only_line, spillcast
+from harness import json_of, only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.storage.emulation import emulate
@@ -41,9 +41,7 @@ def trace_of(path, operations, *, header=HEADER):
 
 
 def answer(baseline, target, *options):
-    result = spillcast("forecast", baseline, "--to", target, "--json", *options)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json_of("forecast", baseline, "--to", target, *options)
 
 
 @pytest.mark.parametrize(("read_s", "write_s"), STORAGES)
@@ -101,9 +99,7 @@ def test_sessions_are_replayed_side_by_side(tmp_path):
     ]
     target = tmp_path / "there"
     target.mkdir()
-    result = spillcast("probe", target, "--like", tmp_path, "--block", "8K", "--json")
-    assert result.returncode == 0, result.stderr
-    document = json.loads(result.stdout)
+    document = json_of("probe", target, "--like", tmp_path, "--block", "8K")
     assert document["facts"]["threads"] == len(traces)
     counts = {(item["op"], item["size_class_bytes"]): item["count"] for item in document["groups"]}
     assert sum(counts.values()) == len(OPERATIONS)

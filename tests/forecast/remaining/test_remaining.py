@@ -9,7 +9,7 @@ from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, r
 
 from cases import cases
 from evidence import change, recording, storage
-from harness import spillcast
+from harness import completed, json_of, spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
@@ -366,12 +366,10 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
 
 def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written):
     (tmp_path / "there").mkdir()
-    done = spillcast(
-        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%", "--json",
+    document = json_of(
+        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%", 
         "--confidence", "0.5",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
     # No reads were recorded: their latency there is the probe's.
     [reads] = [term for term in document["terms"] if term["op"] == "read"]
     assert 0 < reads["forecast_s"] < reads["count"] * 0.002
@@ -380,8 +378,7 @@ def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written)
 
 def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
-    done = spillcast("forecast", part.path, "--to", "latency:2ms", "--json")
-    assert done.returncode == 0, done.stdout
+    done = completed("forecast", part.path, "--to", "latency:2ms", "--json")
     terms = {term["op"]: term for term in json.loads(done.stdout)["terms"] if term["op"]}
     # A thousand blocks were written before, and as many are read in all.
     assert terms["write"]["count"] == pytest.approx(1000, rel=0.05)
@@ -389,8 +386,7 @@ def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
 
 
 def test_in_words(written):
-    done = spillcast("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
-    assert done.returncode == 0, done.stdout
+    done = completed("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
     output = " ".join(done.stdout.split())
     assert "of this query, judging by the 1.60 s recorded" in output.split(". ")[0]
     assert "moved now and restarted: " in done.stdout
@@ -400,8 +396,7 @@ def test_in_words(written):
 def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
     page = tmp_path / "page.html"
     requested = ("--to", "latency:2ms", "--progress", "25%", "-o", page)
-    done = spillcast("report", written.path, *requested)
-    assert done.returncode == 0, done.stderr
+    completed("report", written.path, *requested)
     text = page.read_text()
     assert "left running it takes about another 4." in text
     # What is told beside the bars: bytes done, which are 400 blocks.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evidence import recording, storage
-from harness import spillcast
+from harness import completed, spillcast
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import forecast
 
@@ -62,12 +62,10 @@ def test_every_kind_of_target(tmp_path):
     probed = tmp_path / "probed.json"
     room = tmp_path / "room"
     room.mkdir()
-    result = spillcast("probe", room, "--like", base, "-o", probed, "--budget", "5s")
-    assert result.returncode == 0, result.stderr
+    completed("probe", room, "--like", base, "-o", probed, "--budget", "5s")
     targets = ["latency:150us", "factor:10", probed, fast, room, "catalogue:aws-gp3", "tmpfs"]
     words = [word for to in (*targets, recorded.path) for word in ("--to", to)]
-    result = spillcast("forecast", base, *words, "--budget", "5s", "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("forecast", base, *words, "--budget", "5s", "--json")
     output = {item["target"]: item for item in json.loads(result.stdout)["targets"]}
     assert output["latency:150us"]["forecast_s"] == pytest.approx(7.5 + 3000 * 150e-6)
     assert output["factor:10"]["forecast_s"] == pytest.approx(7.75)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evidence import change, recording, storage
-from harness import spillcast
+from harness import completed, spillcast
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.workload.query import read_workload
@@ -181,8 +181,7 @@ def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_pat
     (folder / "meta.json").write_text(json.dumps(meta | {"ended_by": "duration"}))
     for targets in (["latency:20us"], ["latency:20us", "latency:30us"]):
         requested = ("forecast", folder, *(word for to in targets for word in ("--to", to)))
-        result = spillcast(*requested, "--details")
-        assert result.returncode == 0, result.stderr
+        result = completed(*requested, "--details")
         assert " were recorded of a run that went on: " in result.stdout.replace("\n", " ")
         assert "--elapsed TIME gives one for the whole run" in " ".join(result.stdout.split())
         assert "of a run that went on" not in spillcast(*requested, "--elapsed", "60").stdout

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from evidence import change, recording
-from harness import only_line, probed_grid, spillcast, spillcast_command
+from harness import completed, only_line, probed_grid, spillcast, spillcast_command
 from spillcast._core import __version__
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
@@ -178,7 +178,6 @@ def test_it_is_shown_and_a_redacted_page_lacks_the_host(probed, tmp_path):
     answer.write_text(spillcast("forecast", made.path, "--to", path, "--json").stdout)
     for more, shown in ([], True), (["--redact"], False):
         page = tmp_path / "page.html"
-        done = spillcast("report", made.path, path, answer, "--to", path, "-o", page, *more)
-        assert done.returncode == 0, done.stderr
+        completed("report", made.path, path, answer, "--to", path, "-o", page, *more)
         assert ("db-7" in page.read_text()) is shown
         assert ("days old" in page.read_text()) is shown

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evidence import storage
-from harness import spillcast
+from harness import completed, json_of, spillcast
 from spillcast.evidence.counts import Counts, OpCounts, counts_of_figures, times_up_to
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import read_statements
@@ -46,9 +46,7 @@ def test_the_interval_holds_both_ends(tmp_path):
 def test_an_answer_that_hangs_on_it_is_refused(tmp_path):
     """1.2 s in calls of 1 s: beside it 1.2 processes leave nothing, and 3 leave 0.6 s."""
     path = export(tmp_path / "s.csv", 15, row(mean_ms=1000.0, temp_ms=1200.0))
-    result = spillcast("forecast", path, "--to", "factor:100", "--to", "factor:1.1", "--json")
-    assert result.returncode == 0, result.stderr
-    fast, alike = json.loads(result.stdout)["targets"]
+    fast, alike = json_of("forecast", path, "--to", "factor:100", "--to", "factor:1.1")["targets"]
     assert fast["forecast_s"] is None
     assert "1.2 to 3 (max_parallel_workers_per_gather" in fast["refused"]
     assert "EXPLAIN (ANALYZE, BUFFERS)" in fast["refused"]
@@ -63,8 +61,7 @@ def test_counts_of_a_server_that_times_nothing(tmp_path):
     """1,200 blocks of 5 ms are 6 s in calls of 3 s: by two processes or three."""
     path = export(tmp_path / "s.csv", 13, row(mean_ms=3000.0))
     words = ("forecast", path, "--from", "latency:5ms", "--to", "latency:1ms", "--json")
-    result = spillcast(*words)
-    assert result.returncode == 0, result.stderr
+    result = completed(*words)
     document = json.loads(result.stdout)
     # T = 3 - 6/P + 1.2/P: 0.6 s or 1.4 s.
     assert document["forecast_s"] == pytest.approx(1.0)

@@ -1,10 +1,8 @@
 """A statement explained on a server that cannot be observed: its plan carries the forecast."""
 
-import json
-
 import pytest
 
-from harness import only_line, refuse_tracing, spillcast
+from harness import completed, json_of, only_line, refuse_tracing, spillcast
 from postgres_rig import JOIN, meta_of
 
 FACTOR = ("--to", "factor:4")
@@ -12,8 +10,7 @@ FACTOR = ("--to", "factor:4")
 
 def explained(dsn, output, *options):
     requested = ("--explain", JOIN, "--set", "work_mem=64kB", "-o", output)
-    result = spillcast("record", "--postgres", dsn, *requested, *options, under=refuse_tracing())
-    assert result.returncode == 0, result.stderr
+    result = completed("record", "--postgres", dsn, *requested, *options, under=refuse_tracing())
     assert meta_of(output)["capture"]["method"] == "none"
     return result
 
@@ -28,9 +25,7 @@ def afar(newest, tmp_path_factory):
 
 
 def answer(*words):
-    result = spillcast("forecast", *words, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json_of("forecast", *words)
 
 
 def test_it_is_what_the_plan_says(afar):
@@ -52,8 +47,7 @@ def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
     assert destination["forecast_s"] == pytest.approx(destination["baseline_s"])
     room = tmp_path / "room"
     room.mkdir()
-    result = spillcast("probe", room, "--like", afar, "--budget", "2s", "--json")
-    assert result.returncode == 0, result.stderr
+    completed("probe", room, "--like", afar, "--budget", "2s", "--json")
 
 
 def test_options_are_those_of_a_plan(afar):

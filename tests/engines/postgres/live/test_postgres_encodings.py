@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from cases import nightly
-from harness import environment, only_line, spillcast
+from harness import completed, environment, only_line, spillcast
 from postgres_rig import Client, meta_of, recorder, until_kept
 
 SORT = 'select count(*) as "été" from (select f, id from t order by id, f offset 0) s'
@@ -85,8 +85,7 @@ def test_a_statement_of_any_letters_is_explained(encoded, tmp_path):
     for place, dsn in encoded.items():
         output = tmp_path / f"{place}.spill"
         requested = ("--set", "work_mem=64kB", "-o", output, "--explain", OURS)
-        result = spillcast("record", "--postgres", dsn, *requested)
-        assert result.returncode == 0, result.stderr
+        completed("record", "--postgres", dsn, *requested)
         assert (output / "plan.json").exists()
 
 

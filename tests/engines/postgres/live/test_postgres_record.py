@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import nightly
-from harness import available, spillcast, until
+from harness import available, completed, spillcast, until
 from postgres_rig import (
     JOIN,
     MIDWAY,
@@ -63,11 +63,10 @@ def check_counts_of_workers(output, plan):
 
 
 def explained(served, output, *settings):
-    result = spillcast(
+    result = completed(
         "record", "--postgres", served.dsn, "--explain", JOIN, "-o", output,
         *(word for setting in [*SETTINGS, *settings] for word in ("--set", setting)),
     )  # fmt: skip
-    assert result.returncode == 0, result.stderr
     plan = json.loads((output / "plan.json").read_text())[0]["Plan"]
     return result, plan, meta_of(output)
 
@@ -326,8 +325,7 @@ def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tm
 def test_json_is_the_meta_alone(newest, tmp_path):
     output = tmp_path / "run.spill"
     requested = ("--postgres", newest.dsn, "--explain", JOIN, "--set", "work_mem=64kB")
-    result = spillcast("record", *requested, "-o", output, "--json")
-    assert result.returncode == 0, result.stderr
+    result = completed("record", *requested, "-o", output, "--json")
     document = json.loads(result.stdout)
     assert document.pop("path") == str(output)
     assert document == meta_of(output)

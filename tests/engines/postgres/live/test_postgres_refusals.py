@@ -7,7 +7,15 @@ import subprocess
 import pytest
 
 from cases import cases, nightly
-from harness import environment, only_line, ordinary_user, refuse_tracing, spillcast, target
+from harness import (
+    completed,
+    environment,
+    only_line,
+    ordinary_user,
+    refuse_tracing,
+    spillcast,
+    target,
+)
 from postgres_rig import HELD, JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
 
 PASSWORD = "Sesame-4711"
@@ -253,12 +261,10 @@ def check_no_io(output):
 def check_samples_only(output):
     """It says so, is profiled, and carries no forecast."""
     meta = check_no_io(output)
-    profiled = spillcast("profile", output)
-    assert profiled.returncode == 0, profiled.stderr
+    profiled = completed("profile", output)
     assert re.search(r"Buf[Ff]ile(Read|Write) +\d", profiled.stdout)
     assert "samples of waits, no I/O" in profiled.stdout
-    by = spillcast("profile", output, "--by", "session,second", "--json")
-    assert by.returncode == 0, by.stderr
+    completed("profile", output, "--by", "session,second", "--json")
     assert "this evidence has only samples" in only_line(
         spillcast("profile", output, "--by", "file"), 2
     )

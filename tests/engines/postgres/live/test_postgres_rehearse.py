@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from emulator import skip_without_fuse
-from harness import only_line, spillcast
+from harness import completed, only_line, spillcast
 from postgres_rig import JOIN, OPERATION_S
 from spillcast.engines.postgres.live import rehearse_postgres
 from spillcast.engines.sampler import Sampler
@@ -21,8 +21,7 @@ def explained(newest, tmp_path_factory):
     """The join, recorded with its temp files where the server's are."""
     output = tmp_path_factory.mktemp("recorded") / "run.spill"
     given = [word for setting in SETTINGS for word in ("--set", setting)]
-    result = spillcast("record", "--postgres", newest.dsn, "--explain", JOIN, "-o", output, *given)
-    assert result.returncode == 0, result.stderr
+    completed("record", "--postgres", newest.dsn, "--explain", JOIN, "-o", output, *given)
     return Recording.open(output)
 
 
@@ -69,8 +68,7 @@ def test_the_first_seconds(newest, explained, slow, tmp_path, monkeypatch):
 
 def test_a_forecast(newest, explained, slow):
     requested = ("--rehearse", "60s", "--postgres", newest.dsn, "--json")
-    result = spillcast("forecast", explained.path, "--to", slow, *requested)
-    assert result.returncode == 0, result.stderr
+    result = completed("forecast", explained.path, "--to", slow, *requested)
     document = json.loads(result.stdout)
     assert document["rehearsed"]["ended"]
     assert JOIN in result.stderr

@@ -2,7 +2,7 @@
 
 import re
 
-from harness import spillcast
+from harness import completed
 from postgres_rig import SERIAL
 from spillcast import forecast
 
@@ -26,10 +26,8 @@ def verdict_on(newest, folder, query, **settings):
     """What ``forecast`` says first of a run of ``query``, as one line."""
     output = folder / "run.spill"
     options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    done = spillcast("record", "--postgres", newest.dsn, "--explain", query, *options, "-o", output)
-    assert done.returncode == 0, done.stderr
-    result = spillcast("forecast", output, *TARGETS)
-    assert result.returncode == 0, result.stderr
+    completed("record", "--postgres", newest.dsn, "--explain", query, *options, "-o", output)
+    result = completed("forecast", output, *TARGETS)
     print(result.stdout)
     return " ".join(result.stdout.partition("\n\n")[0].split())
 

@@ -7,7 +7,15 @@ import subprocess
 import pytest
 
 from cases import cases
-from harness import environment, only_line, ordinary_user, spillcast, spillcast_command, target
+from harness import (
+    completed,
+    environment,
+    only_line,
+    ordinary_user,
+    spillcast,
+    spillcast_command,
+    target,
+)
 from postgres_rig import private_server
 from spillcast.workspace import workspace
 
@@ -82,18 +90,14 @@ def test_without_superuser_the_missing_right_is_named_and_helps(moving):
     dsn = moving.dsn.replace("user=postgres", "user=etl")
     result = refused(moving, "role etl lacks SUPERUSER", "GRANT postgres TO etl", dsn=dsn)
     assert "options='-c role=postgres'" in result
-    plan = spillcast("move", "postgres", dsn, "--to", moving.to, "--for", "role:etl")
-    assert plan.returncode == 0
+    plan = completed("move", "postgres", dsn, "--to", moving.to, "--for", "role:etl")
     assert "Note: --apply would be refused" in plan.stdout
     before = moving.state()
     moving.rows("grant postgres to etl")
     try:
         able = f"{dsn} options='-c role=postgres'"
         for subject in ("--apply", "--revert"):
-            done = spillcast(
-                "move", "postgres", able, "--to", moving.to, "--for", "role:etl", subject
-            )
-            assert done.returncode == 0, done.stderr
+            completed("move", "postgres", able, "--to", moving.to, "--for", "role:etl", subject)
     finally:
         moving.rows("revoke postgres from etl")
     moving.is_as(before)
@@ -172,8 +176,7 @@ def test_a_password_is_never_shown(with_password):
     quoted = PASSWORD.replace("'", "\\'")
     good = f"host={host} user=secretive dbname=postgres password='{quoted}'"
     for options in ((), ("--apply",), ("--apply", "--json"), ("--revert",)):
-        done = spillcast("move", "postgres", good, "--to", moving.to, *options)
-        assert done.returncode == 0, done.stderr
+        done = completed("move", "postgres", good, "--to", moving.to, *options)
         assert "s3cret" not in done.stdout + done.stderr
     # In the environment it works as well.
     bare = f"host={host} user=secretive dbname=postgres"
