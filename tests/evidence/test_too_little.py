@@ -82,6 +82,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "     CPU: 235.00ms (20.12%), Scheduled: 266.00ms (15.09%), Output: 1500000 rows\n",
         "| TableReader_17 | 1.00 | 1 | root | time:211.1us | N/A | N/A |\n  cop[tikv]\n",
         "Bytes spilled: 977346042\n",
+        "| sort | external merge Disk: 31MB |\n",
         "| 99,000 users | shared hit=645 read=399, temp read=5158 written=5164 | 2,737.8 ms |\n",
         'cnpg_pg_stat_statements_temp_blks_written{datname="dw",queryid="77"} 121000\n',
         '{"metric":{"__name__":"pg_stat_database_temp_bytes","datname":"dw"},"value":[1,"9"]}\n',
@@ -107,6 +108,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "MAX_IOPS = 18123\nMAX_MBPS = 412\nLATENCY  = 1\n",
         "File operations:\n    reads/s:      1812.21\n    writes/s:     1208.11\n",
         "Random 4k IOPS (Read/Write): 28,832 / 5,730\n",
+        "| SSD | 4K\u8bfb\u53d6IOPS: 81K |\n",
         "  EVENT_NAME: wait/io/file/sql/io_cache\n  COUNT_READ: 246\n  SUM_TIMER_READ: 12953\n",
         "| Creating sort index  | 12.120031 |\n| Sending data         |  0.880021 |\n",
         "Output: 9 rows (23.84KB), Threads: 1, Spilled: 9 rows (459B, 5 files)\n",
@@ -148,6 +150,7 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
         ("Databend", "query_duration_ms: 4821\njoin_spilled_rows: 81\njoin_spilled_bytes: 4212\n"),
         ("MySQL", '{"filesort_summary": {"num_initial_chunks_spilled_to_disk": 2011}}\n'),
         ("DuckDB", "tag,memory_usage_bytes,temporary_storage_bytes\nORDER_BY,0,4294967296\n"),
+        ("DuckDB", "\u2502 \u2500 \u2500 \u2500 \u2500 \u2502\n\u2502 81 Rows \u2502\n"),
         (
             "Drill",
             '"operatorType": "HASH_AGGREGATE", "metrics": {"SPILL_MB": 812, "SPILL_CYCLE": 1}\n',

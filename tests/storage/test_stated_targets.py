@@ -96,16 +96,20 @@ def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):
         ({"iodepth": "8"}, {"read": reads(runtime=5000)["read"]}, 1),
         ({"numjobs": "8"}, {"read": reads(runtime=500)["read"]}, 2),
         ({"iodepth": "4"}, {"read": reads(runtime=260)["read"]}, 4),
+        # Version 2.2 does not print its options.
+        (None, {"read": reads(runtime=100)["read"]}, 10),
         # Reads and writes share the depth.
         ({"iodepth": "4"}, dict.fromkeys(("read", "write"), reads(runtime=510)["read"]), 4),
     ],
 )
 def test_the_depth_of_fio_is_what_was_at_once(tmp_path, options, ops, depth):
     """By Little's law: the rate times the mean latency."""
-    job = {"job options": {"rw": "randrw", "bs": "64k"} | options} | ops
+    stated = {} if options is None else {"job options": {"rw": "randrw", "bs": "64k"} | options}
+    job = {"jobname": "randread-64k"} | stated | ops
     path = tmp_path / "fio.json"
     path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
-    assert {group.depth for group in resolve_storage(str(path)).groups} == {depth}
+    groups = resolve_storage(str(path)).groups
+    assert {(group.depth, group.pattern) for group in groups} == {(depth, "random")}
 
 
 def test_a_storage_may_be_named_after_what_other_tools_print(tmp_path):

@@ -284,7 +284,7 @@ _ENGINES = (
     ("OceanBase", r"\bEST\. ?ROWS *\|"), ("Informix", r"\bEstimated # of Rows Returned: "),
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
     ("Teradata", r"\ball-AMPs\b|\bSpool \d+ \(|\bplaced in Spool \d"),
-    ("DuckDB's system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b"),
+    ("DuckDB's plans and system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b|[│┃] *─ ─ ─"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
 )  # fmt: skip
 #: The heading of a table in CSV with such a counter.
@@ -461,11 +461,12 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|\bc?lat (?:percentiles )?\([num]sec\)"
                 r"|[\"'](?:clat(?:_ns)?|lat_ns|latency_window|fio version)[\"']\s*:",
                 "fio measures a storage, and only its whole JSON has latencies by size",
-                "give the JSON with --to: fio --output-format=json --output=fio.json JOBFILE"),
+                "give the JSON with --to: fio --output-format=json --output=fio.json JOBFILE; "
+                "or the mean latency of single operations, as latency:97us"),
     _too_little("output of a tool that measures storage",
                 r"\brequests completed in [\d.]+ |^min/avg/max/mdev = |^\d+\+\d+ [^\W\d]+ [^\W\d]+$"
                 r"|\d \w+ \([\d.,]+ [kKMGT]i?B\b[^)\n]*\) \w+, \d|\bdiskspd\b|^thread \| +bytes +\|"
-                r"|(?:\b|_)IOPS\b|^ *Timing .* disk reads:|\d ops/sec\b|^ *reads/s: |-Per Chr-",
+                r"|(?<![a-z])IOPS\b|^ *Timing .* disk reads:|\d ops/sec\b|^ *reads/s: |-Per Chr-",
                 "figures of a storage that do not tell its latencies by size",
                 "give what it measured with --to, such as latency:1.4ms or "
                 "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
@@ -476,7 +477,7 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
                 r"|\btemp (?:read|written)=\d|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b"
-                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b",
+                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b|\bexternal merge\b",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
     EvidenceKind("parameters", "parameters of a database",

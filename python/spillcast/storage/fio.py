@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from math import inf, prod
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def fio_storage(path: Path, text: str) -> Storage:
 
 
 def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
-    stated = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
+    # Version 2.2 and excerpts have no options, so no depth is stated.
+    depths = (max(1, int(options.get(name, 1))) for name in ("iodepth", "numjobs"))
+    stated = prod(depths) if options else 0
     reached, groups = 0.0, list[Group]()
     for op in OPS:
         done = job.get(op) or {}
@@ -53,20 +56,18 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             raise ValueError(f"a job did {count} {op}s")
         mean_ns = float(done[timed]["mean"]) * _NS[timed]
         # Version 2 counts KiB.
-        moved = int(done.get("io_bytes") or 0)
-        if timed in ("lat", "clat"):
-            moved *= 1024
+        moved = int(done.get("io_bytes") or 0) * (1024 if timed in ("lat", "clat") else 1)
         size = _size(options, op) or max(1, round(moved / count))
         if runtime_s := float(done.get("runtime") or 0) / 1e3:
             mean_s = mean_ns / 1e9
             took = f"{count:,} {op}s of {format_duration(mean_s)}"
             run = f"{format_duration(runtime_s)} with {stated} at once"
             # The last of them may have ended a latency after it.
-            most_s = (runtime_s + mean_s) * stated
+            most_s = (runtime_s + mean_s) * (stated or inf)
             check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
             reached += count * mean_s / runtime_s
         latency_ns, counts = _histogram(done, count, mean_ns)
-        pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
+        is_random = "rand" in str(options.get("rw", job.get("jobname")))
         group = Group(
             op=op,
             size_class_bytes=_core.size_class_bytes(size),
@@ -78,12 +79,13 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             latency_count=counts,
             block_count=[count],
             block_mean_ns=[round(mean_ns)],
-            pattern=pattern,
+            pattern="random" if is_random else "sequential",
             access="direct" if str(options.get("direct", "0")) == "1" else "buffered",
         )
         groups.append(group)
     # Little's law: engines that wait for each operation, rates and think times keep fewer at once.
-    depth = stated if not reached or reached > 0.75 * stated else max(1, round(reached))
+    is_stated = stated and not 0 < reached <= 0.75 * stated
+    depth = stated if is_stated else max(1, round(reached))
     return [replace(group, depth=depth) for group in groups]
 
 
@@ -108,8 +110,6 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
         for percent, ns in (measured.get("percentile") or {}).items()
         if ns
     )
-    if len(percentiles) < 3:
-        return [round(mean_ns)], [count]
     latency_ns, counts, below = list[int](), list[int](), 0
     for percent, ns in percentiles:
         upto = min(count, round(percent / 100 * count))
@@ -117,7 +117,7 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
             latency_ns.append(round(ns))
             counts.append(upto - below)
             below = upto
-    if not counts:
+    if len(percentiles) < 3 or not counts:
         return [round(mean_ns)], [count]
     # Operations above the last percentile count as that.
     counts[-1] += count - below

@@ -75,6 +75,7 @@ def document_in(folder, **changes):
         (json.dumps({"query_id": "base", "stage": "match", "profile": OLD}), OLD),
         # As Python prints a document, a row of EXPLAIN ANALYZE, and a document that has groups.
         (repr(OLD), OLD),
+        (repr(OLD).replace("163020800,", "163020800,  # it's 155 MiB\n"), OLD),
         # A cell that a client copied.
         ('"{}"\n'.format(json.dumps(OLD, indent=4).replace('"', '""')), OLD),
         (repr([("analyzed_plan", json.dumps(OLD, indent=4))]), OLD),
