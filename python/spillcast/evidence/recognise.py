@@ -285,7 +285,7 @@ _ENGINES = (
     ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
     ("Teradata", r"\ball-AMPs\b|\bSpool \d+ \(|\bplaced in Spool \d"),
     ("DuckDB's plans and system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b|[│┃] *─ ─ ─"),
-    ("Dask or Ray", r"^distributed\.\w|^\(raylet\) "),
+    ("Dask or Ray", r"^distributed\.\w|^\(raylet\) |^\* Spilled to disk: \d"),
 )  # fmt: skip
 #: The heading of a table in CSV with such a counter.
 COUNTER_HEADING = (
@@ -383,7 +383,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|\b(?:HASH-JOIN|GROUP BY \((?:SORT|HASH)\)).{,200}\b(?:OPTIMAL|PASS(?:ES)?)\b"
                 # Not in a line of a trace.
                 r"|(?<!nam=')\bdirect path (?:read|write) temp\b"
-                r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
+                r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?-i:TEMPORARY\s(?:DATA|HASH|SORT|LOB_DATA))|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|WORKAREA_MAX_TEMPSEG|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
                 "counters, sizes, shares or one moment of Oracle, no table of times of temp I/O",
@@ -415,7 +415,7 @@ KINDS: Sequence[EvidenceKind] = (
       for name, mark in _ENGINES),
     _too_little("pages and logs of Spark",
                 r"\bSpill \((?:Disk|Memory)\)|^[^\w\n]*(?:Stage Id\s*[|\t]|spill size\b)"
-                r"|(?:memory|disk) ?Bytes ?Spilled"
+                r"|(?:memory|disk) ?Bytes ?Spilled|\bWholeStageCodegen\b"
                 r"|^== Physical Plan ==|\bspilling [\w-]+(?: \w+)? of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
@@ -435,7 +435,8 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|\bdb\.wait_event\b|(?:^|\"__name__\"\s*:\s*\")\w*temp_(?:blks|bytes)\w*[{\"]",
                 "pg_stat_database, pg_stat_io and metrics count for all calls and not for one",
                 "give rows of pg_stat_statements, or a log with log_temp_files = 0"),
-    _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} |\bDB::Exception: ",
+    _too_little("a log of ClickHouse",
+                r"\[ \d+ \] \{[\da-f-]{0,36}\} |\bDB::Exception: |\bAggregat(?:or|ingTransform): ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),
     _too_little("a part of a row of system.query_log",
