@@ -19,7 +19,7 @@ from spillcast.tables import Table
 
 def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
     """418 of 773 s in temp reads, 12 in temp writes, 338 on a CPU, which come first."""
-    line, _ = timeline.of_ash([make_example(tmp_path) / "ash.csv"])
+    line = timeline.of_ash([make_example(tmp_path) / "ash.csv"])
     totals = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
     assert totals == {
         timeline.CPU: 338, timeline.READ: 418, timeline.WRITE: 12, timeline.WAITS: 5,

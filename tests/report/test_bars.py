@@ -1,9 +1,13 @@
 """Ticks of charts: few and round, from nothing to longer than any run."""
 
+import re
 from itertools import product
+
+import pytest
 
 from cases import cases
 from spillcast.report.html.axes import duration_ticks, fitting_durations
+from spillcast.report.html.charts import Bar, ReferenceLine, bars, unbroken
 
 
 @cases(("exponent", "first"), product(range(-9, 19), [1.0, 3.1, 7.7]))
@@ -28,3 +32,40 @@ def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
         left = at if number == 0 else at - width if at > 0.9 * 280 else at - width / 2
         assert left >= ends
         ends = left + width
+
+
+def test_bars_much_longer_than_today_leave_the_axis():
+    """The axis ends at three times today's 10 s, so that today is a third of it."""
+    rows = [
+        Bar("today", "10 s", {"CPU": 4.0, "read": 6.0}),
+        Bar("an hour", "1 h", {"CPU": 4.0, "read": 3596.0}, (1800.0, 7200.0)),
+        Bar("fast", "5 s", {"CPU": 4.0, "read": 1.0}, (4.5, 6.0)),
+    ]
+    limit = ReferenceLine("the limit", 3.0)
+    html = bars(rows, {"CPU": "cpu", "read": "read"}, limit=limit, today=10.0).html
+    _, *tracks = html.split('class="track"')
+    ends = []
+    for track in tracks:
+        parts = re.findall(r'class="bar" x="([\d.]+)%".*?width="([\d.]+)%"', track)
+        ends.append(sum(map(float, parts[-1])))
+        assert ">".join(track.split(">")[:-1]).count('class="rule dashed"') == 1
+        assert 'x1="10%" x2="10%" y2="100%"' in track
+    assert ends == pytest.approx([100 / 3, 100, 100 / 6], abs=0.01)
+    assert [track.count("M0 -5L5 0L0 5z") for track in tracks] == [0, 1, 0]
+    # An interval wholly beyond the axis is not drawn at its end.
+    assert [track.count('class="interval"') for track in tracks] == [0, 0, 1]
+
+
+@cases(
+    ("text", "breaks"),
+    [
+        ("5 min 50 s (4 min 43 s to 6 min 11 s)", 1),
+        ("1 h 49 min to 2 h 20 min", 0),
+        ("~ 6.98 s", 0),
+        ("-4 min 48 s to 15.4 s", 0),
+        ("1 GiB to 2 GiB", 0),
+        ("the 3 s to come", 3),
+    ],
+)
+def test_quantities_and_intervals_are_not_broken(text, breaks):
+    assert unbroken(text).count(" ") == breaks

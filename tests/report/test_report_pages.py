@@ -6,7 +6,7 @@ NAMES = ("demo", "oracle", "sweeps", "part")
 #: Both widths, both schemes.
 PLACES = ((1280, "light"), (400, "dark"), (400, "light"))
 #: Of the demo without forecasts, which a busy machine may have refused.
-CHARTS = {"demo": 4, "oracle": 7, "sweeps": 6, "part": 2}
+CHARTS = {"demo": 4, "oracle": 6, "sweeps": 5, "part": 2}
 #: Of each chart, whether any of its shapes or bars is drawn.
 DRAWN = """
 [...document.querySelectorAll("figure .chart")].map(chart =>
@@ -52,6 +52,15 @@ CUT = """
 [...document.querySelectorAll("td")]
     .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
     .map(one => one.textContent)
+"""
+
+
+#: The names in the first chart of a page, and in the first column of the table below it.
+NAMED = """
+["figure .bars .name", "section table td:first-child"].map(cells => {
+    const section = document.querySelector("figure .bars").closest("section");
+    return [...section.querySelectorAll(cells)].map(cell => cell.textContent);
+})
 """
 
 
@@ -151,3 +160,19 @@ def test_on_a_phone_no_figure_lies_outside_the_window(opened, name):
     page = opened(name, 390, "light")
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     assert page.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("name", ["demo", "oracle"])
+def test_the_chart_of_targets_has_the_rows_of_its_table(opened, name):
+    drawn, listed = opened(name, 1280, "light").evaluate(NAMED)
+    assert drawn == listed
+    assert len(drawn) >= 3
+
+
+def test_on_paper_no_heading_stands_alone(opened):
+    """What is folded is not printed, and neither is the heading of nothing else."""
+    page = opened("demo", 1280, "light")
+    page.emulate_media(media="print")
+    alone = """[...document.querySelectorAll("section")].filter(section =>
+        [...section.children].filter(child => child.getClientRects().length).length === 1).length"""
+    assert page.evaluate(alone) == 0

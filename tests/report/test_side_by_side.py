@@ -1,4 +1,4 @@
-"""Runs side by side on a page, and the wait events of ASH over time: the figures that are drawn."""
+"""Runs side by side on a page, and beside the latencies of a target: the figures that are drawn."""
 
 import json
 import re
@@ -6,12 +6,11 @@ import re
 import pytest
 
 from harness import completed, only_line, spillcast
-from oracle_files import READ, make_example
+from oracle_files import make_example
 from spillcast.profile import timeline
 from spillcast.report.html import TableCells, runs
 from spillcast.report.html.charts import drawn_as_shares
 from spillcast.report.html.inputs import Histogram, RunContents
-from spillcast.tables import Table
 
 
 @pytest.fixture(scope="module")
@@ -81,33 +80,3 @@ def test_a_trace_beside_a_storage_that_was_probed(example, tmp_path):
         to = ("--to", target, "--budget", "2s,64M", "-o", tmp_path / "page.html", "--json")
         result = completed("report", example / "hdd.trc", *to)
         assert f"Forecast: {probed}" in " ".join(json.loads(result.stdout)["answer"])
-
-
-def test_wait_events_over_time(example, tmp_path):
-    _, line = timeline.of_ash([example / "ash.csv"])
-    # Each sample is a second.
-    assert line.totals_s == {
-        READ: 418, "(on CPU)": 338, "direct path write temp": 12, "ASM IO for non-blocking poll": 5,
-    }  # fmt: skip
-    counted = {name: sum(busy) * line.length_s for name, busy in line.busy.items()}
-    assert sum(counted.values()) == pytest.approx(773, abs=line.length_s)
-    page = tmp_path / "page.html"
-    result = spillcast("report", example / "ash.csv", "-o", page, "--json")
-    assert "Sessions by wait event" in json.dumps(json.loads(result.stdout)["charts"])
-
-
-def test_the_longest_events_are_told_apart():
-    from spillcast.recording.schema import SAMPLES
-
-    rows = [
-        {
-            "time_ns": at * 10**9,
-            "session": 1,
-            "event": f"event {at % 9}",
-            "weight_us": 10**6 * (at % 9 + 1),
-        }
-        for at in range(18)
-    ]
-    line = timeline.events_of_samples(Table.from_rows(rows, SAMPLES), 18.0)
-    assert list(line.totals_s) == [f"event {n}" for n in (8, 7, 6, 5, 4)] + ["other events"]
-    assert line.totals_s["other events"] == 2 * (1 + 2 + 3 + 4)

@@ -1,7 +1,6 @@
 """Time lines of the states of sessions: on a CPU or ready for one, in temp I/O, waiting."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,6 @@ RUN_QUEUE = "waits for a CPU"
 STATES = (CPU, RUN_QUEUE, READ, WRITE, OTHER_IO, WAITS)
 #: Shorter times without a CPU are below the resolution of the clocks.
 RUN_QUEUE_MIN_NS = 1000
-#: The number of events with a line of their own; the others share one.
-EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
 #: The most slices that a drawing can show.
 SLICES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
@@ -83,38 +80,19 @@ def of_recording(recording: Recording) -> Timeline:
 
 def of_samples(samples: Table, elapsed_s: float) -> Timeline:
     """The samples of sessions; each represents the time of its weight."""
-    states = [state_of(event) for event in samples["event"].to_pylist()]
-    return _of_samples(samples, states, STATES, elapsed_s)
+    states = map(state_of, samples["event"].to_pylist())
+    rows = zip(
+        samples["time_ns"].values / 1e9, states, samples["weight_us"].values / 1e6, strict=True
+    )
+    return _of_rows(rows, elapsed_s, len(samples["session"].unique()))
 
 
-def of_ash(paths: Sequence[Path], chosen: Filter = NO_FILTER) -> tuple[Timeline, Timeline]:
-    """The selected samples of ASH exports over the time that they cover: by state, and by event."""
+def of_ash(paths: Sequence[Path], chosen: Filter = NO_FILTER) -> Timeline:
+    """The selected samples of ASH exports over the time that they cover."""
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
-    return of_samples(samples, covered_s), events_of_samples(samples, covered_s)
-
-
-def events_of_samples(samples: Table, elapsed_s: float) -> Timeline:
-    """As ``of_samples``, but by event: the events with the most time, and all others as one."""
-    events = [ON_CPU if event is None else event for event in samples["event"].to_pylist()]
-    total_us = Counter[str]()
-    for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
-        total_us[event] += weight_us
-    names = [event for event, _ in total_us.most_common()]
-    if len(names) > EVENTS_MAX + 1:
-        names = [*names[:EVENTS_MAX], OTHERS]
-        events = [event if event in names else OTHERS for event in events]
-    return _of_samples(samples, events, names, elapsed_s)
-
-
-def _of_samples(
-    samples: Table, labels: Sequence[str], names: Sequence[str], elapsed_s: float
-) -> Timeline:
-    rows = zip(
-        samples["time_ns"].values / 1e9, labels, samples["weight_us"].values / 1e6, strict=True
-    )
-    return _of_rows(rows, elapsed_s, len(samples["session"].unique()), names)
+    return of_samples(samples, covered_s)
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
@@ -148,16 +126,11 @@ def _slices(total_s: float, length_s: float) -> int:
     return max(math.ceil(total_s / length_s - 0.05), 1)
 
 
-def _of_rows(
-    rows: Iterable[tuple[float, str, float]],
-    total_s: float,
-    sessions: int,
-    names: Sequence[str] = STATES,
-) -> Timeline:
+def _of_rows(rows: Iterable[tuple[float, str, float]], total_s: float, sessions: int) -> Timeline:
     """The time line of (time (s), state, seconds in it), in slices of a second or more."""
     length_s = slice_s(total_s, 1)
     count = _slices(total_s, length_s)
-    busy_s = {name: [0.0] * count for name in names}
+    busy_s = {name: [0.0] * count for name in STATES}
     for at_s, state, seconds in rows:
         busy_s[state][min(max(int(at_s // length_s), 0), count - 1)] += seconds
     return _timeline(busy_s, length_s, total_s, sessions)

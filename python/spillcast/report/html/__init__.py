@@ -49,6 +49,7 @@ class Weakness:
 class Section:
     """A heading with its contents; tables by their captions, statements and facts by name.
 
+    ``remarks`` stand below the tables that they explain.
     ``answer`` heads the page if this is its first section.
     """
 
@@ -56,6 +57,7 @@ class Section:
     sentences: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[tuple[str, PrintedTable]] = ()
+    remarks: Sequence[str] = ()
     statements: Sequence[tuple[str, str]] = ()
     facts: Sequence[tuple[str, str]] = ()
     weaknesses: Sequence[Weakness] = ()
@@ -73,20 +75,22 @@ class Section:
 
         Its notes are left out, because the last section has those of all inputs.
         """
-        sentences: list[str] = []
-        tables, commands = [], []
+        sentences, remarks = list[str](), list[str]()
+        tables, commands = list[tuple[str, PrintedTable]](), []
         for part in parts:
             if isinstance(part, Notes):
                 continue
             if isinstance(part, Prose):
-                sentences += [sentence(line.strip()) for line in part.sentences]
+                for text in (sentence(line.strip()) for line in part.sentences):
+                    (remarks if tables and text not in answer else sentences).append(text)
             elif isinstance(part, Commands):
-                commands.append((sentences.pop().rstrip(":."), "\n".join(part.lines)))
+                title = (remarks or sentences).pop().rstrip(":.")
+                commands.append((title, "\n".join(part.lines)))
             elif isinstance(part, PrintedTable):
                 tables.append(("", part))
             elif isinstance(part, TitledTable):
                 tables.append((capitalized(part.title.strip()), part.table))
-        return cls(title, sentences, figures, tables, commands, answer=answer)
+        return cls(title, sentences, figures, tables, remarks, commands, answer=answer)
 
 
 def table_in(page: Page) -> PrintedTable:

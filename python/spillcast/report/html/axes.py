@@ -36,9 +36,10 @@ def duration_ticks(max_s: float, count: int = 6) -> list[float]:
 
 
 def clock(seconds: float) -> str:
-    """The label of a duration: ``1 min 30 s``, ``20 min``, ``2.5 s``."""
-    if seconds < 60:
-        return format_duration(seconds) if seconds else "0"
+    """The label of a round duration: ``2.5 s``, ``90 s``, ``20 min``, ``1 h 30 min``."""
+    if seconds < 100:
+        number, unit = format_duration(seconds).split()
+        return f"{float(number):g} {unit}" if seconds else "0"
     minutes, whole_seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     parts = [(hours, "h"), (minutes, "min"), (whole_seconds, "s")]

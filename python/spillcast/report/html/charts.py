@@ -6,6 +6,8 @@ fit on the narrowest axis. Therefore no text overlaps another. Colours are custo
 style.css.
 """
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from itertools import accumulate, pairwise
@@ -38,13 +40,13 @@ from spillcast.units import format_bytes, format_duration
 OTHERS = "others"
 #: Bars that differ by a larger factor are drawn as shares.
 _RATIO_MAX = 5.0
-#: The end of an interval is drawn at no more than this multiple of a bar drawn as shares.
+#: An axis ends at no more than this multiple of the time today, or of a bar drawn as shares.
 _REACH_MAX = 3.0
 
 _OUTLINES = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", "square": "M-4 -4h8v8h-8z",
     "triangle": "M0 -5L5 4H-5z", "diamond": "M0 -5.5L5.5 0L0 5.5L-5.5 0z",
-    "line": "M0 -6V6", "dashed": "M0 -6V6",
+    "line": "M0 -6V6", "dashed": "M0 -6V6", "beyond": "M0 -5L5 0L0 5z",
 }  # fmt: skip
 STATE_COLOURS = dict(
     zip(STATES, ("cpu", "series-3", "read", "write", "other-io", "waits"), strict=True)
@@ -62,6 +64,7 @@ DIRECTIONS = {
 }
 #: Text, colour and shape of an entry of a legend.
 Entry = tuple[str, str, str]
+_BEYOND: Entry = ("goes on beyond the axis", "text", "beyond")
 #: Size (bytes), seconds, their interval, and whether they were measured.
 ChartPoint = tuple[float, float, Interval | None, bool]
 
@@ -121,9 +124,12 @@ class ReferenceLine(NamedTuple):
 # Parts of charts.
 
 
-def unbroken(text: str) -> str:
-    """HTML of a text that is not broken between a number and its unit."""
-    return escape(glued(text, "\u00a0"))
+def unbroken(text: str, intervals: bool = True) -> str:
+    """HTML of a text that is not broken within ``5 min 48 s``, nor within ``intervals``."""
+    text = glued(text, "\u00a0")
+    text = re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)|(?<=~) ", "\u00a0", text)
+    ends = r"(\u00a0(?:[num]?s|min|h|[KMGT]?i?B)) to (?=-?\d)"
+    return escape(re.sub(ends, "\\1\u00a0to\u00a0", text) if intervals else text)
 
 
 def _mark(shape: str, colour: str, *, filled: bool = True) -> str:
@@ -144,6 +150,15 @@ def legend_html(entries: Sequence[Entry], rules: Sequence[ReferenceLine] = ()) -
     return f'<p class="legend">{items}</p>' if items else ""
 
 
+def _rules(rules: Sequence[ReferenceLine], x: Axis) -> str:
+    return "".join(
+        f'<line class="rule{" dashed" if rule.dashed else ""}" stroke="var(--{rule.colour})" '
+        f'x1="{share(x.scale(rule.at))}" x2="{share(x.scale(rule.at))}" y2="100%"/>'
+        for rule in rules
+        if 0 <= x.scale(rule.at) <= 1
+    )
+
+
 def _labels(axis: Axis) -> str:
     places = [(axis.scale(value), label) for value, label in axis.ticks]
     return "".join(
@@ -158,11 +173,13 @@ def bars(
     *,
     shares: bool = False,
     ticks_of: Callable[[float], list[Tick]] = fitting_durations,
+    limit: ReferenceLine | None = None,
+    today: float = math.inf,
 ) -> Chart:
     """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum.
 
     Parts without a colour are drawn as one. ``ticks_of`` gives the ticks of another unit's axis up
-    to a value.
+    to a value. ``limit`` crosses all bars. Those much longer than ``today`` leave the axis.
     """
     if any(value for row in rows for name, value in row.parts.items() if name not in colours):
         colours = {**colours, OTHERS: "grid"}
@@ -175,22 +192,29 @@ def bars(
                 parts[name if name in colours else OTHERS] += value / unit
         ends = [end / unit for end in row.interval or ()]
         bars.append((parts, [min(end, _REACH_MAX) for end in ends] if shares else ends))
-    max_value = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars) or 1.0
+    reach = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars)
+    max_value = min(reach, _REACH_MAX * today) or 1.0
     tracks = []
     for parts, ends in bars:
         shapes = ""
         begins = accumulate(parts.values(), initial=0.0)
         for begin, (name, value) in zip(begins, parts.items(), strict=False):
-            if value:
+            if (value := min(value, max_value - begin)) > 0:
                 shapes += (
-                    f'<rect class="bar" x="{share(begin / max_value)}" y="6" height="16" '
+                    f'<rect class="bar" x="{share(begin / max_value)}" y="-8" height="16" '
                     f'width="{share(value / max_value)}" fill="var(--{colours[name]})"/>'
                 )
-        tracks.append(shapes + (_interval(*(end / max_value for end in ends)) if ends else ""))
+        if ends and ends[0] < max_value:
+            shapes += _interval(*(min(end / max_value, 1.0) for end in ends))
+        if max(sum(parts.values()), *ends, 0.0) > max_value:
+            shapes += f'<svg x="100%">{_mark(*_BEYOND[:0:-1])}</svg>'
+        tracks.append(shapes)
     entries = [(name, colour, "square") for name, colour in colours.items()]
     legend = entries if any(len(row.parts) > 1 for row in rows) else []
+    legend += [_BEYOND] if reach > max_value else []
     ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
-    return _tracks([(row.name, row.text) for row in rows], tracks, ticks, max_value, legend)
+    titles = [(row.name, row.text) for row in rows]
+    return _tracks(titles, tracks, ticks, max_value, legend, [limit] if limit else [])
 
 
 def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
@@ -202,7 +226,7 @@ def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
         "".join(
             f'<rect class="bar" x="{share(begin_s / max_s)}" y="{y}" height="9" '
             f'width="{share((end_s - begin_s) / max_s)}" fill="var(--{colours[bound]})"/>'
-            for y, (begin_s, end_s, bound) in ((4, row.before), (15, row.after))
+            for y, (begin_s, end_s, bound) in ((-10, row.before), (1, row.after))
         )
         for row in rows
     ]
@@ -216,6 +240,7 @@ def _tracks(
     ticks: Sequence[Tick],
     max_value: float,
     legend: Sequence[Entry],
+    rules: Sequence[ReferenceLine] = (),
 ) -> Chart:
     """A legend; for each row its name, its value and a track of shapes; and an axis from 0."""
     axis = Axis("", ticks, lambda value: value / max_value)
@@ -224,13 +249,14 @@ def _tracks(
         for at in (axis.scale(value) for value, _ in ticks)
     )
     lines = [
-        f'<span class="name">{unbroken(name)}</span>'
+        f'<span class="name">{unbroken(name).replace("&amp;", "&amp;<wbr>")}</span>'
         f'<span class="value">{unbroken(text)}</span>'
-        f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
+        f'<svg class="track" aria-hidden="true">{grid}<svg y="50%">{shapes}</svg>'
+        f"{_rules(rules, axis)}</svg>"
         for (name, text), shapes in zip(titles, tracks, strict=True)
     ]
     html = [
-        f'{legend_html(legend)}<div class="bars">',
+        f'{legend_html(legend, rules)}<div class="bars">',
         *lines,
         f'<div class="axis">{_labels(axis)}</div></div>',
     ]
@@ -242,10 +268,10 @@ def _interval(low: float, high: float) -> str:
     """A line between two shares of the width, with a stroke at either end."""
     left, right = share(low), share(high)
     return (
-        f'<g class="interval"><line class="halo" x1="{left}" x2="{right}" y1="14" y2="14"/>'
-        f'<line x1="{left}" x2="{right}" y1="14" y2="14"/>'
-        f'<line x1="{left}" x2="{left}" y1="8" y2="20"/>'
-        f'<line x1="{right}" x2="{right}" y1="8" y2="20"/></g>'
+        f'<g class="interval"><line class="halo" x1="{left}" x2="{right}" />'
+        f'<line x1="{left}" x2="{right}"/>'
+        f'<line x1="{left}" x2="{left}" y1="-6" y2="6"/>'
+        f'<line x1="{right}" x2="{right}" y1="-6" y2="6"/></g>'
     )
 
 
@@ -283,12 +309,6 @@ def _plot(
         f'<line class="grid" x2="100%" y1="{share(1 - y.scale(v))}" y2="{share(1 - y.scale(v))}"/>'
         for v, _ in y.ticks
     )
-    lines = "".join(
-        f'<line class="rule{" dashed" if rule.dashed else ""}" stroke="var(--{rule.colour})" '
-        f'x1="{share(x.scale(rule.at))}" x2="{share(x.scale(rule.at))}" y2="100%"/>'
-        for rule in rules
-        if 0 <= x.scale(rule.at) <= 1
-    )
     widest = max((label for _, label in y.ticks), key=len, default="")
     y_labels = "".join(
         f'<span style="bottom:{share(y.scale(value))}">{unbroken(label)}</span>'
@@ -301,7 +321,7 @@ def _plot(
         f'<div class="y-axis"><span class="widest">{unbroken(widest)}</span>{y_labels}</div>'
         f'<svg class="area" aria-hidden="true">{levels}'
         '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">'
-        f"{shapes}</svg>{lines}{marks}</svg>"
+        f"{shapes}</svg>{_rules(rules, x)}{marks}</svg>"
         f'<div class="axis">{_labels(x)}</div>'
         f'<p class="axis-title x">{unbroken(x.title)}</p></div>'
     )

@@ -47,7 +47,7 @@ from spillcast.report.profile import functions_page, profile_page
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, PrintedTable
 from spillcast.text import one_line, sentence
-from spillcast.units import format_count, format_setting
+from spillcast.units import format_count, format_setting, interval_name
 
 #: Maximum numbers of bars of a profile, a fleet and its days; the tables have all.
 _PROFILE_MAX, _FLEET_MAX, _DAYS_MAX = 10, 12, 31
@@ -141,12 +141,14 @@ def io_sizes(sweep: IoSizeSweep) -> Section:
             name,
             f"{seconds(row.total_s)}{', best' if row.setting == sweep.best.setting else ''}",
             {"reads": row.reads.total_s, "writes": row.writes.total_s},
+            row.interval_s,
         )
         for name, row in sweeps.io_size_rows(sweep)
     ]
     chart = charts.bars(bars, {"reads": "read", "writes": "write"})
     title = f"Time of all temp I/O by the size of an operation, on {sweep.storage}"
-    figures = [Figure(title, "", chart, table_in(page))]
+    caption = f"The line at the end of a bar is its {interval_name(sweep.confidence)}."
+    figures = [Figure(title, caption, chart, table_in(page))]
     return Section.of("Which I/O size", page.parts, figures, [sweeps.io_size_verdict(sweep)])
 
 
@@ -204,37 +206,33 @@ def cache(result: CacheResult) -> Section:
 
 
 def fleet(fleet: Fleet) -> Section:
-    """Savings by statement and by database, temp I/O by day."""
+    """Savings by statement, temp I/O by day."""
     page = fleets.fleet_page(fleet, len(fleet.statements))
-    by_statement, by_database = (part for part in page.parts if isinstance(part, PrintedTable))
+    by_statement = table_in(page)
     days = [charts.Bar(day.day, seconds(day.temp_s), {"temp": day.temp_s}) for day in fleet.days]
     statements = [
-        _saving_bar(f"{row.sql}, {row.database}", row.saved_s, row.share)
+        charts.Bar(
+            f"{row.sql}, {row.database}",
+            f"{seconds(row.saved_s)}, {percent(row.share)}",
+            {"saved": max(row.saved_s, 0.0)},
+            row.saved_interval_s,
+        )
         for row in fleet.statements
         if row.saved_s is not None
     ]
-    databases = [
-        _saving_bar(row.database, row.saved_s, row.share)
-        for row in fleet.databases
-        if row.saved_s is not None
-    ]
     figures = []
-    for title, bars, table in (
-        ("Saving by statement, the largest first", statements[:_FLEET_MAX], by_statement),
-        ("Saving by database", databases[:_FLEET_MAX], by_database),
-        ("Temp I/O by day", days[-_DAYS_MAX:], fleets.days_table(fleet)),
+    interval = f"The line at the end of a bar is its {interval_name(fleet.confidence)}. "
+    for title, about, bars, table in (
+        ("Saving by statement, the largest first", interval, statements[:_FLEET_MAX], by_statement),
+        ("Temp I/O by day", "", days[-_DAYS_MAX:], fleets.days_table(fleet)),
     ):
         if bars:
             extent = f"{len(bars)} of {len(table.rows):,}; the table has more."
             chart = charts.bars(bars, {"saved": "target", "temp": "read"})
-            caption = extent if len(table.rows) > len(bars) else ""
+            caption = about + extent * (len(table.rows) > len(bars))
             figures.append(Figure(title, caption, chart, table))
     title = f"What {fleet.target} would save"
     return Section.of(title, page.parts[1:], figures, fleets.savings(fleet))
-
-
-def _saving_bar(name: str, saved_s: float, share: float) -> charts.Bar:
-    return charts.Bar(name, f"{seconds(saved_s)}, {percent(share)}", {"saved": max(saved_s, 0.0)})
 
 
 def verification(verifications: Sequence[Verification]) -> Section:

@@ -145,7 +145,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> RunContents:
 
 def _of_ash(paths: Sequence[Path], chosen: Filter) -> RunContents:
     result = profile(*paths, chosen=chosen)
-    time_line, by_event = timeline.of_ash(paths, chosen)
+    time_line = timeline.of_ash(paths, chosen)
     return RunContents(
         name=_names(paths),
         kind="ASH",
@@ -153,7 +153,6 @@ def _of_ash(paths: Sequence[Path], chosen: Filter) -> RunContents:
         time_s=_time_s(time_line, result.elapsed_s),
         sessions_are="sessions",
         timeline=time_line,
-        events_over_time=by_event,
         events=result,
         about=_about_ash(paths, result),
         warnings=result.warnings,

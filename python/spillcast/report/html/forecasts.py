@@ -1,6 +1,7 @@
 """Forecasts: targets side by side, their terms and stages, what to do, what remains of a query."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.remaining.progress import FILES_SOURCE
@@ -8,7 +9,7 @@ from spillcast.forecast.result import Caveat, Remaining
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
-from spillcast.report import Prose
+from spillcast.report import PagePart, Prose, TitledTable
 from spillcast.report import forecast as terminal
 from spillcast.report.html import Figure, Section, Weakness, between, charts, seconds
 from spillcast.report.work_memory import work_memory_text
@@ -50,7 +51,7 @@ def sections(forecasts: Sequence[Forecast]) -> list[Section]:
         comparisons.append(Section.of(f"Storage compared{suffix}", parts, bars, answer))
         if answered:
             listed = answered[:_LISTED_MAX]
-            parts = [part for f in listed for part in terminal.terms_parts(f, listed)]
+            parts = [part for f in listed for part in _terms_parts(f, listed)]
             if answered[0].work_memory is not None:
                 parts.append(Prose(work_memory_text(answered[0])))
             title = f"What the forecast{suffix} is made of"
@@ -58,6 +59,15 @@ def sections(forecasts: Sequence[Forecast]) -> list[Section]:
         steps += terminal.advice(order)
     to_do = [Section("What to do", steps)] if steps else []
     return [*comparisons, *breakdowns, *to_do, *_remaining(forecasts)]
+
+
+def _terms_parts(forecast: Forecast, listed: Sequence[Forecast]) -> Iterator[PagePart]:
+    """The terms of a forecast under its target and time; the chart above has the limit."""
+    for part in terminal.terms_parts(forecast, listed):
+        if isinstance(part, TitledTable) and unknown_share(forecast) is None:
+            text = format_estimate(forecast.forecast_s or 0.0, forecast.interval_s)
+            part = replace(part, title=f"On {forecast.target}: {text}")
+        yield part
 
 
 def _remarks(order: Sequence[Forecast]) -> Iterator[str]:
@@ -108,25 +118,27 @@ def _bars(answered: Sequence[Forecast], table: PrintedTable) -> Figure:
     interval = interval_name(first.confidence)
     today = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
     caption = f"The line at the end of a bar is its {interval}."
-    colours, parts = _term_colours(answered), _term_sums(first, "baseline_s")
+    colours, parts = _term_colours(answered), {today: _term_sums(first, "baseline_s")}
+    parts |= {f.target: _term_sums(f, "forecast_s") for f in answered}
     if bounds_only:
         caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
         caption += f"{terminal.BOUNDS_ORDER}."
-        colours, parts = {"elapsed": "now"}, {"elapsed": first.baseline_s}
-    rows = [charts.Bar(today, format_estimate(first.baseline_s, None), parts)]
-    for f in answered:
-        text, parts = (
-            format_estimate(f.forecast_s or 0.0, f.interval_s),
-            _term_sums(f, "forecast_s"),
+        colours, parts = {"elapsed": "now"}, {today: {"elapsed": first.baseline_s}}
+    rows = [
+        charts.Bar(
+            name,
+            between(interval_s) if elapsed_s is None else format_estimate(elapsed_s, interval_s),
+            parts.get(name, {}),
+            interval_s,
         )
-        if bounds_only:
-            text, parts = between(f.interval_s), {}
-        rows.append(charts.Bar(f.target, text, parts, f.interval_s))
-    if (limit_interval_s := first.ceiling_interval_s) is not None:
-        text = format_estimate(first.ceiling_s, limit_interval_s)
-        text = between(limit_interval_s) if bounds_only else text
-        rows.append(charts.Bar(terminal.NO_LATENCY, text, {}, limit_interval_s))
-    return Figure("Elapsed time by storage", caption, charts.bars(rows, colours), table)
+        for name, elapsed_s, interval_s, *_ in table.rows
+        if elapsed_s is not None or interval_s is not None
+    ]
+    limit = None
+    if (ends_s := first.ceiling_interval_s) is not None:
+        limit = charts.ReferenceLine(f"limit of any storage: {seconds(ends_s[0])}", ends_s[0])
+    chart = charts.bars(rows, colours, limit=limit, today=first.baseline_s)
+    return Figure("Elapsed time by storage", caption, chart, table)
 
 
 def _term_colours(answered: Sequence[Forecast]) -> dict[str, str]:

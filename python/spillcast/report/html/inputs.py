@@ -109,7 +109,6 @@ class RunContents:
     time_s: float
     sessions_are: str
     timeline: Timeline
-    events_over_time: Timeline | None = key("", optional=True)
     latencies: Sequence[Histogram] = ()
     operations: Sequence[Group] = ()
     events: Profile | None = None

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from spillcast.document import keys_of
+from spillcast.evidence.oracle.ash_profile import ON_CPU
 from spillcast.fleet.dataset import UNKNOWN
 from spillcast.forecast.remaining.progress import (
     CALLS_SOURCE,
@@ -24,7 +25,7 @@ from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
-from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
+from spillcast.profile.timeline import STATES
 from spillcast.recording import WRITEBACK
 from spillcast.recording.capture import SOURCES
 from spillcast.report.html.inputs import Fact, Inputs
@@ -243,7 +244,7 @@ def _warning_texts(warning: Mapping[str, Any]) -> dict[str, str]:
 def _events() -> frozenset[str]:
     """Wait events, system calls, terms and states that may be named."""
     text = (files("spillcast.report.html") / "events.txt").read_text(encoding="utf-8")
-    return frozenset([*text.splitlines()[2:], *STATES, *TERMS, ON_CPU, OTHERS])
+    return frozenset([*text.splitlines()[2:], *STATES, *TERMS, ON_CPU])
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 from spillcast.profile.functions import UNNAMED
 from spillcast.profile.result import QUANTILES
-from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, Timeline, state_of
+from spillcast.profile.timeline import READ, STATES, WRITE
 from spillcast.recording.capture import SOURCES
 from spillcast.report import edge_s, latency_bins
 from spillcast.report.forecast import STATEMENT_MAX
@@ -220,25 +220,14 @@ def _over_time(run: RunContents, suffix: str) -> Section:
     missing = f" What is missing is {source.blind_spots}." if source and source.blind_spots else ""
     length = format_duration(run.timeline.length_s)
     caption = f"Mean number of sessions in intervals of {length}.{missing}"
-    title = "Sessions by what they did"
-    figures = [_busy(title, caption, run.timeline, charts.STATE_COLOURS)]
-    if by_event := run.events_over_time:
-        length = format_duration(by_event.length_s)
-        caption = f"Mean number of sessions by event, from samples in intervals of {length}."
-        states = {name: CPU if name == ON_CPU else state_of(name) for name in by_event.busy}
-        colours = charts.colours_of(states)
-        figures.append(_busy("Sessions by wait event", caption, by_event, colours))
-    return Section(f"Over time{suffix}", (), figures)
-
-
-def _busy(title: str, caption: str, timeline: Timeline, colours: Mapping[str, str]) -> Figure:
-    """The mean number of sessions in each state, or event, over time."""
     rows = [
-        [seconds(at * timeline.length_s), *(f"{mean:.2f}" for mean in means)]
-        for at, means in enumerate(zip(*timeline.busy.values(), strict=True))
+        [seconds(at * run.timeline.length_s), *(f"{mean:.2f}" for mean in means)]
+        for at, means in enumerate(zip(*run.timeline.busy.values(), strict=True))
     ]
-    chart = charts.over_time(timeline.busy, timeline.length_s, colours)
-    return Figure(title, caption, chart, texts(["from", *timeline.busy], rows))
+    chart = charts.over_time(run.timeline.busy, run.timeline.length_s, charts.STATE_COLOURS)
+    table = texts(["from", *run.timeline.busy], rows)
+    figure = Figure("Sessions by what they did", caption, chart, table)
+    return Section(f"Over time{suffix}", (), [figure])
 
 
 #: Height of a row of the flame graph. Frames below this share are too narrow for any letter.

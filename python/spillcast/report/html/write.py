@@ -35,11 +35,11 @@ from spillcast.report.html import (
     forecasts,
     runs,
 )
+from spillcast.report.html.charts import unbroken
 from spillcast.report.html.evidence import target_latencies
 from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, StorageLatencies
 from spillcast.report.html.redact import redacted
 from spillcast.storage import Storage
-from spillcast.tabular import glued
 from spillcast.text import sentence
 from spillcast.workspace import whole_file
 
@@ -102,12 +102,10 @@ def _rendered(page: HtmlPage, *, redact: bool) -> str:
     )
 
 
-def _glued(text: str) -> markupsafe.Markup:
-    """A text broken neither before a unit nor within ``5 min 48 s`` or the name of an option."""
-    text = glued(text, "\u00a0")
-    text = re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", text)
-    escaped = str(markupsafe.escape(text))
-    return markupsafe.Markup(re.sub(r"\B--[\w-]+", r'<span class="option">\g<0></span>', escaped))
+def _glued(text: str, intervals: bool = True) -> markupsafe.Markup:
+    """A text broken neither as ``unbroken`` says nor within the name of an option."""
+    option = r'<span class="option">\g<0></span>'
+    return markupsafe.Markup(re.sub(r"\B--[\w-]+", option, unbroken(text, intervals)))
 
 
 def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> HtmlPage:
