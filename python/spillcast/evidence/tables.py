@@ -270,15 +270,6 @@ def _body_rows(
     return rows, []
 
 
-def continued(lines: list[str]) -> list[str] | None:
-    """Marks of psql at lines that continue in the next, where the heading is missing."""
-    full = [line for line in lines if line.strip()]
-    marked = sum(line.rstrip().endswith((" +", "↵")) for line in full)
-    if marked < 2 or marked < 0.8 * (len(full) - 2):
-        return None
-    return [line.rstrip().removesuffix("+").removesuffix("↵").rstrip() for line in lines]
-
-
 def headless(lines: list[str]) -> list[str] | None:
     """Records without a heading: a name and a value a line, as from ``psql -xt`` and CSV."""
     if any(map(_RECORD.fullmatch, lines)):
@@ -320,16 +311,20 @@ def headless(lines: list[str]) -> list[str] | None:
     return above + records
 
 
-def framed(lines: list[str]) -> list[str] | None:
-    """A plan in a frame or before bars, without a rule below its heading, as in Jira."""
+def column(lines: list[str]) -> list[str] | None:
+    """A plan in the only column of a table without a heading and a rule below it.
+
+    Its lines end with a bar, as in Jira, or with psql's mark that they continue.
+    """
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
-    framed_at = [at for at, line in enumerate(full) if line[-1] in _BARS]
-    if len(framed_at) < 2 or len(framed_at) <= framed_at[-1] - framed_at[0]:
+    ended = [at for at, line in enumerate(full) if line.endswith((*_CLOSING, " +", "↵"))]
+    if len(ended) < 2 or len(ended) <= ended[-1] - ended[0]:
         return None
-    begin, end = framed_at[0], framed_at[-1] + 1
+    # The last line has no mark.
+    begin, end = ended[0], ended[-1] + 1 + (not full[ended[-1]].endswith(_CLOSING))
     cells = _column_lines(full[begin:end], is_framed=True)
     cells = cells[cells[0].strip() == "QUERY PLAN" :]
-    is_plan = bool(cells) and _PLAN_START.match(cells[0]) is not None
+    is_plan = bool(cells) and _PLAN_START.match(cells[0].lstrip()) is not None
     return [*full[:begin], *cells, *full[end:]] if is_plan else None
 
 

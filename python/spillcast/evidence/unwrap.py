@@ -308,31 +308,29 @@ def _logfmt(lines: Lines) -> Lines | None:
     return "\n".join(unescaped(match[1]).rstrip("\n") for match in messages).split("\n")
 
 
-def _shipper_prefixes(lines: Lines) -> Lines | None:
-    """Prefixes by shippers of a client's output. Messages of a server keep theirs."""
+def _logged(lines: Lines) -> Lines | None:
+    """Prefixes by shippers and loggers of a program's output. Messages of a server keep theirs."""
     full = [line for line in lines if line.strip()]
-    if any("LOG:  " in line or line.startswith("{") for line in full):
+    if any(_SERVER_MESSAGE.search(line) or line.startswith("{") for line in full):
         return None
-    is_timed = all(map(_TIMED.match, full))
-    stripped = [_TIMED.sub("", line) if is_timed else without_shipper(line) for line in full]
-    changes = sum(text != line for text, line in zip(stripped, full, strict=True))
-    return stripped if full and changes >= _SHARE * len(full) and changes > 1 else None
+    least = max(2, _SHARE * len(full))
+    known = (p for p in (_TIMED, _SHIPPERS) if sum(map(bool, map(p.match, full))) >= least)
+    pattern = next(known, None) or _common_prefix(lines)
+    return None if pattern is None else [pattern.sub("", line) for line in lines]
 
 
-def _logger_prefixes(lines: Lines) -> Lines | None:
-    """The prefix by a program's logger of each line of a plan; its numbers differ."""
-    judged = [line for line in lines if _LINE_OF_PLAN.search(line)]
-    if len(judged) < 3 or any(map(_SERVER_MESSAGE.search, lines)):
+def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
+    """What is before each line of a plan; its numbers differ."""
+    masked = [re.sub(r"\d+", "0", line) for line in lines if _LINE_OF_PLAN.search(line)]
+    if len(masked) < 3:
         return None
-    masked = [re.sub(r"\d+", "0", line) for line in judged]
     # The common prefix of the first and the last in lexical order is that of all.
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
     # A quote or a word at its end belongs to the text.
     prefix = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(char for char, _ in pairs))
     if not prefix.strip() or re.match(r"\s*[\[{]+[\"{]", prefix):
         return None
-    pattern = re.compile("^" + re.escape(prefix).replace("0", r"\d+"))
-    return [pattern.sub("", line) for line in lines]
+    return re.compile("^" + re.escape(prefix).replace("0", r"\d+"))
 
 
 def _quoted_cells(lines: Lines) -> Lines | None:
@@ -476,11 +474,9 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     tables.inserts,
     tables.headless,
     tables.expanded,
-    tables.framed,
+    tables.column,
     tables.grid,
-    tables.continued,
     _quoted_cells,
     _indentation,
-    _shipper_prefixes,
-    _logger_prefixes,
+    _logged,
 )
