@@ -218,7 +218,7 @@ def _abridged_statements(sample: FileHead) -> float:
 def _query_log(sample: FileHead) -> float:
     if sample.raw.startswith("PAR1"):
         return 6.5 * (sample.path.is_file() and is_parquet_log(sample.path))
-    start = sample.raw[:_HEADING_LENGTH]
+    start = sample.text[:_HEADING_LENGTH]
     # Databend's history has a column of the same name.
     is_databend = "_spilled_bytes" in start and "ProfileEvents" not in start
     return 6.5 * (is_query_log(start) and not is_databend)

@@ -4,7 +4,6 @@ A plan counts pages of 8 KiB that sorts and hashes wrote to tempdb and read back
 waits of the query. It does not count operations, which move from one page to 1 MiB.
 """
 
-import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,8 +60,6 @@ POSSIBLE_WAITS = (
     *("PAGEIOLATCH_SH", "PAGEIOLATCH_EX", "PAGEIOLATCH_UP"),
 )
 _SHOWPLAN = re.compile(r"<ShowPlanXML\b.*?</ShowPlanXML>", re.DOTALL)
-#: The mark of a quoted mail at the beginning of a line. Within a tag it would be the tag's end.
-_QUOTE = re.compile(r"\n {0,3}(?:> ?)+")
 _DETAILS = {"SortSpillDetails", "HashSpillDetails", "ExchangeSpillDetails"}
 _COUNTERS = "{*}RunTimeInformation/{*}RunTimeCountersPerThread"
 _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
@@ -97,9 +94,7 @@ class SpilledStatement:
 @reading(hint=HOW)
 def read_plan(path: Path, selection: Selection) -> Counts:
     """The counts of a statement of an actual plan. InputError for one that was not executed."""
-    text = text_of(path)
-    if "<ShowPlanXML" not in text:
-        text = html.unescape(unwrapped(text))
+    text = unwrapped(text_of(path))
     if "<ShowPlanXML" not in text:
         raise EvidenceIncomplete("a part of a plan: it lacks ShowPlanXML around it")
     if '<ShowPlanXML xmlns=""' in text:
@@ -108,7 +103,7 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     plans = _SHOWPLAN.findall(text)
     if len(plans) < text.count("<ShowPlanXML"):
         raise damaged("a plan has no end: </ShowPlanXML> is missing")
-    roots = [xml_of(_unquoted(plan)) for plan in plans]
+    roots = list(map(xml_of, plans))
     if any(LEFT_OUT.search(part) for root in roots for part in root.itertext()):
         raise EvidenceIncomplete("operators of the plan are left out")
     statements = [statement for root in roots for statement in _statements(root)]
@@ -130,12 +125,6 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     run = select(items, selection)
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
     return _counts_of_plan(run, engine, selection)
-
-
-def _unquoted(plan: str) -> str:
-    """A plan without the marks of a mail that quotes it, which are before all its lines."""
-    text, quoted_lines = _QUOTE.subn("\n", plan)
-    return text if quoted_lines == plan.count("\n") else plan
 
 
 def _statements(root: "Element") -> Iterator[SpilledStatement]:

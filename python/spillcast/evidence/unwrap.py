@@ -55,7 +55,7 @@ _TAG = re.compile(
 _BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|pre|tr|li)>)[ \t]*\n?", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 #: Documents in which tags and entities mean something.
-_MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
+_MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|ShowPlanXML|!DOCTYPE)\b", re.I)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
 #: Bold text in Markdown; a line of a plan or a message, not of prose, that has some or is bold.
@@ -158,8 +158,6 @@ _CELL = re.compile(r'^[ \t]*"((?:[^"]|"")*+)"[ \t]*$', re.MULTILINE)
 CSV_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
-#: The heading of a table whose first column has numbers of rows.
-_ROW_NUMBERS = re.compile(r" +[|│║┃] *QUERY PLAN\b", re.I)
 #: The heading of explain.depesz.com, its figures of a node, and the mark before a detail.
 _PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
 _PAGE_FIGURES = re.compile(
@@ -246,28 +244,25 @@ def _code_fences(lines: Lines) -> Lines | None:
 
 def _line_prefixes(lines: Lines) -> Lines | None:
     """Marks of quoted mail and of comments, and numbers of lines."""
-    if any(_ROW_NUMBERS.match(line) for line in lines):
-        return None
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]
     for pattern in _PREFIXES:
-        # Without known figures, all lines have the prefix; one or two may begin so themselves.
-        is_short = len(full) < 3 and pattern is not _QUOTED_MAIL
         # Behind a number, a bar may be the first of a table: not where other lines have it, too.
         is_barred = pattern is _BARRED_NUMBER
         if is_barred and all(line.rstrip().endswith("|") for line in full):
             continue
-        if (is_barred or not judged) and (is_short or not all(map(pattern.match, full))):
+        # Without known figures, all lines have the prefix; one or two may begin so themselves.
+        is_whole = len(full) > 2 and all(map(pattern.match, full))
+        is_known = not is_barred and (judged or pattern is _QUOTED_MAIL)
+        if not is_known and not is_whole:
             continue
         # Above what is in comments may be its query, which names columns.
         begun = dropwhile(lambda line: not _SQL_COMMENT.match(line), judged)
         marked = (list(begun) if pattern is _SQL_COMMENT else judged) or full
         prefixes = [match[0] for line in marked if (match := pattern.match(line))]
-        # Numbers that do not ascend are values of a column; without known figures, also with gaps.
+        # Numbers that do not ascend are values of a column.
         numbers = [int(number[0]) for text in prefixes if (number := re.search(r"\d+", text))]
-        gaps = bool(numbers) and not judged and numbers[-1] - numbers[0] >= len(lines)
-        ascend = numbers == sorted(set(numbers)) and not gaps
-        if len(prefixes) >= max(1.0, _SHARE * len(marked)) and ascend:
+        if len(prefixes) >= max(1.0, _SHARE * len(marked)) and numbers == sorted(set(numbers)):
             return [pattern.sub("", line, count=1) for line in lines]
     return None
 
@@ -280,8 +275,6 @@ def _line_numbers(lines: Lines) -> Lines | None:
     full = list(dropwhile(lambda line: _NUMBER.match(line) is None, full))
     matches = [match for line in full if (match := _NUMBER.match(line))]
     numbers = [int(match[1]) for match in matches]
-    if any(_ROW_NUMBERS.match(line) for line in lines):
-        return None
     if len(numbers) < max(3, len(full)) or sorted(set(numbers)) != numbers:
         return None
     is_consecutive = numbers[-1] - numbers[0] < len(numbers) + len(blank)

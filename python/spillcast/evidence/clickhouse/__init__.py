@@ -71,8 +71,6 @@ _PRINTED_BY_PYTHON = re.compile(r"\s*[\[{(]+'")
 _PYTHON_DATE = re.compile(r"\bdatetime\.\w+\(([\d, ]+)\)")
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _PASTED_LENGTH = 1 << 20
-#: What Pretty formats of earlier versions write around heads.
-_BOLD = re.compile(r"\x1b\[[\d;]*m")
 _MAPS_CUT = (
     "output_format_pretty_max_value_width cuts long values: set it to 0, or export FORMAT "
     "JSONEachRow"
@@ -114,7 +112,6 @@ class LoggedQuery:
 
 def is_query_log(text: str) -> bool:
     """Whether the beginning of a text is rows of system.query_log."""
-    text = _BOLD.sub("", text)
     return _COLUMN.search(text) is not None or _HEADINGLESS.search(text) is not None
 
 
@@ -224,7 +221,7 @@ def _rows_of(path: Path) -> Iterable[QueryLogRow]:
     with path.open("rb") as file:
         if file.read(4) == b"PAR1":
             return _parquet(path)
-    text = _BOLD.sub("", text_of(path))
+    text = text_of(path)
     if _PRINTED_BY_PYTHON.match(text):
         text = unwrapped(_PYTHON_DATE.sub(r"'\1'", text))
     if text.lstrip()[:1] in ("{", "["):
