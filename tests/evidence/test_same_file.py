@@ -3,6 +3,8 @@
 import gzip
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -188,3 +190,22 @@ def test_counts_of_two_moments_are_not_added(tmp_path):
         read_rows(path)
     path.write_text(SNAPSHOTS.format(time="10:00:00"))
     assert [row.calls for row in read_rows(path)] == [12]
+
+
+def test_a_folder_that_cannot_be_listed_may_have_more_traces(tmp_path):
+    """A target beside such a folder, as the root of a file system is, has no traces."""
+    closed = tmp_path / "a" / "closed"
+    closed.mkdir(parents=True)
+    closed.chmod(0)
+    target = "from spillcast.evidence.open import traces_below; import pathlib, sys; " + (
+        "print(traces_below(pathlib.Path(sys.argv[1])))"
+    )
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    listed = [*(drop if os.geteuid() == 0 else []), sys.executable, "-c", target, str(tmp_path)]
+    if os.geteuid() == 0:
+        os.chown(closed, 65534, 65534)
+    assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == "[]\n"
+    write_trace(tmp_path / "a.trc", [])
+    refused = subprocess.run(listed, capture_output=True, text=True, check=False)
+    assert "PermissionDenied" in refused.stderr
+    assert str(closed) in refused.stderr

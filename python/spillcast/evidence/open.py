@@ -21,6 +21,7 @@ from spillcast.errors import (
     EvidenceUnsuited,
     FileTooLarge,
     PathMissing,
+    PermissionDenied,
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.selection import FIGURES_HINT, ONLY_RUN, Selection, is_stated
@@ -339,14 +340,19 @@ def traces_below(folder: Path) -> list[Path]:
     """Files below a folder whose names are those of traces.
 
     Pipes are left out, because reading one would wait for its writer. A broken link is included:
-    it is a missing trace.
+    it is a missing trace. PermissionDenied where a folder beside them may have more.
     """
-    # A folder that is removed meanwhile, as below /tmp, has no traces.
-    paths = (
+    errors = list[OSError]()
+    paths = [
         Path(parent) / name
-        for parent, _, names in os.walk(folder)
+        for parent, _, names in os.walk(folder, onerror=errors.append)
         for name in filter(_is_trace_name, names)
-    )
+    ]
+    # A folder that is removed meanwhile, as below /tmp, has no traces.
+    closed = next((error for error in errors if isinstance(error, PermissionError)), None)
+    if paths and closed is not None:
+        hint = "read it as a user who may list it, or name the traces"
+        raise PermissionDenied("the folder cannot be listed", hint, closed.filename)
     return sorted(path for path in paths if path.is_file() or not path.exists())
 
 

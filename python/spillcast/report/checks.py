@@ -59,7 +59,7 @@ _RUNS = (
 
 def machine_page(calibration: Calibration) -> Page:
     """The measurements by query and storage, and those that were skipped."""
-    measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(calibration.measured_at_s))
+    measured = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(calibration.measured_at_s))
     machine = calibration.machine
     cpus = [format_count(machine.cpus, "CPU")] if machine.cpus else []
     hardware = ", ".join([machine.host, *cpus, *([machine.cpu] if machine.cpu else [])])
