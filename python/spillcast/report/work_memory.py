@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from spillcast.evidence.postgres.work_memory import PlanSpills, enough_bytes
 from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.work_memory import (
@@ -43,6 +44,12 @@ def work_memory_text(forecast: Forecast) -> list[str]:
         f"With work_mem = '{format_setting(enough.work_mem_bytes)}'{was} nothing spills: "
         f"{_about(enough, bounds_only)}, if the plan stays as it is."
     ]
+    least_bytes = enough_bytes(PlanSpills(memory.spills, memory.current_bytes), least=True)
+    if least_bytes < enough.work_mem_bytes:
+        lines.append(
+            f"  From PostgreSQL 15 on '{format_setting(least_bytes)}' may be enough: the plan does "
+            "not tell hash_mem_multiplier, which SETTINGS shows."
+        )
     if (in_one_pass := memory.one_pass) is not None:
         size, about = format_setting(in_one_pass.work_mem_bytes), _about(in_one_pass, bounds_only)
         lines.append(f"  With work_mem = '{size}' sorts finish in one pass: {about}.")

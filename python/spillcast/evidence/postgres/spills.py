@@ -117,6 +117,8 @@ def spills_of(top: Node, hash_mem_multiplier: float | None = None) -> list[NodeS
         else:
             spill = _store(node, older)
         weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
+        if least < most == spill.taken:
+            spill = replace(spill, least_bytes=round(spill.needed_bytes * least / most))
         taken = spill.taken * spill.processes
         spills.append(replace(spill, weight=weight, taken=taken))
     return spills

@@ -88,6 +88,8 @@ class NodeSpill:
     processes: int
     #: The least work_mem, in bytes, with which it stays in memory.
     needed_bytes: int
+    #: The same if hash_mem_multiplier is the newest default, where ``needed_bytes`` is by an older.
+    least_bytes: int | None = internal(None)
     #: Batches of a hash; None for others.
     batches: int | None = later()
     #: How often a sort wrote all its rows; None for others.
@@ -158,8 +160,11 @@ def state_with(spills: Sequence[NodeSpill], work_mem_bytes: int) -> State:
     return "one-pass" if io_share(spills, work_mem_bytes) else "none"
 
 
-def enough_bytes(plan: PlanSpills) -> int:
-    """The smallest usual work_mem (bytes) with which no node of a plan spills."""
-    needed = max(spill.needed_bytes for spill in plan.spills)
+def enough_bytes(plan: PlanSpills, *, least: bool = False) -> int:
+    """The smallest usual work_mem (bytes) with which no node of a plan spills.
+
+    With ``least`` it holds for the newest default of hash_mem_multiplier where that is not known.
+    """
+    needed = max((least and spill.least_bytes) or spill.needed_bytes for spill in plan.spills)
     # The query did spill, so it needs more than it had.
     return rounded_up(max(SPARE * needed, (plan.current_bytes or 0) + 1))
