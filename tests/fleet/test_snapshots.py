@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
@@ -193,6 +194,16 @@ def test_a_full_disk_leaves_the_last_look(tmp_path):
     assert "WriteFailed" in failed.stderr
     assert len(list(read_snapshots(Dataset.open(str(tmp_path / "looks"))))) == 1
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
+
+
+def test_what_a_killed_look_left_is_removed_an_hour_later(tmp_path):
+    path, _ = Server().look(tmp_path)
+    left, now = (Path(f"{path}.{pid}.partial") for pid in (7, 8))
+    for partial in (left, now):
+        partial.write_bytes(b"half")
+    os.utime(left, (time.time() - 4000,) * 2)
+    Server().look(tmp_path)
+    assert (left.exists(), now.exists()) == (False, True)
 
 
 def test_a_damaged_look_is_named(tmp_path):

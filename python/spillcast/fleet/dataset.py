@@ -6,8 +6,9 @@ Counts and times (us) are integers, whose sums do not depend on the order of add
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ DATASET_SCHEMA = "spillcast.dataset/2"
 
 _BUCKETS = "list of int64"
 
+_STALE_S = 3600.0
 #: The day or database of evidence that does not name it.
 UNKNOWN = "unknown"
 #: Kinds of facts: a wait event, CPU time, or the time in which a statement was active in ASH.
@@ -181,6 +183,13 @@ class LocalStore:
         if path.parent != self.root and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
+    def remove_stale(self, folder: str) -> None:
+        """Remove what writers of packed files left there that were killed more than an hour ago."""
+        for path in (self.root / folder).rglob("*.json.gz.*.partial"):
+            with suppress(OSError):
+                if path.stat().st_mtime < time.time() - _STALE_S:
+                    path.unlink()
+
     def url(self, name: str) -> str:
         """The absolute path, without wildcards."""
         return exact_name(self.root / name)
@@ -246,6 +255,9 @@ class RemoteStore:
     def remove(self, name: str) -> None:
         """Remove an object."""
         self.filesystem.rm_file(f"{self._root}/{name}")
+
+    def remove_stale(self, folder: str) -> None:
+        """Nothing is left: an object appears when it is complete."""
 
     def url(self, name: str) -> str:
         """The complete address of the object."""

@@ -129,6 +129,7 @@ def store_snapshot(address: str, document: Mapping[str, Any], *, redact: bool) -
     """
     dataset = Dataset.open(address, create=True)
     dataset.write_head()
+    dataset.place.remove_stale(SNAPSHOTS_FOLDER)
     numbers = [number for number, _ in _names(dataset)]
     at = datetime.fromtimestamp(document["taken_s"], UTC)
     folder = f"{SNAPSHOTS_FOLDER}/server={quote(document['name'], safe='')}/day={at:%Y-%m-%d}"

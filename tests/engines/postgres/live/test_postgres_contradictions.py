@@ -85,6 +85,11 @@ def test_fewer_files_than_the_server_listed(serial):
     [listed] = serial.meta.server.temp_files
     names = serial.temp_waits["file"].unique()
     assert len(names) >= listed.peak_files > 4
+    # At most so many were there at once: more in all contradict nothing.
+    fewer = replace(listed, peak_files=len(names) - 1)
+    server = replace(serial.meta.server, temp_files=[fewer])
+    more = Recording(serial.path, replace(serial.meta, server=server))
+    assert contradictions_of(more) == []
     rows = serial.waits["file"].isin(names[:2]) | ~serial.waits["temp"].values
     result = kept(serial, rows)
     checks = {check.quantity: check for check in contradictions_of(result)}
