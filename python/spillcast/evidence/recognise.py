@@ -390,8 +390,8 @@ KINDS: Sequence[EvidenceKind] = (
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters and times of MySQL",
-                r"^(?:# )?Query_time: |(?:\b|_)(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
-                r"|\btmp_disk_tables\b|^(?:# )?(?:Attribute +(?:pct +)?total +min |Exec time +\d)"
+                r"^(?:# )?Query_time: |(?:\b|_)(?:(?:Created_)?tmp_disk_tables|disk_tmp_tables"
+                r"|Sort_merge_passes)\b|^(?:# )?(?:Attribute +(?:pct +)?total +min |Exec time +\d)"
                 r"|(?:^[^\w\n]*+|[|\t] *+)(?:Copying to tmp table|Creating sort|converting HEAP)\b"
                 r"|\bwait/io/file/|@@tmpdir/|\bnum_initial_chunks_spilled_to_disk\b",
                 "MySQL counts merge passes and tables, times its stages, and the files of all "

@@ -14,7 +14,7 @@ from harness import available
 from spillcast.engines import SessionSelector
 from spillcast.engines.mysql import MysqlServer, connected, parts_of, server_of, shown_dsn
 from spillcast.engines.mysql.record import listed, record_mysql
-from spillcast.errors import InputError, ServerUnsuited
+from spillcast.errors import EvidenceUnknown, InputError, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(
     not available("bpf") and not available("perf"), reason="no capture can attach"
@@ -171,6 +171,11 @@ def test_a_dsn_is_read_and_shown_without_its_password(monkeypatch, tmp_path):
     }  # fmt: skip
     assert parts_of("mysql://db01")["password"] == "from-environment"
     assert "p@ss" not in shown_dsn("mysql://etl:p@ss@db01/dw")
+    (rows := tmp_path / "rows.txt").write_text(
+        "| query | exec_count | disk_tmp_tables |\n|---|---|---|\n| SELECT `c` | 12 | 12 |\n"
+    )
+    with pytest.raises(EvidenceUnknown):
+        parts_of(str(rows))
     (defaults := tmp_path / "other.cnf").write_text("user = etl\n")
     with pytest.raises(InputError):
         parts_of(str(defaults))
