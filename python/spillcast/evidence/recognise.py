@@ -478,7 +478,7 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
                 r"|\btemp (?:read|written)=\d|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b"
-                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b|\bexternal merge\b",
+                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b|\bexternal merge\b|\btemp_blks_written\b",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
     EvidenceKind("parameters", "parameters of a database",

@@ -298,7 +298,7 @@ def elapsed_of(document: Mapping[str, Any]) -> float:
         reason = (
             "its first node has no actual rows, though it was run"
             if "Execution Time" in document
-            or any("Sort Method" in node.values for node in nodes_of(plan).walk())
+            or any({*node.values} & {"Sort Method", "Disk Usage"} for node in nodes_of(plan).walk())
             else "a plan without ANALYZE: it was not run"
         )
         raise EvidenceIncomplete(reason)
