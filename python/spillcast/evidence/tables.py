@@ -19,7 +19,6 @@ _JIRA_HEADING = re.compile(r"\s*\|\|[^|].*\|\|\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 _CLOSING = tuple(_BARS)
-_JOINTS = "+┼╪╬╇"
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
 #: The heading of a record, and a field, of clients that write a colon behind a name.
@@ -59,14 +58,7 @@ def html_page(lines: list[str]) -> list[str] | None:
         cells = [[cell for tag, cell in row if tag == "td"] for row in rows]
         heading = next((head for head in heads if head), [])
         headed = [(head, row) for head, row in zip(heads, cells, strict=True) if head and row]
-        if len(heading) == 1 and headed:
-            # psql's expanded output has a name and a value in each row.
-            pairs = [(head[0], row[0]) for head, row in headed]
-            heading = list(dict.fromkeys(name for name, _ in pairs))
-            values = [value for _, value in pairs]
-            cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
-        else:
-            heading = heading[max((len(head) for head, _ in headed), default=0) :]
+        heading = heading[max((len(head) for head, _ in headed), default=0) :]
         if KNOWN_COLUMNS.search(" ".join(heading)):
             plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
@@ -176,7 +168,7 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], li
     if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):
         margin = len(rule) - len(rule.lstrip())
         body = [line if line[:margin].strip() else line[margin:] for line in body]
-        return _column_lines(body, is_framed), []
+        return _column_lines(body), []
     starts = _column_starts(rule)
     has_bars = any(bar in heading for bar in _BARS)
     if not has_bars:
@@ -187,10 +179,9 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], li
     return as_lines(names, rows), rest
 
 
-def _column_lines(body: list[str], is_framed: bool) -> list[str]:
+def _column_lines(body: list[str]) -> list[str]:
     """The text in the only column of a table, without bars and marks."""
-    if is_framed:
-        body = [line.lstrip()[1:] if line.lstrip()[:1] in _CLOSING else line for line in body]
+    body = [line.lstrip()[1:] if line.lstrip()[:1] in _CLOSING else line for line in body]
     if all(line.rstrip()[-1:] in _CLOSING for line in body if line.strip()):
         body = [line.rstrip()[:-1] for line in body]
     # Before the text is a blank, or the mark of a line that continues.
@@ -214,12 +205,7 @@ def _without_mark(line: str) -> str:
 
 
 def _column_starts(rule: str) -> list[int]:
-    """Positions at which columns begin: by the joints of the rule, or by its gaps."""
-    inner = rule.rstrip()
-    joints = [at for at, char in enumerate(inner) if char in _JOINTS]
-    if joints:
-        begins = [at + 1 for at in joints if at + 1 < len(inner)]
-        return begins if inner[0] in _JOINTS else [0, *begins]
+    """Positions at which columns begin: those of the parts of the rule."""
     return [match.start() for match in re.finditer(r"[-═─━:]+", rule)]
 
 
@@ -322,7 +308,7 @@ def column(lines: list[str]) -> list[str] | None:
         return None
     # The last line has no mark.
     begin, end = ended[0], ended[-1] + 1 + (not full[ended[-1]].endswith(_CLOSING))
-    cells = _column_lines(full[begin:end], is_framed=True)
+    cells = _column_lines(full[begin:end])
     cells = cells[cells[0].strip() == "QUERY PLAN" :]
     is_plan = bool(cells) and _PLAN_START.match(cells[0].lstrip()) is not None
     return [*full[:begin], *cells, *full[end:]] if is_plan else None
@@ -332,8 +318,6 @@ def expanded(lines: list[str]) -> list[str] | None:
     """Records of psql, MySQL or ClickHouse with a line for each column."""
     has_colons = any(map(_COLON_RECORD.fullmatch, lines))
     record = _COLON_RECORD if has_colons else _RECORD
-    if not any(map(record.fullmatch, lines)):
-        return None
     records: list[dict[str, str]] = []
     before: list[str] = []
     name: str | None = None
@@ -379,7 +363,7 @@ def expanded(lines: list[str]) -> list[str] | None:
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
     """A name, the separator or "", and a value; ``width`` is that of names above, or 0."""
-    if width and not line[:width].strip() and line[width : width + 1] in (":", ";"):
+    if not line[:width].strip() and line[width : width + 1] in (":", ";"):
         # The mark of psql's linestyle "old-ascii" for a value that continues, or was wrapped.
         return line[:width], ":", line[width + 1 :]
     at = min((place for bar in _BARS if (place := line.find(bar)) >= 0), default=-1)

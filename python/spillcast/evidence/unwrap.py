@@ -192,8 +192,6 @@ def without_shipper(line: str) -> str:
 def _typographic_characters(lines: Lines) -> Lines | None:
     """Blanks, quotes and arrows that pages put in place of ASCII; colours of a terminal."""
     text = "\n".join(lines)
-    if text.isascii() and not re.search(r"[\x08\x1b]", text):
-        return None
     return _LONG_DASH.sub(r"\1->", _CONTROL.sub("", text).translate(_CHARACTERS)).split("\n")
 
 
@@ -283,7 +281,7 @@ def _line_numbers(lines: Lines) -> Lines | None:
     # Numbers of one and of two digits are followed by equally many blanks if they are not aligned.
     widths = {len(match[1]) for match in matches}
     blanks = [min(m.end() - m.end(1) for m in matches if len(m[1]) == width) for width in widths]
-    is_ragged = len(widths) > 1 and len(set(blanks)) == 1
+    is_ragged = len(set(blanks)) == 1
     begin = min(match.end() for match in matches)
     begins = [m.end(1) + blanks[0] if is_ragged else begin for m in matches]
     texts = [line[begin:] for line, begin in zip(full, begins, strict=True)]
@@ -321,7 +319,7 @@ def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
     # A quote or a word at its end belongs to the text.
     prefix = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(char for char, _ in pairs))
-    if not prefix.strip() or re.match(r"\s*[\[{]+[\"{]", prefix):
+    if not prefix.strip():
         return None
     return re.compile("^" + re.escape(prefix).replace("0", r"\d+"))
 
