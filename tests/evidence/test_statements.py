@@ -318,7 +318,7 @@ def test_what_may_not_be_seen_is_said(exported):
 def test_a_statement_of_several_users_is_one(exported):
     """Six calls of 3 s and two of 1 s are 2.5 s each, with 750 blocks."""
     path = exported(15, row(calls=6, mean_ms=3000.0, temp_ms=1000.0, blocks=900),
-                    row(calls=2, mean_ms=1000.0, temp_ms=600.0, blocks=300))  # fmt: skip
+                    row(calls=2, mean_ms=1000.0, temp_ms=600.0, blocks=300, userid=10))  # fmt: skip
     counts = read_statements(path)
     assert counts.elapsed_s == pytest.approx(2.5)
     assert counts.operations == 750
@@ -415,7 +415,7 @@ def test_a_count_of_blocks_is_whole(tmp_path):
         read_rows(path)
 
 
-@cases("times", ["", "3.5", "0"])
+@cases("times", ["", "350", "0"])
 def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
     heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written"
     heading += ",temp_blk_read_time,temp_blk_write_time"

@@ -330,6 +330,9 @@ def counts_of_figures(
         )
     if busy_s is not None:
         threads = max(1.0, busy_s / elapsed_s)
+    absent = [op for op, n in zip(OPS, (temp.reads, temp.writes), strict=True) if not n.count]
+    if len(absent) == 1 and temp.io_bounds is None and source != FIGURES:
+        notes = [*notes, f"it has no {absent[0]}s of temp files, which are the other half of them"]
     counts = _checked(
         Counts(
             elapsed_s=elapsed_s,

@@ -20,6 +20,8 @@ _BELOW_TABLE = re.compile(
     r"|^Time: [\d.,]+ ms"
 )
 _FIGURE = re.compile(r"\s*-?\d")
+#: A cell that is a number, and no time or identifier.
+_NUMBER = re.compile(r"\s*+-?\d[\d.,']*+\s*+")
 #: Columns of tables that contain evidence by themselves, and are not part of a report.
 KNOWN_COLUMNS = re.compile(
     r"\bQUERY PLAN\b|^(?:EXPLAIN|ANALYZE)$|^(?=.*\bcalls\b).*\btemp_blks_|query_duration_ms\b", re.I
@@ -75,8 +77,18 @@ def rows_of(text: str) -> list[dict[str, Any]]:
             problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
             raise damaged(problem)
         cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
-        rows.append(dict(zip(names, cells_of_row, strict=True)))
+        rows.append(_named(names, list(cells_of_row)))
     return rows
+
+
+def _named(names: Sequence[str], cells: Sequence[str | None]) -> dict[str, str | None]:
+    """A row by column. ValueError where a column stands twice with different figures."""
+    row: dict[str, str | None] = {}
+    for name, cell in zip(names, cells, strict=True):
+        differs = row.setdefault(name, cell) != cell and not name.endswith("id")
+        if differs and any(_NUMBER.fullmatch(text or "") for text in (row[name], cell)):
+            raise ValueError(f"column {name} stands twice with different figures: select one")
+    return row
 
 
 def texts_of_json(text: str) -> tuple[list[str], list[list[str]]]:

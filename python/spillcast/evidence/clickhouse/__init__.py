@@ -125,7 +125,11 @@ def is_parquet_log(path: Path) -> bool:
 def read_rows(path: Path) -> list[LoggedQuery]:
     """The queries of an export that finished. InputError where it is damaged or lacks columns."""
     with reading(path, HOW):
-        rows = list(_rows_of(path))
+        # A query that stands there again, as in a log that was pasted twice, counts once.
+        by_text = {
+            repr(row) if row.get("query_id") else at: row for at, row in enumerate(_rows_of(path))
+        }
+        rows = list(by_text.values())
         queries = [
             logged_query(row, item)
             for item, row in enumerate(rows, 1)

@@ -60,6 +60,8 @@ _NAMES = {
     "inst_id": "instance",
     "instance_number": "instance",
 }
+#: The least share of samples of an export that no other equals.
+_DISTINCT_SHARE_MIN = 0.7
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
 #: Samples of one second cannot be told from others; they do not show how long a run took.
 NO_SECONDS = "SAMPLE_TIME has no time of day to the second: elapsed time is unknown"
@@ -155,7 +157,7 @@ def read_ash(
     first = _first_seen(exports, samples)
     notes = [*repeated_notes(repeated), *_notes(exports)]
     if again := len(first) - int(first.sum()):
-        notes.append(f"{again:,} samples are in several exports and count once")
+        notes.append(f"{again:,} samples occur again and count once")
     samples = samples.filter(first)
     samples = _selected(samples, chosen, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0]
@@ -173,15 +175,21 @@ def read_ash(
 def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:
     """Whether a sample of all exports, one after another, is in none of those before.
 
-    TIME_WAITED of a sample changes: it is 0 until the wait has ended.
+    TIME_WAITED of a sample changes: it is 0 until the wait has ended. In one export a few samples
+    of sessions of several instances may be equal, but not most, as where it was joined or doubled.
     """
-    if len(exports) < 2 or not all(export.has_seconds for export in exports):
-        return np.ones(samples.num_rows, dtype=bool)
+    first_seen: Flags = np.ones(samples.num_rows, dtype=bool)
+    if not all(export.has_seconds for export in exports):
+        return first_seen
     shared = set.intersection(*(set(export.samples.column_names) for export in exports))
     number = samples.group_by(*sorted(shared - {"time_waited_us"})).number
-    file = np.repeat(np.arange(len(exports)), [export.samples.num_rows for export in exports])
     _, first = np.unique(number, return_index=True)
-    first_seen: Flags = file == file[first][number]
+    if len(exports) > 1:
+        file = np.repeat(np.arange(len(exports)), [export.samples.num_rows for export in exports])
+        return file == file[first][number]  # type: ignore[no-any-return]
+    if "session" in exports[0].exported and len(first) < _DISTINCT_SHARE_MIN * len(number):
+        first_seen[:] = False
+        first_seen[first] = True
     return first_seen
 
 

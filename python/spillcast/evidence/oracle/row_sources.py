@@ -218,8 +218,9 @@ def is_flat(lines: Sequence[PlanLine]) -> bool:
     In tkprof, which has no line of the statement, subqueries of its select list stand beside the
     first line; but a sort or a hash has lines below it.
     """
-    if lines and lines[0].operation.endswith(" STATEMENT"):
-        return any(line.depth <= lines[0].depth for line in lines[1:])
+    has_statement = bool(lines) and lines[0].operation.endswith(" STATEMENT")
+    if has_statement and any(line.depth <= lines[0].depth for line in lines[1:]):
+        return True
     return any(
         NO_LEAF.match(line.operation) and lines[at + 1].depth <= line.depth
         for at, line in enumerate(lines[:-1])

@@ -213,9 +213,14 @@ def _read_rows(
     names: Mapping[str, str],
 ) -> Spooled:
     wanted: dict[str, int] = {}
-    for position, cell in enumerate(heading):
-        if (name := names.get(normal_name(cell))) is not None:
-            wanted.setdefault(name, position)
+    titles = [normal_name(cell) for cell in heading]
+    #: Positions of equal headings, as of a join of two views.
+    again: list[tuple[int, int]] = []
+    for position, title in enumerate(titles):
+        if (name := names.get(title)) is not None:
+            first = wanted.setdefault(name, position)
+            if first != position and titles[first] == title:
+                again.append((first, position))
     columns: dict[str, list[str | None]] = {name: [] for name in wanted}
     numbers: list[int] = []
     damaged: list[Damage] = []
@@ -224,6 +229,10 @@ def _read_rows(
             continue
         if len(cells) != len(heading):
             text = f"{format_count(len(cells), 'value')} where the heading has {len(heading)}"
+            damaged.append(Damage(str(path), number, text))
+            continue
+        if differs := [heading[at] for at, other in again if cells[at] != cells[other]]:
+            text = f"{differs[0]} stands twice with different values: select one"
             damaged.append(Damage(str(path), number, text))
             continue
         numbers.append(number)

@@ -21,7 +21,9 @@ from spillcast.evidence.numbers import (
     ZERO,
     FigureCheck,
     Number,
+    check_all,
     number_of,
+    rounded_number,
     seconds_of,
     value_of,
 )
@@ -332,9 +334,9 @@ class Share:
     """An event's part of all samples; its seconds or active sessions, None if not printed."""
 
     event: str
-    percent: float
-    total_s: float | None
-    sessions: float | None
+    percent: Number
+    total_s: Number | None
+    sessions: Number | None
 
 
 @reading(hint=HOW_SHARES)
@@ -354,7 +356,12 @@ def read_shares(path: Path, selection: Selection) -> Counts:
         raise EvidenceUnsuited("it does not tell how long the database was busy", HOW_SHARES)
     times = {op: 0.0 for op in OPS}
     for share in temp:
-        times[share.event.lower().split()[2]] += share.percent / 100 * database_s
+        part = share.percent * (database_s / 100)
+        times[share.event.lower().split()[2]] += part.value
+        if share.total_s is not None:
+            words = f"{share.percent.value:g} % of {format_duration(database_s)}"
+            seconds = f"{format_duration(share.total_s.value)} of {share.event}"
+            check_all([FigureCheck("share-of-db-time", part, words, share.total_s, seconds)])
     total_s = sum(times.values())
     low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
     time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES)
@@ -388,24 +395,28 @@ def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
             continue
         seconds, sessions = table.named("seconds"), table.named("activesessions")
         for row in table.rows:
-            number = number_of(row.get(percent, "").strip("| "))
+            number = rounded_number(row.get(percent, "").strip("| "))
             # A chain of waits begins with that of the session itself.
             first = row.get(event, "").strip("| ").removeprefix("->").partition("->")[0].strip()
+            # A row that is shifted against its columns has the name elsewhere.
+            others = (cell for name, cell in row.items() if name != event)
+            is_temp = re.search(_TEMP, " ".join((first, *others)), re.IGNORECASE) is not None
+            if is_temp and (number is None or not is_like(first, TEMP_EVENTS)):
+                raise EvidenceDamaged(f"the line of {first} is not understood")
             if number is not None:
                 total_s, active = (
-                    value_of(number_of(row.get(name or "", ""))) for name in (seconds, sessions)
+                    rounded_number(row.get(name or "", "")) for name in (seconds, sessions)
                 )
-                yield Share(first, number.value, total_s, active)
-            elif is_like(first, TEMP_EVENTS):
-                raise EvidenceDamaged(f"the line of {first} is cut")
+                yield Share(first, number, total_s, active)
         return
 
 
 def _database_s(text: str, shares: Sequence[Share]) -> float | None:
     """DB time (s) from the row of the largest share, or from active sessions times elapsed time."""
-    largest = max(shares, key=lambda share: share.percent)
-    if largest.total_s and largest.percent:
-        return 100 * largest.total_s / largest.percent
+    largest = max(shares, key=lambda share: share.percent.value)
+    percent, total_s, sessions = map(value_of, (largest.percent, largest.total_s, largest.sessions))
+    if total_s and percent:
+        return 100 * total_s / percent
     minutes, active = (
         value_of(number_of(match[1])) if (match := pattern.search(text)) else None
         for pattern in (_MINUTES, _ACTIVE)
@@ -413,6 +424,6 @@ def _database_s(text: str, shares: Sequence[Share]) -> float | None:
     if minutes is None and (match := _FROM_TO.search(text)):
         first, last = (60 * int(match[at]) + int(match[at + 1]) for at in (1, 3))
         minutes = float((last - first) % (24 * 60))
-    if active is None and largest.sessions and largest.percent:
-        active = 100 * largest.sessions / largest.percent
+    if active is None and sessions and percent:
+        active = 100 * sessions / percent
     return None if minutes is None or active is None else 60 * minutes * active

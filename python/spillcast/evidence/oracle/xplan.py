@@ -53,6 +53,8 @@ class CursorPlan:
     text: list[str] = field(default_factory=list)
     lines: list[PlanLine] = field(default_factory=list)
     starts: int = 1
+    #: The first row has 0, or 1 where that of the statement is left out.
+    first_id: int = 0
     #: The first operation that used temp space.
     used_temp: str = ""
 
@@ -142,7 +144,9 @@ def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
     named = dict(zip(plan.names, cells, strict=True))
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return
-    if int(row_id[1]) not in (len(plan.lines), len(plan.lines) + 1):
+    if not plan.lines:
+        plan.first_id = int(row_id[1])
+    if plan.first_id > 1 or int(row_id[1]) != plan.first_id + len(plan.lines):
         raise EvidenceDamaged(f"line {len(plan.lines)} of the plan is missing")
     numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
     if any(named.get(n, "").strip() and not (v and v.is_count) for n, v in numbers.items()):

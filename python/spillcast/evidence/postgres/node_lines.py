@@ -38,7 +38,7 @@ _WHOLE = re.compile(
     r"(?![.,]?\d(?![\d.,]*+ ?[kKMGT]i?B\b)|\w[^=]*=)"
 )
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
-_PAIR = re.compile(r"\b(\w+)=(\d[\w.,]*)")
+_PAIR = re.compile(r"\b(\w+)=(\d[^\s);]*)")
 _BATCHES = re.compile(
     r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
     r"(?: \(originally (\d+)\))?"

@@ -1,5 +1,6 @@
 """The nodes of a plan: temp blocks, processes and elapsed time of each; counts of their sums."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from math import inf
@@ -17,6 +18,12 @@ from spillcast.units import format_duration
 MEMORY_BLOCK_S = 1e-6
 #: No memory is more than so many times as fast.
 FASTER = 2
+#: The last digit of a time in a plan.
+_PRINTED_S = 1e-6
+_PARTLY_TIMED = (
+    "the times are in another unit, or track_io_timing was off for most calls: "
+    "pg_stat_statements_reset(), then export it again after some calls"
+)
 _OTHER_UNIT = "if the time is in another unit, or of another run, give it with --elapsed"
 #: The evidence that contains the number of processes.
 _PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
@@ -90,6 +97,10 @@ def counts_of_blocks(
     """
     processes, time_bounds, upper_s = middle_processes(shared), None, None
     is_shared = shared.lower < shared.upper
+    for blocks, timed_s in ((temp.read, temp.read_s), (temp.written, temp.write_s)):
+        if temp.total_s and blocks * MEMORY_BLOCK_S > FASTER * (timed_s + _PRINTED_S):
+            run = f"{blocks:,} temp blocks in {format_duration(timed_s)}"
+            raise TimesContradictory(f"{run}: no memory is as fast", _PARTLY_TIMED)
     if elapsed_s and not temp.total_s:
         upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
     if untimed is not None and upper_s is not None:
@@ -150,8 +161,8 @@ class Node:
     @property
     def _sorted_in_memory(self) -> bool:
         """Whether each process sorted once, and in memory."""
-        types = [process.get("Sort Space Type") for process in _sized(self.values)]
-        return types == ["Memory"] * max(1, int(_loops(self)))
+        types = Counter(process.get("Sort Space Type") for process in _sized(self.values))
+        return types == {"Memory": max(1, int(_loops(self)))}
 
     @property
     def shows_no_spill(self) -> bool:

@@ -62,6 +62,8 @@ _WORK_MEM_BYTES = 1 << 20
 _OTHER_TIMES = 2
 _OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
+#: Counts of a node that has buffers.
+_TEMP_BLOCKS = {"Temp Read Blocks", "Temp Written Blocks"}
 
 
 def read_plan(
@@ -167,7 +169,7 @@ def counts_of_plan(
     if isinstance(document, list):
         document = document[0]
     with reading(None, HOW):
-        if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
+        if "Actual Loops" in document["Plan"] and not document["Plan"].keys() >= _TEMP_BLOCKS:
             if none_spilled(document):
                 raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
             raise EvidenceIncomplete("without BUFFERS, or cut: its first node has no temp blocks")
@@ -319,8 +321,7 @@ def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
     """Temp blocks that a plan read and wrote; 0 where it has no counts."""
-    names = "Temp Read Blocks", "Temp Written Blocks"
-    return sum(int(plan.get(name, 0)) for name in names)
+    return sum(int(plan.get(name, 0)) for name in _TEMP_BLOCKS)
 
 
 def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:

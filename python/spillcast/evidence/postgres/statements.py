@@ -163,8 +163,7 @@ def read_rows(path: Path) -> list[StatementRow]:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))
-        _check_one_export(rows)
-        return merged([StatementRow.of(row) for row in rows])
+        return merged([StatementRow.of(row) for row in _of_one_export(rows)])
 
 
 def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,22 +208,30 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
     yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
 
 
-def _check_one_export(rows: Sequence[Mapping[str, Any]]) -> None:
-    """InputError where a statement has counts of several moments: the later contain the earlier.
+def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The rows, each once. InputError where a statement has counts of several moments.
 
-    Buckets of pg_stat_monitor do not, nor intervals with a begin and an end.
+    The later contain the earlier. Buckets of pg_stat_monitor do not, nor intervals with a begin
+    and an end.
     """
     names = rows[0].keys()
-    if {"start_time", "end_time"} <= names or any(name.startswith("bucket") for name in names):
-        return
+    is_split = {"start_time", "end_time"} <= names or any(n.startswith("bucket") for n in names)
     first_rows: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for row in rows:
         first = first_rows.setdefault(tuple(str(row.get(name)) for name in _IDENTITY), row)
-        if row is first or row.get("queryid") is None:
+        if row is first or row.get("queryid") is None or is_split:
+            yield row
             continue
-        if _moments(row) != _moments(first):
+        others = [(row[name], first.get(name)) for name in row if row[name] != first.get(name)]
+        is_counted_again = others and all(
+            _DIGITS.fullmatch(str(cell)) for pair in others for cell in pair
+        )
+        has_identity = set(_IDENTITY) <= names
+        if _moments(row) != _moments(first) or (has_identity and is_counted_again):
             problem = f"queryid {row['queryid']} has the counts of several moments"
             raise EvidenceMixed(problem, "give the rows of the last moment alone")
+        if others:
+            yield row
 
 
 def _moments(row: Mapping[str, Any]) -> list[str]:

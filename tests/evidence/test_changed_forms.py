@@ -1,0 +1,132 @@
+"""Evidence that was doubled, joined, shifted or cut: the same answer, a refusal or a note."""
+
+import json
+
+import pytest
+import report_disguises
+
+import ash_files
+import sqlserver_files
+import statement_files
+from cases import cases
+from fuzz.figure_shapes import OTHERS
+from spillcast.errors import InputError, SpillcastError, TimesContradictory
+from spillcast.evidence.clickhouse import read_rows as read_queries
+from spillcast.evidence.open import find_evidence, open_evidence
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.postgres.statements import read_rows
+from spillcast.evidence.selection import Selection
+from text_plan import TEXT_PLAN
+
+
+def statements(tmp_path, *more):
+    rows = [statement_files.row(blocks=9000, temp_ms=900.0, userid=10), *more]
+    return statement_files.export(tmp_path / "made.csv", 18, *rows).read_text()
+
+
+def answer(folder, text):
+    """Elapsed time, temp I/O and notes; None where it is refused."""
+    (path := folder / "evidence.txt").write_text(text)
+    try:
+        counts = open_evidence(find_evidence([path]), Selection(elapsed_s=900.0))
+    except SpillcastError:
+        return None
+    return counts.reads, counts.writes, set(counts.notes)
+
+
+def again(text):
+    """The lines below the heading once more."""
+    return text + text.partition("\n")[2]
+
+
+def with_column(name, cell, before):
+    """A column of a table in CSV or TSV once more, with other values, as of a join of two views."""
+
+    def changed(text):
+        heading, *rows = text.strip().split("\n")
+        separator = "\t" if "\t" in heading else ","
+        columns = ((name, heading), *((cell, row) for row in rows))
+        parts = (column if before else column[::-1] for column in columns)
+        return "".join(separator.join(part) + "\n" for part in parts)
+
+    return changed
+
+
+FILE_STATS = sqlserver_files.FILES + "2\t1\t9000\t9000\t73728000\t5000\t9000\t73728000\t7000\n"
+SHARES = OTHERS["shares"][1]
+XPLAN = report_disguises.xplan()
+TABLE_ROW = next(line for line in XPLAN.split("\n") if "T1 " in line) + "\n"
+TIMES = "temp read=600.000 write=930.000"
+
+
+@cases(
+    ("text", "change"),
+    [
+        (statements, again),
+        *(
+            (statements, with_column(name, "7", before))
+            for name in ("calls", "temp_blks_read", "temp_blk_write_time", "shared_blk_read_time")
+            for before in (True, False)
+        ),
+        (FILE_STATS, with_column("num_of_reads", "14", before=True)),
+        (FILE_STATS, with_column("io_stall_write_ms", "14", before=False)),
+        (SHARES, lambda text: text.replace(" 54%", " 54.0%")),
+        (SHARES, lambda text: text.replace("  418 ", " #### ")),
+        (SHARES, lambda text: text.replace("  338 ", "  33800000 ")),
+        (XPLAN, lambda text: text.replace(TABLE_ROW, "")),
+        (XPLAN, lambda text: text.replace("--", "\u2014")),
+        (XPLAN, lambda text: text.replace("|    TABLE", "|  TABLE")),
+        (report_disguises.session_event(), lambda text: text.replace("temp", "other", 1)),
+        (TEXT_PLAN, lambda text: text.replace(TIMES, "temp read=1'600.000 write=1'930.000")),
+        (TEXT_PLAN, lambda text: text.replace(" write=930.000", "")),
+        (TEXT_PLAN, lambda text: text.replace(TIMES, "temp read=0.600 write=0.930")),
+        (TEXT_PLAN, lambda text: text.replace("loops=4", f"loops={2**32 - 1}")),
+    ],
+)
+def test_no_other_answer_without_a_word(tmp_path, text, change):
+    text = text(tmp_path) if callable(text) else text
+    changed = change(text)
+    assert changed != text
+    whole, result = answer(tmp_path, text), answer(tmp_path, changed)
+    assert whole is not None
+    assert result is None or result[:2] == whole[:2] or result[2] - whole[2]
+
+
+def test_rows_of_two_moments_are_not_added_up(tmp_path):
+    """The later counts contain the earlier; other users' and databases' do not."""
+    later = {"blocks": 9000, "temp_ms": 900.0, "calls": 5}
+    (path := tmp_path / "both.csv").write_text(
+        statements(tmp_path, statement_files.row(**later, userid=10))
+    )
+    with pytest.raises(InputError):
+        read_rows(path)
+    path.write_text(statements(tmp_path, statement_files.row(**later, userid=11)))
+    assert [row.calls for row in read_rows(path)] == [9]
+    path.write_text(again(path.read_text()))
+    assert [row.calls for row in read_rows(path)] == [9]
+
+
+def test_times_of_some_of_the_calls_are_no_times_of_all(tmp_path):
+    """The server began to time I/O after most of the calls: 0.1 us a block."""
+    row = statement_files.row(calls=1000, blocks=30_000, temp_ms=3.0)
+    path = statement_files.export(tmp_path / "statements.csv", 18, row)
+    with pytest.raises(TimesContradictory):
+        open_evidence(find_evidence([path]), Selection())
+
+
+def test_samples_and_queries_that_stand_there_twice_count_once(tmp_path):
+    path = ash_files.write_ash(tmp_path / "ash.csv", ash_files.execution(30))
+    path.write_text(again(path.read_text()))
+    assert read_ash(path).samples.num_rows == 30
+    log = json.loads(OTHERS["query_log"][1])
+    (path := tmp_path / "log.jsonl").write_text(
+        "".join(json.dumps(log | {"query_id": name}) + "\n" for name in "aba")
+    )
+    assert [query.query_id for query in read_queries(path)] == ["a", "b"]
+
+
+def test_columns_of_ash_that_differ_are_damage(tmp_path):
+    path = ash_files.write_ash(tmp_path / "ash.csv", ash_files.execution(4))
+    path.write_text(with_column("EVENT", "latch free", before=True)(path.read_text()))
+    with pytest.raises(InputError):
+        read_ash(path)
