@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import forked
 import leftovers
-from harness import account_of, available, completed, make_places, target
+from harness import account_of, available, completed, make_places, spill_in
 from leftovers import SESSION
 from measured_once import measure_once
 from spillcast.recording.record import Recorder
@@ -150,8 +150,6 @@ def spilled(tmp_path_factory):
     """A recording of the spill program with two threads; tests must not change it."""
     places = make_places(tmp_path_factory.mktemp("spilled"))
     output = places.root / "run.spill"
-    command = target(
-        "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 2
-    )
+    command = spill_in(places, "--threads", 2)
     result = completed("record", "-o", output, "--", *command, env=places.env)
     return SimpleNamespace(path=output, account=account_of(result.stdout), places=places)

@@ -96,6 +96,11 @@ def target(name, *arguments):
     return [sys.executable, str(TARGETS / f"{name}.py"), *map(str, arguments)]
 
 
+def spill_in(places, *options):
+    """The command line of the spill program in these places."""
+    return target("spill", "--file", places.temp / "spill", "--base", places.base, *options)
+
+
 def available(capture):
     """The name of a capture source, or a skip that names it where it cannot be used."""
     try:
@@ -200,6 +205,12 @@ def rows(recording, *, files):
     table = pq.read_table(Path(recording) / "waits.parquet", columns=names)
     picked = zip(*(table[name].to_pylist() for name in names), strict=True)
     return Counter(row for row in picked if row[2] and row[5] in files)
+
+
+def check_rows(recording, account, *, base):
+    """A recording has every operation of an account of the spill program, and no other."""
+    files = {operation[5] for operation in account["account"]}
+    assert rows(recording, files=files) == expected_rows(account, base=base)
 
 
 def expected_rows(account, *, base):

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from cases import cases
 from emulator import skip_without_fuse
-from harness import completed, spillcast, target
+from harness import completed, json_of, spill_in, spillcast
 from oracle_files import ROOT
 
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -237,7 +237,7 @@ def test_emulate(tmp_path):
 
 
 def test_record(places):
-    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    command = spill_in(places)
     # The command's own words go elsewhere, so that stdout is the document alone.
     silent = ("sh", "-c", f"exec {shlex.join(command)} >/dev/null")
     output = places.root / "run.spill"
@@ -308,3 +308,49 @@ def test_move(engine):
     assert valid(MOVE, answer)
     assert answer["engine"] == engine
     assert not any(step["done"] for step in answer["steps"])
+
+
+INGESTED = document(
+    {
+        "schema": {"const": "spillcast.ingest/1"}, "dataset": TEXT, "files": WHOLE, "bytes": WHOLE,
+        "seen_before": WHOLE, "damaged_lines": WHOLE,
+        "set_aside": array(document({"file": TEXT, "what": TEXT})),
+        "unread": array(document({"file": TEXT, "what": TEXT})),
+        "damaged": array(document({"file": TEXT, "line": WHOLE, "what": TEXT})),
+    }
+)  # fmt: skip
+
+FLEET = documented("fleet")
+
+
+def test_a_fleet(spilled, tmp_path):
+    answer = printed("ingest", spilled.path, "-o", tmp_path / "fleet")
+    assert valid(INGESTED, answer)
+    assert answer["files"] == 1
+    answer = printed("fleet", tmp_path / "fleet", "--to", "factor:10")
+    assert valid(FLEET, answer)
+    assert len(answer["statements"]) == 1
+
+
+SWEEP = documented("sweep-memory")
+
+
+@pytest.mark.nightly
+def test_sweep_memory(tmp_path):
+    query = "select max(r) from (select row_number() over (order by hash(i)) r from range({}) t(i))"
+    (tmp_path / "q.sql").write_text(query.format(800_000))
+    sizes = ("--memory", "16M..64M", "--measure", 2, "--check", "--within", "1ms")
+    # Steps are told on stderr.
+    document = json_of("sweep", "memory", "--sql", tmp_path / "q.sql", *sizes, "--on", "tmpfs")
+    assert valid(SWEEP, document)
+    assert document["advice"]["cell"] is None
+    assert len(document["points"]) == 3
+    assert len(document["errors"]) == sum(not point["measured"] for point in document["points"]) > 0
+
+
+def test_forecast_tells_of_memory(spilled):
+    answer = printed("forecast", spilled.path, "--to", "factor:10", "--within", "1h")
+    assert valid(FORECAST, answer)
+    assert answer["memory"]["advice"]["within_s"] == 3600
+    # Nothing is known of its memory.
+    assert [cell["memory_bytes"] for cell in answer["memory"]["cells"]] == [None, None]

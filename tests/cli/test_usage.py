@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cases import cases
-from harness import completed, environment, only_line, spillcast, target
+from harness import completed, environment, only_line, spill_in, spillcast
 from oracle_files import blocks, write_trace
 from spillcast.cli import VERBS
 from spillcast.cli.options import ORACLE, POSTGRES
@@ -252,8 +252,7 @@ def test_an_elapsed_time_of_nothing_is_bad_input(spilled):
 
 
 def test_a_failed_command_is_said_and_its_recording_kept(places):
-    plan = ("--file", places.temp / "spill", "--base", places.base)
-    spill = " ".join(target("spill", *plan))
+    spill = " ".join(spill_in(places))
     output = places.root / "run.spill"
     result = spillcast("record", "-o", output, "--", "sh", "-c", f"{spill}; exit 7", env=places.env)
     assert result.returncode == 7

@@ -10,13 +10,12 @@ import pytest
 from cases import cases
 from harness import (
     account_of,
+    check_rows,
     completed,
     error_code,
-    expected_rows,
     only_line,
-    rows,
+    spill_in,
     spillcast,
-    target,
 )
 from screen import Terminal, plain, screen
 
@@ -29,8 +28,7 @@ FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.001)
 @pytest.fixture
 def spilling(places):
     """A process that spills on and on."""
-    plan = ("--file", places.temp / "spill", "--base", places.base, *FOREVER)
-    process = subprocess.Popen(target("spill", *plan), env=places.env, stdout=subprocess.PIPE)
+    process = subprocess.Popen(spill_in(places, *FOREVER), env=places.env, stdout=subprocess.PIPE)
     yield process
     process.kill()
     process.communicate()
@@ -79,11 +77,10 @@ def test_it_ends_and_the_terminal_is_as_before(places, spilling, how):
 
 
 def test_lines_of_json_count_every_operation(places):
-    plan = ("--file", places.temp / "spill", "--base", places.base, "--threads", 2)
     output = places.root / "kept.spill"
     result = completed(
         "record", "--live", "--json", "--to", "factor:2", "-o", output,
-        "--", *target("spill", *plan), env=places.env,
+        "--", *spill_in(places, "--threads", 2), env=places.env,
     )  # fmt: skip
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {line["schema"] for line in lines} == {"spillcast.watch/1"}
@@ -99,13 +96,11 @@ def test_lines_of_json_count_every_operation(places):
         assert of["bytes"] == sum(row[3] for row in done if row[2] == of["op"])
         assert of["p50_us"] <= of["p99_us"]
         assert of["mean_us"] == pytest.approx(of["total_us"] / of["count"], abs=1)
-    files = {row[5] for row in account["account"]}
-    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    check_rows(output, account, base=places.base)
 
 
 def test_record_live_keeps_what_the_command_says_and_the_recording(places):
-    plan = ("--file", places.temp / "spill", "--base", places.base, "--threads", 2)
-    command = (*target("spill", *plan, "--pause", 0.02),)
+    command = (*spill_in(places, "--threads", 2, "--pause", 0.02),)
     output = places.root / "run.spill"
     words = ("record", "--live", "-o", output, "--", *command)
     with Terminal(*words, columns=200, TMPDIR=places.temp) as terminal:
@@ -114,8 +109,7 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
         lines = view(terminal)
         assert "recording" in plain(terminal.text)
     account = account_of("\n".join(lines))
-    files = {row[5] for row in account["account"]}
-    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    check_rows(output, account, base=places.base)
     # What it printed was kept in memory, and is no temp I/O.
     meta = json.loads((output / "meta.json").read_text())
     done = [row[2] for row in account["account"] if row[5] != str(places.base)]

@@ -1,23 +1,29 @@
-"""Several targets side by side: order, share of the ceiling, best value; bad prices."""
+"""Several targets side by side: order, share of the ceiling, best value, bad prices, the table."""
+
+from dataclasses import replace
 
 import pytest
 
 import made_up
 from cases import cases
 from spillcast.errors import OptionInvalid, TargetUnknown
-from spillcast.forecast.result import Term
+from spillcast.forecast import Caveat
+from spillcast.forecast.result import Term, explanations
 from spillcast.forecast.verdict import parse_costs, priced, ranked, recommended, verdict
+from spillcast.forecast.work_memory import WorkMemoryEffect, WorkMemorySetting
+from spillcast.report.forecast import forecast_page
 
 
-def forecast(target, seconds, *, refused=None):
-    interval = None if seconds is None else (seconds, seconds)
+def forecast(target, seconds, *warnings, **more):
+    interval = None if seconds is None else (seconds - 1, seconds + 1)
     return made_up.forecast(
         target=target,
         baseline_s=100.0,
         forecast_s=seconds,
         interval_s=interval,
         ceiling_s=20.0,
-        refused=refused,
+        warnings=warnings,
+        **more,
     )
 
 
@@ -40,25 +46,21 @@ def test_share_of_the_ceiling_is_time_saved_over_time_that_could_be():
     assert shares == [40 / 80, None, 70 / 80, None]
 
 
-def test_the_best_value_saves_most_for_its_price_and_is_never_a_slower_one():
-    # 70 s for 100, 40 s for 50, and 50 s lost for nothing.
-    result = priced(WORDS, FOUR, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
-    assert [c.cost for c in result] == [50, 1, 100, 0]
-    assert [c.target for c in result if c.best_value] == ["/mnt/a"]
-
-
-def test_what_costs_nothing_and_saves_is_the_best_value():
-    result = priced(WORDS, FOUR, {"a.json": 0, "b.json": 1})
-    assert [c.target for c in result if c.best_value] == ["/mnt/a"]
-
-
-def test_of_what_costs_nothing_the_one_that_saves_more_is_the_best_value():
-    result = priced(WORDS, FOUR, {"a.json": 0, "b.json": 0})
-    assert [c.target for c in result if c.best_value] == ["/mnt/b"]
-
-
-def test_without_prices_nothing_is_the_best_value():
-    assert not any(choice.best_value for choice in priced(WORDS, FOUR, {}))
+@cases(
+    ("costs", "best"),
+    [
+        # 70 s for 100, 40 s for 50, and 50 s lost for nothing.
+        ({"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1}, ["/mnt/a"]),
+        # What costs nothing, and of that what saves more.
+        ({"a.json": 0, "b.json": 1}, ["/mnt/a"]),
+        ({"a.json": 0, "b.json": 0}, ["/mnt/b"]),
+        ({}, []),
+    ],
+)
+def test_the_best_value_saves_most_for_its_price_and_is_never_a_slower_one(costs, best):
+    result = priced(WORDS, FOUR, costs)
+    assert [choice.cost for choice in result] == [costs.get(word) for word in WORDS]
+    assert [choice.target for choice in result if choice.best_value] == best
 
 
 def test_a_price_for_an_unknown_target_is_refused_with_the_names():
@@ -99,3 +101,101 @@ def test_without_a_number_the_verdict_names_each_reason_once():
     result = verdict(refused)
     assert result.kind == "none"
     assert result.text.count("it would swap") == 1
+
+
+BUSY = Caveat("run-queue", "a busy machine")
+
+WISH = Caveat("not-measured", "nothing was measured")
+
+
+@pytest.fixture(scope="module")
+def text():
+    matches = [
+        forecast("wish", 36.0, BUSY, WISH),
+        forecast("disk", 150.0, BUSY),
+        forecast("tmpfs", None, refused="it would swap"),
+        forecast("nvme", 28.0, BUSY, advice=["mount it"]),
+    ]
+    return forecast_page(priced("abcd", matches, {"b": 10, "d": 20})).text(120).splitlines()
+
+
+def row(text, target):
+    return next(line for line in text if line.strip().startswith(target)).split()
+
+
+def test_the_fastest_stands_first_with_its_share_of_what_storage_can_save(text):
+    targets = [line.split()[0] for line in text[5:11]]
+    assert targets == ["zero-latency", "nvme", "wish", "today", "disk", "tmpfs"]
+    best = [
+        "nvme",
+        *["28", "s", "27", "s", "to", "29", "s"],
+        "3.57x",
+        "20",
+        "best",
+        "value",
+    ]
+    assert row(text, "nvme") == best
+
+
+def test_the_verdict_names_the_best_value_first():
+    """Of 100 s storage without latency leaves 20."""
+    matches = [forecast("dear", 28.0), forecast("cheap", 36.0)]
+    page = forecast_page(priced("ab", matches, {"a": 200, "b": 20})).text(120)
+    assert " ".join(page.split()).startswith(
+        "Temp I/O is 100 % of this query: storage is the problem. Best value: cheap at 20, 36 s "
+        "(35 s to 37 s) instead of 1 min 40 s; then dear at 200, 28 s (27 s to 29 s). "
+    )
+
+
+def test_memory_that_may_be_in_use_stands_behind_what_is_surer():
+    """``disk`` has the best estimate, but may take longer than today."""
+    enough = WorkMemorySetting(1 << 30, 15.0, (8.0, 20.0))
+    memory = WorkMemoryEffect(enough=enough, most_bytes=1 << 30, available_bytes=1 << 29)
+    disk = replace(forecast("disk", 5.0, work_memory=memory), interval_s=(1.0, 200.0))
+    answer = verdict([disk, replace(forecast("nvme", 9.0), work_memory=memory)])
+    assert [fix.target for fix in answer.fixes] == ["nvme", "work_mem 1GB"]
+
+
+@cases(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
+def test_nothing_is_said_to_be_surer_than_it_is(confidence, level):
+    result = replace(forecast("nvme", 28.0), confidence=confidence)
+    assert f", {level} % interval " in result.sentence()
+    assert f" {level} % interval " in forecast_page([result]).text(120)
+
+
+def test_a_warning_has_one_line_and_names_those_it_is_of(text):
+    assert "  warning: the machine was busy (run-queue)" in text
+    assert "  warning: not measured: published or assumed latency (not-measured): wish" in text
+
+
+def test_two_warnings_of_one_kind_are_of_their_target():
+    hints = [Caveat("not-used", f"not used: {hint}") for hint in ("--progress", "--history")]
+    page = forecast_page([forecast("disk", 90.0, *hints), forecast("nvme", 28.0)])
+    (line,) = (line for line in page.text(120).splitlines() if "(not-used)" in line)
+    assert line.endswith("(not-used): disk")
+
+
+def test_slower_and_refused_targets_are_marked(text):
+    assert row(text, "disk")[-2:] == ["0.67x", "10"]
+    assert row(text, "tmpfs")[-2:] == ["no", "number"]
+    assert "  no number for tmpfs: it would swap" in text
+
+
+def test_details_tell_each_case_and_what_to_do():
+    matches = [
+        forecast("wish", 36.0, BUSY, WISH),
+        forecast("nvme", 28.0, BUSY, advice=["mount it"]),
+    ]
+    text = forecast_page(matches, in_full=True).text(120)
+    assert "  warning: a busy machine (run-queue)\n    next: Record it again" in text
+    assert text.count("a busy machine") == 1
+    assert "  warning: nothing was measured (not-measured)" in text
+    assert "  to do: nvme: mount it" in text
+
+
+def test_an_unknown_time_of_temp_io_names_the_next_step_with_and_without_details():
+    unknown = Caveat("time-unknown", "how long temp I/O took is not known")
+    step = " ".join(explanations()["time-unknown"].next_step.split()[:6])
+    for in_full in (False, True):
+        page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)
+        assert step in " ".join(page.text(120).split())

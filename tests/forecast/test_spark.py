@@ -11,6 +11,8 @@ from spillcast.forecast.spark import figures_of
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import GRID
 
+DISK = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
+
 
 @pytest.fixture
 def log(tmp_path):
@@ -33,8 +35,7 @@ def check_sum(entry):
 
 def test_a_run_in_memory_on_a_disk_of_100_mb_a_second(log):
     """A cache of 200 MB holds as much of the shuffle, and of the spill: 300 MB are read or more."""
-    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
-    [entry] = forecast(log, "--from", "tmpfs", "--to", disk, "--page-cache", "200M")
+    [entry] = forecast(log, "--from", "tmpfs", "--to", DISK, "--page-cache", "200M")
     assert entry["baseline_s"] == 11.0
     assert entry["ceiling_s"] == pytest.approx(11.0)
     # At most all of it passes the device twice, while no task does anything else.
@@ -47,8 +48,7 @@ def test_a_run_in_memory_on_a_disk_of_100_mb_a_second(log):
 
 def test_from_the_disk_back_to_memory(log):
     """What the disk explains goes, and no more than what is neither CPU time nor the driver's."""
-    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
-    [entry] = forecast(log, "--from", disk, "--to", "tmpfs", "--page-cache", "500M")
+    [entry] = forecast(log, "--from", DISK, "--to", "tmpfs", "--page-cache", "500M")
     # CPU time: 3 s and 4 s in turn, and 2 s of the driver.
     assert 9.0 <= entry["forecast_s"] < 11.0
     check_sum(entry)
@@ -69,68 +69,53 @@ def test_without_its_storage_there_are_bounds(log):
     check_sum(slow)
 
 
-def test_one_sql_execution(log):
-    [entry] = forecast(log, "--sql", "7", "--from", "tmpfs", "--to", "tmpfs")
-    assert entry["baseline_s"] == 10.0
-    done = spillcast("forecast", log, "--sql", "8", "--to", "tmpfs", "--json")
-    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "selection-empty")
+NO_FILES = [
+    line | {"Task Metrics": {"Executor Run Time": 10, "Executor CPU Time": 10_000_000}}
+    if line["Event"] == event("TaskEnd")["Event"] else line
+    for line in two_stages()
+]  # fmt: skip
+#: The clock of the driver was set back.
+NO_TIME = [
+    line | {"Completion Time": BEGIN_MS} if "JobEnd" in line["Event"] else line
+    for line in two_stages()
+]
+#: A job that ran no stage takes no time; the application did spill.
+NO_STAGE = [
+    *two_stages()[:-1],
+    event("JobStart", **{"Job ID": 1, "Submission Time": BEGIN_MS + 10_100, "Stage IDs": []}),
+    event("JobEnd", **{"Job ID": 1, "Completion Time": BEGIN_MS + 10_100}),
+    two_stages()[-1],
+]
 
 
-@pytest.mark.parametrize(
-    ("target", "code"),
-    [("latency:1ms", "target-unsuited"), ("factor:2", "target-unsuited"), (".", "target-unknown")],
+@cases(
+    ("events", "options", "code"),
+    [
+        # Targets that need single operations.
+        (two_stages(), ("--to", "latency:1ms"), "target-unsuited"),
+        (two_stages(), ("--to", "factor:2"), "target-unsuited"),
+        (two_stages(), ("--to", "."), "target-unknown"),
+        (two_stages(), ("--to", "tmpfs", "--sql", "8"), "selection-empty"),
+        (two_stages(), ("--to", "tmpfs", "--job", "0", "--sql", "7"), "option-conflict"),
+        (NO_FILES, ("--to", "tmpfs"), "no-temp-io"),
+        (NO_TIME, ("--to", "tmpfs", "--job", "0"), "evidence-contradictory"),
+        (NO_STAGE, ("--to", "tmpfs", "--job", "1"), "no-temp-io"),
+    ],
 )
-def test_targets_that_need_single_operations_are_refused(log, target, code):
-    done = spillcast("forecast", log, "--to", target, "--json")
+def test_what_has_no_forecast_is_refused(tmp_path, events, options, code):
+    (path := tmp_path / "log").write_bytes(text(events))
+    done = spillcast("forecast", path, *options, "--json")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, code)
 
 
-def test_an_application_without_temp_files(tmp_path):
-    path = tmp_path / "log"
-    events = [
-        line | {"Task Metrics": {"Executor Run Time": 10, "Executor CPU Time": 10_000_000}}
-        if line["Event"] == event("TaskEnd")["Event"] else line
-        for line in two_stages()
-    ]  # fmt: skip
-    path.write_bytes(text(events))
-    done = spillcast("forecast", path, "--to", "tmpfs", "--json")
-    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
-
-
-def test_a_job_that_took_no_time(tmp_path):
-    """It did spill: the clock of the driver was set back."""
-    path = tmp_path / "log"
-    events = [
-        line | {"Completion Time": BEGIN_MS} if "JobEnd" in line["Event"] else line
-        for line in two_stages()
-    ]
-    path.write_bytes(text(events))
-    done = spillcast("forecast", path, "--job", "0", "--to", "tmpfs", "--json")
-    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-contradictory")
-
-
-def test_a_job_without_temp_files(tmp_path):
-    """A job that ran no stage takes no time; the application did spill."""
-    path, events = tmp_path / "log", two_stages()
-    path.write_bytes(text([
-        *events[:-1],
-        event("JobStart", **{"Job ID": 1, "Submission Time": BEGIN_MS + 10_100, "Stage IDs": []}),
-        event("JobEnd", **{"Job ID": 1, "Completion Time": BEGIN_MS + 10_100}),
-        events[-1],
-    ]))  # fmt: skip
-    done = spillcast("forecast", path, "--job", "1", "--to", "tmpfs", "--json")
-    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
+@cases(("options", "baseline_s"), [(("--sql", "7"), 10.0), (("--job", "0"), 9.0)])
+def test_an_execution_or_a_job_alone(log, options, baseline_s):
+    [entry] = forecast(log, *options, "--from", "tmpfs", "--to", "tmpfs")
+    assert entry["baseline_s"] == baseline_s
 
 
 def spill_bytes(entry):
     return sum(stage["spill_bytes"] for stage in entry["stages"])
-
-
-def test_one_job(log):
-    [entry] = forecast(log, "--job", "0", "--from", "tmpfs", "--to", "tmpfs")
-    assert entry["baseline_s"] == 9.0
-    done = spillcast("forecast", log, "--job", "0", "--sql", "7", "--to", "tmpfs", "--json")
-    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "option-conflict")
 
 
 def test_one_slot_takes_its_tasks_in_turn(log):
@@ -156,8 +141,7 @@ def test_today_is_the_same_for_each_target(log):
 
 def test_more_executors_are_on_nodes_of_their_own(log):
     """Halves of what was one node's shuffle go to two devices."""
-    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
-    today = ("--from", "tmpfs", "--to", disk, "--page-cache", "200M")
+    today = ("--from", "tmpfs", "--to", DISK, "--page-cache", "200M")
     [alone], [apart] = forecast(log, *today), forecast(log, *today, "--executors", "2")
     assert apart["baseline_s"] == pytest.approx(alone["baseline_s"])
     assert apart["stages"][0]["forecast_s"] < alone["stages"][0]["forecast_s"]
@@ -165,8 +149,7 @@ def test_more_executors_are_on_nodes_of_their_own(log):
 
 def test_memory_decides_what_spills(log):
     """A heap of 1 GiB has 217 MiB for each of two tasks; one had 100 MiB and lacked 900 MiB."""
-    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
-    today = ("--from", disk, "--to", disk, "--page-cache", "8G")
+    today = ("--from", DISK, "--to", DISK, "--page-cache", "8G")
     [entry] = forecast(log, *today)
     fix = entry["without_spills"]
     # Ten times 0.6 of the heap beside 300 MiB, so a heap of 7,540 MiB; in steps of 256 MiB.
@@ -186,13 +169,12 @@ def test_memory_decides_what_spills(log):
 @cases("written", ["1073741824", "1073741824b", "1048576kb", "1024m"])
 def test_off_heap_memory_without_a_unit_is_in_bytes(tmp_path, written):
     """Spark's configuration: spark.memory.offHeap.size is in bytes unless it has a unit."""
-    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
 
     def entry(size):
         properties = {"spark.memory.offHeap.enabled": "true", "spark.memory.offHeap.size": size}
         path = tmp_path / "log"
         path.write_bytes(text(two_stages(properties=properties)))
-        return forecast(path, "--from", disk, "--to", disk, "--page-cache", "8G")
+        return forecast(path, "--from", DISK, "--to", DISK, "--page-cache", "8G")
 
     assert entry(written) == entry("1g")
 
@@ -203,15 +185,7 @@ def test_a_memory_fraction_that_is_no_share_is_the_default(tmp_path, fraction):
 
     def entry(properties):
         path.write_bytes(text(two_stages(properties=properties)))
-        return forecast(
-            path,
-            "--from",
-            "limits:iops=100000,throughput=100MB/s,latency=0.1ms",
-            "--to",
-            "tmpfs",
-            "--page-cache",
-            "8G",
-        )
+        return forecast(path, "--from", DISK, "--to", "tmpfs", "--page-cache", "8G")
 
     assert entry({"spark.memory.fraction": fraction}) == entry({"spark.memory.fraction": "0.6"})
 
@@ -257,8 +231,7 @@ def test_local_directories_in_memory_need_no_name(tmp_path):
 
 def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
     page = tmp_path / "page.html"
-    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
-    arguments = ("--from", disk, "--to", "tmpfs", "--page-cache", "300M", "-o", page, "--json")
+    arguments = ("--from", DISK, "--to", "tmpfs", "--page-cache", "300M", "-o", page, "--json")
     done = completed("report", log, *arguments, "--redact")
     assert any("Stages today" in title for title in json.loads(done.stdout)["charts"])
     written = page.read_text()

@@ -4,6 +4,7 @@ from itertools import count
 
 import pytest
 
+from cases import cases
 from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.queries import RunResult
 from spillcast.lab.run import BUSY, RETRIES, least_disturbed
@@ -59,17 +60,26 @@ def test_who_wants_fewer_is_done_sooner(machine):
     assert counts(recorded, bare) == [2, 3]
 
 
-def test_a_run_that_waited_for_a_cpu_is_made_again_and_kept(machine):
-    a, b = machine.series("a", 3, delays_s=[0.0, 2 * BUSY, 0.0, 0.0]), machine.series("b", 3)
-    take_turns(query(1), [a, b])
-    assert [ran.run_queue_delay_s for ran in a.runs] == [0.0, 2 * BUSY, 0.0, 0.0]
-    assert counts(a, b) == [4, 3]
-
-
-def test_a_run_whose_cpu_was_slow_is_made_again(machine):
-    series = machine.series("a", 3, cpu_s=[SLOW_S, CPU_S, CPU_S, SLOW_S, CPU_S])
-    take_turns(query(1), [series])
-    assert counts(series) == [5]
+@cases(
+    ("threads", "taken", "runs"),
+    [
+        # One that waited for a CPU, or whose CPU was slow, is made again and kept.
+        (1, {"delays_s": [0.0, 2 * BUSY, 0.0, 0.0]}, 4),
+        (1, {"cpu_s": [SLOW_S, CPU_S, CPU_S, SLOW_S, CPU_S]}, 5),
+        # It ends on a machine that never rests.
+        (1, {"delays_s": [1.0] * 99}, 3 + RETRIES),
+        # Many threads wait for each other and for the server of their storage, whatever else goes
+        # on: they are compared with their calmest run.
+        (64, {"delays_s": [0.5, 0.5 + BUSY / 2, 0.5 + 2 * BUSY, 0.5]}, 4),
+    ],
+)
+def test_a_run_that_was_disturbed_is_made_again(threads, taken, runs):
+    machine = Machine()
+    series, other = machine.series("a", 3, **taken), machine.series("b", 3)
+    take_turns(query(threads), [series, other])
+    assert counts(series, other) == [runs, 3]
+    delays_s = taken.get("delays_s", [0.0] * runs)
+    assert [ran.run_queue_delay_s for ran in series.runs] == delays_s[:runs]
 
 
 def test_runs_in_one_place_tell_of_each_other(machine):
@@ -107,17 +117,3 @@ def test_waiting_for_a_cpu_shows_in_one_run_alone(machine):
     attempt = machine.attempts(delays_s=[3 * BUSY, 2 * BUSY, 4 * BUSY])
     assert least_disturbed(query(1), attempt)[1] == 1
     assert len(machine.requested) == 1 + RETRIES
-
-
-def test_on_a_machine_that_never_rests_it_ends(machine):
-    series = machine.series("a", 3, delays_s=[1.0] * 99)
-    take_turns(query(1), [series])
-    assert counts(series) == [3 + RETRIES]
-
-
-def test_many_threads_are_compared_with_their_calmest_run(machine):
-    """They wait for each other and for the server of their storage, whatever else goes on."""
-    usual = 0.5
-    series = machine.series("a", 3, delays_s=[usual, usual + BUSY / 2, usual + 2 * BUSY, usual])
-    take_turns(query(64), [series])
-    assert counts(series) == [4]

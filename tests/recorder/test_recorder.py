@@ -14,13 +14,12 @@ from cases import cases, nightly
 from harness import (
     account_of,
     available,
-    expected_rows,
+    check_rows,
     json_of,
     ordinary_user,
     refuse_tracing,
-    rows,
+    spill_in,
     spillcast,
-    target,
 )
 from oracle_files import blocks, write_trace
 from spillcast.recording import Recording
@@ -43,9 +42,7 @@ def recorder(*arguments, under=(), **options):
 
 def record(places, *options, under=()):
     output = places.root / "run.spill"
-    command = target(
-        "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 2
-    )
+    command = spill_in(places, "--threads", 2)
     result = recorder("record", *options, "-o", output, "--", *command, under=under, env=places.env)
     assert result.returncode == 0, result.stderr
     return output, account_of(result.stdout)
@@ -62,8 +59,7 @@ def keys(document, before=""):
 def test_every_operation_is_recorded_as_it_was_done(places, capture):
     available(capture)
     output, account = record(places, "--capture", capture)
-    files = {operation[5] for operation in account["account"]}
-    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    check_rows(output, account, base=places.base)
     meta = Recording.open(output).meta
     assert meta.capture.method == capture
     assert meta.capture.lost == 0
@@ -99,9 +95,8 @@ def test_nothing_is_concluded_from_a_command_that_failed_before_a_spill(places, 
 
 def test_where_the_kernel_refuses_the_library_within_it_is_loaded(places):
     output, account = record(places, under=refuse_tracing())
-    files = {operation[5] for operation in account["account"]}
     assert Recording.open(output).meta.capture.method == "preload"
-    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    check_rows(output, account, base=places.base)
 
 
 def test_in_a_container_it_says_why_ebpf_sees_nothing(places):

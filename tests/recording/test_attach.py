@@ -9,13 +9,17 @@ import time
 
 import duckdb
 import pyarrow.parquet as pq
+import pytest
 
 from harness import (
     account_of,
+    available,
+    check_rows,
     completed,
     expected_rows,
     partial_folders,
     rows,
+    spill_in,
     spillcast,
     started,
     target,
@@ -31,8 +35,9 @@ class Gated:
     def __init__(self, places, *options, requested=()):
         self.output = places.root / "run.spill"
         self.base = places.base
-        plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
-        self.program = subprocess.Popen(target("spill", *plan, *options), env=places.env, **PIPES)
+        self.program = subprocess.Popen(
+            spill_in(places, "--gate", *options), env=places.env, **PIPES
+        )
         assert self.program.stdout.readline() == "ready\n"
         requested = ("record", "--pid", self.program.pid, "-o", self.output, *requested)
         self.recorder = started(*requested, stderr=subprocess.PIPE, **PIPES)
@@ -61,8 +66,7 @@ def test_a_running_program_with_threads(places):
         _, stderr = gated.recorder.communicate()
         assert gated.recorder.returncode == 0, stderr
         account = account_of(stdout)
-        files = {operation[5] for operation in account["account"]}
-        assert rows(gated.output, files=files) == expected_rows(account, base=places.base)
+        check_rows(gated.output, account, base=places.base)
         assert gated.meta()["ended_by"] == "end"
 
 
@@ -98,7 +102,7 @@ def test_duration_ends_a_recording(places):
 
 def test_a_command_that_fails_is_not_a_whole_run(places):
     """Its spill is real, and how long the rest would have taken is unknown."""
-    spill = target("spill", "--file", places.temp / "spill", "--base", places.base, "--remove")
+    spill = spill_in(places, "--remove")
     endings = {"whole": "exit 0", "failed": "exit 3", "killed": "kill -INT $$", "idle": "exit 3"}
     answers = {}
     for name, ending in endings.items():
@@ -184,3 +188,25 @@ def test_positions_that_descriptors_share_since_before_the_attachment(places):
             assert recorder.returncode == 0, stderr
     waits = pq.read_table(output / "waits.parquet", filters=[("bytes", "==", 64)]).to_pylist()
     assert [row["offset"] - int(printed) for row in waits] == [64 * n for n in range(8)]
+
+
+WRITES = "import os; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), bytes(9))"
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf"])
+def test_what_a_command_leaves_behind_is_told(tmp_path, capture):
+    options = ["--capture", available(capture), "--temp", tmp_path, "-o", tmp_path / "run.spill"]
+    left = ["sh", "-c", "sleep 3 >/dev/null 2>&1 &"]
+    nothing = completed("record", *options, "--", *left, cwd=tmp_path)
+    assert "left 1 process running" in nothing.stderr
+    assert "--pid" in nothing.stderr
+    script = f'python3 -S -c "{WRITES}"; {left[-1]}'
+    some = completed("record", *options, "--force", "--", "sh", "-c", script, cwd=tmp_path)
+    assert "left 1 process running" in some.stderr
+
+
+def test_one_that_ends_with_all_it_started_leaves_nothing(tmp_path):
+    script = f'python3 -S -c "{WRITES}"; sleep 0.1 & wait'
+    options = ["--temp", tmp_path, "-o", tmp_path / "run.spill"]
+    result = completed("record", *options, "--", "sh", "-c", script, cwd=tmp_path)
+    assert "running" not in result.stderr

@@ -1,7 +1,6 @@
 """I/O that makes no read or write call is seen, or it is detected, said, and refused a forecast."""
 
 import json
-import os
 import shutil
 import struct
 import subprocess
@@ -116,16 +115,6 @@ os.setgid(65534)
 os.setuid(65534)
 os.execv("/bin/sleep", ["sleep", "2"])
 """
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_a_process_of_another_user_under_the_preload_library(tmp_path):
-    command = [sys.executable, "-c", OTHER_USER]
-    output, _, capture = record(tmp_path, command, "--capture", "preload")
-    assert capture["unobserved_processes"] == 1
-    assert Recording.open(output).meta.unseen.excessive
-
-
 #: A program that writes, and a shell that starts it without the preload library.
 WRITES = "import sys, time; open(sys.argv[1], 'wb').write(bytes(2 << 20)); time.sleep(1)"
 DROPS_LIBRARY = 'env -u LD_PRELOAD "$0" "$@"; exit 0'

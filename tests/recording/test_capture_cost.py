@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import TIMEOUT_S, available, completed, ordinary_user, refuse_perf, target
+from harness import TIMEOUT_S, available, completed, ordinary_user, refuse_perf, spill_in
 from spillcast.recording.calibration import cost_of, kept_cost
 from spillcast.recording.capture import AUTO, SOURCES
 from spillcast.recording.recording import Recording
@@ -33,7 +33,7 @@ def source(request, cache):
 def record(places, *options, under=(), name="run.spill"):
     """Record the spill program; the recording's account of its capture."""
     output = places.root / name
-    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    command = spill_in(places)
     done = completed(
         "record", *options, "-o", output, "--", *command,
         under=under, env=places.env | {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]},

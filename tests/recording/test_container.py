@@ -9,14 +9,13 @@ import pytest
 from harness import (
     account_of,
     available,
+    check_rows,
     completed,
-    expected_rows,
     only_line,
     refuse_io_uring,
     refuse_tracing,
-    rows,
+    spill_in,
     spillcast,
-    target,
 )
 
 #: What Docker leaves to root, and what docs/guides/install.md adds.
@@ -48,13 +47,12 @@ def record(places, under):
     """The capture, and what was said."""
     output = places.root / "run.spill"
     (places.temp / "spill").unlink(missing_ok=True)
-    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    command = spill_in(places)
     result = completed(
         "record", "--force", "-o", output, "--", *command, under=under, env=places.env
     )
     account = account_of(result.stdout)
-    files = {operation[5] for operation in account["account"]}
-    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    check_rows(output, account, base=places.base)
     return json.loads((output / "meta.json").read_text())["capture"]["method"], result.stderr
 
 

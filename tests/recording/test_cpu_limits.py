@@ -8,7 +8,7 @@ import sys
 import pytest
 from bench.cpu_group import NoCpuGroup, cpu_group, inside, limit
 
-from harness import completed, target
+from harness import completed, spill_in
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
@@ -47,7 +47,7 @@ def test_a_real_quota_and_its_throttling_are_seen(limited, places):
 
 def test_a_recording_holds_the_quota_that_was_in_force(limited, places):
     output = places.root / "run.spill"
-    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    command = spill_in(places)
     with inside(limited):
         limits = recorded(output, "--temp", places.temp, "--", *command, env=places.env)
     assert (limits["quota_cpus"], limits["period_s"]) == (0.4, 0.1)

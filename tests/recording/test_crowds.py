@@ -18,6 +18,7 @@ from harness import (
     ordinary_user,
     partial_folders,
     refuse_bpf,
+    spill_in,
     spillcast,
     started,
     target,
@@ -193,7 +194,7 @@ def test_too_few_descriptors_for_any_thread(places):
 def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     available("bpf")
     output, few = places.root / "run.spill", [*limited(64), *refuse_bpf()]
-    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    command = spill_in(places)
     requested = ("record", "-o", output, "--", *command)
     state = {"XDG_STATE_HOME": str(places.root / "state")}
     result = completed(*requested, under=few, env=places.env | state)

@@ -14,9 +14,9 @@ from harness import (
     only_line,
     ordinary_user,
     partial_folders,
+    spill_in,
     spillcast,
     started,
-    target,
     until,
 )
 from spillcast._core import check_output, unused_name
@@ -25,6 +25,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import is_recording
 from spillcast.recording.server import RecordingsFolder
 from spillcast.recording.writer import RecordingWriter
+from spillcast.workspace import is_new
 
 
 def finish(writer, elapsed_s=1):
@@ -112,8 +113,7 @@ def test_no_link_is_followed(places):
 
 def test_of_two_recorders_of_one_name_the_second_is_refused_before_its_command(places):
     output, ran = places.root / "run.spill", places.root / "ran"
-    plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
-    words = ("record", "-o", output, "--", *target("spill", *plan))
+    words = ("record", "-o", output, "--", *spill_in(places, "--gate"))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started(*words, env=places.env, text=True, **pipes) as first:
         assert first.stdout.readline() == "ready\n"
@@ -184,10 +184,9 @@ def test_what_was_left_nevertheless_goes_with_the_next(tmp_path):
 
 
 def test_others_may_read_it_only_where_it_is_shared(places):
-    plan = ("--file", places.temp / "spill", "--base", places.base)
     for requested, expected in (((), (0o700, {0o600})), (("--share",), (0o755, {0o644}))):
         output = places.root / "run.spill"
-        words = ("record", "--force", *requested, "-o", output, "--", *target("spill", *plan))
+        words = ("record", "--force", *requested, "-o", output, "--", *spill_in(places))
         completed(*words, env=places.env)
         assert modes(output) == expected
 
@@ -231,3 +230,26 @@ def test_one_that_is_ended_leaves_nothing_unfinished(places, signals_by_default,
     assert recorder.returncode == 128 + number
     assert not partial_folders(output)
     assert is_recording(output)
+
+
+@pytest.fixture
+def state(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def test_each_notice_is_new_once(state):
+    assert [is_new(notice) for notice in ("a", "b a", "a", "b a", "b")] == [
+        True, True, False, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\n"])
+def test_it_is_new_where_nothing_can_be_kept(state, content):
+    if content is None:
+        state.write_bytes(b"no folder")
+    else:
+        (state / "spillcast").mkdir(parents=True)
+        (state / "spillcast" / "notices").write_bytes(content)
+    assert is_new("a")
+    assert is_new("a")

@@ -7,15 +7,14 @@ import time
 import pytest
 
 from cases import nightly
-from harness import account_of, available, spillcast_command, target
+from harness import account_of, available, spill_in, spillcast_command
 from kills import REST, check_no_crash, check_nothing_left, check_recording, end, moments
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
 
 def command(places):
-    plan = ("--file", places.temp / "spill", "--base", places.base, "--threads", 2)
-    return target("spill", *plan, "--unlink", "--sequential", "--pause", 0.001)
+    return spill_in(places, "--threads", 2, "--unlink", "--sequential", "--pause", 0.001)
 
 
 def result_of(places):

@@ -7,7 +7,7 @@ import pytest
 from cgroup_files import group, own_group
 
 from cases import nightly
-from harness import available, spillcast, target
+from harness import available, spill_in, spillcast
 from spillcast._core import PeakMemory
 from spillcast.recording import Recording, record
 from spillcast.recording.observed import MemoryGroup, memory_groups
@@ -78,8 +78,7 @@ def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_s
     try:
         with memory_group(limit_mb * 10**6) as small:
             joined = ["sh", "-c", f'echo $$ > {small}/cgroup.procs; exec "$@"', "sh"]
-            plan = ("--file", places.temp / "spill", "--base", places.base)
-            words = ("record", "-o", places.root / "run.spill", "--", *target("spill", *plan))
+            words = ("record", "-o", places.root / "run.spill", "--", *spill_in(places))
             result = spillcast(*words, under=joined, env=places.env)
     except NoMemoryGroup as error:
         pytest.skip(f"no memory cgroup can be made: {error}")
@@ -92,7 +91,7 @@ def test_a_group_that_a_command_joins_by_itself_limits_it(places):
     try:
         with memory_group(400 << 20) as joined:
             shell = f'echo $$ > {joined}/cgroup.procs; exec "$@"'
-            spill = target("spill", "--file", places.temp / "spill", "--base", places.base)
+            spill = spill_in(places)
             output = places.root / "run.spill"
             words = ("record", "-o", output, "--", "sh", "-c", shell, "sh", *spill)
             result = spillcast(*words, env=places.env)

@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases, nightly
 from evidence import known
-from harness import only_line, partial_folders, spillcast, started, target
+from harness import only_line, partial_folders, spill_in, spillcast, started
 from spillcast.recording import Recording, schema
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -138,10 +138,10 @@ def test_what_comes_after_its_folder_was_removed(tmp_path, when, parent):
 
 
 def test_a_command_runs_to_its_end_where_its_recording_cannot_be_kept(places):
-    plan = ("--file", places.temp / "spill", "--base", places.base, "--gate", "--pause", 0.02)
     with small(places.root, 20) as place:
         output = place / "run.spill"
-        words = ("record", "-o", output, "--json", "--", *target("spill", *plan))
+        program = spill_in(places, "--gate", "--pause", 0.02)
+        words = ("record", "-o", output, "--json", "--", *program)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with started(*words, env=places.env, text=True, **pipes) as recorder:
             assert recorder.stdout.readline() == "ready\n"

@@ -7,34 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from harness import (
     account_of,
     available,
+    check_rows,
     completed,
-    expected_rows,
     only_line,
     ordinary_user,
     refuse_bpf,
     refuse_tracing,
-    rows,
+    spill_in,
     spillcast,
-    target,
 )
 from spillcast.report.recording import PROPOSAL
 
 
 def record(places, capture, under):
     output = places.root / "run.spill"
-    command = target(
-        "spill", "--file", places.temp / "spill", "--base", places.base, "--threads", 3
-    )
+    command = spill_in(places, "--threads", 3)
     result = completed(
         "record", "--capture", capture, "-o", output, "--", *command,
         under=under, env=places.env | {"HOME": str(places.root)},
     )  # fmt: skip
     account = account_of(result.stdout)
-    files = {operation[5] for operation in account["account"]}
-    assert rows(output, files=files) == expected_rows(account, base=places.base)
+    check_rows(output, account, base=places.base)
     return json.loads((output / "meta.json").read_text())
 
 
@@ -51,45 +48,36 @@ def test_without_privilege_by_preload(open_places):
     assert record(open_places, "preload", ordinary_user())["capture"]["method"] == "preload"
 
 
-def test_auto_falls_back_to_preload(places):
-    assert record(places, "auto", refuse_tracing())["capture"]["method"] == "preload"
+@pytest.mark.parametrize(
+    ("refuse", "method"), [(refuse_tracing, "preload"), (refuse_bpf, "perf"), (list, "bpf")]
+)
+def test_auto_takes_the_best_that_is_left(places, refuse, method):
+    if method == "bpf":
+        available("bpf")
+    assert record(places, "auto", refuse())["capture"]["method"] == method
 
 
-def test_auto_falls_back_to_perf(places):
-    assert record(places, "auto", refuse_bpf())["capture"]["method"] == "perf"
-
-
-def test_auto_prefers_bpf(places):
-    available("bpf")
-    assert record(places, "auto", ())["capture"]["method"] == "bpf"
-
-
-def test_perf_that_was_asked_for_is_not_replaced(places):
-    result = spillcast(
-        "record", "--capture", "perf", "-o", places.root / "x.spill", "--", "true",
-        under=refuse_tracing(),
-    )  # fmt: skip
-    assert "--capture preload" in only_line(result, 2)
-    assert not (places.root / "x.spill").exists()
-
-
-def test_ebpf_that_was_asked_for_is_not_replaced(places):
-    available("bpf")
-    result = spillcast(
-        "record", "--capture", "bpf", "-o", places.root / "x.spill", "--", "true",
-        under=refuse_bpf(),
-    )  # fmt: skip
-    text = only_line(result, 2)
-    assert "cannot observe a command: refused by the kernel" in text
-    assert "CAP_BPF" in text
-    assert not (places.root / "x.spill").exists()
+@pytest.mark.parametrize(
+    ("capture", "refuse", "words"),
+    [
+        ("perf", refuse_tracing, "--capture preload"),
+        ("bpf", refuse_bpf, "cannot observe a command: refused by the kernel"),
+    ],
+)
+def test_a_source_that_was_asked_for_is_not_replaced(places, capture, refuse, words):
+    output = places.root / "x.spill"
+    requested = ("record", "--capture", capture, "-o", output, "--", "true")
+    text = only_line(spillcast(*requested, under=refuse()), 2)
+    assert words in text
+    assert "CAP_BPF" in text or capture == "perf"
+    assert not output.exists()
 
 
 def test_why_another_source_observes_is_one_line(places):
     available("bpf")
     result = completed(
         "record", "-o", places.root / "x.spill", "--",
-        *target("spill", "--file", places.temp / "spill", "--base", places.base),
+        *spill_in(places),
         under=refuse_bpf(), env=places.env | {"XDG_STATE_HOME": str(places.root / "state")},
     )  # fmt: skip
     assert result.stderr.splitlines() == [
@@ -101,7 +89,7 @@ def test_why_another_source_observes_is_one_line(places):
 @pytest.mark.nightly
 def test_the_source_is_named_once_for_each_reason(places):
     available("bpf")
-    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    command = spill_in(places)
     env = places.env | {"XDG_STATE_HOME": str(places.root / "state")}
 
     outputs = (places.root / f"{number}.spill" for number in range(9))
@@ -120,37 +108,26 @@ def test_the_source_is_named_once_for_each_reason(places):
     assert recorded() == []
 
 
-def test_a_running_process_where_perf_is_refused(places):
-    with subprocess.Popen(["sleep", "600"]) as process:
-        try:
-            result = spillcast(
-                "record", "--pid", process.pid, "-o", places.root / "x.spill",
-                under=refuse_tracing(),
-            )  # fmt: skip
-            assert process.poll() is None
-        finally:
-            process.kill()
-    text = only_line(result, 2)
-    assert "CAP_PERFMON" in text
-    assert "seccomp" in text
-
-
-def test_another_users_process(open_places):
-    if os.geteuid() != 0:
+@cases(
+    ("is_root", "words"), [(True, ("CAP_PERFMON", "seccomp")), (False, ("another user", "as root"))]
+)
+def test_a_running_process_that_may_not_be_observed(open_places, is_root, words):
+    """Perf is refused to anybody, or it is a process of another user."""
+    if not is_root and os.geteuid() != 0:
         pytest.skip("only root can start a process of another user")
     open_places.root.chmod(0o777)
+    under = refuse_tracing() if is_root else ordinary_user()
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
             result = spillcast(
                 "record", "--pid", process.pid, "-o", open_places.root / "x.spill",
-                under=ordinary_user(), env=open_places.env,
+                under=under, env=open_places.env,
             )  # fmt: skip
             assert process.poll() is None
         finally:
             process.kill()
     text = only_line(result, 2)
-    assert "another user" in text
-    assert "as root" in text
+    assert [word for word in words if word not in text] == []
 
 
 def test_preload_cannot_join_a_running_process(places):

@@ -1,12 +1,13 @@
 """What a wait costs: by hand, there and back again."""
 
+from dataclasses import replace
 from math import exp, log
 
 import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.recording.calibration import SHORT_S, WaitCost
+from spillcast.recording.calibration import ANY, SHORT_S, MachineCalibration, WaitCost
 
 #: A wait of 1 ms makes a part that takes 100 us to go through half as long again.
 COST = WaitCost("any", 4, 0.3, [100e-6], [1e-3, 4e-3], [[0.5], [0.75]])
@@ -47,3 +48,43 @@ def test_bursts_move_from_the_wait_that_each_had():
     assert COST.moved_s(work_s, np.array([1e-3, 0.0]), 0.0) == pytest.approx(-25e-6, rel=0.01)
     assert COST.moved_s(work_s, np.array([1e-3, 0.0]), 1e-3) == pytest.approx(25e-6, rel=0.01)
     assert COST.moved_s(np.array([]), np.array([]), 1e-3) == 0.0
+
+
+def cost(engine, version, queries):
+    return WaitCost(engine, queries, 0.3, [1e-4], [1e-3], [[1.0]], version)
+
+
+MEASURED = MachineCalibration(
+    1.8e9,
+    [cost("duckdb", "2.0.0", 1), cost("duckdb", "1.5.6", 2), cost("postgres", "18.6", 3),
+     cost(ANY, "", 4)],
+)  # fmt: skip
+
+
+@cases(
+    ("engine", "version", "queries"),
+    [
+        ("duckdb", "1.5.6", 2),
+        ("duckdb", "2.0.0", 1),
+        # Another version of the same engine comes before other engines.
+        ("duckdb", "1.4.0", 1),
+        ("duckdb", None, 1),
+        ("postgres", "18.6 (Debian 18.6-1.pgdg13+1)", 3),
+        ("postgres", "15.18", 3),
+        ("clickhouse", "25.8", 4),
+    ],
+)
+def test_the_nearest_measured_engine_counts(engine, version, queries):
+    assert MEASURED.cost_of(engine, version).queries == queries
+
+
+def test_a_program_is_known_by_its_temp_files():
+    """A recorded command names no engine."""
+    assert MEASURED.cost_of("process", None, "postgres").queries == 3
+    assert MEASURED.cost_of("process", None, None).queries == 4
+    assert MEASURED.cost_of("duckdb", "1.5.6", "postgres").queries == 2
+
+
+def test_a_calibration_without_versions_serves_each_of_them():
+    older = MachineCalibration(1.8e9, [replace(cost, version="") for cost in MEASURED.costs])
+    assert older.cost_of("postgres", "18.6").queries == 3

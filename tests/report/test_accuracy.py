@@ -12,7 +12,7 @@ import pytest
 
 import forked
 from cases import cases
-from harness import completed, environment, generator, only_line, spillcast
+from harness import completed, generator, only_line, spillcast
 from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import COLUMNS, Truth, read_truth, write_truth
@@ -267,12 +267,6 @@ def test_what_people_wrote_of_the_worst_stays(folder, tmp_path):
     write_page(folder / "cases.parquet", tmp_path)
     again = (tmp_path / "accuracy.md").read_text()
     assert "The merge join read twice." in again.partition("## The ten largest errors")[2]
-
-
-def test_a_terminal_of_80_columns_shows_it(file):
-    done = completed("verify", "--from", file, env=environment(COLUMNS=80))
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert LOST in done.stdout
 
 
 def test_json_is_one_document(file):

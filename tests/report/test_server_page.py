@@ -1,7 +1,8 @@
-"""The page of a server: what to do, what changed and the trend; nothing that may not be told."""
+"""The page of a server, the ranking of its statements and the recordings of all of it."""
 
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +10,12 @@ from cases import cases
 from harness import json_of, spillcast
 from snapshot_files import TEXTS, Server, three_weeks
 from spillcast.engines.postgres.rank.history import steps
-from spillcast.engines.ranking import RateLimit
+from spillcast.engines.ranking import Gain, Ranked, RateLimit, ServerRanking
 from spillcast.errors import OptionInvalid
+from spillcast.recording.observed import Server as ObservedServer
+from spillcast.recording.server import QueryRecording, ServerRecording, UnkeptQuery
+from spillcast.report.recording import server_recording_text, status_line
+from spillcast.report.servers import ranking_page
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +124,123 @@ def test_an_alert_of_a_moment_names_no_rate():
         assert "5 s" in measured
     hour = RateLimit.of("temp > 1G/h").alert([(3600.0, {"temp": float(2 << 20)})])
     assert hour.text.endswith("2 MiB/h")
+
+
+def _text(gains):
+    item = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.1, 0.1), gains, Gain(0.1, (0.05, 0.2)))
+    page = ranking_page(ServerRanking("db", 60.0, [item], list(gains), 0.9, elapsed_s=9.0), 5)
+    return " ".join(page.text(100).split())
+
+
+def test_storage_behind_the_page_cache_is_no_fix():
+    answer = _text({"catalogue:aws-gp3": Gain(1.36e-6, (-8.0, 0.1), 10.0)})
+    assert "1.36 us" not in answer
+    assert "10 s on catalogue:aws-gp3 instead of 2 s" in answer
+
+
+def test_only_bounds_of_a_saving_are_printed_where_only_bounds_are_known():
+    """Of 2 s, temp I/O took anything between 4 ms and all: midway is no estimate."""
+    gain, no_spill = Gain(0.9, (-0.3, 1.7)), Gain(1.0, (0.0, 2.0))
+    item = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.004, 2.0), {"flash": gain}, no_spill)
+    page = ranking_page(ServerRanking("db", 60.0, [item], ["flash"], 0.9, elapsed_s=9.0), 5)
+    for text in (page.text(100), page.text(200), page.markdown()):
+        assert "-300 ms to 1.70 s" in " ".join(text.split())
+        assert "900 ms" not in text
+    [header, *rows] = [line.split(",") for line in page.data.csv().splitlines()]
+    assert {row[header.index("saved_s")] for row in rows} == {""}
+
+
+def test_a_saving_below_a_thousandth_is_about_nothing():
+    answer = _text({"disk": Gain(1.9e-3, (1e-3, 3e-3)), "flash": Gain(0.08, (0.05, 0.1))})
+    assert "1.9 ms (" not in answer
+    assert "80 ms (50 ms to 100 ms)" in answer
+
+
+def test_a_storage_that_takes_longer_is_slower_and_saves_nothing():
+    answer = _text({"disk": Gain(-126.0, (-200.0, -60.0)), "flash": Gain(0.08, (0.05, 0.1))})
+    assert "saves 2 min 06 s" not in answer
+    assert "disk is 2 min 06 s slower (-3 min 20 s to -60 s)" in answer
+    assert "flash saves 80 ms" in answer
+
+
+FOLDER = Path("/a/rather/long/way/to/where/the/recordings/of/this/server/are/kept/server.spills")
+
+
+def item(pid, temp_s, **changes):
+    reported = {
+        "path": FOLDER / f"{pid}-1.spill",
+        "pid": pid,
+        "user": "etl",
+        "database": "dw",
+        "application": "",
+        "query": "select count(*)\n  from (select * from sales order by amount) s",
+        "started_at": None,
+        "elapsed_s": 10.0,
+        "before_recording_s": 0.0,
+        "ended_by": "query",
+        "workers": 0,
+        "reads": 256,
+        "read_bytes": 2 << 20,
+        "writes": 128,
+        "written_bytes": 1 << 20,
+        "temp_s": temp_s,
+        "temp_share": temp_s / 10.0,
+    }
+    return QueryRecording(**{**reported, **changes})
+
+
+def recorded(*recordings, **changes):
+    server = ObservedServer("/run/postgresql", 5432, "dw", "postgres")
+    reported = {
+        "path": FOLDER,
+        "server": server,
+        "recorded_s": 60.0,
+        "ended_by": "duration",
+        "failure": None,
+        "method": "perf",
+        "lost": 0,
+        "recordings": recordings,
+        "unkept": [],
+        "unassigned": 0,
+    }
+    return ServerRecording(**{**reported, **changes})
+
+
+def test_a_line_a_query_and_the_largest_is_what_to_ask_next():
+    text = server_recording_text(recorded(item(11, 2.0), item(12, 5.0, user="", database="")), 120)
+    head, _, _, _, first, second, _, after = text.splitlines()
+    assert head == f"{FOLDER}: 2 recordings of queries that spilled, in 60 s"
+    query = "select count(*) from (select * from sale..."
+    assert first.split() == ["11-1.spill", "etl@dw", *query.split(), "10", "s", "2", "MiB",
+                             "1", "MiB", "20", "%"]  # fmt: skip
+    assert second.split()[:2] == ["12-1.spill", "-"]
+    assert after == f"  next       spillcast forecast {FOLDER}/12-1.spill"
+
+
+def test_a_narrow_terminal_gets_no_longer_lines_in_the_table():
+    text = server_recording_text(recorded(item(11, 2.0)), 60)
+    assert all(len(line) <= 60 for line in text.splitlines() if str(FOLDER) not in line)
+
+
+def test_nothing_spilled():
+    assert server_recording_text(recorded(), 80) == "no query did temp I/O in 60 s"
+
+
+def test_what_weakens_them_is_told():
+    unkept = [UnkeptQuery(13, "select 1", "it was too much")]
+    recording = recorded(
+        item(11, 2.0), unkept=unkept, unassigned=7, lost=3, failure="no connection"
+    )
+    text = server_recording_text(recording, 120)
+    assert "nothing kept of process 13, it was too much: select 1" in text
+    assert "7 temp operations of no observed query" in text
+    assert "perf lost 3 reports" in text
+    assert "no connection" in text
+
+
+def test_the_line_while_it_goes_on():
+    counts = {"temp_reads": 1, "temp_writes": 1, "temp_ns": 5, "temp_bytes": 3 << 20, "lost": 0}
+    sessions = {"active": 12, "spilling": 3, "recordings": 4}
+    line = status_line({"elapsed_ns": 90_000_000_000, **counts, **sessions})
+    for part in ("12 sessions active", "3 spilling", "3 MiB", "4 recordings"):
+        assert part in line

@@ -20,9 +20,9 @@ from harness import (
     make_places,
     only_line,
     ordinary_user,
+    spill_in,
     spillcast,
     started,
-    target,
     until,
 )
 from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
@@ -48,7 +48,7 @@ WRITES, READS = 150, 150
 
 def spilling(places, *more):
     counts = ("--writes", WRITES, "--reads", READS)
-    return target("spill", "--file", places.temp / "spill", "--base", places.base, *counts, *more)
+    return spill_in(places, *counts, *more)
 
 
 def recorded(places, *command, under=(), options=()):

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from cases import cases
 from evidence import change, recording
 from spillcast.errors import SpillTooLarge
 from spillcast.recording.meta import Memory
@@ -43,28 +44,20 @@ def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
     assert "4 GiB of memory are free beside the query, which held 1 GiB" in advice
 
 
-def test_what_would_swap_is_refused(spill, machine):
-    machine(free=int(3.5 * G), swap=2 * G)
-    with pytest.raises(SpillTooLarge, match=r"3 GiB.*2\.50 GiB of memory.*swap \(2 GiB free\)"):
-        free_space.tmpfs_advice(spill)
-
-
-def test_what_would_run_out_is_refused(spill, machine):
-    machine(free=2 * G, swap=G)
-    with pytest.raises(SpillTooLarge, match=r"1 GiB of memory.*1 GiB of swap: it would run out"):
-        free_space.tmpfs_advice(spill)
-
-
-def test_the_limit_of_the_querys_own_cgroup_counts(spill, machine):
-    machine(free=20 * G)
-    change(spill, memory=Memory(2 * G, G))
-    with pytest.raises(SpillTooLarge, match="memory cgroup leaves 1 GiB"):
-        free_space.tmpfs_advice(spill)
-
-
-def test_the_limit_of_our_own_cgroup_counts_too_for_the_probe_writes_there(spill, machine):
-    machine(free=20 * G, groups=[MemoryGroup(4 * G, 2 * G)])
-    with pytest.raises(SpillTooLarge, match="memory cgroup leaves 2 GiB"):
+@cases(
+    ("room", "limit_bytes", "words"),
+    [
+        ({"free": int(3.5 * G), "swap": 2 * G}, None, r"3 GiB.*2\.50 GiB of.*swap \(2 GiB free"),
+        ({"free": 2 * G, "swap": G}, None, r"1 GiB of memory.*1 GiB of swap: it would run out"),
+        # The limit of the query's own cgroup, and of ours, for the probe writes there.
+        ({"free": 20 * G}, 2 * G, "memory cgroup leaves 1 GiB"),
+        ({"free": 20 * G, "groups": [MemoryGroup(4 * G, 2 * G)]}, None, "cgroup leaves 2 GiB"),
+    ],
+)
+def test_what_does_not_fit_is_refused(spill, machine, room, limit_bytes, words):
+    machine(**room)
+    change(spill, memory=Memory(limit_bytes, G))
+    with pytest.raises(SpillTooLarge, match=words):
         free_space.tmpfs_advice(spill)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
+from spillcast.evidence.postgres.spills import planned_bytes
 from spillcast.forecast import forecast
 from spillcast.forecast.remaining.progress import _of_file, progress_of
 from spillcast.forecast.workload.query import workload_of_recording
@@ -95,3 +96,34 @@ def test_unread_bytes_of_a_file_of_100_that_was_written_before(read, gone, expec
     begin, size = read
     result = _of_file(100.0, np.array([False]), np.array([begin]), np.array([float(size)]), gone)
     assert astuple(result) == pytest.approx((*expected, 0))
+
+
+def operator(kind, *below, rows=100_000, width=80, **values):
+    return {
+        "Node Type": kind, "Plan Rows": rows, "Plan Width": width, "Plans": list(below), **values,
+    }  # fmt: skip
+
+
+SCAN = operator("Seq Scan")
+
+
+@pytest.mark.parametrize(
+    "spiller",
+    [
+        operator("Sort", SCAN),
+        operator("Hash Join", SCAN, operator("Hash", SCAN)),
+        operator("Aggregate", SCAN, Strategy="Hashed"),
+    ],
+    ids=lambda spiller: spiller["Node Type"],
+)
+def test_more_work_memory_never_spills_more_and_enough_spills_nothing(spiller):
+    """A pass writes each row of 90 bytes once, and what an aggregate holds is not written."""
+    one_pass = 90 * 100_000
+    read = [
+        planned_bytes({"Plan": spiller}, {"work_mem": f"{size}kB"}).read
+        for size in (64, 256, 1024, 4096, 16_384, 65_536, 1 << 20)
+    ]
+    assert read == sorted(read, reverse=True)
+    assert read[0] > 0.9 * one_pass
+    assert 0 < read[3] <= 2 * one_pass
+    assert read[-1] == 0

@@ -30,14 +30,27 @@ def terms(answer):
     return {(term.name, term.bytes): term for term in answer.terms}
 
 
-def test_counts_times_latencies(run):
-    answer = forecast(run, storage(TARGET))
-    assert answer.baseline_s == 10.0
+@cases(
+    ("target", "io_s"),
+    [
+        (storage(TARGET), TARGET_S),
+        (storage(dict.fromkeys(TARGET, 0)), 0.0),
+        ("factor:10", 0.19),
+        ("latency:150us", 700 * 150e-6),
+        # A recording is its own storage.
+        ("run.spill", 1.9),
+    ],
+)
+def test_counts_times_latencies(run, target, io_s):
+    if isinstance(target, str):
+        target = resolve(target.replace("run.spill", str(run.path)), run)
+    answer = forecast(run, target)
+    assert (answer.baseline_s, answer.refused, answer.method) == (10.0, None, "counts")
     assert answer.ceiling_s == pytest.approx(8.1)
-    assert answer.forecast_s == pytest.approx(8.1 + TARGET_S)
-    assert answer.speedup == pytest.approx(10 / (8.1 + TARGET_S))
-    assert answer.refused is None
-    assert answer.method == "counts"
+    assert answer.forecast_s == pytest.approx(8.1 + io_s)
+    assert answer.speedup == pytest.approx(10 / (8.1 + io_s))
+    is_measured = "not-measured" not in {warning.code for warning in answer.warnings}
+    assert is_measured == (target.source.name != "asked")
 
 
 def test_the_terms_are_what_the_number_is_the_sum_of(run):
@@ -62,28 +75,6 @@ def test_a_part_of_the_query_is_scaled_to_the_whole(run):
     assert answer.baseline_s == 30.0
     assert answer.ceiling_s == pytest.approx(3 * 8.1)
     assert answer.forecast_s == pytest.approx(3 * (8.1 + TARGET_S))
-
-
-def test_storage_of_no_latency_is_the_ceiling(run):
-    answer = forecast(run, storage(dict.fromkeys(TARGET, 0)))
-    assert answer.forecast_s == pytest.approx(answer.ceiling_s)
-
-
-def test_factor_divides_every_latency(run):
-    answer = forecast(run, resolve("factor:10", run))
-    assert answer.forecast_s == pytest.approx(8.1 + 0.19)
-    assert "not-measured" in {warning.code for warning in answer.warnings}
-
-
-def test_latency_is_the_same_for_every_operation(run):
-    answer = forecast(run, resolve("latency:150us", run))
-    assert answer.forecast_s == pytest.approx(8.1 + 700 * 150e-6)
-
-
-def test_a_recording_as_a_target_is_its_own_storage(run):
-    answer = forecast(run, resolve(str(run.path), run))
-    assert answer.forecast_s == pytest.approx(10.0)
-    assert answer.speedup == pytest.approx(1.0)
 
 
 def test_operations_at_the_same_time_share_the_time(tmp_path):

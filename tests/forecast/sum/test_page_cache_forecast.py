@@ -62,16 +62,23 @@ def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source
     assert "64 MiB" in warning.message
 
 
-def test_without_memory_every_operation_is_the_storages(tmp_path):
-    made = run(tmp_path / "r.spill", room=0)
+@pytest.mark.parametrize(
+    ("latency_us", "changes"),
+    [
+        # Without memory; where it could have answered and did not, operations go around it;
+        # machines that tell nothing have no page cache.
+        (20, {"machine": Machine(cpus=2, memory_available_bytes=0)}),
+        (70, {}),
+        (20, {"machine": Machine(cpus=2)}),
+    ],
+    ids=["no memory", "around it", "unknown"],
+)
+def test_without_a_page_cache_every_operation_is_the_storages(tmp_path, latency_us, changes):
+    made = run(tmp_path / "r.spill", latency_ns=latency_us * US)
+    change(made, **changes)
     answer = forecast(made, disk(100 * US))
-    assert answer.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
-
-
-def test_what_memory_could_have_answered_and_did_not_goes_around_it(tmp_path):
-    made = run(tmp_path / "r.spill", latency_ns=70 * US)
-    answer = forecast(made, disk(100 * US))
-    assert answer.forecast_s == pytest.approx(other_s(made, 70 * US) + COUNT * 1e-4, rel=0.05)
+    expected_s = other_s(made, latency_us * US) + COUNT * 1e-4
+    assert answer.forecast_s == pytest.approx(expected_s, rel=0.05)
     assert "page-cache-answers" not in codes(answer)
 
 
@@ -119,13 +126,6 @@ def test_a_group_of_little_memory_is_what_counts(tmp_path):
     answer = forecast(made, disk(100 * US))
     # All that is read waits, 128 KiB at a time.
     assert answer.forecast_s == pytest.approx(made.elapsed_s + COUNT / 2 / 2 * 1e-4, rel=0.02)
-
-
-def test_machines_that_tell_nothing_have_no_page_cache(tmp_path):
-    made = run(tmp_path / "r.spill")
-    change(made, machine=Machine(cpus=2))
-    answer = forecast(made, disk(100 * US))
-    assert answer.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
 
 
 def plan(read_ms, *, elapsed_ms=4000.0):

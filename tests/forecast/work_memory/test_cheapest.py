@@ -1,9 +1,16 @@
 """The cheapest cell that is fast enough, by price or by memory."""
 
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
 import made_up
 from cases import cases
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory import NOW, MemoryCell, cheapest
+from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun, Op
 from spillcast.report.work_memory import advice_text, memory_cells
 
 M = 1 << 20
@@ -76,3 +83,100 @@ def test_nothing_slower_than_now_is_told_whatever_the_time_allows(now_s, costs, 
         assert (
             advice_text(advice) == "Today it takes 29 s, and no memory and storage makes it faster."
         )
+
+
+#: Latency of reads and writes by storage, in seconds.
+STORAGES = {"fast": (5e-6, 8e-6), "slow": (1e-3, 2e-3)}
+
+REST_S, CPU_PER_OPERATION_S = 2.0, 1e-4
+
+
+def run(storage, memory_bytes, count):
+    """``count`` reads and as many writes, and CPU time for each."""
+    latencies = STORAGES[storage]
+    rest_s = REST_S + 2 * count * CPU_PER_OPERATION_S
+    ops = {
+        op: Op(count, count * 8192, count * each_s, np.array([[count, each_s]]), [1], [count])
+        for op, each_s in zip(("read", "write"), latencies, strict=True)
+        if count
+    }
+    return MemoryRun(storage, memory_bytes, rest_s + count * sum(latencies), 0.0, ops)
+
+
+def hybrid(memory_bytes):
+    """What does not fit into memory is spilled, and 64 MiB is enough."""
+    return round(max(0, 64 * M - memory_bytes) / 8192)
+
+
+@cases(("storage", "size"), product(STORAGES, [12 * M, 20 * M, 40 * M, 60 * M, 64 * M, 90 * M]))
+def test_what_does_not_fit_is_a_straight_line_in_memory(storage, size):
+    runs = [run(name, at, hybrid(at)) for name in STORAGES for at in (8 * M, 16 * M)]
+    runs.append(run("fast", 128 * M, 0))
+    answer = MemoryCurve(runs, enough_bytes=64 * M).at(storage, size)
+    truth = run(storage, size, hybrid(size))
+    assert answer.counts.get("write", 0) == pytest.approx(hybrid(size), rel=0.01)
+    assert answer.spilled_bytes == pytest.approx(truth.spilled_bytes, rel=0.01)
+    assert answer.elapsed_s == pytest.approx(truth.elapsed_s, rel=0.01)
+    assert answer.interval_s[0] < truth.elapsed_s < answer.interval_s[1]
+
+
+@cases("size", [2 * M, 3 * M, 4 * M, 8 * M, 16 * M, 32 * M])
+def test_the_engines_arithmetic_places_every_step(size):
+    """Three passes, two from 4 MiB on, one from 16 MiB on, none from 64 MiB on: two runs do."""
+
+    def passes(memory_bytes):
+        return sum(memory_bytes < step * M for step in (4, 16, 64))
+
+    runs = [run(name, at, 1000 * passes(at)) for name in STORAGES for at in (M, 32 * M)]
+    runs.append(run("fast", 128 * M, 0))
+    curve = MemoryCurve(runs, io_share=passes)
+    truth = run("slow", size, 1000 * passes(size))
+    assert curve.at("slow", size).counts["read"] == pytest.approx(1000 * passes(size))
+    assert curve.at("slow", size).elapsed_s == pytest.approx(truth.elapsed_s, rel=0.01)
+    assert not curve.spills(64 * M)
+    assert curve.spills(63 * M)
+
+
+def test_without_a_spill_every_storage_is_the_same():
+    runs = [run(name, M, 500) for name in STORAGES] + [run("fast", 4 * M, 0)]
+    curve = MemoryCurve(runs)
+    for size in (4 * M, 5 * M):
+        assert curve.at("slow", size).elapsed_s == REST_S
+        assert curve.at("slow", size).counts == {}
+
+
+@cases(
+    ("spilled", "fitted", "stated", "enough"),
+    [
+        ([8 * M, 16 * M], [], 64 * M, 64 * M),
+        ([8 * M, 16 * M], [128 * M, 96 * M], None, 96 * M),
+        ([8 * M, 16 * M], [96 * M], 64 * M, 64 * M),
+        # It spilled with more than a plan calls enough.
+        ([8 * M, 16 * M], [], 12 * M, 16 * M + 1),
+        ([8 * M, 16 * M], [], None, None),
+    ],
+)
+def test_enough_memory_is_what_fitted_or_is_stated_but_more_than_what_spilled(
+    spilled, fitted, stated, enough
+):
+    runs = [run("slow", at, hybrid(at)) for at in spilled] + [run("slow", at, 0) for at in fitted]
+    curve = MemoryCurve(runs, enough_bytes=stated)
+    for size in (M, 16 * M, 16 * M + 1, 64 * M - 1, 64 * M, 96 * M - 1, 96 * M, 1 << 40):
+        assert curve.spills(size) == (enough is None or size < enough), size
+
+
+def test_what_fits_takes_what_a_run_that_fitted_took_beside_its_temp_io():
+    # The run that spilled did other work: its time is no measure of one that does not.
+    spilled = replace(run("slow", 8 * M, 1000), elapsed_s=50.0)
+    answer = MemoryCurve([spilled, run("fast", 128 * M, 0)], enough_bytes=32 * M).at("slow", 32 * M)
+    assert answer.elapsed_s == REST_S
+    assert answer.interval_s[1] < 1.5 * REST_S
+
+
+def test_a_count_that_nothing_tells_is_in_the_interval():
+    """Somewhere between the runs the spill ends: just after the first, or just before the last."""
+    runs = [run("slow", 8 * M, 2000), run("slow", 64 * M, 0)]
+    low_s, high_s = MemoryCurve(runs).at("slow", 32 * M).interval_s
+    whole_s = run("slow", 8 * M, 2000).elapsed_s
+    assert low_s < REST_S + 0.35 * (whole_s - REST_S)
+    assert high_s > REST_S + 0.75 * (whole_s - REST_S)
