@@ -79,6 +79,7 @@ TIMES = "temp read=600.000 write=930.000"
         (report_disguises.session_event(), lambda text: text.replace("temp", "other", 1)),
         (TEXT_PLAN, lambda text: text.replace(TIMES, "temp read=1'600.000 write=1'930.000")),
         (TEXT_PLAN, lambda text: text.replace(" write=930.000", "")),
+        (TEXT_PLAN, lambda text: text.replace("written=", "dirtied=").replace("Disk", "Memory")),
         (TEXT_PLAN, lambda text: text.replace(TIMES, "temp read=0.600 write=0.930")),
         (TEXT_PLAN, lambda text: text.replace("loops=4", f"loops={2**32 - 1}")),
     ],
