@@ -8,7 +8,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
-from typing import Any
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.binding import Binding, Outcome, binding_of
@@ -89,9 +88,9 @@ class Projector:
         zeros = [self.zero_latency, *(at.zero_latency for at in self.at_bounds)]
         return more_work_memory(workload.plan, workload.total_s, zeros, confidence)
 
-    def refused(self, target: str, confidence: float, reason: Refusal, **known: Any) -> Forecast:
-        """A forecast without a number for a target, with the reason and what is ``known``."""
-        return self._forecast(target, confidence, **known).refused_by(reason)
+    def refused(self, target: str, confidence: float, reason: Refusal) -> Forecast:
+        """A forecast without a number for a target, with the reason."""
+        return self._unanswered(target, confidence).refused_by(reason)
 
     def _between_bounds(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast, with an interval from the lowest to the highest bound."""
@@ -111,21 +110,23 @@ class Projector:
         low_s, high_s = around(intervals)
         ceilings = [f.ceiling_interval_s for f in alone if f.ceiling_interval_s]
         at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
-        ceiling: dict[str, Any] = {
-            "ceiling_s": central.ceiling_s,
-            "ceiling_interval_s": around(ceilings),
-            "ceiling_bounds_s": (min(at_ceilings_s), max(at_ceilings_s)),
-        }
         quality = self.workload.quality
         unknown = quality.unknown
         # If the time of temp I/O is unknown, its bounds are the answer, however wide.
         if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
-            return replace(central, interval_s=(low_s, high_s), uncertainty=None, **ceiling)
-        reason = (
-            f"{unknown.text}, so that it may take {format_duration(low_s)} or "
-            f"{format_duration(high_s)}; {unknown.remedy}"
+            forecast = replace(central, interval_s=(low_s, high_s), uncertainty=None)
+        else:
+            reason = (
+                f"{unknown.text}, so that it may take {format_duration(low_s)} or "
+                f"{format_duration(high_s)}; {unknown.remedy}"
+            )
+            forecast = self.refused(storage.name, confidence, IntervalTooWide(reason))
+        return replace(
+            forecast,
+            ceiling_s=central.ceiling_s,
+            ceiling_interval_s=around(ceilings),
+            ceiling_bounds_s=(min(at_ceilings_s), max(at_ceilings_s)),
         )
-        return self.refused(storage.name, confidence, IntervalTooWide(reason), **ceiling)
 
     def _alone(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast of this workload alone, with or without the page cache."""
@@ -159,43 +160,44 @@ class Projector:
             # Memory is never slower than the storage behind it, whatever a model says of that.
             without_cache_s = max(forecast_s, uncached_s)
         low_s, high_s = uncertainty.bounds_s(confidence)
-        known: dict[str, Any] = {
-            "uncertainty": uncertainty,
-            "sampled": sample,
-            "without_cache_s": without_cache_s,
-            "warnings": warnings_of(Computed(baseline, storage, projected, ceiling_s, uncached_s)),
-        }
+        unanswered = replace(
+            self._unanswered(storage.name, confidence),
+            uncertainty=uncertainty,
+            sampled=sample,
+            without_cache_s=without_cache_s,
+            warnings=warnings_of(Computed(baseline, storage, projected, ceiling_s, uncached_s)),
+        )
         # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
-            return self.refused(storage.name, confidence, reason, **known)
-        return self._forecast(
-            storage.name,
-            confidence,
+            return unanswered.refused_by(reason)
+        zero_latency = replace(self.zero_latency, forecast_s=ceiling_s)
+        return replace(
+            unanswered,
             forecast_s=forecast_s,
             rehearsed=rehearsed,
             interval_s=(low_s, high_s),
             ceiling_s=ceiling_s,
-            ceiling_interval_s=replace(self.zero_latency, forecast_s=ceiling_s).interval_s(
-                confidence, low_s
-            ),
+            ceiling_interval_s=zero_latency.interval_s(confidence, low_s),
             terms=_terms(baseline, projected),
             advice=storage.facts.get("advice", ()),
-            **known,
+            warm=self._warm(forecast_s),
         )
 
-    def _forecast(self, target: str, confidence: float, **known: Any) -> Forecast:
-        """A forecast for a target: the values ``known`` for it, and those of any target."""
-        workload, baseline, warm = self.workload, self.baseline, None
-        if (cold := baseline.cold_data) is not None:
-            target_s = known.get("forecast_s")
-            warm_s = None if target_s is None else max(target_s - cold.forecast_s, 0.0)
-            # The same run with cached data files.
-            warm = WarmRun(workload.total_s - cold.baseline_s, warm_s)
+    def _warm(self, forecast_s: float | None) -> WarmRun | None:
+        """The same run with cached data files; None if it read next to none of them."""
+        if (cold := self.baseline.cold_data) is None:
+            return None
+        warm_s = None if forecast_s is None else max(forecast_s - cold.forecast_s, 0.0)
+        return WarmRun(self.workload.total_s - cold.baseline_s, warm_s)
+
+    def _unanswered(self, target: str, confidence: float) -> Forecast:
+        """A forecast for a target without a number, and without a reason for that."""
+        workload, baseline = self.workload, self.baseline
         ceiling_s, ceiling_interval_s = baseline.remainder_s, None
         if self._unusable is None:
             ceiling_s = self.zero_latency.forecast_s
             ceiling_interval_s = self.zero_latency.interval_s(confidence)
-        of_any_target = Forecast.unanswered(
+        return Forecast.unanswered(
             target,
             workload.total_s,
             confidence,
@@ -207,11 +209,10 @@ class Projector:
             subject=workload.subject,
             to_come=workload.to_come,
             statement=workload.statement,
-            warm=warm,
+            warm=self._warm(None),
             spill_spread=workload.spill_spread,
             work_memory=self.work_memory(confidence),
         )
-        return replace(of_any_target, **known)
 
 
 def interval_of(forecast: Forecast) -> Interval | None:
