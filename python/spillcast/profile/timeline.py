@@ -162,7 +162,7 @@ def _waits_over_time(
     These did I/O or used a CPU. Waits after the last slice count in it.
     """
     with_temp_io = set[int]()
-    for rows in recording.waits_unchecked("session", "temp"):
+    for rows in recording.batches("waits", "session", "temp"):
         with_temp_io.update(rows["session"][rows["temp"].values].unique())
     busy_ns = {state: np.zeros(count) for state in STATES}
     sessions, ends_ns = {*with_temp_io}, dict[int, int]()

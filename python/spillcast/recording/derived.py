@@ -241,7 +241,7 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Integers, list[int]]:
     starts = [
         # A copy: a view would keep the whole batch in memory.
         batch["start_ns"].values[::START_STRIDE].copy()
-        for batch in recording.waits_unchecked("start_ns")
+        for batch in recording.batches("waits", "start_ns")
     ]
     start_ns = np.sort(np.concatenate(starts))
     share = min(rows / max(recording.meta.raw.rows, 1), 1.0)

@@ -361,18 +361,24 @@ class Recording(Displayed):
             with reading(self.path / "samples.parquet", AGAIN):
                 _check_end(end_s, self._stored_meta)
 
-    def batches(self, table: Literal["waits", "samples"]) -> Iterator["Table"]:
+    def batches(self, table: Literal["waits", "samples"], *names: str) -> Iterator["Table"]:
         """The rows of a table in the batches of its file, or in one batch if it is in memory.
 
-        InputError, at the latest after the last batch, if the table is incomplete.
+        InputError, at the latest after the last batch, if the table is incomplete. With ``names``
+        only these columns, without that check.
         """
         from spillcast.recording.schema import SIGNED, TABLES
         from spillcast.tables import batches_of
 
         if table in vars(self):
-            yield self.to_arrow(table)
+            yield self.to_arrow(table).select(names) if names else self.to_arrow(table)
             return
-        path, seen = self.path / f"{table}.parquet", Totals()
+        path = self.path / f"{table}.parquet"
+        if names:
+            columns = [field for field in TABLES[table] if field.name in names]
+            yield from batches_of(path, columns, AGAIN, signed=SIGNED)
+            return
+        seen = Totals()
         for rows in batches_of(path, TABLES[table], AGAIN, signed=SIGNED):
             if table == "waits":
                 seen = seen.plus(Totals.of(rows))
@@ -400,18 +406,6 @@ class Recording(Displayed):
             scan.push(rows)
         whole.check_waits(Totals(*scan.sums()))
         return scan
-
-    def waits_unchecked(self, *names: str) -> Iterator["Table"]:
-        """The named columns of the waits, in batches, without a check that none is missing."""
-        from spillcast.recording.schema import SIGNED, WAITS
-        from spillcast.tables import batches_of
-
-        if self.waits_in_memory:
-            yield self.waits.select(names)
-            return
-        only = [field for field in WAITS if field.name in names]
-        path = self.path / "waits.parquet"
-        yield from batches_of(path, only, AGAIN, signed=SIGNED)
 
     def _table(self, name: TableName) -> "Table":
         from spillcast.recording.schema import SIGNED, TABLES
