@@ -15,9 +15,9 @@ import pyarrow as pa
 from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.duckdb import BLOCK_BYTES, Compression, compression
 from spillcast.forecast.workload.load import latencies
+from spillcast.forecast.workload.recorded import recorded_loads
 from spillcast.lab.storages import named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed
@@ -36,7 +36,7 @@ def run() -> Iterator[Result]:
         engine = lab_of("duckdb")(room)
         for query in QUERIES["duckdb"]:
             with recordings(engine, query, places, room, 1) as made:
-                seen = [(run, compression(run, loads_of(run))) for [run] in made.values()]
+                seen = [(run, compression(run, recorded_loads(run))) for [run] in made.values()]
                 yield _result(query.name, [(run, result) for run, result in seen if result])
 
 

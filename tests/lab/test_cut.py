@@ -6,7 +6,7 @@ import pytest
 from evidence import change, storage
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.recorded import recorded_loads
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -52,7 +52,7 @@ def test_ten_slices_see_both_phases_as_they_were(recording):
     left = ten_slices(recording)
     assert left.elapsed_s == pytest.approx(3.0)
     # Five windows lie in the writes and five in the reads; 30 operations each.
-    loads = {load.op: load for load in loads_of(left)}
+    loads = {load.op: load for load in recorded_loads(left)}
     assert {op: (load.count, load.bytes) for op, load in loads.items()} == {
         "read": (150, 150 * SIZE), "write": (150, 150 * SIZE)
     }  # fmt: skip
@@ -80,7 +80,7 @@ def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
 def test_the_first_fifth_sees_the_first_phase_alone(recording):
     left = first_fifth(recording)
     assert left.elapsed_s == pytest.approx(4.0)
-    assert [(load.op, load.count) for load in loads_of(left)] == [("write", 400)]
+    assert [(load.op, load.count) for load in recorded_loads(left)] == [("write", 400)]
     assert left.meta.other_io.count == 8
 
 

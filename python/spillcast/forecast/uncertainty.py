@@ -165,7 +165,7 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Flo
     factors: Mapping[str, Floats] | None = None
     if workload.remaining is not None:
         factors = workload.remaining.factors()
-    elif (parts := workload.io_ns_by_stretch) is not None:
+    elif workload.is_part and (parts := workload.io_ns_by_stretch) is not None:
         # The recorded share of the time is resampled; the unrecorded part may do more or less.
         unseen = 0.0 if workload.kind == "slices" else 1 - workload.elapsed_s / workload.total_s
         picks = draws.integers(0, len(parts), (DRAWS, len(parts)))

@@ -13,8 +13,8 @@ from spillcast.columns import Floats
 from spillcast.engines import Calibrates, Engine, LabQuery
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
-from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.recorded import recorded_loads
 from spillcast.lab.run import ExperimentProgress, run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, SpillDirectory, fast_parent, named_places
 from spillcast.recording.calibration import (
@@ -305,7 +305,7 @@ def _point(
         )
         if recording is None:
             return None
-        meta, loads, bursts = recording.meta, loads_of(recording), recording.work.bursts
+        meta, loads, bursts = recording.meta, recorded_loads(recording), recording.work.bursts
     if bursts is not None:
         engine.bursts.setdefault(query.name, {}).setdefault(place.name, []).append(bursts)
     # The preload library sees no CPU time outside calls.

@@ -95,4 +95,5 @@ def test_a_run_whose_work_memory_is_not_known_may_be_a_former_one(tmp_path, befo
     runs = [run_of(tmp_path / f"{at}.spill", 2 * MS, 0.3, turns=3) for at in "ab"]
     for run, settings in zip(runs, (before, now), strict=True):
         change(run, engine=ObservedEngine("PostgreSQL", query="select 1", settings=settings))
-    assert (reason_against(*runs) is not None) == differs
+    former, recorded = runs
+    assert (reason_against(former, recorded.engine) is not None) == differs

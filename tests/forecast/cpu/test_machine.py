@@ -10,9 +10,8 @@ from evidence import change, known, recording, storage, table
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
-from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import Load
-from spillcast.forecast.workload.recorded import cpu_time
+from spillcast.forecast.workload.recorded import cpu_time, recorded_loads
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS
@@ -48,7 +47,7 @@ def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
     run = recording(tmp_path / "run.spill", loads, elapsed_s=60.0, cpu_s=cpu_s)
     change(run, machine=machine)
     target = Estimate(latency_ns(target_ns) / 1e9, np.zeros((0, 2)), 0.0, True, False)
-    return machine_change(cpu_of(run), loads_of(run), [target])
+    return machine_change(cpu_of(run), recorded_loads(run), [target])
 
 
 def drift_s(tmp_path, source_ns, target_ns, *, passes, machine=MACHINE):
@@ -76,7 +75,7 @@ def test_threads_without_a_core_each_find_their_caches_cold_anyway(tmp_path):
     change(run, machine=CALIBRATED)
     target = [Estimate(0.0, np.zeros((0, 2)), 0.0, True, False)]
     alone, shared = (
-        machine_change(cpu_of(run), loads_of(run), target, each) for each in (1.0, 0.5)
+        machine_change(cpu_of(run), recorded_loads(run), target, each) for each in (1.0, 0.5)
     )
     assert shared.total_s == pytest.approx(alone.total_s / 2)
     assert shared.error_s == pytest.approx(alone.error_s / 2)
@@ -180,7 +179,7 @@ def test_a_call_that_copies_data_is_no_wait(tmp_path, size):
     in_memory_s = calibrated().memory_s + size / calibrated().memory_bytes_per_s
     none, copied = (
         machine_change(
-            cpu_of(run), loads_of(run), [Estimate(s, np.zeros((0, 2)), 0.0, True, False)]
+            cpu_of(run), recorded_loads(run), [Estimate(s, np.zeros((0, 2)), 0.0, True, False)]
         )
         for s in (0.0, in_memory_s)
     )

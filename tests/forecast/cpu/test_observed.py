@@ -8,8 +8,7 @@ from cases import cases
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.result import RECORDING
-from spillcast.forecast.workload.counted import loads_of
-from spillcast.forecast.workload.recorded import capture_overhead
+from spillcast.forecast.workload.recorded import capture_overhead, recorded_loads
 
 #: 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 calls that were observed.
 LOADS = [("read", 8192, 500, 2_000_000), ("write", 8192, 200, 4_500_000)]
@@ -64,7 +63,7 @@ def test_a_switch_within_a_temp_call_is_within_it(run):
     waits = run.waits
     blocked = [number % 2 == 0 for number in range(waits.num_rows)]
     run.waits = waits.with_column("blocked", blocked)
-    overhead = capture_overhead(run, loads_of(run))
+    overhead = capture_overhead(run, recorded_loads(run))
     assert overhead.operation_s == pytest.approx(1.5e-3)
     assert overhead.outside_s == pytest.approx(1.9 - 700 * 1.5e-3)
 
@@ -73,7 +72,7 @@ def test_its_error_is_that_of_the_measurement_and_of_what_it_is_taken_for(tmp_pa
     """Quartiles 1.349 s apart are a standard deviation of 1 s, of which 1.55 / 1.9 lie outside."""
     spread = COST | {"overhead_low_s": 1.5, "overhead_high_s": 2.849}
     run = recording(tmp_path / "spread.spill", LOADS, elapsed_s=10.0, cpu_s=7.0, **spread)
-    overhead = capture_overhead(run, loads_of(run))
+    overhead = capture_overhead(run, recorded_loads(run))
     off_s = hypot(OUTSIDE_S / 1.9, 0.5 * OUTSIDE_S, 0.25 * 700 * 1e-3)
     assert overhead.error_s == pytest.approx(off_s)
 

@@ -8,9 +8,8 @@ import pytest
 from cases import cases
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
-from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import rehearsed
-from spillcast.forecast.workload.recorded import cpu_time
+from spillcast.forecast.workload.recorded import cpu_time, recorded_loads
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
@@ -56,8 +55,8 @@ def test_each_kind_by_itself(tmp_path):
     target = run(
         tmp_path / "b", [("write", 1000, 900), ("read", 500, 900)], {"write": 60, "read": 100}
     )
-    result = rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target))
-    by_op = dict(zip((load.op for load in loads_of(source)), result.each_s, strict=True))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
+    by_op = dict(zip((load.op for load in recorded_loads(source)), result.each_s, strict=True))
     assert by_op["read"] == pytest.approx(30e-6, rel=0.01)
     assert by_op["write"] == pytest.approx(10e-6, rel=0.01)
     assert result.total_s == pytest.approx(10_000 * 30e-6 + 1000 * 10e-6, rel=0.01)
@@ -75,7 +74,7 @@ def test_only_the_same_prefix_is_compared(tmp_path):
     writer.add_seconds(seconds([("write", SIZE, 800, 100 * US)], 1))
     source = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
     target = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})
-    result = rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
     assert result.each_s == pytest.approx([10e-6], rel=0.15)
 
 
@@ -85,7 +84,7 @@ def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
     target = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
-    result = rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
     assert result.each_s == pytest.approx([30e-6], rel=0.02)
 
 
@@ -97,7 +96,9 @@ def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
         ([("write", 200, 9)], [("write", 4000, 9)], [("write", 4000, 9), ("read", 4000, 9)])
     ):
         target = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
-        errors.append(rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target)).error_s)
+        errors.append(
+            rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)).error_s
+        )
     # 8,000 operations take 30 us less.
     assert 8000 * 30e-6 > errors[0] > errors[1] > errors[2] > 0
 
@@ -105,14 +106,14 @@ def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
 def test_few_operations_tell_nothing(tmp_path):
     source = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
     target = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
-    assert rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target)) is None
+    assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)) is None
 
 
 def test_a_recording_cut_into_slices_is_compared_as_far_as_its_first(tmp_path):
     """Its first slice holds 300 operations of 150 us each, whatever the rehearsal came to."""
     source = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
     target = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
-    result = rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
     assert result.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
 
 
@@ -120,17 +121,17 @@ def test_without_cpu_times_gaps_of_one_thread_tell(tmp_path):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
     target = run(tmp_path / "b", loads, {"write": 80})
-    result = rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
     assert result.each_s == pytest.approx([30e-6], rel=0.02)
     source = run(tmp_path / "c", loads, {"write": 50}, cpu_s=None, threads=2)
-    assert rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target)) is None
+    assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)) is None
 
 
 def test_what_compressing_adds_is_not_counted_twice(tmp_path):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50})
     target = run(tmp_path / "b", loads, {"write": 80})
-    result = rehearsed_change(cpu_of(source), loads_of(source), Rehearsal(target), 0.006)
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target), 0.006)
     assert result.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
 
 
@@ -140,5 +141,5 @@ def test_latencies_weigh_by_what_was_rehearsed(tmp_path, done, expected_us):
     source = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
     target = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
     probed = Estimate(100e-6, np.array([[1000.0, 100e-6]]), 0.0, True, False)
-    [result] = rehearsed([probed], loads_of(source), Rehearsal(target))
+    [result] = rehearsed([probed], recorded_loads(source), Rehearsal(target))
     assert result.mean_s == pytest.approx(expected_us * 1e-6)

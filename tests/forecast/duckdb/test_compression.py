@@ -14,9 +14,9 @@ from evidence import known, seconds, storage, table
 from harness import completed
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.duckdb import adapt, compression, lowest_level_s
 from spillcast.forecast.workload.load import latencies
+from spillcast.forecast.workload.recorded import recorded_loads
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -71,7 +71,7 @@ def test_pauses_of_the_reader_are_no_cost_of_compression(tmp_path):
     writer.add_waits(table(rows, WAITS))
     writer.add_seconds(run.seconds)
     paused = writer.finish(known(run.elapsed_s, BLOCKS, BLOCKS, cpu_s=run.meta.cpu_s))
-    result = compression(paused, loads_of(paused))
+    result = compression(paused, recorded_loads(paused))
     assert result.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.05)
 
 
@@ -81,7 +81,7 @@ def target(latency_ns):
 
 def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
     run = spill(tmp_path / "run.spill", 0.5, 80 * US)
-    result = compression(run, loads_of(run))
+    result = compression(run, recorded_loads(run))
     assert result.share == 0.5
     assert result.write_cpu_s == pytest.approx((WRITE_SMALL_NS - WRITE_NS) / 1e9)
     assert result.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.01)
@@ -123,7 +123,7 @@ def test_the_lowest_level_is_read_off_the_mean(lowest_s, write_s):
 @pytest.mark.parametrize(("source_ns", "target_ns"), [(80 * US, 2 * MS), (2 * MS, 80 * US)])
 def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, source_ns, target_ns):
     run = spill(tmp_path / "run.spill", 0.55, source_ns)
-    loads = loads_of(run)
+    loads = recorded_loads(run)
     adapts = compression(run, loads)
     result = adapts.on_target(latencies(target(target_ns), loads, 1.0))
     assert (result.share > adapts.share) == (target_ns > source_ns)
@@ -136,7 +136,7 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, source_ns, targe
 
 def test_where_writes_are_as_fast_nothing_changes(tmp_path):
     run = spill(tmp_path / "run.spill", 0.55, 300 * US)
-    loads = loads_of(run)
+    loads = recorded_loads(run)
     result = compression(run, loads).on_target(latencies(target(300 * US), loads, 1.0))
     assert result.share == pytest.approx(0.55)
     assert result.cpu_s == pytest.approx(0, abs=1e-9)
@@ -144,7 +144,7 @@ def test_where_writes_are_as_fast_nothing_changes(tmp_path):
 
 def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
-    loads = loads_of(run)
+    loads = recorded_loads(run)
     result = compression(run, loads).on_target(latencies(target(80 * US), loads, 1.0))
     answer = forecast(run, target(80 * US))
     by_hand_s = run.meta.cpu_s + result.cpu_s + 2 * BLOCKS * 80e-6
@@ -156,9 +156,9 @@ def test_the_forecast_holds_fewer_and_says_so(tmp_path):
 
 def test_what_is_not_duckdb_or_shows_one_kind_is_left_alone(tmp_path):
     other = spill(tmp_path / "other.spill", 0.5, MS, file="base/pgsql_tmp/pgsql_tmp7.0")
-    assert compression(other, loads_of(other)) is None
+    assert compression(other, recorded_loads(other)) is None
     whole = spill(tmp_path / "whole.spill", 0.01, MS)
-    assert compression(whole, loads_of(whole)) is None
+    assert compression(whole, recorded_loads(whole)) is None
 
 
 QUERY = """
@@ -182,7 +182,7 @@ def recorded(places, directory):
 
 def shares(source, target):
     """Of the blocks compressed: here, there by what here shows, and there as it was."""
-    loads, result = loads_of(source), loads_of(target)
+    loads, result = recorded_loads(source), recorded_loads(target)
     adapts, adapted = compression(source, loads), compression(target, result)
     likely = adapts.on_target(latencies(observed(target), loads, 1.0))
     return adapts.share, likely.share, adapted.share

@@ -8,10 +8,10 @@ from cases import cases
 from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of, projection
-from spillcast.forecast.workload.counted import counted_trace, loads_of
+from spillcast.forecast.workload.counted import counted_trace
 from spillcast.forecast.workload.load import Load
 from spillcast.forecast.workload.query import workload_of_recording
-from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
 from spillcast.forecast.workload.resources import Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import Recording
@@ -207,7 +207,7 @@ def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
     writer = RecordingWriter(tmp_path / "counts.spill")
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))
-    threads, loads = recorded_threads(recording), loads_of(recording)
+    threads, loads = recorded_threads(recording), recorded_loads(recording)
     assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
     assert threads.cpu_delays(whole) == threads.cpu_delays(loads) == (0.0, 0.0, 0.0)

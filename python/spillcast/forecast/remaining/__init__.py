@@ -3,16 +3,12 @@
 Most queries are recorded entirely, so ``progress`` and ``model`` are imported only for the others.
 """
 
-import os
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, hypot
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
@@ -25,27 +21,24 @@ from spillcast.forecast.remaining.progress import (
     Estimated,
     Quantity,
 )
-from spillcast.forecast.workload.counted import loads_of
 from spillcast.forecast.workload.load import moved_bytes
 from spillcast.forecast.workload.previous_runs import (
     PlanDocument,
-    previous_calls,
     query_text,
     read_run_or_plan,
     reason_against,
-    relative_spread,
+    run_loads,
 )
-from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.recorded import recorded_spread, recorded_threads
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
+from spillcast.recording.meta import ObservedEngine
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
     from spillcast.forecast.remaining.progress import QueryProgress
-    from spillcast.forecast.workload.threads import Threads
 
 
 @dataclass(frozen=True)
@@ -87,9 +80,9 @@ class RemainingWorkHints:
         contents = (content for _, content in self._files)
         return [content for content in contents if isinstance(content, Recording | Counts)]
 
-    def runs_of(self, recording: Recording) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
-        """The runs of ``history`` of the same query, and why the others are not used."""
-        reasons = [(run, reason_against(run, recording)) for run in self._runs]
+    def runs_of(self, engine: ObservedEngine) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
+        """The runs of ``history`` of the query that ``engine`` ran, and why others are not used."""
+        reasons = [(run, reason_against(run, engine)) for run in self._runs]
         unused = [f"{run.path.name}: {reason}" for run, reason in reasons if reason is not None]
         return [run for run, reason in reasons if reason is None], unused
 
@@ -97,59 +90,44 @@ class RemainingWorkHints:
         """A previous run of this query, if the recorded part has no temp I/O; else None."""
         if recording.meta.temp.operations or not recording.meta.went_on:
             return None
-        text = query_text(recording.engine)
+        engine, text = recording.engine, query_text(recording.engine)
         same = [run for run in self._runs if text and text == query_text(run.engine)]
-        if not self._runs and isinstance(calls := previous_calls(recording), Counts):
-            same = [calls]
-        return next((run for run in same if reason_against(run, recording) is None), None)
+        if not self._runs:
+            from spillcast.evidence.postgres.statements import previous_calls
+
+            same = [calls] if isinstance(calls := previous_calls(recording), Counts) else []
+        return next((run for run in same if reason_against(run, engine) is None), None)
 
     def extrapolate(
-        self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
+        self, progress: "QueryProgress | None", engine: ObservedEngine, elapsed_s: float | None
     ) -> "Extrapolation":
         """The entire query by all sources. InputError if the recording contradicts a hint."""
         from spillcast.forecast.remaining.model import Extrapolation, extrapolate
-        from spillcast.forecast.remaining.progress import progress_of
 
-        progress = progress_of(recording, threads)
         if progress is None:
             reason = "needs the single waits of the recording, and they were not kept"
             return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
-        estimates, unused = list[Estimated](), list[str]()
-        for kind, name, result in self._sources(recording, progress, elapsed_s):
-            if kind in self.without:
-                continue
-            if isinstance(result, str):
-                unused.append(f"{name}: {result}")
-            else:
-                estimates += result
+        # The kind of each source, its file, and its estimates or why it is not used.
+        sources: list[tuple[str, str, Sequence[Estimated] | str]] = [
+            ("user", "", _estimates_of_user(self, elapsed_s, progress)),
+            ("spill", "", _estimates_by_files(progress)),
+            ("input", "", _estimates_by_scan(progress)),
+        ]
+        kept = {path for path, _ in progress.kept}
+        for path, content in [*self._files, *progress.kept]:
+            if not isinstance(content, Recording | Counts | str):
+                with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
+                    planned = _estimates_by_plan(
+                        content, engine.settings, progress, in_recording=path in kept
+                    )
+                sources.append(("plan", path.name, planned))
+            elif path not in kept or not self._runs:
+                previous = _estimates_by_run(content, engine, progress)
+                sources.append(("history", path.name, previous))
+        used = [source for source in sources if source[0] not in self.without]
+        unused = [f"{name}: {reason}" for _, name, reason in used if isinstance(reason, str)]
+        estimates = [e for _, _, known in used if not isinstance(known, str) for e in known]
         return extrapolate(progress, estimates, unused)
-
-    def _sources(
-        self, recording: Recording, progress: "QueryProgress", elapsed_s: float | None
-    ) -> Iterator[tuple[str, str, Sequence[Estimated] | str]]:
-        """The kind of each source, its file, and its estimates or why it is not used."""
-        yield "user", "", _estimates_of_user(self, elapsed_s, progress)
-        yield "spill", "", _estimates_by_files(progress)
-        yield "input", "", _estimates_by_scan(recording, progress)
-        files, path = self._files, recording.path / ESTIMATE_FILE
-        if (document := recording.document(ESTIMATE_FILE)) is not None:
-            from spillcast.evidence.postgres.document import document_of
-
-            with reading(path):
-                files = [*files, (path, document_of(document))]
-        for path, content in files:
-            if isinstance(content, Recording | Counts):
-                yield "history", path.name, _estimates_by_run(content, recording, progress)
-                continue
-            settings, in_recording = recording.meta.engine.settings, path.parent == recording.path
-            with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                planned = _estimates_by_plan(content, settings, progress, in_recording=in_recording)
-            yield "plan", path.name, planned
-        calls = None if self._runs else previous_calls(recording)
-        if isinstance(calls, Counts):
-            yield "history", FORMER_FILE, _estimates_by_run(calls, recording, progress)
-        elif calls is not None:
-            yield "history", FORMER_FILE, calls
 
 
 NO_HINTS = RemainingWorkHints()
@@ -236,27 +214,15 @@ def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
 
 #: A scan that moved less than this share of its table shows no rate.
 MIN_MOVED = 0.02
-#: A file of which fewer bytes are read is not scanned.
-MIN_INPUT_BYTES = 1 << 20
 #: Spread of the logarithm of bytes until the scan ends, and bytes after it over those until then.
 SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
 #: The least share that remains: recorded reads do not show the end of a scan exactly.
 MIN_LEFT = 0.01
-#: The share of reads that may be behind the scan, by this share of the table.
-BEHIND = 0.1
-#: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are no scan.
-ENDS, MIN_READS = 0.95, 4
-#: PostgreSQL's segments of one table.
-_SEGMENT = re.compile(r"\.(\d+)$")
-_SEGMENT_BYTES = 1 << 30
 
 
-def _estimates_by_scan(recording: Recording, progress: "QueryProgress") -> list[Estimated]:
+def _estimates_by_scan(progress: "QueryProgress") -> list[Estimated]:
     """The bytes that remain to be written while a scan feeds the spill."""
-    if "write" not in progress.recent_ops or not progress.bytes["write"]:
-        return []
-    scans = _scans(recording, progress.ahead_s)
-    table, begin, end = max(scans, key=lambda scan: scan[2] - scan[1], default=("", 0.0, 0.0))
+    table, begin, end = max(progress.scans, key=lambda at: at[2] - at[1], default=("", 0.0, 0.0))
     if end - begin < MIN_MOVED:
         return []
     written, to_scan = progress.written, max(1 - end, MIN_LEFT)
@@ -267,36 +233,6 @@ def _estimates_by_scan(recording: Recording, progress: "QueryProgress") -> list[
     upper = left + SCAN_AGAIN * (written + left)
     source = f"the scan of {table}, {end:.0%} done"
     return [Estimated("writes", lower, left, upper, source)]
-
-
-def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
-    """Tables of known size that are read in order: name, and shares where the scan began and is."""
-    waits = recording.waits
-    known = waits["offset"].is_valid() & waits["file"].is_valid()
-    later = waits["start_ns"].values >= round(after_s * 1e9)
-    rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
-    names = rows["file"].to_numpy()
-    offset, size = rows["offset"].values, rows["bytes"].filled(0)
-    # The begin of each file of a table within it, and the size of each table.
-    begins, sizes = dict[str, dict[str, int]](), dict[str, int]()
-    for file in recording.meta.inputs:
-        match = _SEGMENT.search(file.file)
-        table = file.file[: match.start()] if match else file.file
-        begin = int(match[1]) * _SEGMENT_BYTES if match else 0
-        begins.setdefault(table, {})[file.file] = begin
-        sizes[table] = sizes.get(table, 0) + file.bytes
-    for table, parts in begins.items():
-        of_table = np.array([name in parts for name in names], dtype=bool)
-        if int(size[of_table].sum()) < MIN_INPUT_BYTES or not sizes[table]:
-            continue
-        begin_bytes = np.array([parts[name] for name in names[of_table]], dtype=np.int64)
-        share = (begin_bytes + offset[of_table] + size[of_table]) / sizes[table]
-        share = share[share < ENDS]
-        tops = np.maximum.accumulate(share)
-        in_order = len(share) >= MIN_READS and (share < tops - BEHIND).mean() <= BEHIND
-        if in_order:
-            first = float(np.median(share[: max(len(share) // 10, 1)]))
-            yield os.path.basename(table), first, float(tops[-1])
 
 
 #: Standard deviation of the logarithm of a plan's bytes; its square grows with each join.
@@ -360,16 +296,18 @@ HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
 
 def _estimates_by_run(
-    run: Recording | Counts, recording: Recording, progress: "QueryProgress"
+    run: Recording | Counts | str, engine: ObservedEngine, progress: "QueryProgress"
 ) -> list[Estimated] | str:
     """Figures of the entire query by a previous run, or why it is not used."""
-    if (reason := reason_against(run, recording)) is not None:
+    if isinstance(run, str):
+        return run
+    if (reason := reason_against(run, engine)) is not None:
         return reason
     counts_spread, calls_spread, source = HISTORY_COUNTS_SPREAD, 0.0, HISTORY_SOURCE
-    loads = loads_of(run)
+    loads = run_loads(run)
     if isinstance(run, Recording):
         io_weight = recorded_threads(run).io_weight
-        counts_spread = max(HISTORY_COUNTS_SPREAD, relative_spread(run) or 0.0)
+        counts_spread = max(HISTORY_COUNTS_SPREAD, recorded_spread(run) or 0.0)
     else:
         io_weight = 1 / run.processes
         if (calls := run.statement) is not None and calls.spread is not None:

@@ -1,16 +1,22 @@
 """How far a partly recorded query is, and estimates of quantities of the entire query."""
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from math import exp, hypot, log
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.columns import Flags, Floats, Integers
+from spillcast.evidence.counts import Counts
 from spillcast.forecast.workload.threads import Threads
+from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.recording.observed import DoneBefore
 from spillcast.stats import NORMAL_95
 from spillcast.tables import Table
@@ -155,6 +161,10 @@ class QueryProgress:
     overlap: float
     #: Recorded time before the first temp I/O of the query, which belongs to no byte.
     ahead_s: float
+    #: Tables of known size that are read in order: name, and shares where the scan began and is.
+    scans: Sequence[tuple[str, float, float]]
+    #: The plan by estimates, and earlier calls or why they are not used, with their files.
+    kept: Sequence[tuple[Path, Mapping[str, Any] | Counts | str]]
 
     @property
     def done_s(self) -> float:
@@ -198,6 +208,8 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
         waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
         rest_before_s = min(counted.cpu_s * waiting, before_s)
     late = {op: rows.moved(op, after=1 - LATE) for op in OPS}
+    recent_ops = _phases(late) or _phases(kept)
+    feeds = "write" in recent_ops and moved["write"] > 0
     return QueryProgress(
         recorded_s=recording.elapsed_s,
         before_s=before_s,
@@ -207,11 +219,25 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
         before_error=error,
         unread=files,
         rates=rates,
-        recent_ops=_phases(late) or _phases(kept),
+        recent_ops=recent_ops,
         writes_at_full_rate=_at_full_rate(rows, late),
         overlap=overlap,
         ahead_s=ahead_s,
+        scans=list(_scans(recording, ahead_s)) if feeds else (),
+        kept=list(_kept(recording)),
     )
+
+
+def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Counts | str]]:
+    from spillcast.evidence.postgres.document import document_of
+    from spillcast.evidence.postgres.statements import previous_calls
+
+    path = recording.path / ESTIMATE_FILE
+    if (document := recording.document(ESTIMATE_FILE)) is not None:
+        with reading(path):
+            yield path, document_of(document)
+    if (calls := previous_calls(recording)) is not None:
+        yield recording.path / FORMER_FILE, calls
 
 
 @dataclass(frozen=True)
@@ -415,3 +441,44 @@ def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bo
         middle = left * share
         lower, upper = middle * 0.9, min(middle * 1.1, left)
     return Unread(lower, middle, upper, held, middle + read, written)
+
+
+#: A file of which fewer bytes are read is not scanned.
+MIN_INPUT_BYTES = 1 << 20
+#: The share of reads that may be behind the scan, by this share of the table.
+BEHIND = 0.1
+#: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are no scan.
+ENDS, MIN_READS = 0.95, 4
+#: PostgreSQL's segments of one table.
+_SEGMENT = re.compile(r"\.(\d+)$")
+_SEGMENT_BYTES = 1 << 30
+
+
+def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
+    """The ``scans`` of a QueryProgress, by the reads since ``after_s``."""
+    waits = recording.waits
+    known = waits["offset"].is_valid() & waits["file"].is_valid()
+    later = waits["start_ns"].values >= round(after_s * 1e9)
+    rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
+    names = rows["file"].to_numpy()
+    offset, size = rows["offset"].values, rows["bytes"].filled(0)
+    # The begin of each file of a table within it, and the size of each table.
+    begins, sizes = dict[str, dict[str, int]](), dict[str, int]()
+    for file in recording.meta.inputs:
+        match = _SEGMENT.search(file.file)
+        table = file.file[: match.start()] if match else file.file
+        begin = int(match[1]) * _SEGMENT_BYTES if match else 0
+        begins.setdefault(table, {})[file.file] = begin
+        sizes[table] = sizes.get(table, 0) + file.bytes
+    for table, parts in begins.items():
+        of_table = np.array([name in parts for name in names], dtype=bool)
+        if int(size[of_table].sum()) < MIN_INPUT_BYTES or not sizes[table]:
+            continue
+        begin_bytes = np.array([parts[name] for name in names[of_table]], dtype=np.int64)
+        share = (begin_bytes + offset[of_table] + size[of_table]) / sizes[table]
+        share = share[share < ENDS]
+        tops = np.maximum.accumulate(share)
+        in_order = len(share) >= MIN_READS and (share < tops - BEHIND).mean() <= BEHIND
+        if in_order:
+            first = float(np.median(share[: max(len(share) // 10, 1)]))
+            yield os.path.basename(table), first, float(tops[-1])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.columns import Floats
 from spillcast.evidence.counts import Unknown
+from spillcast.forecast.interval import WHOLE
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.workload.load import NO_LATENCY, Load
 from spillcast.forecast.workload.threads import Threads
@@ -183,7 +184,7 @@ class Workload:
     spill_spread: SpillSpread | None = None
     #: The remaining work by ``remaining``, else its lower bound; None for an entire query.
     to_come: Remaining | None = None
-    #: Of a part: time (ns) in temp I/O, a row per slice or second, a column per op.
+    #: Time (ns) in temp I/O: a row per slice or second, a column per op. None for counts.
     io_ns_by_stretch: Floats | None = None
     cpu: CpuTime = CpuTime()
     changes: Sequence[TempChanges] = ()
@@ -212,7 +213,7 @@ class Workload:
     @property
     def is_part(self) -> bool:
         """Whether the evidence covers a part of the query."""
-        return self.io_ns_by_stretch is not None
+        return self.elapsed_s < WHOLE * self.total_s
 
     @property
     def recorded_s(self) -> float | None:

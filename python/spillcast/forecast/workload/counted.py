@@ -1,4 +1,4 @@
-"""The loads of any evidence, the workload of counts, and counts timed by a storage."""
+"""The workload of counts, and counts timed by a storage."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,37 +20,19 @@ from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, c
 from spillcast.forecast.workload.load import Load, latencies, operations
 from spillcast.forecast.workload.resources import Cpus
 from spillcast.forecast.workload.threads import Threads
-from spillcast.recording import OPS, Recording
+from spillcast.recording import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
-from spillcast.tables import Table
 from spillcast.units import DURATION_MAX_S, format_duration
 
 
-def loads_of(evidence: Recording | Counts) -> list[Load]:
-    """A load for each op and size class; of counts one for each op, of its mean size.
-
-    Those of a recording come from the per-second rows, which cover the whole run. Calls that moved
-    no byte, such as reads at the end of a file, reach no storage and are left out. I/O without
-    offsets counts as sequential, as in a probe.
-    """
-    if isinstance(evidence, Counts):
-        return [
-            Load(op, _core.size_class_bytes(n.bytes // n.count), n.count, n.bytes, n.total_ns / 1e9)
-            for op, n in evidence.by_op
-            if n.bytes >= n.count
-        ]
-    seconds = evidence.temp_seconds
-    seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
-    groups = seconds.group_by("op", "size_class_bytes")
-    sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
-    shares = evidence.work.sequential
-    rows = Table({**groups.keys.columns, **sums}).to_pylist()
-    loads = [
-        Load(op, size, count, moved, total_ns / 1e9, shares.get((op, size), 1.0))
-        for op, size, count, moved, total_ns in (row.values() for row in rows)
+def counted_loads(counts: Counts) -> list[Load]:
+    """A load for each op, of its mean size; without calls that moved no byte."""
+    return [
+        Load(op, _core.size_class_bytes(n.bytes // n.count), n.count, n.bytes, n.total_ns / 1e9)
+        for op, n in counts.by_op
+        if n.bytes >= n.count
     ]
-    return sorted(loads, key=lambda load: load.kind)
 
 
 def workload_of_counts(counts: Counts) -> Workload:
@@ -58,7 +40,7 @@ def workload_of_counts(counts: Counts) -> Workload:
 
     EvidenceContradictory for an elapsed time that no run has; NotSpilled without temp I/O.
     """
-    loads = loads_of(counts)
+    loads = counted_loads(counts)
     if not loads:
         raise NotSpilled("did not spill")
     if counts.elapsed_s <= 0:
@@ -139,7 +121,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     If that would take longer than the run, the page cache served at least a part of it. Then the
     times have bounds, from the speed of memory to the entire run.
     """
-    loads, shared = loads_of(counts), counts.processes_bounds
+    loads, shared = counted_loads(counts), counts.processes_bounds
     mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
     max_processes = counts.processes if shared is None else shared.upper
     io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes

@@ -10,25 +10,24 @@ reaches at the same row every time. Other runs of the query measure the spread i
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from math import hypot, log
+from math import log
 from pathlib import Path
 
 import numpy as np
 
 from spillcast.calibrated import calibrated
-from spillcast.errors import EvidenceUnknown, InputError, Refusal
+from spillcast.errors import EvidenceUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.cpu import weight_moved
 from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.workload import FormerRun
-from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.counted import counted_loads
 from spillcast.forecast.workload.load import Load, moved_bytes, operations
-from spillcast.gate import damaged, reading
+from spillcast.forecast.workload.recorded import MAX_SPREAD, recorded_loads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import RecordedPart
-from spillcast.recording.meta import FORMER_FILE, NO_ENGINE, ObservedEngine
+from spillcast.recording.meta import NO_ENGINE, ObservedEngine
 
 #: A plan that was not run, as FORMAT JSON gives it.
 PlanDocument = dict[str, object]
@@ -58,33 +57,9 @@ def read_run_or_plan(path: Path) -> PlanDocument | Recording | Counts:
     )
 
 
-def previous_calls(recording: Recording) -> Counts | str | None:
-    """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    from spillcast.evidence.postgres.statements import StatementRow, chosen, counts_of_row, merged
-
-    path = recording.path / FORMER_FILE
-    try:
-        if (document := recording.document(FORMER_FILE)) is None:
-            return None
-        with reading(path):
-            if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
-                raise damaged("no rows of pg_stat_statements")
-            rows = merged(map(StatementRow.of, document))
-        # The kept row has no text, and the recording knows the processes.
-        row = replace(
-            chosen(rows),
-            query=recording.meta.engine.query,
-            looks=recording.samples.num_rows,
-            workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
-        )
-        return counts_of_row(row, timed=False)
-    except (InputError, Refusal) as error:
-        return error.message.removeprefix(f"{path}: ")
-
-
-def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
-    """Why ``run`` is no previous run of the recorded query; None if it may be one."""
-    before, now = run.engine, recording.engine
+def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
+    """Why ``run`` is no previous run of the query that ``now`` ran; None if it may be one."""
+    before = run.engine
     if isinstance(run, Recording) and RecordedPart.of(run.meta) is not None:
         return "it covers only part of a run itself"
     # Kinds of evidence name an engine differently: one name begins with the other.
@@ -101,6 +76,11 @@ def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
     return None
 
 
+def run_loads(run: Recording | Counts) -> list[Load]:
+    """The loads of any run."""
+    return counted_loads(run) if isinstance(run, Counts) else recorded_loads(run)
+
+
 def query_text(engine: ObservedEngine) -> str:
     """The text of a query for comparison, in lower case with single blanks; empty if unknown."""
     text = engine.query or engine.sql or " ".join(engine.command or ())
@@ -109,28 +89,13 @@ def query_text(engine: ObservedEngine) -> str:
 
 #: Weight of the relation of memory and spill, in runs.
 RELATION_RUNS = 2
-#: Largest spread of the spills of one query (standard deviation of the logarithm).
-MAX_SPREAD = 1.0
-
-
-def relative_spread(recording: Recording) -> float | None:
-    """The spread by the relation of memory and spill; None if unknown or without a shared limit."""
-    memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
-    if recording.meta.server is not None or not memory or not spill:
-        return None
-    threads = recording.work.threads
-    far, share = calibrated().spill_spread[threads > 1]
-    return min(hypot(far, share * memory / spill), MAX_SPREAD)
 
 
 def spill_spread(
-    recording: Recording, others: Sequence[Recording | Counts] = ()
+    relation: float | None, memory_bytes: int | None, runs: Sequence[Sequence[Load]]
 ) -> SpillSpread | None:
-    """The spread of the spill of an entire query and ``others`` of its runs; None if unknown."""
-    relation, spill = relative_spread(recording), recording.written_bytes.temp
-    recordings = [run.written_bytes.temp for run in others if isinstance(run, Recording)]
-    counts = [moved_bytes(loads_of(run), "write") for run in others if isinstance(run, Counts)]
-    written = [spill, *recordings, *counts]
+    """The spread of the spill by its relation to memory and the loads of runs, its own first."""
+    written = [moved_bytes(loads, "write") for loads in runs]
     logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
     degrees, squares = len(logs) - 1, float(len(logs) * logs.var()) if len(logs) else 0.0
     if relation is not None:
@@ -142,8 +107,8 @@ def spill_spread(
     return SpillSpread(
         spread=spread,
         added=max(spread**2 - usual**2, 0.0) ** 0.5,
-        written_bytes=spill,
-        memory_bytes=None if relation is None else recording.meta.memory.peak_rss_bytes,
+        written_bytes=written[0],
+        memory_bytes=None if relation is None else memory_bytes,
         runs=len(logs),
     )
 
@@ -160,7 +125,7 @@ def former_runs(runs: Iterable[Recording | Counts], recorded: Sequence[Load]) ->
     for run in runs:
         if not isinstance(run, Recording) or run.meta.cpu_s is None:
             continue
-        loads = loads_of(run)
+        loads = recorded_loads(run)
         if abs(operations(loads) - count) > SAME_OPERATIONS * count:
             continue
         wait_s = {}

@@ -1,35 +1,33 @@
 """The workload of a query: of its counts, or its recording, what remains of it, and other runs."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from spillcast.calibrated import calibrated
-from spillcast.columns import Floats
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import spinning_s
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining.progress import QueryProgress, progress_of
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.workload import WaitSample, Workload
+from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.counted import with_origin, workload_of_counts
-from spillcast.forecast.workload.load import Load, moved_bytes
-from spillcast.forecast.workload.previous_runs import former_runs, spill_spread
-from spillcast.forecast.workload.recorded import recorded_workload, workload_of_part
+from spillcast.forecast.workload.load import moved_bytes
+from spillcast.forecast.workload.previous_runs import former_runs, run_loads, spill_spread
+from spillcast.forecast.workload.recorded import recorded_spread, recorded_workload
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import RecordedPart
-from spillcast.recording.derived import PageCacheSize, parts_of, sampled, slice_numbers
+from spillcast.recording.derived import PageCacheSize, parts_of, sampled
+from spillcast.recording.meta import Meta
 from spillcast.storage.rehearse import KEPT
 
 #: With a smaller share of the written bytes read back, reading is yet to come.
 UNREAD = 0.5
-#: The seconds of a single recorded stretch are joined to at most this many rows.
-STRETCHES_MAX = 1000
 
 
 def read_workload(
@@ -60,12 +58,20 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     """The workload of a recording. NotSpilled without temp I/O, Refusal if none was recorded."""
     question = question or Question()
     recording.need_io()
-    meta, elapsed_s = recording.meta, question.elapsed_s
     rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
-    workload = recorded_workload(recording, rehearsed=rehearsed)
-    check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if meta.went_on else SHORTER)
-    total_s = (meta.whole_s or recording.elapsed_s) if elapsed_s is None else elapsed_s
-    if min(total_s, recording.elapsed_s) <= 0:
+    meta, workload = recording.meta, recorded_workload(recording, rehearsed=rehearsed)
+    progress = progress_of(recording, workload.threads) if meta.went_on else None
+    parts = [recorded_workload(part, rehearsed=False) for part in parts_of(recording)]
+    if not meta.went_on and (options := question.known.of_remaining):
+        raise QueryEnded(
+            "the query ended while it was recorded: nothing remains",
+            f"leave {options} out",
+            recording.path,
+        )
+    recorded_s, elapsed_s = workload.elapsed_s, question.elapsed_s
+    check_elapsed(elapsed_s, recorded_s, WHOLE if meta.went_on else SHORTER)
+    total_s = (meta.whole_s or recorded_s) if elapsed_s is None else elapsed_s
+    if min(total_s, recorded_s) <= 0:
         raise EvidenceContradictory(
             "an elapsed time of 0 leaves nothing to forecast", where=recording.path
         )
@@ -74,31 +80,30 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     threads = replace(threads, target=threads.source.but(question.cpus, question.cpu_quota))
     workload = replace(workload, total_s=total_s, part=part, threads=threads)
     if meta.went_on:
-        workload = _extrapolated(workload, recording, question)
+        workload = _extrapolated(workload, progress, meta, question)
     else:
-        workload = _among_other_runs(workload, recording, question.known)
-    if recording.elapsed_s < WHOLE * workload.total_s:
-        kind, io_ns = _kind(recording, workload.recorded_loads), _io_ns_by_stretch(recording)
-        workload = replace(workload, kind=kind, io_ns_by_stretch=io_ns)
-    if workload.remaining is not None:
-        # A previous run gives the spread of what remains; a guess needs that of verified parts.
-        workload = replace(workload, kind="part" if workload.remaining.guessed else "recording")
-    if (sample := recording.sample) is None:
-        return workload
-    return replace(
-        workload,
-        sample=WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
-        sample_parts=[workload_of_part(workload, part) for part in parts_of(recording)],
-    )
+        workload = _among_other_runs(workload, recorded_spread(recording), meta, question.known)
+    of_query = [
+        replace(
+            each,
+            total_s=workload.total_s,
+            threads=replace(each.threads, target=threads.target),
+            cpu=replace(workload.cpu, bursts=each.cpu.bursts),
+        )
+        for each in parts
+    ]
+    return replace(workload, kind=_kind(workload, meta), sample_parts=of_query)
 
 
-def _extrapolated(workload: Workload, recording: Recording, question: Question) -> Workload:
+def _extrapolated(
+    workload: Workload, progress: QueryProgress | None, meta: Meta, question: Question
+) -> Workload:
     """The workload of a query that went on after its recording, by estimates of what remains."""
-    known = question.known.extrapolate(recording, workload.threads, question.elapsed_s)
+    known = question.known.extrapolate(progress, meta.engine, question.elapsed_s)
     workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
     if (remaining := known.work) is None:
         # What failed does not read the rest of its temp files.
-        return replace(workload, to_come=None) if recording.meta.cut_off_by == "error" else workload
+        return replace(workload, to_come=None) if meta.cut_off_by == "error" else workload
     loads, compression = remaining.loads(workload.loads), workload.compression
     return replace(
         workload,
@@ -111,16 +116,11 @@ def _extrapolated(workload: Workload, recording: Recording, question: Question) 
 
 
 def _among_other_runs(
-    workload: Workload, recording: Recording, hints: RemainingWorkHints
+    workload: Workload, relation: float | None, meta: Meta, hints: RemainingWorkHints
 ) -> Workload:
     """The workload with the spread of its spill and the CPU time of other runs of its query."""
-    if options := hints.of_remaining:
-        raise QueryEnded(
-            "the query ended while it was recorded: nothing remains",
-            f"leave {options} out",
-            recording.path,
-        )
-    others, unused = hints.runs_of(recording) if hints.history else ((), ())
+    others, unused = hints.runs_of(meta.engine) if hints.history else ((), ())
+    runs = [workload.loads, *map(run_loads, others)]
     former, threads = former_runs(others, workload.loads), workload.threads
     cpu = replace(workload.cpu, former=former)
     if former and not threads.sampled:
@@ -130,37 +130,22 @@ def _among_other_runs(
     return replace(
         workload,
         unused_hints=unused,
-        spill_spread=spill_spread(recording, others),
+        spill_spread=spill_spread(relation, meta.memory.peak_rss_bytes, runs),
         cpu=cpu,
         threads=threads,
     )
 
 
-def _kind(recording: Recording, loads: Sequence[Load]) -> str:
-    """The kind of a recorded part; verified forecasts are looked up by it."""
-    if recording.meta.raw.slices_of_all:
-        return "slices"
-    unread = moved_bytes(loads, "read") < UNREAD * moved_bytes(loads, "write")
-    return "unread" if unread else "stretch"
-
-
-def _io_ns_by_stretch(recording: Recording) -> Floats:
-    """Time (ns) in temp I/O: a row per slice, or per second or more of a single stretch."""
-    if recording.meta.raw.slices_of_all:
-        slices_s = recording.meta.raw.slices_s or ()
-        rows = recording.temp_columns("start_ns", "elapsed_ns", "op")
-        # A wait that began before the first slice ended in it.
-        number = np.maximum(slice_numbers(slices_s, rows["start_ns"].to_numpy()) - 1, 0)
-        stretches, io_ns = len(slices_s), rows["elapsed_ns"].to_numpy()
-    else:
-        rows = recording.temp_seconds
-        last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
-        joined = last // STRETCHES_MAX + 1
-        number = rows["second"].values // joined
-        stretches, io_ns = last // joined + 1, rows["total_ns"].values
-    table = np.zeros((stretches, len(OPS)))
-    np.add.at(table, (number, rows["op"].equals("write").astype(int)), io_ns)
-    return table
+def _kind(workload: Workload, meta: Meta) -> str:
+    """The kind of a recording; verified forecasts are looked up by it."""
+    if workload.remaining is not None:
+        # A previous run gives the spread of what remains; a guess needs that of verified parts.
+        return "part" if workload.remaining.guessed else "recording"
+    if not workload.is_part:
+        return "recording"
+    read, written = (moved_bytes(workload.recorded_loads, op) for op in OPS)
+    stretch = "unread" if read < UNREAD * written else "stretch"
+    return "slices" if meta.raw.slices_of_all else stretch
 
 
 #: A recording of fewer waits is used entirely; a larger one is sampled, to about SAMPLE_ROWS.

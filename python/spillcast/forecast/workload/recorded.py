@@ -1,11 +1,12 @@
 """The workload of the recorded time of a run."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import hypot
 
 import numpy as np
 
+from spillcast.calibrated import calibrated
+from spillcast.columns import Floats
 from spillcast.errors import NotSpilled
 from spillcast.forecast.workload import (
     SHARE_REPORTED,
@@ -14,25 +15,31 @@ from spillcast.forecast.workload import (
     DataReads,
     Quality,
     TempChanges,
+    WaitSample,
     Workload,
     cpu_between_s,
 )
-from spillcast.forecast.workload.counted import counted_trace, loads_of
+from spillcast.forecast.workload.counted import counted_trace
 from spillcast.forecast.workload.duckdb import compression
 from spillcast.forecast.workload.load import Load, operations
 from spillcast.forecast.workload.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload.threads import Threads
-from spillcast.recording import DATA_READ_BY_OTHERS, Recording
+from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
 from spillcast.recording.completeness import (
     contradictions_of,
     large_other_io,
     unrecognised,
     unspilled,
 )
-from spillcast.recording.derived import MISSING_BYTES
+from spillcast.recording.derived import MISSING_BYTES, slice_numbers
 from spillcast.recording.meta import Meta
 from spillcast.recording.thread_trace import NONE, TempOperations
+from spillcast.tables import Table
 
+#: The seconds of a single recorded stretch are joined to at most this many rows.
+STRETCHES_MAX = 1000
+#: Largest spread of the spills of one query (standard deviation of the logarithm).
+MAX_SPREAD = 1.0
 #: Share of the cost of observing a temp call within its timed interval, and its standard error.
 INSIDE = 0.5
 INSIDE_ERROR = 0.25
@@ -51,8 +58,8 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
 
     NotSpilled without temp I/O.
     """
-    meta = recording.meta
-    if not (loads := loads_of(recording)):
+    meta, sample = recording.meta, recording.sample
+    if not (loads := recorded_loads(recording)):
         raise NotSpilled(unspilled(meta), where=recording.path)
     plan = None
     if meta.engine.plan_file is not None:
@@ -80,25 +87,41 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         host=meta.machine.host,
         quality=quality,
         compression=compression(recording, loads),
+        io_ns_by_stretch=_io_ns_by_stretch(recording),
         statement=meta.of_statement,
         plan=plan,
+        sample=None
+        if sample is None
+        else WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
     )
 
 
-def workload_of_part(workload: Workload, part: Recording) -> Workload:
-    """The workload by a part of the sampled waits."""
-    loads = loads_of(part)
-    return replace(
-        workload,
-        loads=loads,
-        recorded_loads=loads,
-        threads=replace(recorded_threads(part), target=workload.threads.target),
-        cpu=replace(workload.cpu, bursts=part.work.bursts),
-        changes=temp_changes(part),
-        data_reads=None if workload.quality.unrecognised else data_reads(part),
-        capture_overhead=capture_overhead(part, loads),
-        compression=compression(part, loads),
-    )
+def recorded_spread(recording: Recording) -> float | None:
+    """The spread by the relation of memory and spill; None if unknown or without a shared limit."""
+    memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
+    if recording.meta.server is not None or not memory or not spill:
+        return None
+    far, share = calibrated().spill_spread[recording.work.threads > 1]
+    return min(hypot(far, share * memory / spill), MAX_SPREAD)
+
+
+def recorded_loads(recording: Recording) -> list[Load]:
+    """A load for each op and size class, from the per-second rows, which cover the whole run.
+
+    Calls that moved no byte, such as reads at the end of a file, reach no storage and are left out.
+    I/O without offsets counts as sequential, as in a probe.
+    """
+    seconds = recording.temp_seconds
+    seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
+    groups = seconds.group_by("op", "size_class_bytes")
+    sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
+    shares = recording.work.sequential
+    rows = Table({**groups.keys.columns, **sums}).to_pylist()
+    loads = [
+        Load(op, size, count, moved, total_ns / 1e9, shares.get((op, size), 1.0))
+        for op, size, count, moved, total_ns in (row.values() for row in rows)
+    ]
+    return sorted(loads, key=lambda load: load.kind)
 
 
 def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
@@ -153,7 +176,7 @@ def recorded_threads(recording: Recording) -> Threads:
     if work.threads:
         trace, threads = work.trace, work.threads
     else:
-        loads = loads_of(recording)
+        loads = recorded_loads(recording)
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
     missing_bytes, change_events = None, list[str]()
@@ -264,3 +287,22 @@ def _share_read_by_others(recording: Recording) -> float:
         return 0.0
     waited = samples["event"].isin(DATA_READ_BY_OTHERS)
     return float(samples["weight_us"].values[waited].sum() / total_us)
+
+
+def _io_ns_by_stretch(recording: Recording) -> Floats:
+    """Time (ns) in temp I/O: a row per slice, or per second or more of a single stretch."""
+    if recording.meta.raw.slices_of_all:
+        slices_s = recording.meta.raw.slices_s or ()
+        rows = recording.temp_columns("start_ns", "elapsed_ns", "op")
+        # A wait that began before the first slice ended in it.
+        number = np.maximum(slice_numbers(slices_s, rows["start_ns"].to_numpy()) - 1, 0)
+        stretches, io_ns = len(slices_s), rows["elapsed_ns"].to_numpy()
+    else:
+        rows = recording.temp_seconds
+        last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
+        joined = last // STRETCHES_MAX + 1
+        number = rows["second"].values // joined
+        stretches, io_ns = last // joined + 1, rows["total_ns"].values
+    table = np.zeros((stretches, len(OPS)))
+    np.add.at(table, (number, rows["op"].equals("write").astype(int)), io_ns)
+    return table
