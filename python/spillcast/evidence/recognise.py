@@ -250,7 +250,8 @@ BYTE_COUNTERS = (
      r"(?:\bspill(?:_?to_?disk_?|ed_local_)bytes|\bbytes spilled to disk due to memory pressure"
      r"(?: total)?(?: \(min, med, max\))?\n?)[^\w\n]{,80}+(\d[\d.]*(?: ?[KMGT]?i?B)?)",
      r"\btotal_?(?:time|duration)_?ms[^\w\n]{1,80}+(\d+)"),
-    ("BigQuery", r"\bshuffle_?output_?bytes_?spilled[^\w\n]{1,80}+(\d+)", r"(?!)"),
+    ("BigQuery", r"\b(?:shuffle_?output_?|slot time consumed\b[\s\S]{,200}?\b)bytes[_ ]?spilled"
+     r"(?: to disk\s*+)?[^\w\n]{,80}+([\d.]+(?: ?[KMGT]?B)?)", r"\belapsed time\W+([\d.]+ ?m?s)"),
     ("Trino or Presto", r"\b(?:Spilled: |spilledDataSize\W{3,9})(\d[\d.,]* ?[kKMGTP]?B)\b",
      r"\bExecution(?: ?time)?\W{2,9}([\d.]+ ?(?:m?s|[mhd]))\b"),
     ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes[^\w\n]{1,80}+(\d+)",
@@ -264,17 +265,16 @@ BYTE_COUNTERS = (
 )  # fmt: skip
 #: Engines, by what only their texts have, with a form that is not read.
 _ENGINES = (
-    ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "),
+    ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "), ("Netezza", r"\[SPU "),
     ("Trino or Presto", r'\bCPU: [\d.]++\w++[^,\n]{,9}, Scheduled: \d|"(?:spilledDat|revocable)'),
     ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "),
-    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("Netezza", r"\[SPU "),
+    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("Exasol", r"\btemp_db_ram_peak\b"),
     ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
-    ("Firebird", r"^[^\w\n]*Delta memory = "), ("Exasol", r"\btemp_db_ram_peak\b"),
+    ("Firebird", r"^[^\w\n]*Delta memory = "), ("Velox", r"\bSpilled: \d[\d,]* rows\b"),
     ("Impala or Doris",
      r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: |\bEst\. #Rows\b"
      r"|\bmem-reservation="),
     ("StarRocks", r"\b(?:DiskSpillSize|FlushIOBytes|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
-    ("Velox", r"\bSpilled: \d[\d,]* rows\b"), ("MatrixOne", r"\bSpillSize="),
     ("DataFusion", r"\bspilled_bytes=\{"), ("Azure Synapse", r"\bShuffleMoveOperation\b|\bdm_pdw_"),
     ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill|^STAGE DEPENDENCIES:"),
     ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b|\(PATH ID: \d"),
@@ -282,7 +282,7 @@ _ENGINES = (
     ("Db2", r"\b(?:sort|hash[ _]join)[ _]overflows\b|\bSPILLED\s*: \(Pages|\bDB2 Universal"),
     ("MongoDB", r"\b(?:usedDisk|\w*spillToDisk)\W{,2}:"), ("SAP HANA", r"(?-i:\bCOLUMN SEARCH\b)"),
     ("OceanBase", r"\bEST\. ?ROWS *\|"), ("Informix", r"\bEstimated # of Rows Returned: "),
-    ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"),
+    ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"), ("MatrixOne", r"\bSpillSize="),
     ("Teradata", r"\ball-AMPs\b|\bSpool \d+ \(|\bplaced in Spool \d"),
     ("DuckDB's plans and system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b|[│┃] *─ ─ ─"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) |^\* Spilled to disk: \d"),
@@ -478,7 +478,7 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
                 r"|\btemp (?:read|written)=\d|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b"
-                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b|\bexternal merge\b|\btemp_blks_written\b",
+                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b|\bexternal merge\b|\btemp_blks_written\W+\d",
                 "it tells what spilled in a form that is not known",
                 FIGURES_HINT, score=0.4),
     EvidenceKind("parameters", "parameters of a database",

@@ -195,6 +195,11 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=62000ms,spilled=1610612736,size="),
         ('{"shuffleOutputBytes": "9", "shuffleOutputBytesSpilled": "5368709120"}\n',
          "elapsed=ELAPSED,spilled=5368709120,size="),
+        ("### Elapsed time : 625 ms\n### Slot time consumed : 22.98 sec\n"
+         "### Bytes shuffled : 2.7 MB\n### Bytes spilled to disk : 1.5 GB\n",
+         "elapsed=625ms,spilled=1610612736,size="),
+        ("Elapsed time\n9 sec\nSlot time consumed \n9 min\nBytes spilled to disk \n2 KB\n",
+         "elapsed=9s,spilled=2048,size="),
         ("Queued: 1.01ms, Execution: 2.10m\n    Input std.dev.: 2.10%, Spilled: 6.00GB\n",
          "elapsed=2.10m,spilled=6442450944,size="),
         ('{"executionTime": "2.10m", "spilledDataSize": "6GB"}\n',
