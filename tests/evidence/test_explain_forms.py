@@ -9,7 +9,7 @@ from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, InputError, NoTempIo, Refusal
 from spillcast.evidence.counts import OpCounts
-from spillcast.evidence.open import find_evidence
+from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.statements import read_rows, read_statements
@@ -455,5 +455,5 @@ def test_a_session_of_many_plans(tmp_path):
 def test_a_description_of_columns_is_no_row(tmp_path):
     names = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
     lines = ["| Column | Type |", "| --- | --- |", *(f"| {name} | bigint |" for name in names)]
-    with pytest.raises(InputError, match="not evidence of a known kind"):
-        find_evidence([written(tmp_path, "\n".join(lines))])
+    with pytest.raises(InputError):
+        open_evidence(find_evidence([written(tmp_path, "\n".join(lines))]), Selection())
