@@ -7,23 +7,11 @@ import numpy as np
 import pytest
 
 from cases import cases
+from grids import spread
 from harness import completed, environment, only_line, spillcast
-from spillcast.storage import Group, Storage
+from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED, source_of
 from spillcast.storage.storage import bytes_limit, operations_limit
-
-
-def group(op, size, samples_s, **others):
-    """A group of these latencies, as recorded unless ``others`` say otherwise."""
-    ns, count = np.unique(np.round(np.asarray(samples_s) * 1e9).astype(int), return_counts=True)
-    total_ns = int((ns * count).sum())
-    fields = {
-        "op": op, "size_class_bytes": size, "depth": 1, "count": len(samples_s),
-        "bytes": size * len(samples_s), "total_ns": total_ns,
-        "latency_ns": ns.tolist(), "latency_count": count.tolist(),
-        "block_count": [len(samples_s)], "block_mean_ns": [total_ns // len(samples_s)],
-    }  # fmt: skip
-    return Group(**(fields | others))
 
 
 def saved(path, *groups, source="probe", facts=None, **fields):
@@ -40,8 +28,8 @@ def flash(tmp_path):
     reads_s = np.concatenate([150e-6 * rng.lognormal(0, 0.2, 940), rng.uniform(600e-6, 1e-3, 60)])
     return saved(
         tmp_path / "flash.json",
-        group("read", 262144, reads_s),
-        group("write", 262144, 2e-3 * rng.lognormal(0, 0.1, 500)),
+        spread("read", 262144, reads_s),
+        spread("write", 262144, 2e-3 * rng.lognormal(0, 0.1, 500)),
     )
 
 
@@ -50,8 +38,8 @@ def disk(tmp_path):
     """Reads take 9 ms, writes 1 ms."""
     return saved(
         tmp_path / "disk.json",
-        group("read", 262144, [9e-3] * 100),
-        group("write", 262144, [1e-3] * 100),
+        spread("read", 262144, [9e-3] * 100),
+        spread("write", 262144, [1e-3] * 100),
     )
 
 
@@ -97,7 +85,7 @@ def test_a_recording_is_shown(spilled):
 def test_what_is_stated_is_said(tmp_path):
     limits = [operations_limit("iops", 3000), bytes_limit("bytes", 125 << 20)]
     groups = [
-        group(op, 4096, [5e-4], pattern="random", access="direct") for op in ("read", "write")
+        spread(op, 4096, [5e-4], pattern="random", access="direct") for op in ("read", "write")
     ]
     about = {"source": "catalogue", "facts": {"spread": 2.0, "source": "a brochure"}}
     path = saved(tmp_path / "rented.json", *groups, **about, limits=limits, servers=4)
@@ -126,7 +114,7 @@ def test_servers_and_ceilings_of_a_grid(tmp_path):
     # Four are served at once, and 400 MB/s go through: q operations of s bytes take
     # max(l, q * l / 4, q * s / 400e6) with l = 100 us + s / 1e9.
     groups = [
-        group("read", size, [max(idle_s, depth * idle_s / 4, depth * size / 400e6)] * 50,
+        spread("read", size, [max(idle_s, depth * idle_s / 4, depth * size / 400e6)] * 50,
               depth=depth, pattern="random", access="direct")
         for size in (4096, 65536, 262144, 1 << 20) for depth in (1, 2, 4, 8, 16, 32)
         for idle_s in [100e-6 + size / 1e9]
@@ -160,7 +148,7 @@ def test_the_document_is_a_storage_with_its_peaks(flash, tmp_path):
 
 
 def test_a_size_that_was_not_measured_is_marked(tmp_path):
-    reads = [group("read", size, [100e-6 + size / 1e9] * 50) for size in (4096, 65536, 262144)]
+    reads = [spread("read", size, [100e-6 + size / 1e9] * 50) for size in (4096, 65536, 262144)]
     path = saved(tmp_path / "sizes.json", *reads)
     assert "read 96 KiB: about 198 us, interpolated between measured sizes" in printed(
         "show", path, "--size", "96K"
@@ -194,11 +182,11 @@ def test_time_that_was_measured_is_the_weight_of_a_verdict(tmp_path):
     # 900 ms of small and 100 ms of large reads become 90 ms and 200 ms.
     source = saved(
         tmp_path / "here.json",
-        group("read", 4096, [1e-3] * 900), group("read", 65536, [1e-3] * 100),
+        spread("read", 4096, [1e-3] * 900), spread("read", 65536, [1e-3] * 100),
     )  # fmt: skip
     target = saved(
         tmp_path / "there.json",
-        group("read", 4096, [0.1e-3] * 50), group("read", 65536, [2e-3] * 50),
+        spread("read", 4096, [0.1e-3] * 50), spread("read", 65536, [2e-3] * 50),
     )  # fmt: skip
     (verdict,) = document("compare", source, target)["verdicts"]
     assert verdict["speedup"] == pytest.approx(1000 / 290)
@@ -211,7 +199,7 @@ def test_time_that_was_measured_is_the_weight_of_a_verdict(tmp_path):
 
 def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
     def law(sizes):
-        return [group("read", size, [100e-6 + size / 1e9] * 50) for size in sizes]
+        return [spread("read", size, [100e-6 + size / 1e9] * 50) for size in sizes]
 
     some = saved(tmp_path / "some.json", *law([4096, 262144]))
     more = saved(tmp_path / "more.json", *law([4096, 65536, 262144]))
@@ -227,7 +215,7 @@ def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
 
 def test_patterns_are_compared_apart(tmp_path, disk):
     groups = [
-        group("read", 262144, [s] * 50, pattern=pattern, access="direct")
+        spread("read", 262144, [s] * 50, pattern=pattern, access="direct")
         for pattern, s in (("random", 3e-3), ("sequential", 1e-3))
     ]
     grid = saved(tmp_path / "grid.json", *groups, source="grid")
@@ -239,7 +227,7 @@ def test_patterns_are_compared_apart(tmp_path, disk):
 
 
 def test_three_storages_are_compared_with_the_first(disk, flash, tmp_path):
-    third = saved(tmp_path / "third.json", group("read", 262144, [9e-3] * 20))
+    third = saved(tmp_path / "third.json", spread("read", 262144, [9e-3] * 20))
     text = printed("compare", disk, flash, third, columns=60)
     assert max(map(len, text.splitlines())) <= 60
     assert "third reads as fast as disk." in text
@@ -248,7 +236,7 @@ def test_three_storages_are_compared_with_the_first(disk, flash, tmp_path):
 
 def test_storages_of_one_name_are_told_apart(disk, tmp_path):
     (tmp_path / "other").mkdir()
-    other = saved(tmp_path / "other" / "disk.json", group("read", 262144, [3e-3] * 20))
+    other = saved(tmp_path / "other" / "disk.json", spread("read", 262144, [3e-3] * 20))
     assert f"{other} reads 3 times faster than {disk}." in " ".join(
         printed("compare", disk, other, columns=200).split()
     )
@@ -289,8 +277,8 @@ def test_bad_input(disk, flash, tmp_path):
         text = only_line(spillcast("storage", *arguments), 2)
         assert words in text
 
-    reads = saved(tmp_path / "reads.json", group("read", 4096, [1e-3] * 9))
-    writes = saved(tmp_path / "writes.json", group("write", 4096, [1e-3] * 9))
+    reads = saved(tmp_path / "reads.json", spread("read", 4096, [1e-3] * 9))
+    writes = saved(tmp_path / "writes.json", spread("write", 4096, [1e-3] * 9))
     nothing = saved(tmp_path / "nothing.json")
     fails("no figures for writes", "show", reads, "--op", "write")
     fails("no figures at all", "show", nothing)

@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from grids import DEPTHS, SIZES, Law, grid, group, spread
 
 from cases import cases
+from grids import DEPTHS, SIZES, Law, grid, group, spread
 from spillcast.errors import FiguresMissing
 from spillcast.storage import Group, Storage
 from spillcast.storage.model import Model

@@ -6,6 +6,7 @@ import pytest
 
 from ash_files import EXEC_ID, execution, write_ash
 from cases import cases
+from evidence import storage
 from harness import spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
 from spillcast.errors import OptionConflict, TargetUnsuited
@@ -147,25 +148,11 @@ def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
     assert result.returncode == 3
 
 
-def storage_of(path):
-    """A storage on which reads of 256 KiB and of 512 KiB take so long."""
-    groups = [
-        {
-            "op": "read", "size_class_bytes": size, "depth": 1, "count": 100, "bytes": 100 * size,
-            "total_ns": 100 * ns, "latency_ns": [ns], "latency_count": [100],
-            "block_count": [100], "block_mean_ns": [ns],
-        }
-        for size, ns in ((256 << 10, 1_000_000), (512 << 10, 2_500_000))
-    ]  # fmt: skip
-    head = {"schema": "spillcast.storage/1", "name": "there", "source": "probe", "facts": {}}
-    path.write_text(json.dumps({**head, "groups": groups}))
-    return path
-
-
 def test_the_size_of_a_block_decides_how_long_figures_say(tmp_path):
     """40 reads of 32 blocks: 256 KiB of 8 KiB blocks, 512 KiB of blocks twice as large."""
     source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(32))] * 40 + [REST])
-    target = storage_of(tmp_path / "there.json")
+    latencies = {("read", 256 << 10): 1_000_000, ("read", 512 << 10): 2_500_000}
+    storage(latencies).save(target := tmp_path / "there.json")
     assumed, requested = forecast(source, target), forecast(source, target, block="16K")
     assert assumed.forecast_s == pytest.approx(0.01 + 40 * 1e-3)
     assert requested.forecast_s == pytest.approx(0.01 + 40 * 2.5e-3)

@@ -1,10 +1,12 @@
 """Forecasts from Oracle's evidence: the published case, a real holdout, and sums done by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cases import cases
+from evidence import storage
 from harness import completed, json_of, only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from oracle_reports import READ_S, READS, WRITE_S, WRITES, tkprof
@@ -360,19 +362,12 @@ def test_a_trace_without_times_needs_ash(tmp_path):
 
 def storage_of(path, *, random_ns=None, **mean_ns):
     """A storage on which operations of 31 blocks take so long, random ones perhaps longer."""
-    patterns = {"random": random_ns} if random_ns else {}
-    groups = [
-        {
-            "op": op, "size_class_bytes": 31 * 8192, "depth": 1, "count": 100,
-            "pattern": pattern,
-            "bytes": 3_100 * 8192, "total_ns": 100 * ns, "latency_ns": [ns],
-            "latency_count": [100], "block_count": [100], "block_mean_ns": [ns],
-        }
-        for op, mean in mean_ns.items()
-        for pattern, ns in {"sequential": mean, **patterns}.items()
-    ]  # fmt: skip
-    head = {"schema": "spillcast.storage/1", "name": "there", "source": "probe", "facts": {}}
-    path.write_text(json.dumps({**head, "groups": groups}))
+    made = storage({(op, 31 * 8192): ns for op, ns in mean_ns.items()})
+    groups = [replace(group, pattern="sequential") for group in made.groups]
+    if random_ns:
+        of = storage({(op, 31 * 8192): random_ns for op in mean_ns})
+        groups += [replace(group, pattern="random") for group in of.groups]
+    replace(made, groups=groups).save(path)
     return path
 
 
