@@ -446,28 +446,14 @@ def _indentation(lines: Lines) -> Lines:
     return dedent("\n".join(lines)).split("\n")
 
 
-#: Functions in the order in which they are tried.
+#: Functions in the order in which they are tried: groups of CONTRIBUTING.md. Special tables are
+#: before general ones, and loggers are last: a bar before all lines may be that of a table.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
-    _page_of_plan,
-    _markdown_escapes,
-    tables.asciidoc,
-    tables.html_page,
-    tables.data_frame,
-    _html_markup,
-    _double_spacing,
-    _code_fences,
-    _line_prefixes,
-    _line_numbers,
-    _logfmt,
-    _broken_json,
-    _plans_in_code,
-    tables.inserts,
-    tables.headless,
-    tables.expanded,
-    tables.column,
-    tables.grid,
-    _quoted_cells,
-    _indentation,
+    *(_page_of_plan, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
+    *(_html_markup, _double_spacing, _code_fences),
+    *(_line_prefixes, _line_numbers, _indentation),
+    *(_logfmt, _broken_json, _plans_in_code, _quoted_cells),
+    *(tables.inserts, tables.headless, tables.expanded, tables.column, tables.grid),
     _logged,
 )
