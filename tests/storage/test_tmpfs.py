@@ -45,18 +45,28 @@ def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
 
 
 @cases(
-    ("room", "limit_bytes", "words"),
+    ("room", "memory", "words"),
     [
-        ({"free": int(3.5 * G), "swap": 2 * G}, None, r"3 GiB.*2\.50 GiB of.*swap \(2 GiB free"),
-        ({"free": 2 * G, "swap": G}, None, r"1 GiB of memory.*1 GiB of swap: it would run out"),
+        (
+            {"free": int(3.5 * G), "swap": 2 * G},
+            (None, G),
+            r"3 GiB.*2\.50 GiB of.*swap \(2 GiB free",
+        ),
+        (
+            {"free": 2 * G, "swap": G},
+            (None, G),
+            r"1 GiB of memory.*1 GiB of swap: it would run out",
+        ),
         # The limit of the query's own cgroup, and of ours, for the probe writes there.
-        ({"free": 20 * G}, 2 * G, "memory cgroup leaves 1 GiB"),
-        ({"free": 20 * G, "groups": [MemoryGroup(4 * G, 2 * G)]}, None, "cgroup leaves 2 GiB"),
+        ({"free": 20 * G}, (2 * G, G), "memory cgroup leaves 1 GiB"),
+        # Also what others hold in it.
+        ({"free": 20 * G}, (4 * G, G, 3 * G), "memory cgroup leaves 1 GiB"),
+        ({"free": 20 * G, "groups": [MemoryGroup(4 * G, 2 * G)]}, (None, G), "cgroup leaves 2 GiB"),
     ],
 )
-def test_what_does_not_fit_is_refused(spill, machine, room, limit_bytes, words):
+def test_what_does_not_fit_is_refused(spill, machine, room, memory, words):
     machine(**room)
-    change(spill, memory=Memory(limit_bytes, G))
+    change(spill, memory=Memory(*memory))
     with pytest.raises(SpillTooLarge, match=words):
         free_space.tmpfs_advice(spill)
 

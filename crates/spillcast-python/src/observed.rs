@@ -46,7 +46,7 @@ impl PeakMemory {
     /// The most that its tightest memory cgroup held besides files; None where there is none.
     #[getter]
     fn group_held_bytes(&self) -> Option<u64> {
-        self.0.group.map(|group| group.1)
+        self.0.group().map(|group| group.1)
     }
 }
 

@@ -42,9 +42,9 @@ pub struct PeakMemory {
     pid: i32,
     pids: BTreeSet<i32>,
     peaks_bytes: BTreeMap<i32, u64>,
-    /// The limit of the tightest memory cgroup, which a wrapper may join after its start, and the
-    /// most that this cgroup held besides files.
-    pub group: Option<(u64, u64)>,
+    /// Limits of the memory cgroups, which a wrapper may join after its start, and the most that
+    /// each held besides files.
+    groups: Vec<(u64, u64)>,
     /// Processes that the capture cannot observe.
     pub out_of_reach: BTreeSet<i32>,
     preload: bool,
@@ -59,7 +59,7 @@ impl PeakMemory {
             pid,
             pids,
             peaks_bytes,
-            group: None,
+            groups: Vec::new(),
             out_of_reach: BTreeSet::new(),
             preload,
             pace: Pace(Instant::now()),
@@ -73,7 +73,7 @@ impl PeakMemory {
 
     /// Reads the kernel's own high-water mark of each process that is still there, where due.
     pub fn look(&mut self) {
-        let PeakMemory { pid, pids, peaks_bytes, group, out_of_reach, preload, pace } = self;
+        let PeakMemory { pid, pids, peaks_bytes, groups, out_of_reach, preload, pace } = self;
         pace.look(|| {
             for member in pids.iter().flat_map(|&root| family(root)) {
                 peaks_bytes.extend(high_water_bytes(member).map(|bytes| (member, bytes)));
@@ -81,8 +81,13 @@ impl PeakMemory {
                     out_of_reach.insert(member);
                 }
             }
-            *group = most_held(*group, tightest_group(*pid));
+            *groups = most_held(groups, memory_groups(*pid, Path::new(CGROUPS)));
         });
+    }
+
+    /// Limit of the cgroup that left the least room, and the most that it held besides files.
+    pub fn group(&self) -> Option<(u64, u64)> {
+        tightest(&self.groups)
     }
 
     /// Sum of the peaks, which is an upper bound; None where nothing could be read.
@@ -252,17 +257,22 @@ fn stalled_us(file: &Path) -> Option<u64> {
     text(file).lines().find(|line| line.starts_with("some "))?.split_once("total=")?.1.parse().ok()
 }
 
-/// The lowest limit of the memory groups of a process, and what that group holds besides files.
-pub fn tightest_group(pid: i32) -> Option<(u64, u64)> {
-    memory_groups(pid, Path::new(CGROUPS)).into_iter().min_by_key(|&(limit, _)| limit)
+/// Of limits and held bytes of groups those with the least room, which may be those of an outer
+/// group with a higher limit.
+pub fn tightest(groups: &[(u64, u64)]) -> Option<(u64, u64)> {
+    groups.iter().copied().min_by_key(|&(limit, held)| limit.saturating_sub(held))
 }
 
-/// Limit and most held bytes of a group after one more look; a group with another limit is another.
-fn most_held(before: Option<(u64, u64)>, now: Option<(u64, u64)>) -> Option<(u64, u64)> {
-    match (before, now) {
-        (Some((limit, most)), Some((same, held))) if limit == same => Some((limit, most.max(held))),
-        _ => now.or(before),
+/// Limits and most held bytes after one more look; a group with another limit is another.
+fn most_held(before: &[(u64, u64)], now: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    if now.is_empty() {
+        return before.to_vec();
     }
+    let most = |(limit, held)| {
+        let same = before.iter().filter(|group| group.0 == limit);
+        (limit, same.map(|group| group.1).fold(held, u64::max))
+    };
+    now.into_iter().map(most).collect()
 }
 
 /// Of each memory group of a process that has one, innermost first, the limit, and what it holds
@@ -353,10 +363,18 @@ mod tests {
 
     #[test]
     fn what_a_group_held_is_not_held_by_one_that_is_joined_later() {
-        let looks = [Some((8 << 30, 5 << 30)), Some((2 << 30, 1)), Some((2 << 30, 7)), None];
-        let group = looks.into_iter().fold(None, most_held);
-        assert_eq!(group, Some((2 << 30, 7)));
-        assert_eq!(most_held(group, Some((2 << 30, 3))), group);
+        let looks = [vec![(8 << 30, 5 << 30)], vec![(2 << 30, 1)], vec![(2 << 30, 7)], vec![]];
+        let groups = looks.into_iter().fold(vec![], |before, now| most_held(&before, now));
+        assert_eq!(groups, [(2 << 30, 7)]);
+        assert_eq!(most_held(&groups, vec![(2 << 30, 3)]), groups);
+    }
+
+    #[test]
+    fn an_outer_group_that_is_fuller_leaves_less_room() {
+        let looks =
+            [vec![(8 << 30, 1 << 30), (9 << 30, 8 << 30)], vec![(8 << 30, 2 << 30), (9 << 30, 1)]];
+        let groups = looks.into_iter().fold(vec![], |before, now| most_held(&before, now));
+        assert_eq!(tightest(&groups), Some((9 << 30, 8 << 30)));
     }
 
     #[test]

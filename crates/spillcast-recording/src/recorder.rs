@@ -21,7 +21,7 @@ use crate::failure::Kind::{CaptureUnavailable, PathMissing};
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, open_files};
 use crate::folder::check_output;
-use crate::limits::{CpuWatch, MemoryStalls, PeakMemory, SocketWatch, tightest_group};
+use crate::limits::{CpuWatch, MemoryStalls, PeakMemory, SocketWatch, memory_groups, tightest};
 use crate::machine::{Machine, iso};
 use crate::meta::{
     CaptureAccount, EndedBy, Engine, KeptWaits, Memory, Meta, Options, OtherIo, SCHEMA,
@@ -155,7 +155,8 @@ impl Recorder {
             self.before = DoneBefore::of(pid);
         }
         self.temp_before = SizedFile::list(open_files(pid));
-        self.memory_limit_bytes = tightest_group(pid).map(|group| group.0);
+        self.memory_limit_bytes =
+            tightest(&memory_groups(pid, Path::new(CGROUPS))).map(|group| group.0);
         self.cpu = Some(CpuWatch::new(pid, Path::new(CGROUPS)));
         self.stalls = Some(MemoryStalls::new(pid, Path::new(CGROUPS)));
         if !how.many_processes {
@@ -327,7 +328,7 @@ impl Recorder {
                 .map_or(0, |memory| memory.out_of_reach.len()),
         };
         let memory = self.memory.as_ref();
-        let group = memory.and_then(|memory| memory.group);
+        let group = memory.and_then(PeakMemory::group);
         let (command, exit_status) = process;
         Meta {
             schema: SCHEMA,

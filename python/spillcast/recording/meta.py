@@ -133,7 +133,7 @@ class Memory:
     """The memory of the observed processes, in bytes."""
 
     limit_bytes: int | None = key(
-        "lowest limit of the process's memory cgroups; null for none",
+        "limit of the process's memory cgroup with the least room; null for none",
         unit="bytes", example=None, default=None,
     )  # fmt: skip
     peak_rss_bytes: int | None = key(

@@ -200,7 +200,7 @@ def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) ->
     query = memory.peak_rss_bytes or 0
     groups = _cgroups_free_bytes()
     if memory.limit_bytes is not None:
-        groups.append(memory.limit_bytes - query)
+        groups.append(memory.limit_bytes - (memory.group_held_bytes or query))
     meminfo = meminfo_bytes()
     # The query wants for itself what it does not hold now.
     free = meminfo["MemAvailable"] - max(0, query - held_now)
