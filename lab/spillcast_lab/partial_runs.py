@@ -67,7 +67,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
         ended_by="duration",
         raw=KeptWaits(attached_part.waits.num_rows, attached_part.waits.num_rows, None),
         temp_before=_files_at(rows),
-        before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["read"], moved["write"]),
+        before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["write"]),
         server=query,
     )
     return attached_part

@@ -11,7 +11,6 @@ pub struct DoneBefore {
     pub cpu_s: f64,
     /// Bytes read and written of any file; None where that may not be seen.
     pub bytes: Option<u64>,
-    pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
 }
 
@@ -31,7 +30,6 @@ impl DoneBefore {
             ran_s,
             cpu_s: cpu_ns as f64 / 1e9,
             bytes: sums.map(|(read, written)| read + written),
-            read_bytes: sums.map(|(read, _)| read),
             written_bytes: sums.map(|(_, written)| written),
         })
     }

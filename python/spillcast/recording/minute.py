@@ -232,7 +232,6 @@ def _without_observed_work(meta: Meta, earlier: Sequence[Recording], earlier_s: 
         ran_s=max(before.ran_s - earlier_s, 0.0),
         cpu_s=max(before.cpu_s - cpu_s, 0.0),
         bytes=left(before.bytes, read + written),
-        read_bytes=left(before.read_bytes, read),
         written_bytes=left(before.written_bytes, written),
     )
     return replace(meta, before=before)

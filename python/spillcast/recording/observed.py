@@ -64,9 +64,6 @@ class DoneBefore:
         unit="bytes",
         example=921108480,
     )
-    read_bytes: int | None = key(
-        "bytes read; null if not permitted", unit="bytes", example=460554240, later=True
-    )
     written_bytes: int | None = key("bytes written", unit="bytes", example=460554240, later=True)
 
 

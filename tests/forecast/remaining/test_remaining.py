@@ -324,7 +324,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
         tmp_path / "part.spill",
         [("read", FILE, n) for n in range(300, 500)],
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 300 * BLOCK, 1000 * BLOCK),
+        before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 1000 * BLOCK),
     )
     question = Question(known=RemainingWorkHints(history=[path]))
     coming = workload_of_recording(part, question).remaining
@@ -358,7 +358,7 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
         tmp_path / "part.spill",
         [("write", FILE, n) for n in range(600, 800)],
         temp_before=[SizedFile(FILE, 600 * BLOCK)],
-        before=DoneBefore(2.4, 2.4, 600 * BLOCK, 0, 600 * BLOCK),
+        before=DoneBefore(2.4, 2.4, 600 * BLOCK, 600 * BLOCK),
     )
     answer = forecast(part, SAME, known=RemainingWorkHints(written_bytes=1000.0 * BLOCK))
     assert answer.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
