@@ -1,4 +1,4 @@
-"""An experiment's recording is on the query's clock, however long before the recorder came."""
+"""An experiment's recording is on the query's clock, and its table is made once."""
 
 import pytest
 
@@ -39,3 +39,12 @@ def test_times_count_from_the_query(engine, tmp_path, ahead_s):
     assert ran.elapsed_s < meta.recorded_s
     assert not ahead_s or meta.recorded_s < ran.elapsed_s + ahead_s
     assert (meta.elapsed_s, meta.ended_by) == (ran.elapsed_s, "end")
+
+
+def test_a_table_is_made_once(tmp_path):
+    lab = DuckDbLab(tmp_path)
+    made = []
+    for _ in range(2):
+        lab.build(10)
+        made += [(path, path.stat().st_mtime_ns) for path in tmp_path.glob("*.db")]
+    assert len(set(made)) == 1
