@@ -142,3 +142,11 @@ def test_what_nobody_means_is_told_in_a_line(parse, text, why):
     with pytest.raises(OptionInvalid) as caught:
         parse(text, "--elapsed")
     assert why in caught.value.message
+
+
+@cases(
+    ("seconds", "text"),
+    [(14.04, "14.0 s"), (13.97, "14.0 s"), (0.99978, "1.00 s"), (14.0, "14 s"), (0.012, "12 ms")],
+)
+def test_only_exact_durations_have_fewer_than_three_digits(seconds, text):
+    assert format_duration(seconds) == text

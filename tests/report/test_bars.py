@@ -1,13 +1,15 @@
 """Ticks of charts: few and round, from nothing to longer than any run."""
 
 import re
-from itertools import product
+from importlib.resources import files
+from itertools import pairwise, product
 
 import pytest
 
 from cases import cases
+from spillcast.profile.timeline import STATES
 from spillcast.report.html.axes import clock, duration_ticks, fitting_durations
-from spillcast.report.html.charts import Bar, ReferenceLine, bars, unbroken
+from spillcast.report.html.charts import SERIES, STATE_COLOURS, Bar, ReferenceLine, bars, unbroken
 
 
 @cases(("exponent", "first"), product(range(-9, 19), [1.0, 3.1, 7.7]))
@@ -70,3 +72,25 @@ def test_bars_much_longer_than_today_leave_the_axis():
 )
 def test_quantities_and_intervals_are_not_broken(text, breaks):
     assert unbroken(text).count(" ") == breaks
+
+
+def contrast(first, second):
+    """Contrast of two colours by WCAG 2.2, from 1 to 21."""
+    luminances = []
+    for colour in (first, second):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        luminances.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
+
+
+def test_parts_beside_each_other_differ_on_grey_paper_and_lines_from_the_page():
+    css = (files("spillcast.report.html") / "style.css").read_text()
+    light, dark = dict[str, str](), dict[str, str]()
+    for name, colour in re.findall(r"--([\w-]+): (#\w{6});", css):
+        (dark if name in light else light)[name] = colour
+    for before, after in pairwise(STATES):
+        pair = light[STATE_COLOURS[before]], light[STATE_COLOURS[after]]
+        assert contrast(*pair) > 1.4, (before, after)
+    for scheme in (light, dark):
+        assert min(contrast(scheme[name], scheme["page"]) for name in SERIES) >= 3

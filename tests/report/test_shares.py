@@ -123,6 +123,21 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, answer):
     assert (words in text) is answer
 
 
+@cases("width", [59, 79])
+def test_on_a_short_screen_the_live_view_has_its_answer(width):
+    """The words about the forecast stand before all tables, within the screen."""
+    running, words = Running(), [f"word{number}" for number in range(12)]
+    for number in range(9):
+        running.tallies[f"call{number}", "read", False] = Tally(count=9, total_ns=10**9, bytes=1)
+    status = {
+        "elapsed_ns": 11_800_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
+        "calls": 3000, "switches": 0,
+    }  # fmt: skip
+    snapshot = LiveSnapshot("process 7", running, status, None, 0.1, because=" ".join(words))
+    shown = "\n".join(line[:width] for line in live_text(snapshot, width).splitlines()[:11])
+    assert all(word in shown.split() for word in words)
+
+
 def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
     """Thread 1 reads temp files and data, and waits; thread 2 waits for it all the time."""
     run = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)

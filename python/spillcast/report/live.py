@@ -129,13 +129,14 @@ def watch_document(snapshot: LiveSnapshot) -> dict[str, Any]:
 
 
 def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
-    """The view, lines of at most ``width`` columns; ``keys`` says how it is ended."""
+    """The view in ``width`` columns, the forecast first; ``keys`` says how it is ended."""
     elapsed = format_duration(snapshot.elapsed_s)
     room = width - len(elapsed) - len(keys) - 4
     head = f"{shortened(snapshot.title, max(room, 12))}  {elapsed}"
     parts = [f"{head:<{max(width - len(keys), len(head))}}{keys}".rstrip()]
     if snapshot.status.get("waiting"):
         parts.append("  attached, waiting for the query")
+    parts += _forecast_parts(snapshot, width)
     rows = snapshot.rows()
     parts.append(_events(rows, width) if rows else "  no temp I/O or waits yet")
     spent_s = sum(row["total_us"] for row in rows) / 1e6
@@ -145,7 +146,6 @@ def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
         parts[-1] += f"\n{paragraph(sentence, '  ', width)}"
     if temp := snapshot.temp():
         parts.append(_latency(snapshot, temp, width))
-    parts += _forecast_parts(snapshot, width)
     parts.append(paragraph(f"  {_loss_and_cost(snapshot)}", "  ", width))
     return "\n\n".join(parts)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from spillcast.forecast import Forecast
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Caveat, Remaining
+from spillcast.forecast.spark import TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
@@ -24,6 +25,8 @@ _COLOURS = ("cpu", "series-4", "read", "write", "series-3", "warn", "domain", "m
 _BOUND_COLOURS = dict(zip(BOUNDS, _COLOURS, strict=True))
 #: Terms below this share of every bar are drawn as one.
 _SMALL_SHARE = 0.01
+#: By operation; temp I/O of a Spark application has the colour of reads, its tasks that of CPU.
+_TERM_STATES = {"read": READ, "write": WRITE, **dict(zip(TERMS, (READ, CPU), strict=False))}
 #: The remaining quantities of a run: name, key of the estimate, and format.
 _REMAINING = (
     ("time", "elapsed_s", format_duration),
@@ -45,9 +48,11 @@ def sections(forecasts: Sequence[Forecast]) -> list[Section]:
         suffix = f" of query {number}" if len(queries) > 1 else ""
         order, answer = ranked(of_query), _answer(of_query)
         answered = [forecast for forecast in order if forecast.forecast_s is not None]
-        refused = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
+        remarks = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
         bars = [_bars(answered, terminal.targets_table(order))] if answered else []
-        parts = [*terminal.compared_parts(order), Prose([*_remarks(order), *refused])]
+        if any(forecast.best_value for forecast in order):
+            remarks.append("'best value' saves the most time for its price.")
+        parts = [*terminal.compared_parts(order), Prose(remarks)]
         comparisons.append(Section.of(f"Storage compared{suffix}", parts, bars, answer))
         if answered:
             listed = answered[:_LISTED_MAX]
@@ -68,14 +73,6 @@ def _terms_parts(forecast: Forecast, listed: Sequence[Forecast]) -> Iterator[Pag
             text = format_estimate(forecast.forecast_s or 0.0, forecast.interval_s)
             part = replace(part, title=f"On {forecast.target}: {text}")
         yield part
-
-
-def _remarks(order: Sequence[Forecast]) -> Iterator[str]:
-    """The meaning of remarks in the table of targets."""
-    if any(forecast.best_value for forecast in order):
-        yield "'best value' saves the most time for its price."
-    if order[0].work_memory:
-        yield "More work_mem may change the plan; its row assumes that the plan stays."
 
 
 def _stages(order: Sequence[Forecast]) -> list[Figure]:
@@ -148,7 +145,7 @@ def _term_colours(answered: Sequence[Forecast]) -> dict[str, str]:
     for term in (term for forecast in answered for term in forecast.terms):
         if any(sums.get(term.name, 0.0) >= _SMALL_SHARE * sum(sums.values()) for sums in bars):
             state = CPU if term.name.startswith(CPU) else None
-            states[term.name] = {"read": READ, "write": WRITE}.get(term.op or "", state)
+            states[term.name] = _TERM_STATES.get(term.op or term.name, state)
     return charts.colours_of(states)
 
 
