@@ -88,3 +88,14 @@ def test_waits_for_a_cpu_are_named_where_no_row_has_them(tmp_path):
     assert sum(row["total_us"] for row in rows) == pytest.approx(0.6e6, rel=0.01)
     assert any("1.30 s" in warning for warning in profile(path).warnings)
     assert not profile(path, by=["op"]).warnings
+
+
+def test_the_first_rows_of_a_recording_are_shares_of_the_sum_of_all(tmp_path):
+    """Two threads read for 8 s and write for 6 s in 20 s: 28 s of both."""
+    loads = [("read", 8192, 8000, 1_000_000), ("write", 8192, 6000, 1_000_000)]
+    recording(tmp_path / "run.spill", loads, elapsed_s=20.0, sessions=2)
+    whole = profile(tmp_path / "run.spill")
+    first = whole.top(1)
+    assert len(whole.rows) > 1
+    assert first.elapsed_text() == whole.elapsed_text()
+    assert "28" in first.elapsed_text()

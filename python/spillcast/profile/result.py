@@ -109,13 +109,15 @@ class Profile(Tabular):
     def elapsed_text(self) -> str:
         """The elapsed time, and the sum of the rows if sessions ran in parallel."""
         active = [row for row in self.rows if not row.get("idle")]
-        busy_s = sum(row.get("total_us") or 0 for row in active) / 1e6
+        # Of rows that are the first of more, the share tells the sum of all.
+        wholes_s = [row["total_us"] / row["share"] / 1e6 for row in active if row.get("share")]
+        whole_s = next(iter(wholes_s), 0.0)
+        busy_s = max(sum(row.get("total_us") or 0 for row in active) / 1e6, whole_s)
         elapsed, busy = format_duration(self.elapsed_s), format_duration(busy_s)
         words = f"{elapsed} of elapsed time"
         if busy_s <= (1 + _SIDE_BY_SIDE) * self.elapsed_s:
             return words
-        shares = [row["share"] for row in active if row.get("share")]
-        whole = busy if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else elapsed
+        whole = busy if whole_s > (1 + _SIDE_BY_SIDE) * self.elapsed_s else elapsed
         return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
 
     def sorted(self) -> "Profile":

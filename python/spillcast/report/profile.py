@@ -182,7 +182,7 @@ def _histograms(profile: Profile) -> list[PagePart]:
     columns = {name: Column(name, name, _UNITS.get(name, "text")) for name in profile.by}
     parts: list[PagePart] = []
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
-        if not sum(buckets[1]):
+        if not sum(buckets[1]) or (row.get("idle") and "files" in row):
             continue
         title = ", ".join(column.written(row[name]) for name, column in columns.items())
         peaks = find_peaks(*buckets) if row["op"] is not None else []
