@@ -107,6 +107,18 @@ def test_rows_of_two_moments_are_not_added_up(tmp_path):
     assert [row.calls for row in read_rows(path)] == [9]
 
 
+def test_neither_sums_nor_identifiers_that_do_not_fit_are_statements(tmp_path):
+    """A spreadsheet shows #### where a column is too narrow."""
+    rows = [statement_files.row(n, None, calls=n, blocks=900, userid=n) for n in (2, 3)]
+    total = statement_files.row(5, None, calls=5, blocks=900, userid=5)
+    path = statement_files.export(tmp_path / "statements.csv", 18, *rows, total)
+    assert [row.calls for row in read_rows(path)] == [2, 3]
+    for row in rows:
+        row["queryid"] = "####"
+    statement_files.export(path, 18, *rows)
+    assert [(row.queryid, row.calls) for row in read_rows(path)] == [(None, 2), (None, 3)]
+
+
 def test_times_of_some_of_the_calls_are_no_times_of_all(tmp_path):
     """The server began to time I/O after most of the calls: 0.1 us a block."""
     row = statement_files.row(calls=1000, blocks=30_000, temp_ms=3.0)

@@ -63,9 +63,9 @@ _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_"
 #: What a statement has one row for, and the begin of a time.
 _IDENTITY = ("userid", "dbid", "queryid", "toplevel")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
-#: What a spreadsheet, a data frame or a narrow column leaves of an identifier, as 5.23E+18: other
-#: statements may have the same.
-_ROUNDED = re.compile(r"[.+\u2026]")
+#: What a spreadsheet, a data frame or a narrow column leaves of an identifier, as 5.23E+18 or ####:
+#: other statements may have the same.
+_ROUNDED = re.compile(r"[^\w-]|^-*$")
 #: The server keeps 5,000 statements, unless it is told to keep more.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
@@ -157,8 +157,7 @@ def read_rows(path: Path) -> list[StatementRow]:
         text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
         if text.count("\n") > _LINES_MAX:
             raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements")
-        rows = _with_points([renamed(row) for row in rows_of(text)])
-        rows = [_with_total(row) for row in rows]
+        rows = [_with_total(row) for row in _with_points([renamed(row) for row in rows_of(text)])]
         if not rows:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
         is_timed = any(_seconds(row, name) for row in rows for name in TEMP_TIMES)
@@ -166,7 +165,15 @@ def read_rows(path: Path) -> list[StatementRow]:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))
-        return merged([StatementRow.of(row) for row in _of_one_export(rows)])
+        return merged(_without_sums([StatementRow.of(row) for row in _of_one_export(rows)]))
+
+
+def _without_sums(rows: list[StatementRow]) -> list[StatementRow]:
+    """The rows without a last one of no statement that adds up the others, as in a spreadsheet."""
+    *others, last = rows
+    sums = sum(row.calls for row in others), sum(row.blocks for row in others)
+    is_sum = len(others) > 1 and " " not in (last.query or "") and sums == (last.calls, last.blocks)
+    return others if is_sum else rows
 
 
 def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
