@@ -148,17 +148,17 @@ def forecasts_of(
 def _forecasts(
     evidence: Recording | Counts, targets: Sequence[Target], question: Question
 ) -> list[TargetForecast]:
+    caveats = list[Caveat]()
     if isinstance(evidence, Recording):
         evidence.need_io()
         former = question.known.instead_of(evidence)
         if former is not None and question.elapsed_s is None:
-            answers = _forecasts(former, targets, replace(question, known=NO_HINTS))
             message = (
                 f"there was no temp I/O in the {format_duration(evidence.elapsed_s)} that were "
                 f"recorded: the forecast is for the previous run, {former.path.name}"
             )
-            warned = Caveat("former-run", message)
-            return [(replace(f, warnings=[*f.warnings, warned]), storage) for f, storage in answers]
+            caveats.append(Caveat("former-run", message))
+            evidence, question = former, replace(question, known=NO_HINTS)
     # Evidence that cannot be used is refused before a target is probed.
     workload, like = read_workload(evidence, question)
     storages = [_resolved(target, like, question) for target in targets]
@@ -166,7 +166,7 @@ def _forecasts(
     if any(too_unsure(forecast) for forecast, _ in answers):
         workload, _ = read_workload(evidence, replace(question, exact=True))
         answers = _answers(workload, storages, question)
-    return answers
+    return [(replace(f, warnings=[*f.warnings, *caveats]), storage) for f, storage in answers]
 
 
 def _answers(

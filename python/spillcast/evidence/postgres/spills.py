@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -20,11 +21,9 @@ from spillcast.evidence.postgres.work_memory import (
     sort_passes,
 )
 from spillcast.gate import reading
+from spillcast.recording.meta import Meta
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import parse_bytes
-
-if TYPE_CHECKING:
-    from spillcast.recording.recording import Recording
 
 #: Since PostgreSQL 15, and before; a plan made with SETTINGS names it where it is another.
 HASH_MEM_MULTIPLIER, _OLDER_MULTIPLIER = 2.0, 1.0
@@ -66,17 +65,13 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     return PlanSpills(spills, None if work_mem is None else size_of_setting(work_mem))
 
 
-def spills_beside(recording: "Recording") -> PlanSpills | None:
-    """The nodes that spill of the plan beside a recording; None without one."""
-    engine, machine = recording.meta.engine, recording.meta.machine
-    value = None if engine.plan_file is None else recording.document(engine.plan_file)
-    if value is None:
-        return None
-    with reading(f"{recording.path}: its plan"):
+def spills_beside(meta: Meta, value: Any, path: Path) -> PlanSpills | None:
+    """The nodes that spill of a plan, ``value``, beside the recording at ``path``."""
+    with reading(f"{path}: its plan"):
         document = document_of(value)
-        settings = {**engine.settings, **document.get("Settings", {})}
+        settings = {**meta.engine.settings, **document.get("Settings", {})}
         spills = plan_spills(nodes_of(document["Plan"]), settings)
-    if spills is None or not machine.is_this_one:
+    if spills is None or not meta.machine.is_this_one:
         return spills
     return replace(spills, available_bytes=meminfo_bytes().get("MemAvailable"))
 

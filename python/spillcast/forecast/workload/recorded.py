@@ -61,12 +61,11 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
     meta, sample = recording.meta, recording.sample
     if not (loads := recorded_loads(recording)):
         raise NotSpilled(unspilled(meta), where=recording.path)
-    plan = None
-    if meta.engine.plan_file is not None:
+    quality, plan, file = _quality(recording), None, meta.engine.plan_file
+    if file is not None and (document := recording.document(file)) is not None:
         from spillcast.evidence.postgres.spills import spills_beside
 
-        plan = spills_beside(recording)
-    quality = _quality(recording)
+        plan = spills_beside(meta, document, recording.path)
     stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
