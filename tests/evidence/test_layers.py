@@ -166,3 +166,10 @@ def test_few_are_refused(drawn):
         kinds = [each for each in drawn if kind in ("all", each[0])]
         refused = [each[:4] for each in kinds if isinstance(each[3], str)]
         assert len(refused) <= share * len(kinds), refused
+
+
+def test_a_fence_below_words_changes_nothing(tmp_path):
+    path, (plans, others) = tmp_path / "paste", texts()
+    fenced = around(["Here it is:", "", "```text"], ["```"])
+    for name, lines in (plans | others).items():
+        assert answer(path, name, fenced(lines)) == answer(path, name, lines), name

@@ -228,10 +228,10 @@ def _rows_of(path: Path) -> Iterable[QueryLogRow]:
     text = text_of(path)
     if _PRINTED_BY_PYTHON.match(text):
         text = unwrapped(_PYTHON_DATE.sub(r"'\1'", text))
-    if text.lstrip()[:1] in ("{", "["):
-        return rows_of(text)
-    # What a person pastes is short, and has more around it.
-    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text))
+    elif text.lstrip()[:1] not in ("{", "["):
+        # What a person pastes is short, and has more around it.
+        text = unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text)
+    return rows_of(text) if text.lstrip()[:1] in ("{", "[") else _table(text)
 
 
 def _parquet(path: Path) -> Iterator[QueryLogRow]:
