@@ -44,8 +44,8 @@ def work_memory_text(forecast: Forecast) -> list[str]:
         f"With work_mem = '{format_setting(enough.work_mem_bytes)}'{was} nothing spills: "
         f"{_about(enough, bounds_only)}, if the plan stays as it is."
     ]
-    least_bytes = enough_bytes(PlanSpills(memory.spills, memory.current_bytes), least=True)
-    if least_bytes < enough.work_mem_bytes:
+    plan = PlanSpills(memory.spills, memory.current_bytes)
+    if plan.spills and (least_bytes := enough_bytes(plan, least=True)) < enough.work_mem_bytes:
         lines.append(
             f"  From PostgreSQL 15 on '{format_setting(least_bytes)}' may be enough: the plan does "
             "not tell hash_mem_multiplier, which SETTINGS shows."
