@@ -14,6 +14,7 @@ from spillcast.errors import InputError, SpillcastError, TimesContradictory
 from spillcast.evidence.clickhouse import read_rows as read_queries
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.selection import Selection
 from text_plan import TEXT_PLAN
@@ -143,3 +144,9 @@ def test_columns_of_ash_that_differ_are_damage(tmp_path):
     path.write_text(with_column("EVENT", "latch free", before=True)(path.read_text()))
     with pytest.raises(InputError):
         read_ash(path)
+
+
+def test_rows_of_a_trigger_are_read_that_another_statement_wrote():
+    scan = {"Node Type": "Named Tuplestore Scan", "Actual Rows": 20000, "Actual Loops": 1}
+    plan = {"Plan": scan | {"Temp Read Blocks": 281, "Temp Written Blocks": 0}}
+    assert counts_of_plan(plan | {"Execution Time": 7.5}).reads.bytes == 281 * 8192

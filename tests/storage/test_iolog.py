@@ -138,13 +138,12 @@ def test_processes_do_it_side_by_side_on_files_of_their_own():
     assert plan["delay_ns"][0] == pytest.approx((1 - 0.2 / 3) * 1e9 / 300, rel=0.01)
 
 
-@cases(("reads", "writes"), [(900, 300), (300, 900), (500, 0), (0, 500), (1, 1)])
+@cases(("reads", "writes"), [(900, 300), (300, 900), (500, 1), (0, 500), (1, 1)])
 def test_as_many_as_counted(reads, writes):
     result = steps(plan_of_counts(counted(reads, writes)))
     assert Counter(write for _, write, *_ in result) == Counter({True: writes, False: reads})
-    if writes:
-        held = {step[2:] for step in result if step[1]}
-        assert {step[2:] for step in result if not step[1]} <= held
+    held = {step[2:] for step in result if step[1]}
+    assert {step[2:] for step in result if not step[1]} <= held
 
 
 def test_too_many_are_thinned_out_in_proportion():

@@ -191,6 +191,8 @@ def test_without_the_pack_sessions_are_sampled(oracle, tmp_path):
     insert(oracle, "gv$px_session", worker)
 
     def at(turn):
+        now = NOW + timedelta(seconds=turn)
+        oracle.execute(f"create or replace macro systimestamp() as timestamp '{now}'")
         oracle.execute('delete from "gv$session"')
         status = {"status": "ACTIVE" if turn < 8 else "INACTIVE"}
         at_work = reading if turn < 4 else on_cpu
