@@ -10,6 +10,7 @@ from spillcast.errors import OptionInvalid
 from spillcast.units import (
     format_count,
     format_duration,
+    format_speedup,
     parse_bytes,
     parse_duration_s,
     parse_factor,
@@ -150,3 +151,7 @@ def test_what_nobody_means_is_told_in_a_line(parse, text, why):
 )
 def test_only_exact_durations_have_fewer_than_three_digits(seconds, text):
     assert format_duration(seconds) == text
+
+
+def test_no_speed_is_exact():
+    assert format_speedup(0) == "0x"

@@ -219,5 +219,5 @@ def format_speedup(ratio: float) -> str:
 
 def _three_digits(value: float) -> str:
     decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    is_whole = abs(value - round(value)) < 1e-6 * abs(value)
+    is_whole = abs(value - round(value)) <= 1e-6 * abs(value)
     return f"{value:.{0 if is_whole else decimals}f}"

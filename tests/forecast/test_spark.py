@@ -1,6 +1,7 @@
 """Forecasts of Spark applications whose times on a storage follow by hand."""
 
 import json
+import re
 
 import pytest
 
@@ -238,7 +239,12 @@ def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
     bars = [line for line in written.split("<rect") if 'height="9"' in line]
     # Each of two stages, before and after.
     assert len(bars) == 4
+    # The terms of today: temp I/O as reads, tasks as CPU time.
+    terms = [line for line in written.split("<rect") if 'height="16"' in line]
+    assert {"read", "cpu"} <= {re.search(r"--([\w-]+)\)", term)[1] for term in terms}
     assert not any(name in written for name in ("host-1", "app-1"))
+    completed("report", log, *arguments)
+    assert log.name in re.search("<title>.*</title>", page.read_text())[0]
     assert spillcast("report", log, "-o", page).returncode == 2
 
 

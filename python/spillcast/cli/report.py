@@ -212,7 +212,7 @@ def report(
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to and words:
         answers = ask(words, to, question)
-        _add_forecasts(page, to, answers, lenient=question.lenient)
+        _add_forecasts(page, to, answers, Path(words[0]).name, lenient=question.lenient)
         _add_sizing(page, words, question, answers[0][0])
     else:
         hint = "name a target with --to"
@@ -232,18 +232,17 @@ def report(
 
 
 def _add_forecasts(
-    page: "Inputs", to: list[str], answers: "list[TargetForecast]", *, lenient: bool
+    page: "Inputs", to: list[str], answers: "list[TargetForecast]", name: str, *, lenient: bool
 ) -> None:
-    """Add the forecasts and the latencies of their targets."""
+    """Add the forecasts of the evidence ``name``, and the latencies of their targets."""
     from spillcast.report.html.evidence import latencies_traced, target_latencies
 
     for word, (forecast, storage) in zip(to, answers, strict=True):
-        name = forecast.target
         page.documents.append((name, forecast))
         if storage is not None:
-            page.latencies.append(replace(target_latencies(storage), name=name))
+            page.latencies.append(replace(target_latencies(storage), name=forecast.target))
         elif Path(word).exists() and forecast.forecast_s is not None:
-            page.latencies.append(latencies_traced(name, word, lenient=lenient))
+            page.latencies.append(latencies_traced(forecast.target, word, lenient=lenient))
 
 
 def _add_sizing(

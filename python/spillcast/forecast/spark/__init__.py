@@ -49,7 +49,7 @@ RUN_SPREAD = 0.1
 #: A warning names a larger relative error of the run that is simulated as it ran.
 MISFIT = 0.1
 #: The terms of a forecast.
-TERMS = ("temp I/O", "tasks", "driver")
+TERMS = ("temp I/O", "other time of tasks", "time of the driver")
 _FORMS = (
     "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
     "which is made by: spillcast probe DIR --grid"

@@ -37,7 +37,7 @@ def duration_ticks(max_s: float, count: int = 6) -> list[float]:
 
 def clock(seconds: float) -> str:
     """The label of a round duration: ``2.5 s``, ``90 s``, ``20 min``, ``1 h 30 min``."""
-    if seconds < 100:
+    if seconds < 99.95:
         number, unit = format_duration(seconds).split()
         return f"{float(number):g} {unit}" if seconds else "0"
     minutes, whole_seconds = divmod(round(seconds), 60)

@@ -26,7 +26,7 @@ _BOUND_COLOURS = dict(zip(BOUNDS, _COLOURS, strict=True))
 #: Terms below this share of every bar are drawn as one.
 _SMALL_SHARE = 0.01
 #: By operation; temp I/O of a Spark application has the colour of reads, its tasks that of CPU.
-_TERM_STATES = {"read": READ, "write": WRITE, **dict(zip(TERMS, (READ, CPU), strict=False))}
+_TERM_STATES = {"read": READ, "write": WRITE, "temp": READ, TERMS[1]: CPU}
 #: The remaining quantities of a run: name, key of the estimate, and format.
 _REMAINING = (
     ("time", "elapsed_s", format_duration),

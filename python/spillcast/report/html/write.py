@@ -162,7 +162,7 @@ def _ordered(inputs: Inputs) -> list[tuple[str, str, Any]]:
 
 def _title(inputs: Inputs) -> str:
     names = [run.name for run in inputs.runs] or [name for _, name, _ in _ordered(inputs)]
-    names = list(dict.fromkeys(names))
+    names = ["standard input" if name == "-" else name for name in dict.fromkeys(names)]
     return f"spillcast: {', '.join(names[:3])}{'...' * (len(names) > 3)}"
 
 
