@@ -73,13 +73,38 @@ QUERY PLAN | [
            :   }
            : ]
 """
+SORT = {"Node Type": "Sort", "Actual Loops": 1, "Temp Read Blocks": 101, "Temp Written Blocks": 107}
+PLAN = json.dumps([{"Plan": SORT, "Execution Time": 39.384}], indent=2).splitlines()
+YAML = ["- Plan:", *(f"    {name}: {value}" for name, value in SORT.items())]
+YAML.append("  Execution Time: 39.384")
+
+
+def in_a_cell(lines, *, is_expanded):
+    """A plan in the only cell of psql's table: the mark of a line that continues is behind all."""
+    width = max(map(len, lines))
+    padded = [*(f"{line.ljust(width)}+" for line in lines[:-1]), lines[-1]]
+    if not is_expanded:
+        return "".join(f" {line}\n" for line in padded) + "\n"
+    names = ["QUERY PLAN", *[" " * 10] * len(lines)]
+    return "".join(f"{name} | {line}\n" for name, line in zip(names, padded, strict=False))
+
+
+HEAD = "-[ RECORD 1 ]--------------------\n"
 #: A program logged the plan in a field of its record.
 RECORD = json.dumps({"level": "info", "msg": "slow query", "plan": "\n".join(
     [NODE, BUFFERS, "  ->  Function Scan on g  (actual time=1.0..2.0 rows=2 loops=1)",
      "Execution Time: 39.384 ms"])})  # fmt: skip
 
 
-@cases("text", [OLD_ASCII, RECORD])
+@cases(
+    "text",
+    [
+        OLD_ASCII,
+        RECORD,
+        *(in_a_cell(lines, is_expanded=at) for lines in (PLAN, YAML) for at in (False, True)),
+        *(HEAD + in_a_cell(lines, is_expanded=True) for lines in (PLAN, YAML)),
+    ],
+)
 def test_a_plan_in_one_cell(tmp_path, text):
     counts = read_plan(written(tmp_path, text))
     assert (counts.reads.count, counts.writes.count) == (101, 107)
@@ -450,6 +475,19 @@ def test_a_session_of_many_plans(tmp_path):
     lines = ["QUERY PLAN", "-" * 40, *ON_DISK.splitlines(), "(7 rows)", "", ""]
     with pytest.raises(EvidenceAmbiguous):
         read_plan(written(tmp_path, "\n".join(lines * 1200)))
+
+
+def test_statements_in_the_expanded_html_of_psql(tmp_path):
+    """Each row of the table has a name and a value."""
+    names, *rows = (line.split(",") for line in STATEMENTS.splitlines())
+    lines = ['<table border="1">\n']
+    for at, row in enumerate(rows, 1):
+        lines.append(f'\n  <tr><td colspan="2" align="center">Record {at}</td></tr>\n')
+        for name, cell in zip(names, row, strict=True):
+            lines.append(f'  <tr valign="top">\n    <th>{name}</th>\n')
+            lines.append(f'    <td align="right">{cell}</td>\n  </tr>\n')
+    path = written(tmp_path, "".join([*lines, "</table>\n"]))
+    assert read_rows(path) == read_rows(written(tmp_path, STATEMENTS, "statements.csv"))
 
 
 def test_a_description_of_columns_is_no_row(tmp_path):

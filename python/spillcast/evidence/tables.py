@@ -29,7 +29,7 @@ _NAMED = re.compile(
     r"[|│]?\s*(?P<name>QUERY PLAN(?=[ |│,\t])|\w+(?= *[|│]|[,\t]))(?P<separator> *[|│] ?|,|\t| )"
 )
 #: The first line of a plan in any format.
-_PLAN_START = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
+_PLAN_START = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*+[+↵⏎]?\s*+$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN_START.pattern})')
 _INSERT = re.compile(r"\binsert\s+into\s[^()]{1,200}\(([^()]*)\)\s*values\b", re.IGNORECASE)
 _SQL_TOKEN = re.compile(r"'(?:[^']|'')*+'|[(),;]|[^'(),;]++")
@@ -58,7 +58,14 @@ def html_page(lines: list[str]) -> list[str] | None:
         cells = [[cell for tag, cell in row if tag == "td"] for row in rows]
         heading = next((head for head in heads if head), [])
         headed = [(head, row) for head, row in zip(heads, cells, strict=True) if head and row]
-        heading = heading[max((len(head) for head, _ in headed), default=0) :]
+        if len(heading) == 1 and headed:
+            # psql's expanded output has a name and a value in each row.
+            pairs = [(head[0], row[0]) for head, row in headed]
+            heading = list(dict.fromkeys(name for name, _ in pairs))
+            values = [value for _, value in pairs]
+            cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
+        else:
+            heading = heading[max((len(head) for head, _ in headed), default=0) :]
         if KNOWN_COLUMNS.search(" ".join(heading)):
             plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
@@ -300,10 +307,11 @@ def headless(lines: list[str]) -> list[str] | None:
 def column(lines: list[str]) -> list[str] | None:
     """A plan in the only column of a table without a heading and a rule below it.
 
-    Its lines end with a bar, as in Jira, or with psql's mark that they continue.
+    Its lines end with a bar, as in Jira, or with psql's mark that they continue, before which the
+    longest has no blank.
     """
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
-    ended = [at for at, line in enumerate(full) if line.endswith((*_CLOSING, " +", "↵"))]
+    ended = [at for at, line in enumerate(full) if line.endswith((*_CLOSING, *_CONTINUED))]
     if len(ended) < 2 or len(ended) <= ended[-1] - ended[0]:
         return None
     # The last line has no mark.

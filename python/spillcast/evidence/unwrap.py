@@ -75,6 +75,9 @@ _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _SQL_COMMENT = re.compile(r"^\s*-- ?(?!>)")
 _BARRED_NUMBER = re.compile(r"^\s*\d{1,5} \|(?: |$)")
+#: A bar as in a table, without one behind it between cells or at the end of the line.
+_BAR = re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))")
+_NAME_AND_BAR = re.compile(r"^\w[\w ]*+[|│┃]\s")
 _PREFIXES = (
     _QUOTED_MAIL,
     _SQL_COMMENT,
@@ -82,8 +85,7 @@ _PREFIXES = (
     re.compile(r"^\s*(?://|\*) ?"),
     _BARRED_NUMBER,
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|(?!.*\|\s*$)) ?"),
-    # A bar as in a table, without one behind it between cells or at the end of the line.
-    re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))"),
+    _BAR,
     # Lines that a patch adds.
     re.compile(r"^\+(?![-+])"),
 )
@@ -248,6 +250,9 @@ def _line_prefixes(lines: Lines) -> Lines | None:
         # Behind a number, a bar may be the first of a table: not where other lines have it, too.
         is_barred = pattern is _BARRED_NUMBER
         if is_barred and all(line.rstrip().endswith("|") for line in full):
+            continue
+        # Below a name and a bar, a value continues.
+        if pattern is _BAR and any(map(_NAME_AND_BAR.match, full)):
             continue
         # Without known figures, all lines have the prefix; one or two may begin so themselves.
         is_whole = len(full) > 2 and all(map(pattern.match, full))
