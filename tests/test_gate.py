@@ -33,11 +33,25 @@ def refused(words):
         ("[" * 100_000, "nested deeper than"),
         ("[" * 500 + "]" * 500, "nested deeper than"),
         ('{"a": ', "not JSON"),
+        ('[{"Total Time": 1.5, "Node": "Sort", "Total Time": 2}]', "two values"),
     ],
 )
 def test_json_that_no_reader_can_use(text, words):
     with refused(rf"^cut or damaged: .*{words}"):
         gate.json_of(text)
+
+
+@cases(
+    "text",
+    [
+        '{"a": 1, "a": 1}',
+        '{"Workers": [{"b": 1}], "Workers": [{"c": 2}]}',
+        '{"userid": 1, "at": "12:01", "userid": 2, "at": "12:02"}',
+    ],
+)
+def test_names_that_stand_again_without_another_figure_are_read(text):
+    """PostgreSQL 12 and earlier print the workers of a sort, and then their buffers."""
+    assert gate.json_of(text) == json.loads(text)
 
 
 def test_json_is_as_deep_as_a_plan_may_be():

@@ -56,6 +56,8 @@ COUNT_MAX = 1 << 53
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
 #: The place where a JSON value begins: at a line, or after a name at the end of one.
 _VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
+#: A number, also in quotes as JSON has those of 64 bits.
+_FIGURE = re.compile(r"-?\d[\d.]*+")
 #: The beginning of an object or of a list of objects.
 _MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 #: Characters in which ``mark`` must match a value, and in which other text fails to parse.
@@ -136,17 +138,16 @@ def json_of(text: str, *, rest: bool = False) -> Any:
     """The JSON value of a text; with ``rest`` more may follow.
 
     InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
-    finite or invalid text.
+    finite, invalid text, or two figures of one name.
     """
     if len(text) > JSON_LENGTH_MAX:
         raise FileTooLarge(f"more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
     if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
         raise FileTooLarge(f"more than {JSON_PARTS_MAX:,} lists and objects, or values")
     try:
-        if rest:
-            text = text.strip()
-            text = text[: json.JSONDecoder().raw_decode(text)[1]]
-        document = msgspec.json.decode(text)
+        text = text.strip()
+        end = json.JSONDecoder(object_pairs_hook=_unambiguous).raw_decode(text)[1]
+        document = msgspec.json.decode(text[:end] if rest else text)
     except RecursionError as error:
         raise damaged(f"nested deeper than {DEPTH_MAX} levels") from error
     except ValueError as error:
@@ -183,6 +184,17 @@ def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Ite
             _check(value)
         yield value if repeats else checked
         at = end
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. InputError for a name with different figures, but for identifiers, as in joins."""
+    values = dict(pairs)
+    for name, value in pairs if len(values) < len(pairs) else ():
+        both = value, values[name]
+        differ = value != values[name] and not name.endswith("id")
+        if differ and any(_FIGURE.fullmatch(str(part)) for part in both):
+            raise damaged(f"{name} has two values: {both[0]} and {both[1]}")
+    return values
 
 
 def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 import report_disguises
 
 import ash_files
+import monitor_reports
 import sqlserver_files
 import statement_files
 from cases import cases
@@ -53,6 +54,17 @@ def with_column(name, cell, before):
     return changed
 
 
+def without_line(number, title):
+    """Without a line of those below a title."""
+
+    def changed(text):
+        above, title_line, below = text.partition(title)
+        lines = below.split("\n")
+        return above + title_line + "\n".join(lines[:number] + lines[number + 1 :])
+
+    return changed
+
+
 FILE_STATS = sqlserver_files.FILES + "2\t1\t9000\t9000\t73728000\t5000\t9000\t73728000\t7000\n"
 SHARES = OTHERS["shares"][1]
 XPLAN = report_disguises.xplan()
@@ -78,6 +90,16 @@ TIMES = "temp read=600.000 write=930.000"
         (XPLAN, lambda text: text.replace("--", "\u2014")),
         (XPLAN, lambda text: text.replace("|    TABLE", "|  TABLE")),
         (report_disguises.session_event(), lambda text: text.replace("temp", "other", 1)),
+        *(
+            (report_disguises.session_event(), with_column(name, "7", before))
+            for name in ("TOTAL_WAITS", "TIME_WAITED_MICRO")
+            for before in (True, False)
+        ),
+        *(
+            (monitor_reports.text(), without_line(number, table))
+            for table in ("Global Stats", "SQL Plan")
+            for number in (2, 3)
+        ),
         (TEXT_PLAN, lambda text: text.replace(TIMES, "temp read=1'600.000 write=1'930.000")),
         (TEXT_PLAN, lambda text: text.replace(" write=930.000", "")),
         (TEXT_PLAN, lambda text: text.replace("written=", "dirtied=").replace("Disk", "Memory")),

@@ -49,6 +49,8 @@ _FACT = re.compile(
 )
 _SAMPLES = re.compile(r"(.*?\S)\s*+\(\s*([\d,.]+[KMG]?)\s*\)")
 _BEGIN = re.compile(r"\W*(SQL Monitoring Report|Global Information)\b.*", re.IGNORECASE)
+#: Names of columns of which one of two lines is lost.
+_HALF_NAMES = {"elapsed", "time(s)", "activitydetail", "(#samples)"}
 _SERVERS = re.compile(r"Parallel Execution Details\s*\(DOP=\d+\s*,\s*Servers Allocated=(\d+)")
 _PLAN_HASH = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
 _PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
@@ -87,6 +89,8 @@ def _report_starts(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredExecution:
+    if any(_HALF_NAMES.intersection(table.names) for table in tables):
+        raise EvidenceDamaged("the heading of a table has lost a line")
     stats = next((table for table in tables if "elapsedtime(s)" in table.names), None)
     plan = next((table for table in tables if "operation" in table.names), None)
     plan_lines = [] if plan is None else _text_lines(plan)

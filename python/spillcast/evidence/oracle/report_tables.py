@@ -86,6 +86,15 @@ class ReportTable:
                 cells.setdefault(name, cell.strip(" *`"))
             yield cells
 
+    def check_distinct(self, *names: str | None) -> None:
+        """EvidenceDamaged where columns of one of these names differ."""
+        for name in names:
+            places = [at for at, other in enumerate(self.names) if other == name]
+            if any(
+                len({row[at].strip() for at in places if at < len(row)}) > 1 for row in self.cells
+            ):
+                raise EvidenceDamaged(f"columns of one name differ: {name}")
+
     def has(self, *parts: str) -> bool:
         """Whether each part occurs in the name of a column."""
         return all(self.named(part) is not None for part in parts)

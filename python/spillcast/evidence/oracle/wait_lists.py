@@ -138,6 +138,7 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
         rows = list(_rows(table))
         if (columns := _wait_columns(table, rows)) is None:
             continue
+        table.check_distinct(columns.event, columns.count, columns.total, columns.mean)
         by_owner: dict[str, list[EventWaits]] = {}
         if columns.of_view:
             # A view is printed on several pages, each with a heading.
