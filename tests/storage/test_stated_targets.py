@@ -80,6 +80,33 @@ def test_no_more_is_under_way_than_fio_lets_be(tmp_path, job, holds):
             resolve_storage(str(path))
 
 
+@cases(
+    "job",
+    [
+        # Of times in us beside a mean in ns, and the other way.
+        reads(lat_ns={"min": 900, "mean": 1e6, "max": 2000}),
+        reads(lat_ns={"min": 900_000, "mean": 1000, "max": 2_000_000}),
+        {"job options": {"rw": "randread"}, "write": reads()["read"]},
+    ],
+)
+def test_figures_of_fio_that_contradict_each_other_are_damage(tmp_path, job):
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
+    with pytest.raises(EvidenceDamaged):
+        resolve_storage(str(path))
+
+
+@cases("more", [{}, {"bssplit": "64k/100"}, {"bs": "4k", "bssplit": "64k/100"}])
+def test_the_size_of_reads_is_what_they_moved(tmp_path, more):
+    path = tmp_path / "fio.json"
+    options = {"rw": "write", "verify": "crc32c"} | more
+    path.write_text(
+        json.dumps({"fio version": "fio-3.28", "jobs": [reads() | {"job options": options}]})
+    )
+    [group] = resolve_storage(str(path)).groups
+    assert (group.size_class_bytes, group.bytes) == (65536, 65_536_000)
+
+
 def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):
     path = tmp_path / "fio.json"
     path.write_text(json.dumps({"about": {"fio version": "fio-3.28"}, "jobs": [reads()]}))

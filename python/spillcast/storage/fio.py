@@ -55,9 +55,11 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
         if count < 0:
             raise ValueError(f"a job did {count} {op}s")
         mean_ns = float(done[timed]["mean"]) * _NS[timed]
+        _check(options, op, done[timed])
         # Version 2 counts KiB.
         moved = int(done.get("io_bytes") or 0) * (1024 if timed in ("lat", "clat") else 1)
-        size = _size(options, op) or max(1, round(moved / count))
+        # Options such as bssplit replace the stated size.
+        size = round(moved / count) or _size(options, op) or 1
         if runtime_s := float(done.get("runtime") or 0) / 1e3:
             mean_s = mean_ns / 1e9
             took = f"{count:,} {op}s of {format_duration(mean_s)}"
@@ -87,6 +89,17 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
     is_stated = stated and not 0 < reached <= 0.75 * stated
     depth = stated if is_stated else max(1, round(reached))
     return [replace(group, depth=depth) for group in groups]
+
+
+def _check(options: Mapping[str, Any], op: str, latency: Mapping[str, Any]) -> None:
+    """InputError for writes of a job that only reads, and for a mean beyond its extremes."""
+    if op == "write" and options.get("rw") in ("read", "randread"):
+        raise damaged(f"a job with rw={options['rw']} did writes", _HINT)
+    least, mean, most = (
+        float(latency.get(name, latency["mean"])) for name in ("min", "mean", "max")
+    )
+    if not least <= mean <= most:
+        raise damaged(f"a mean latency of {mean:g} is not within {least:g} to {most:g}", _HINT)
 
 
 def _size(options: Mapping[str, Any], op: str) -> int | None:
