@@ -232,7 +232,7 @@ def test_local_directories_in_memory_need_no_name(tmp_path):
 
 def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
     page = tmp_path / "page.html"
-    arguments = ("--from", DISK, "--to", "tmpfs", "--page-cache", "300M", "-o", page, "--json")
+    arguments = ("--from", DISK, "--to", "tmpfs", "--page-cache", "100M", "-o", page, "--json")
     done = completed("report", log, *arguments, "--redact")
     assert any("Stages today" in title for title in json.loads(done.stdout)["charts"])
     written = page.read_text()

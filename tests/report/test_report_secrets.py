@@ -165,7 +165,7 @@ def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
         ("target", "catalogue:aws-gp3?iops=6000"), ("storage", "tmpfs"), ("by", "event"),
         ("engine", "PostgreSQL 18.6"), ("database", "unknown"), ("event", "direct path read temp"),
         ("event", "BuffileRead"), ("event", "pread64"), ("terms.name", "CPU and other waits"),
-        ("class", "temp write"),
+        ("class", "temp write"), ("op", "temp"), ("op", "wait"),
     ],
 )  # fmt: skip
 def test_what_names_nobody_stays(key, text):

@@ -55,7 +55,7 @@ NOTE = (
 #: Key -> the pattern of its texts that identify nobody.
 _FORMS = {
     "schema": r"spillcast\.[a-z]+/\d",
-    "op": "read|write",
+    "op": "read|write|temp|wait",
     "kind": "recording|traces|ASH|io-size|memory|sort|hash|hash aggregate|store|new|more|less"
     "|version|restart|reset|evicted|uncounted|hidden|work_mem|hash_mem_multiplier|clock|instance",
     "source": "grid|probe|catalogue|recording|asked|cache|"
