@@ -1,4 +1,4 @@
-"""What a probe left open is a warning, by the facts that it kept."""
+"""Warnings: what a probe left open, the next step for each engine, intervals too wide to answer."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Observing a process that runs already, ending early, and keeping slices."""
+"""A process that runs already, one that goes on after its command, ending early, and slices."""
 
 import json
 import shlex

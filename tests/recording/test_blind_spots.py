@@ -1,6 +1,7 @@
 """I/O that makes no read or write call is seen, or it is detected, said, and refused a forecast."""
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -120,8 +121,13 @@ WRITES = "import sys, time; open(sys.argv[1], 'wb').write(bytes(2 << 20)); time.
 DROPS_LIBRARY = 'env -u LD_PRELOAD "$0" "$@"; exit 0'
 
 
-def test_a_process_without_the_preload_library(tmp_path):
+@pytest.mark.parametrize("program", ["other user", "without library"])
+def test_a_process_without_the_preload_library(tmp_path, program):
     command = ["sh", "-c", DROPS_LIBRARY, sys.executable, "-c", WRITES, tmp_path / "out"]
+    if program == "other user":
+        if os.geteuid() != 0:
+            pytest.skip("only root becomes another user")
+        command = [sys.executable, "-c", OTHER_USER]
     output, _, capture = record(tmp_path, command, "--capture", "preload")
     assert capture["unobserved_processes"] == 1
     assert Recording.open(output).meta.unseen.excessive

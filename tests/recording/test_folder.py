@@ -1,4 +1,4 @@
-"""A recording's folder: nothing of anybody else is replaced, removed or followed."""
+"""A recording's folder replaces, removes and follows nothing of others; a notice is new once."""
 
 import os
 import signal

@@ -65,6 +65,8 @@ def test_auto_takes_the_best_that_is_left(places, refuse, method):
     ],
 )
 def test_a_source_that_was_asked_for_is_not_replaced(places, capture, refuse, words):
+    if capture == "bpf":
+        available("bpf")
     output = places.root / "x.spill"
     requested = ("record", "--capture", capture, "-o", output, "--", "true")
     text = only_line(spillcast(*requested, under=refuse()), 2)

@@ -1,4 +1,4 @@
-"""Which storages temp files were on, as the kernel lists its mounts, and what is said of that."""
+"""Which storages temp files were on, by the mounts; the files of a recording, without spillcast."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""What a wait costs: by hand, there and back again."""
+"""What a wait costs: by hand, there and back again, and by which engine's measurement."""
 
 from dataclasses import replace
 from math import exp, log

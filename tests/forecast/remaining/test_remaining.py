@@ -367,7 +367,7 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
 def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written):
     (tmp_path / "there").mkdir()
     document = json_of(
-        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%", 
+        "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%",
         "--confidence", "0.5",
     )  # fmt: skip
     # No reads were recorded: their latency there is the probe's.

@@ -1,4 +1,4 @@
-"""What of temp files is yet to be read, by hand: in order, merged, out of order."""
+"""What of temp files is yet to be read, by hand, and what a plan is estimated to spill."""
 
 from dataclasses import astuple, replace
 from random import Random

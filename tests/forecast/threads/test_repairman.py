@@ -1,4 +1,4 @@
-"""Threads that share cores: formulas where there are any, a simulation where there is none."""
+"""Threads that share cores: formulas, or a simulation where there is none; a replay of all."""
 
 import heapq
 import random

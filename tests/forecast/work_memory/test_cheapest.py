@@ -1,4 +1,4 @@
-"""The cheapest cell that is fast enough, by price or by memory."""
+"""The cheapest cell that is fast enough, and what a size of memory between measured ones takes."""
 
 from dataclasses import replace
 from itertools import product
