@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import psycopg
 import pytest
@@ -28,7 +28,7 @@ from spillcast.recording import Recording
 from spillcast.recording import server as recordings_of_server
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.schema import totals
-from spillcast.workspace import workspace
+from spillcast.workspace import NoMemoryGroup, memory_group, workspace
 
 SORT = "select count(*) from (select f, id from t where id % 2 = 0 order by id, f offset 0) s"
 IN_MEMORY = "select count(*) from t"
@@ -192,8 +192,12 @@ def test_nothing_is_left_where_nobody_spilled(newest, tmp_path):
 
 
 def test_a_server_that_goes_away(tmp_path):
-    output = tmp_path / "server.spills"
-    with workspace() as room, private_server(room) as server:
+    output, is_limited = tmp_path / "server.spills", False
+    with ExitStack() as groups, workspace() as room, private_server(room) as server:
+        with suppress(NoMemoryGroup):
+            group = groups.enter_context(memory_group(2 << 30))
+            (group / "cgroup.procs").write_text(str(server.pid))
+            is_limited = True
         with server.connect() as connection:
             connection.execute("create table t as select hashint8(i) as id, repeat('x', 40) as f "
                                "from generate_series(1, 150000) i")  # fmt: skip
@@ -219,6 +223,11 @@ def test_a_server_that_goes_away(tmp_path):
     assert answer["ended_by"] == "end"
     assert metas[f"{done.pid}-1"]["ended_by"] == "end"
     assert metas[f"{cut.pid}-1"]["ended_by"] == "failure"
+    if is_limited:
+        # The sessions of the server share the group, whatever each of them holds.
+        for memory in (meta["memory"] for meta in metas.values()):
+            assert memory["peak_rss_bytes"] > 0
+            assert 0 < memory["group_held_bytes"] < memory["limit_bytes"] == 2 << 30
     assert {str(path) for path in output.iterdir()} == {
         item["path"] for item in answer["recordings"]
     }

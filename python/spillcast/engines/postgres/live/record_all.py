@@ -244,6 +244,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         calls = about.temp.operations + about.other_io.count
         share = min((temp.operations + other.count) / max(calls, 1), 1.0)
         peak_bytes = query.memory and query.memory.peak_bytes
+        held_bytes = query.memory and query.memory.group_held_bytes
         session = query.statement.database_id, query.statement.user_id
         meta = replace(
             about,
@@ -256,7 +257,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
                 queryid=query.queryid,
                 settings={**self._engine.settings, **self._settings.for_session(*session)},
             ),
-            memory=Memory(about.memory.limit_bytes, peak_bytes),
+            memory=Memory(about.memory.limit_bytes, peak_bytes, held_bytes),
             # Throttling was counted for the whole server and the whole time.
             cpu_limits=replace(about.cpu_limits, throttled_s=None, throttled_periods=None),
             cpu_s=None if about.cpu_s is None else sums.cpu_s,
