@@ -20,7 +20,7 @@ def sql_event(name, **fields):
 
 def task(
     stage, begin_s, end_s, cpu_s, *, spill=0, spilled_memory=0, peak=0, written=0, read=0,
-    executor="1", ok=True,
+    executor="1", ok=True, number=None,
 ):  # fmt: skip
     metrics = {
         "Executor Deserialize Time": 0,
@@ -35,6 +35,7 @@ def task(
         "Shuffle Write Metrics": {"Shuffle Bytes Written": written, "Shuffle Write Time": 0},
     }
     info = {
+        **({} if number is None else {"Task ID": number}),
         "Launch Time": BEGIN_MS + round(1000 * begin_s),
         "Finish Time": BEGIN_MS + round(1000 * end_s),
         "Executor ID": executor,
@@ -49,8 +50,9 @@ def task(
     )  # fmt: skip
 
 
-def stage_events(stage, begin_s, end_s, parents=()):
+def stage_events(stage, begin_s, end_s, parents=(), tasks=None):
     info = {
+        **({} if tasks is None else {"Number of Tasks": tasks}),
         "Stage ID": stage, "Stage Attempt ID": 0, "Stage Name": f"stage {stage}",
         "Parent IDs": list(parents), "Submission Time": BEGIN_MS + round(1000 * begin_s),
     }  # fmt: skip
@@ -61,8 +63,8 @@ def stage_events(stage, begin_s, end_s, parents=()):
 
 def two_stages(*, properties=None, app="app-1", end_s=11.0):
     """A job of 1 s to 10 s: two tasks write a shuffle of 400 MB, one reads it and spills 300 MB."""
-    begun, ended = stage_events(0, 1.0, 5.0)
-    begun_1, ended_1 = stage_events(1, 5.0, 10.0, parents=[0])
+    begun, ended = stage_events(0, 1.0, 5.0, tasks=2)
+    begun_1, ended_1 = stage_events(1, 5.0, 10.0, parents=[0], tasks=1)
     return [
         event("LogStart", **{"Spark Version": "4.0.1"}),
         event(
@@ -78,13 +80,13 @@ def two_stages(*, properties=None, app="app-1", end_s=11.0):
             Properties={"spark.sql.execution.id": "7"},
         ),
         begun,
-        task(0, 1.0, 5.0, 3.0, written=200_000_000),
-        task(0, 1.0, 4.0, 3.0, written=200_000_000),
+        task(0, 1.0, 5.0, 3.0, written=200_000_000, number=0),
+        task(0, 1.0, 4.0, 3.0, written=200_000_000, number=1),
         ended,
         begun_1,
         task(
             1, 5.0, 10.0, 4.0, read=400_000_000, spill=300_000_000, spilled_memory=900 << 20,
-            peak=100 << 20,
+            peak=100 << 20, number=2,
         ),
         ended_1,
         event("JobEnd", **{"Job ID": 0, "Completion Time": BEGIN_MS + 10_000},

@@ -19,6 +19,13 @@ def code_of(path):
     return raised.value.code
 
 
+def later_attempt():
+    """Of the same application, which YARN started anew: ids begin at 0 again."""
+    events = two_stages()
+    next(e for e in events if "App ID" in e)["Timestamp"] += 60_000
+    return events
+
+
 def check_sums(application):
     """The sums of the events of ``two_stages``."""
     first, second = application.log.stages
@@ -80,6 +87,7 @@ def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
     ("events", "code"),
     [
         (two_stages() + two_stages(app="app-2"), "evidence-mixed"),
+        (two_stages() + later_attempt(), "evidence-mixed"),
         (two_stages()[:4], "evidence-unsuited"),
         (two_stages()[:1], "evidence-damaged"),
         ([e for e in two_stages() if "TaskEnd" not in e["Event"]], "evidence-unsuited"),
@@ -90,6 +98,57 @@ def test_what_is_no_application_with_tasks(tmp_path, events, code):
     path = tmp_path / "log"
     path.write_bytes(text(events))
     assert code_of(path) == code
+
+
+@cases("rolled", [False, True])
+def test_events_that_stand_there_twice_count_once(tmp_path, rolled):
+    """A log that was pasted twice; a part beside its packed copy."""
+    (path := tmp_path / "log").mkdir()
+    (path / "events_1_app-1").write_bytes(text(two_stages()) * (1 if rolled else 2))
+    if rolled:
+        (path / "events_1_app-1.zstd").write_bytes(zstd(text(two_stages())))
+    application = read_application(path)
+    check_sums(application)
+    assert (len(application.log.jobs), len(application.log.executions)) == (1, 1)
+
+
+def noted(path):
+    return "event-log" in [code for code, _ in read_application(path).warnings()]
+
+
+@cases("lost", ["StageCompleted", "TaskEnd"])
+def test_a_log_without_ends_of_stages_or_tasks_is_noted(tmp_path, lost):
+    """Spark drops events where its queue is full."""
+    events, path = two_stages(), tmp_path / "log"
+    path.write_bytes(text(events))
+    assert not noted(path)
+    events.pop(next(at for at, e in enumerate(events) if e["Event"] == f"SparkListener{lost}"))
+    path.write_bytes(text(events))
+    assert noted(path)
+
+
+def test_a_stage_that_was_cancelled_lacks_no_tasks(tmp_path):
+    events, path = two_stages(), tmp_path / "log"
+    ended = next(e for e in events if e["Event"] == "SparkListenerStageCompleted")
+    ended["Stage Info"] |= {"Number of Tasks": 9, "Failure Reason": "Job 0 cancelled"}
+    path.write_bytes(text(events))
+    assert not noted(path)
+
+
+@cases(
+    ("names", "whole"),
+    [
+        (["events_1_app-1", "events_2_app-1"], True),
+        (["events_1_app-1", "events_3_app-1"], False),
+        (["events_2_app-1", "events_3_app-1"], False),
+        (["events_2_app-1.compact", "events_3_app-1"], False),
+    ],
+)
+def test_parts_that_are_gone_are_noted(tmp_path, names, whole):
+    """By their numbers; a compacted part lacks the jobs that had ended."""
+    for name, part in zip(names, (two_stages()[:8], two_stages()[8:]), strict=True):
+        (tmp_path / name).write_bytes(text(part))
+    assert noted(tmp_path) != whole
 
 
 def test_a_block_of_garbage_is_damage(tmp_path):

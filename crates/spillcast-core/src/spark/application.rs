@@ -74,6 +74,8 @@ pub struct Stage {
     pub submitted_ms: Option<i64>,
     pub completed_ms: Option<i64>,
     pub task_count: u64,
+    /// As many as it ended with at least; None where the log lacks that, or the stage failed.
+    pub stated_tasks: Option<u64>,
     /// Time of its tasks from launch to end.
     pub task_ms: i64,
     #[serde(flatten)]

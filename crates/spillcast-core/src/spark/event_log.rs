@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -95,6 +95,8 @@ struct Log {
     jobs: FxHashMap<i64, usize>,
     executions: FxHashMap<i64, usize>,
     job_of_stage: FxHashMap<i64, i64>,
+    /// Ids of tasks, of which a log that holds a part twice has each again.
+    tasks: FxHashSet<i64>,
 }
 
 impl Log {
@@ -149,8 +151,12 @@ impl Log {
 
     fn application_started(&mut self, started: ApplicationStart) {
         let id = started.id.unwrap_or_default();
-        if self.application.started_ms.is_some() && self.application.id != id {
-            self.application.other_id = Some(id);
+        if let Some(started_ms) = self.application.started_ms {
+            if self.application.id != id {
+                self.application.other_id = Some(id);
+            } else if started_ms != started.timestamp_ms {
+                self.application.other_id = Some(format!("{id} (another attempt)"));
+            }
             return;
         }
         self.application.id = id;
@@ -194,6 +200,9 @@ impl Log {
     }
 
     fn job_started(&mut self, started: JobStart) {
+        if self.jobs.contains_key(&started.id) {
+            return;
+        }
         let properties = started.properties.unwrap_or_default();
         let execution = properties.get("spark.sql.execution.id");
         for &stage in &started.stage_ids {
@@ -218,6 +227,9 @@ impl Log {
     }
 
     fn execution_started(&mut self, started: ExecutionStart) {
+        if self.executions.contains_key(&started.id) {
+            return;
+        }
         self.executions.insert(started.id, self.application.executions.len());
         self.application.executions.push(Execution {
             id: started.id,
@@ -252,7 +264,8 @@ impl Log {
         stage.parents = info.parents.unwrap_or_default();
         stage.job = job;
         stage.submitted_ms = info.submitted_ms.or(stage.submitted_ms);
-        stage.completed_ms = info.completed_ms;
+        stage.completed_ms = info.completed_ms.or(stage.completed_ms);
+        stage.stated_tasks = info.tasks.filter(|_| info.failure.is_none());
         self.seen(info.completed_ms.or(info.submitted_ms).unwrap_or(0));
     }
 
@@ -266,6 +279,9 @@ impl Log {
 
     fn task_ended(&mut self, ended: TaskEnd) {
         let (info, metrics) = (ended.info, ended.metrics.unwrap_or_default());
+        if info.id.is_some_and(|id| !self.tasks.insert(id)) {
+            return;
+        }
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
         self.seen(info.finished_ms);
@@ -376,6 +392,8 @@ events! {
         parents: Option<Vec<i64>> = "Parent IDs",
         submitted_ms: Option<i64> = "Submission Time",
         completed_ms: Option<i64> = "Completion Time",
+        tasks: Option<u64> = "Number of Tasks",
+        failure: Option<String> = "Failure Reason",
     }
     TaskEnd {
         stage: i64 = "Stage ID",
@@ -384,6 +402,7 @@ events! {
         metrics: Option<TaskMetrics> = "Task Metrics",
     }
     TaskInfo {
+        id: Option<i64> = "Task ID",
         launched_ms: i64 = "Launch Time",
         finished_ms: i64 = "Finish Time",
         executor: String = "Executor ID",

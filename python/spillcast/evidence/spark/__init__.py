@@ -144,7 +144,10 @@ class Stage:
     name: str
     parents: Sequence[int]
     job: int | None
+    completed_ms: int | None
     task_count: int
+    #: As many as it ended with at least; None where the log lacks that, or the stage failed.
+    stated_tasks: int | None
     #: Of tasks from launch to end.
     task_ms: int
     run_ms: int
@@ -206,6 +209,8 @@ class Application:
     log: _Log
     core: _core.SparkApplication
     observed: ObservedTasks | None = None
+    #: What a rolled log lacks, as a sentence.
+    parts_missing: str | None = None
 
     @property
     def begin_ms(self) -> int:
@@ -263,6 +268,11 @@ class Application:
         notes = []
         if not self.whole:
             notes.append("the log ends before the application does: times are those up to there")
+        if self.parts_missing is not None:
+            notes.append(self.parts_missing)
+        if lacking := [stage.id for stage in log.stages if self._lacks_events(stage)]:
+            stages = ", ".join(map(str, lacking[:3]))
+            notes.append(f"the log lacks ends of stages ({stages}) or of their tasks")
         if log.damaged_lines:
             notes.append(f"{log.damaged_lines:,} lines of the log cannot be read as events")
         if inferred := [executor.id for executor in log.executors if executor.inferred]:
@@ -309,6 +319,11 @@ class Application:
             warnings.append(("pushed-shuffle", note))
         return warnings
 
+    def _lacks_events(self, stage: Stage) -> bool:
+        if stage.completed_ms is not None:
+            return stage.task_count < (stage.stated_tasks or 0)
+        return any(j.id == stage.job and j.completed_ms is not None for j in self.log.jobs)
+
     def _read_more_than_written(self, stage: Stage) -> bool:
         written = [s.shuffle_write_bytes for s in self.log.stages if s.id in stage.parents]
         return bool(written) and stage.shuffle_read_bytes > 1.01 * sum(written)
@@ -331,14 +346,16 @@ def read_application(
 ) -> Application:
     """The application of a log. InputError where it is damaged, or holds several or none."""
     with reading(Path(path), _HINT):
-        parts = list(_opened(str(path)))
-        core = _core.SparkApplication.read(parts, on_progress or (lambda _bytes: None))
+        parts = dict(_opened(str(path)))
+        core = _core.SparkApplication.read(
+            list(parts.values()), on_progress or (lambda _bytes: None)
+        )
         log = msgspec.json.decode(core.to_json(), type=_Log)
         if log.other_id is not None:
             raise EvidenceMixed(
                 f"holds the applications {log.id} and {log.other_id}", "give one log at a time"
             )
-        application = Application(Path(path), log, core)
+        application = Application(Path(path), log, core, parts_missing=_parts_missing(list(parts)))
         if not log.stages and not log.jobs and not log.damaged_lines and log.started_ms is not None:
             state = "ran no job" if application.whole else "has run no job yet"
             raise EvidenceUnsuited(f"the application {state}", _HINT)
@@ -352,21 +369,21 @@ def read_application(
         return application
 
 
-def _opened(address: str) -> Iterator[Any]:
-    """Paths, or files of fsspec, of the parts in order."""
+def _opened(address: str) -> Iterator[tuple[str, Any]]:
+    """The parts in order, each with its name: paths, or files of fsspec."""
     if not is_address(address):
         path = Path(address)
         children = {child.name: child for child in path.iterdir()} if path.is_dir() else None
-        yield from [path] if children is None else _parts(children)
+        yield from [(path.name, path)] if children is None else _parts(children)
         return
     try:
         files, root = open_filesystem(address)
         if not files.isdir(root):
-            yield files.open(root, "rb")
+            yield root, files.open(root, "rb")
             return
         names = {PurePosixPath(name).name: name for name in files.ls(root, detail=False)}
-        for name in _parts(names):
-            yield files.open(name, "rb")
+        for name, part in _parts(names):
+            yield name, files.open(part, "rb")
     except InputError:
         raise
     except FileNotFoundError as error:
@@ -381,8 +398,20 @@ def _opened(address: str) -> Iterator[Any]:
         ) from error
 
 
-def _parts(children: Mapping[str, Any]) -> list[Any]:
+def _parts(children: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The parts of a log among the files of a folder by name. EvidenceMissing for none."""
     if not (parts := parts_of(list(children))):
         raise EvidenceMissing("the folder holds no parts of an event log", _HINT)
-    return [children[part] for part in parts]
+    return [(part, children[part]) for part in parts]
+
+
+def _parts_missing(names: Sequence[str]) -> str | None:
+    """What a rolled log lacks: parts that are not there, or what Spark removed of compacted ones.
+
+    A compacted part replaces those up to its number, without the jobs that had ended.
+    """
+    numbers = {int(match[1]) for name in names if (match := _ROLLED.fullmatch(name))}
+    if compacted := [name for name in names if name.endswith(".compact")]:
+        return f"Spark removed jobs that had ended from {compacted[-1]} (compaction)"
+    missing = sorted({*range(1, max(numbers, default=0))} - numbers)
+    return f"the log lacks its parts {', '.join(map(str, missing[:3]))}" if missing else None
