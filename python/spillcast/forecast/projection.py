@@ -90,10 +90,9 @@ class Baseline:
     #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
-    #: Upper bounds of the time that other processes kept threads off the CPUs: in all, as a part of
-    #: the remainder, and as a part of the remainder that is not CPU time.
+    #: Upper bounds of the time that other processes kept threads off the CPUs: in all, and as a
+    #: part of the remainder that is not CPU time.
     others_s: float
-    ready_s: float
     run_queue_s: float
     #: Upper bound of the waits for memory in the remainder. The kernel writes temp files back in
     #: them, so they may change with the storage; how is unknown.
@@ -168,12 +167,10 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     remainder_s = recorded_rest_s - outside_s
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)
-    max_ready_s = remainder_s - (cpu_s or 0.0)
-    ready_s = min(scale * others_s / workload.threads.at_work, max_ready_s)
     # CPU time is no wait, and the time without a CPU none for memory.
     busy_s = scale * overlap.cpu_weight * (workload.cpu.total_s or 0.0)
     waited_s = max(remainder_s - busy_s, 0.0)
-    max_stalled_s = max(waited_s - ready_s, 0.0)
+    run_queue_s = min(scale * others_s / workload.threads.at_work, waited_s)
     cold = _cold_data(workload, remainder_s, cpu_s)
     cost_s = outside_s + sum(inside_s)
     return Baseline(
@@ -186,9 +183,8 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         outside_cost_s=outside_s,
         cost_error_s=scale * overlap.cpu_weight * overhead.error_s,
         others_s=others_s,
-        ready_s=ready_s,
-        run_queue_s=min(ready_s, waited_s),
-        memory_stalled_s=min(scale * workload.memory_stalled_s, max_stalled_s),
+        run_queue_s=run_queue_s,
+        memory_stalled_s=min(scale * workload.memory_stalled_s, waited_s - run_queue_s),
         cold_data=cold,
         rest=_rest(workload, remainder_s, cpu_s, cold, cost_s),
         cpu_slope=None if workload.cpu.bursts is None else cpu_slope(workload.cpu.bursts),

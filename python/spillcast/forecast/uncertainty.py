@@ -147,7 +147,7 @@ def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Ge
     change_s = np.maximum(projected.cpu_change_s + error_s, baseline.min_cpu_change_s)
     rest_s: Floats = baseline.remainder_s + change_s
     rest_s += baseline.limits_s
-    rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    rest_s -= baseline.run_queue_s * draws.uniform(0, 1, DRAWS)
     if baseline.memory_stalled_s:
         rest_s -= baseline.memory_stalled_s * draws.uniform(0, 1, DRAWS)
     if baseline.cost_error_s:

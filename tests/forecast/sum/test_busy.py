@@ -132,5 +132,5 @@ def test_time_without_a_cpu_is_no_wait_for_memory(tmp_path):
     capture = replace(run.meta.capture, run_queue_others_s=1.0)
     change(run, capture=capture, memory=replace(run.meta.memory, stalled_s=1.0))
     baseline = baseline_of(workload_of_recording(run))
-    assert baseline.ready_s == pytest.approx(1.0)
+    assert baseline.run_queue_s == pytest.approx(1.0)
     assert baseline.memory_stalled_s == pytest.approx(ELAPSED_S - 0.2 - 0.5 - 1.0)
