@@ -128,6 +128,18 @@ def test_rows_of_two_moments_are_not_added_up(tmp_path):
     assert [row.calls for row in read_rows(path)] == [9]
     path.write_text(again(path.read_text()))
     assert [row.calls for row in read_rows(path)] == [9]
+    # Without columns that tell the users apart, and with identifiers that a spreadsheet rounded.
+    for userids, names in (((None, None), 815), ((10, 10), 5.23e18)):
+        both = (
+            statement_files.row(names, None, userid=user, calls=calls)
+            for user, calls in zip(userids, (4, 5), strict=True)
+        )
+        text = statement_files.export(path, 18, *both).read_text()
+        if userids[0] is None:
+            text = text.replace("userid,", "no,", 1)
+        for written in (text, again(text)):
+            path.write_text(written)
+            assert sum(row.calls for row in read_rows(path)) == 9
 
 
 def test_neither_sums_nor_identifiers_that_do_not_fit_are_statements(tmp_path):

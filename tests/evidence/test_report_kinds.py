@@ -323,6 +323,9 @@ def test_shares_of_samples_have_no_counts(figures):
     ):
         with pytest.raises((EvidenceDamaged, EvidenceContradictory)):
             figures(damaged)
+    # Of 10,000 s, 1.51, 3.49 and 1.51 %.
+    low = text.replace(" 54%", "  2%").replace(" 44%", "  3%").replace("   12 ", "  151 ")
+    assert figures(low.replace("  418 ", "  151 ").replace("  338 ", "  349 ")).total_s > 0
     result = figures(text)
     assert result.elapsed_s == pytest.approx(774, abs=1)
     assert result.total_s == pytest.approx(0.56 * 774, rel=1e-2)

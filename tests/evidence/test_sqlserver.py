@@ -37,6 +37,7 @@ BODY = SORTED.partition("\n")[2]
     [
         SORTED,
         SORTED.encode("utf-16"),
+        SORTED.replace('"select 0"', '"select \u201ca\u201d"'),
         SORTED.encode("utf-16-be"),
         f"Microsoft SQL Server 2005 XML Showplan\n{'-' * 40}\n{BODY}\n\n(1 row affected)\n",
         f"<pre>{html.escape(SORTED)}</pre>",

@@ -33,13 +33,13 @@ LEFT_OUT = re.compile(r"^(?=[^\w\n]*+$)[^\n]*?(?:\.{3}|…)", re.MULTILINE)
 _LINE_OF_PLAN = re.compile(
     r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
 )
+_QUOTES = dict.fromkeys(map(ord, "\u201c\u201d\u201e"), '"')
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u00a0\u202f\u205f\u3000", " "),
         **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
         **dict.fromkeys("\u200b\u2060\ufeff\u200e\u200f", None),
         **dict.fromkeys("\u2192\u21d2\u2794\u27f6\u279c", "->"),
-        **dict.fromkeys("\u201c\u201d\u201e", '"'),
         **dict.fromkeys("\u2018\u2019", "'"),
     }
 )
@@ -193,8 +193,10 @@ def without_shipper(line: str) -> str:
 
 def _typographic_characters(lines: Lines) -> Lines | None:
     """Blanks, quotes and arrows that pages put in place of ASCII; colours of a terminal."""
-    text = "\n".join(lines)
-    return _LONG_DASH.sub(r"\1->", _CONTROL.sub("", text).translate(_CHARACTERS)).split("\n")
+    text = _CONTROL.sub("", "\n".join(lines)).translate(_CHARACTERS)
+    # Within the attributes of a plan of SQL Server they belong to the query.
+    text = text if '<ShowPlanXML xmlns="' in text else text.translate(_QUOTES)
+    return _LONG_DASH.sub(r"\1->", text).split("\n")
 
 
 def _page_of_plan(lines: Lines) -> Lines | None:

@@ -127,7 +127,8 @@ def read_rows(path: Path) -> list[LoggedQuery]:
     with reading(path, HOW):
         # A query that stands there again, as in a log that was pasted twice, counts once.
         by_text = {
-            repr(row) if row.get("query_id") else at: row for at, row in enumerate(_rows_of(path))
+            (0, hash(repr(row))) if row.get("query_id") else (1, at): row
+            for at, row in enumerate(_rows_of(path))
         }
         rows = list(by_text.values())
         queries = [

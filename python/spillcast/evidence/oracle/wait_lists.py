@@ -356,10 +356,12 @@ def read_shares(path: Path, selection: Selection) -> Counts:
     if not database_s:
         raise EvidenceUnsuited("it does not tell how long the database was busy", HOW_SHARES)
     times = {op: 0.0 for op in OPS}
+    largest = _largest(shares)
     for share in temp:
-        part = share.percent * (database_s / 100)
-        times[share.event.lower().split()[2]] += part.value
-        if share.total_s is not None:
+        times[share.event.lower().split()[2]] += share.percent.value / 100 * database_s
+        if share.total_s is not None and largest.total_s is not None:
+            # Both percentages are rounded.
+            part = largest.total_s * share.percent / largest.percent
             words = f"{share.percent.value:g} % of {format_duration(database_s)}"
             seconds = f"{format_duration(share.total_s.value)} of {share.event}"
             check_all([FigureCheck("share-of-db-time", part, words, share.total_s, seconds)])
@@ -412,9 +414,13 @@ def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
         return
 
 
+def _largest(shares: Sequence[Share]) -> Share:
+    return max(shares, key=lambda share: share.percent.value)
+
+
 def _database_s(text: str, shares: Sequence[Share]) -> float | None:
     """DB time (s) from the row of the largest share, or from active sessions times elapsed time."""
-    largest = max(shares, key=lambda share: share.percent.value)
+    largest = _largest(shares)
     percent, total_s, sessions = map(value_of, (largest.percent, largest.total_s, largest.sessions))
     if total_s and percent:
         return 100 * total_s / percent

@@ -227,20 +227,21 @@ def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
     names = rows[0].keys()
     is_split = {"start_time", "end_time"} <= names or any(n.startswith("bucket") for n in names)
     first_rows: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    known = set[str]()
     for row in rows:
-        first = first_rows.setdefault(tuple(str(row.get(name)) for name in _IDENTITY), row)
-        if row is first or row.get("queryid") is None or is_split:
+        queryid = row.get("queryid")
+        if queryid is None or is_split:
             yield row
             continue
-        others = [(row[name], first.get(name)) for name in row if row[name] != first.get(name)]
-        is_counted_again = others and all(
-            _DIGITS.fullmatch(str(cell)) for pair in others for cell in pair
-        )
-        has_identity = set(_IDENTITY) <= names
-        if _moments(row) != _moments(first) or (has_identity and is_counted_again):
-            problem = f"queryid {row['queryid']} has the counts of several moments"
+        first = first_rows.setdefault(tuple(str(row.get(name)) for name in _IDENTITY), row)
+        others = [name for name in row if row[name] != first.get(name)]
+        are_counts = all(_DIGITS.fullmatch(str(r.get(n))) for n in others for r in (row, first))
+        is_counted_again = others and are_counts and set(_IDENTITY) <= names
+        if (_moments(row) != _moments(first) or is_counted_again) and not _ROUNDED.search(str(queryid)):
+            problem = f"queryid {queryid} has the counts of several moments"
             raise EvidenceMixed(problem, "give the rows of the last moment alone")
-        if others:
+        if repr(row) not in known:
+            known.add(repr(row))
             yield row
 
 
