@@ -226,8 +226,7 @@ def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
     """
     names = rows[0].keys()
     is_split = {"start_time", "end_time"} <= names or any(n.startswith("bucket") for n in names)
-    first_rows: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    known = set[str]()
+    first_rows, known = dict[tuple[str, ...], Mapping[str, Any]](), set[str]()
     for row in rows:
         queryid = row.get("queryid")
         if queryid is None or is_split:
@@ -237,7 +236,8 @@ def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
         others = [name for name in row if row[name] != first.get(name)]
         are_counts = all(_DIGITS.fullmatch(str(r.get(n))) for n in others for r in (row, first))
         is_counted_again = others and are_counts and set(_IDENTITY) <= names
-        if (_moments(row) != _moments(first) or is_counted_again) and not _ROUNDED.search(str(queryid)):
+        is_later = _moments(row) != _moments(first) or is_counted_again
+        if is_later and not _ROUNDED.search(str(queryid)):
             problem = f"queryid {queryid} has the counts of several moments"
             raise EvidenceMixed(problem, "give the rows of the last moment alone")
         if repr(row) not in known:
