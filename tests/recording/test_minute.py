@@ -184,21 +184,22 @@ def test_what_one_burst_suffered_counts_for_all(tmp_path):
         {
             **on(),
             "capture": blind,
-            "memory": Memory(peak_rss_bytes=9, group_held_bytes=5, stalled_s=0.5),
+            "memory": Memory(60, peak_rss_bytes=9, group_held_bytes=55, stalled_s=0.5),
             "cpu_limits": CpuLimits(2, 0.5, 0.1, 1.0, 10),
             "server_connection": True,
         },
         {
             **on(ended_by="end"),
             "capture": seen,
-            "memory": Memory(peak_rss_bytes=7, group_held_bytes=6, stalled_s=0.25),
+            "memory": Memory(20, peak_rss_bytes=7, group_held_bytes=6, stalled_s=0.25),
             "cpu_limits": CpuLimits(2, 0.5, 0.1, 0.5, 5),
             "server_connection": False,
         },
     ]
     minute.keep(bursts(tmp_path / "run.spill", matches, []), tmp_path / "part.spill")
     meta = Recording.open(tmp_path / "part.spill").meta
-    assert meta.memory == Memory(peak_rss_bytes=9, group_held_bytes=6, stalled_s=0.75)
+    # The first left 5 bytes, the second 14.
+    assert meta.memory == Memory(60, peak_rss_bytes=9, group_held_bytes=55, stalled_s=0.75)
     assert meta.cpu_limits == CpuLimits(2, 0.5, 0.1, 1.5, 15)
     assert meta.capture == replace(blind, lost=3)
     assert meta.server_connection

@@ -133,9 +133,7 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
     meta = replace(
         _joined(metas, ("elapsed_s", "recorded_s", "cpu_s"), ("server_connection",)),
         started_at=metas[0].started_at,
-        memory=_joined(
-            [meta.memory for meta in metas], ("stalled_s",), ("peak_rss_bytes", "group_held_bytes")
-        ),
+        memory=_memory([meta.memory for meta in metas]),
         cpu_limits=_joined(
             [meta.cpu_limits for meta in metas], ("throttled_s", "throttled_periods")
         ),
@@ -148,6 +146,14 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
     if meta.server is not None:
         meta = replace(meta, server=_query(meta.server, metas, edges_s))
     return _without_observed_work(meta, parts[:-1], edges_s[-2])
+
+
+def _memory(parts: Sequence[Memory]) -> Memory:
+    """The memory in all bursts; its cgroup is that which left the least room in any of them."""
+    limited = [part for part in parts if part.limit_bytes is not None] or parts[-1:]
+    group = min(limited, key=lambda part: (part.limit_bytes or 0) - (part.group_held_bytes or 0))
+    joined = _joined(parts, ("stalled_s",), ("peak_rss_bytes",))
+    return replace(joined, limit_bytes=group.limit_bytes, group_held_bytes=group.group_held_bytes)
 
 
 _OF_SAMPLING = ("samples", "ticks", "discarded", "gap_s", "client_cpu_s", "server_cpu_s")
