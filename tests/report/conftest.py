@@ -52,7 +52,7 @@ def a_part(path):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A real run of DuckDB with forecasts, the shipped Oracle example, and sweeps, as pages."""
+    """A run of DuckDB with forecasts, the shipped Oracle example, sweeps, a run without waits."""
     folder = tmp_path_factory.mktemp("pages")
     temp, target = folder / "temp", folder / "there"
     temp.mkdir()
@@ -60,11 +60,15 @@ def pages(tmp_path_factory):
     run = folder / "duckdb.spill"
     command = [sys.executable, "-c", QUERY, str(temp)]
     completed("record", "-o", run, "--", *command, env=environment(TMPDIR=temp))
-    result = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps", "part")}
+    result = {
+        name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps", "part", "idle")
+    }
     targets = ("--to", target, "--to", "latency:5ms", "--to", "catalogue:aws-gp3")
     made(run, *targets, "--budget", "5s,256M", "-o", result["demo"])
     known = ("--to", "latency:200us", "--written", "8M")
     made(a_part(folder / "part.spill"), *known, "-o", result["part"])
+    recording(folder / "idle.spill", [], elapsed_s=1.0)
+    made(folder / "idle.spill", "-o", result["idle"])
     example = make_example(folder / "oracle")
     to = ("--to", example / "flash.trc", "--elapsed", "773")
     made(example / "ash.csv", example / "hdd.trc", *to, "-o", result["oracle"])

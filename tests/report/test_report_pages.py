@@ -169,10 +169,11 @@ def test_the_chart_of_targets_has_the_rows_of_its_table(opened, name):
     assert len(drawn) >= 3
 
 
-def test_on_paper_no_heading_stands_alone(opened):
+@pytest.mark.parametrize(("name", "media"), [("demo", "print"), ("idle", "screen")])
+def test_no_heading_stands_alone(opened, name, media):
     """What is folded is not printed, and neither is the heading of nothing else."""
-    page = opened("demo", 1280, "light")
-    page.emulate_media(media="print")
+    page = opened(name, 1280, "light")
+    page.emulate_media(media=media)
     alone = """[...document.querySelectorAll("section")].filter(section =>
         [...section.children].filter(child => child.getClientRects().length).length === 1).length"""
     assert page.evaluate(alone) == 0
