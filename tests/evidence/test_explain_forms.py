@@ -477,7 +477,7 @@ def test_a_session_of_many_plans(tmp_path):
         read_plan(written(tmp_path, "\n".join(lines * 1200)))
 
 
-def test_statements_in_the_expanded_html_of_psql(tmp_path):
+def test_statements_in_the_expanded_forms_of_psql(tmp_path):
     """Each row of the table has a name and a value."""
     names, *rows = (line.split(",") for line in STATEMENTS.splitlines())
     lines = ['<table border="1">\n']
@@ -487,7 +487,9 @@ def test_statements_in_the_expanded_html_of_psql(tmp_path):
             lines.append(f'  <tr valign="top">\n    <th>{name}</th>\n')
             lines.append(f'    <td align="right">{cell}</td>\n  </tr>\n')
     path = written(tmp_path, "".join([*lines, "</table>\n"]))
-    assert read_rows(path) == read_rows(written(tmp_path, STATEMENTS, "statements.csv"))
+    csv = "".join(f"{pair[0]},{pair[1]}\n" for row in rows for pair in zip(names, row, strict=True))
+    for expanded in (path, written(tmp_path, csv, "expanded.csv")):
+        assert read_rows(expanded) == read_rows(written(tmp_path, STATEMENTS, "statements.csv"))
 
 
 def test_a_description_of_columns_is_no_row(tmp_path):

@@ -299,7 +299,7 @@ def headless(lines: list[str]) -> list[str] | None:
             records.append("-[ RECORD 1 ]-")
         if match is not None and match["separator"].strip("|│ "):
             value = line[match.end() :].strip('"')
-            line = f"{match['name']} | {value}"
+            line = f"{match['name']:<63} | {value}"
         records.append(line)
     return above + records
 
