@@ -46,6 +46,14 @@ def again_by(way, trace, folder):
     return other
 
 
+def test_an_early_copy_of_a_trace_is_no_trace(trace, tmp_path):
+    lines = trace.read_text().splitlines(keepends=True)
+    (early := tmp_path / "early.trc").write_text("".join(lines[: len(lines) // 2]))
+    alone, both = profile(trace), profile(early, trace)
+    assert (both.rows, both.elapsed_s) == (alone.rows, alone.elapsed_s)
+    assert any(str(early) in warning for warning in both.warnings)
+
+
 @pytest.mark.parametrize("way", ["name", "link", "symlink", "copy", "gzip"])
 def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
     again = again_by(way, trace, tmp_path)
@@ -110,7 +118,7 @@ def test_a_forecast_says_it_too(trace, tmp_path):
     [(twice, _)] = ask([trace, again], ["factor:2"])
     assert (twice.forecast_s, twice.interval_s) == (once.forecast_s, once.interval_s)
     assert [w.message for w in twice.warnings if w.code == "repeated"] == [
-        f"{again} holds the same as {trace} and counts once"
+        f"{again} holds nothing that {trace} does not, and counts once"
     ]
 
 

@@ -291,7 +291,8 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
     """The files without repeated ones, and the repeated ones.
 
     Files are equal by device and inode, or by their bytes, which are read only if sizes are equal.
-    A path that is not a plain file or cannot be read is kept: its reader reports the error.
+    An earlier copy of a file that has grown is repeated too. A path that is not a plain file or
+    cannot be read is kept: its reader reports the error.
     """
     by_path = {path: status for path in paths if (status := _status(path)) is not None}
     sizes = Counter({(s.st_dev, s.st_ino): s.st_size for s in by_path.values()}.values())
@@ -309,7 +310,41 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
         if first != path or path in kept:
             repeated.append((path, first))
         kept.setdefault(first)
+    by_head: dict[bytes, list[Path]] = {}
+    for path in sorted(kept.keys() & by_path.keys(), key=lambda path: -by_path[path].st_size):
+        if len(head := _head(path)) < _HEAD_BYTES:
+            continue
+        longer = by_head.setdefault(head, [])
+        if (whole := next((other for other in longer if _is_start(path, other)), None)) is not None:
+            del kept[path]
+            repeated.append((path, whole))
+        longer.append(path)
     return list(kept), repeated
+
+
+#: A file that is shorter is no copy of the beginning of another.
+_HEAD_BYTES = 1024
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file; none if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def _is_start(path: Path, whole: Path) -> bool:
+    """Whether all bytes of a file are the first ones of another."""
+    try:
+        with path.open("rb") as start, whole.open("rb") as file:
+            while chunk := start.read(1 << 20):
+                if file.read(len(chunk)) != chunk:
+                    return False
+    except OSError:
+        return False
+    return True
 
 
 def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
@@ -317,7 +352,7 @@ def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
     return [
         f"{path} is given twice and counts once"
         if path == first
-        else f"{path} holds the same as {first} and counts once"
+        else f"{path} holds nothing that {first} does not, and counts once"
         for path, first in repeated
     ]
 
