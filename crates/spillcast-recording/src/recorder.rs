@@ -49,7 +49,8 @@ pub struct Recorder {
     before: Option<DoneBefore>,
     temp_before: Vec<SizedFile>,
     machine: Option<Machine>,
-    memory_limit_bytes: Option<u64>,
+    /// Limit and held bytes at the start of the memory cgroup with the least room.
+    memory_group: Option<(u64, u64)>,
     memory: Option<PeakMemory>,
     stalls: Option<MemoryStalls>,
     cpu: Option<CpuWatch>,
@@ -105,7 +106,7 @@ impl Recorder {
             before: None,
             temp_before: Vec::new(),
             machine: None,
-            memory_limit_bytes: None,
+            memory_group: None,
             memory: None,
             stalls: None,
             cpu: None,
@@ -155,8 +156,7 @@ impl Recorder {
             self.before = DoneBefore::of(pid);
         }
         self.temp_before = SizedFile::list(open_files(pid));
-        self.memory_limit_bytes =
-            tightest(&memory_groups(pid, Path::new(CGROUPS))).map(|group| group.0);
+        self.memory_group = tightest(&memory_groups(pid, Path::new(CGROUPS)));
         self.cpu = Some(CpuWatch::new(pid, Path::new(CGROUPS)));
         self.stalls = Some(MemoryStalls::new(pid, Path::new(CGROUPS)));
         if !how.many_processes {
@@ -328,7 +328,7 @@ impl Recorder {
                 .map_or(0, |memory| memory.out_of_reach.len()),
         };
         let memory = self.memory.as_ref();
-        let group = memory.and_then(PeakMemory::group);
+        let group = memory.and_then(PeakMemory::group).or(self.memory_group);
         let (command, exit_status) = process;
         Meta {
             schema: SCHEMA,
@@ -344,7 +344,7 @@ impl Recorder {
             engine: Engine { name: "process", pid: Some(self.pid), command, exit_status },
             machine: self.machine.clone(),
             memory: Memory {
-                limit_bytes: group.map(|group| group.0).or(self.memory_limit_bytes),
+                limit_bytes: group.map(|group| group.0),
                 peak_rss_bytes: memory.and_then(PeakMemory::peak_bytes),
                 group_held_bytes: group.map(|group| group.1),
                 stalled_s: self.stalls.as_ref().and_then(|stalls| stalls.stalled_s),

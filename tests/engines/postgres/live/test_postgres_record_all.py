@@ -226,7 +226,6 @@ def test_a_server_that_goes_away(tmp_path):
     if is_limited:
         # The sessions of the server share the group, whatever each of them holds.
         for memory in (meta["memory"] for meta in metas.values()):
-            assert memory["peak_rss_bytes"] > 0
             assert 0 < memory["group_held_bytes"] < memory["limit_bytes"] == 2 << 30
     assert {str(path) for path in output.iterdir()} == {
         item["path"] for item in answer["recordings"]

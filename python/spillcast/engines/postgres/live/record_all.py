@@ -244,7 +244,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         calls = about.temp.operations + about.other_io.count
         share = min((temp.operations + other.count) / max(calls, 1), 1.0)
         peak_bytes = query.memory and query.memory.peak_bytes
-        held_bytes = query.memory and query.memory.group_held_bytes
+        held_bytes = (query.memory or about.memory).group_held_bytes
         session = query.statement.database_id, query.statement.user_id
         meta = replace(
             about,
