@@ -158,7 +158,8 @@ fn a_file_system_that_fills_up_meanwhile_ends_it() {
     assert!(text.contains("tmpfs") && text.contains("os error 28"), "{text}");
     assert_eq!(entries(dir), 1);
     fs::write(dir.join("other"), b"").unwrap();
-    grid.run().unwrap();
+    // With room it goes on, as far as a busy machine leaves it time.
+    assert!(matches!(grid.run(), Ok(_) | Err(ProbeError::NoTime { .. })));
 }
 
 #[test]

@@ -66,7 +66,7 @@ def test_cold_table_files_are_told_from_temp_files(newest, tmp_path):
             connection.execute(statement)
         one_by_one = {}
         if connection.info.server_version >= 170_000:
-            one_by_one = {"io_combine_limit": "1", "effective_io_concurrency": "1"}
+            one_by_one = {"io_combine_limit": "1", "effective_io_concurrency": "0"}
     answer = verdict_on(
         newest, tmp_path, COLD, temp_tablespaces="", work_mem="1MB", **SERIAL, **one_by_one
     )
