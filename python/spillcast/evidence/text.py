@@ -310,16 +310,25 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
         if first != path or path in kept:
             repeated.append((path, first))
         kept.setdefault(first)
+    by_size = sorted(kept.keys() & by_path.keys(), key=lambda path: -by_path[path].st_size)
+    copies = _early_copies(by_size)
+    gone = {copy for copy, _ in copies}
+    return [path for path in kept if path not in gone], repeated + copies
+
+
+def _early_copies(paths: Sequence[Path]) -> list[Repeated]:
+    """Those of different files, the longest first, that are the beginning of a longer one."""
+    copies = list[Repeated]()
     by_head: dict[bytes, list[Path]] = {}
-    for path in sorted(kept.keys() & by_path.keys(), key=lambda path: -by_path[path].st_size):
+    for path in paths:
         if len(head := _head(path)) < _HEAD_BYTES:
             continue
         longer = by_head.setdefault(head, [])
         if (whole := next((other for other in longer if _is_start(path, other)), None)) is not None:
-            del kept[path]
-            repeated.append((path, whole))
-        longer.append(path)
-    return list(kept), repeated
+            copies.append((path, whole))
+        else:
+            longer.append(path)
+    return copies
 
 
 #: A file that is shorter is no copy of the beginning of another.
