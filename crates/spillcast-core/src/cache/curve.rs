@@ -1,24 +1,24 @@
-//! The miss ratios of LRU caches of every size, from requests that were counted by stack distance.
+//! Miss ratios of LRU caches of every size, from counts of requests by stack distance.
 
 /// Requests by stack distance.
 pub struct Curve {
-    /// Share of the lines that were followed.
+    /// Share of the lines that are sampled.
     pub rate: f64,
     /// The number of requests behind the ratios.
     pub references: u64,
-    /// Distinct lines; an estimate where they are sampled.
+    /// Number of distinct lines; an estimate if lines are sampled.
     pub lines: f64,
-    /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
+    /// Estimated number of requests with a distance below index / `rate` lines.
     pub below: Vec<f64>,
-    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances
-    /// are rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
+    /// Upper bound of the error of the miss ratio, averaged over all sizes. It always holds if
+    /// distances are rounded, and in 19 of 20 traces if lines are sampled; 0 if the curve is exact.
     pub error_max: f64,
     /// The resolution of the curve: its smallest size, in lines.
     pub lines_min: f64,
 }
 
 impl Curve {
-    /// The curve of requests that were counted by distance, in steps of 1 / `rate`.
+    /// A curve from counts of requests by distance, in steps of 1 / `rate`.
     pub(super) fn new(rate: f64, references: u64, lines: f64, by_steps: &[f64]) -> Curve {
         let mut below = vec![0.0];
         below.extend(by_steps.iter().scan(0.0, |sum, count| {
@@ -29,7 +29,7 @@ impl Curve {
         Curve { rate, references, lines, below, error_max: 0.0, lines_min }
     }
 
-    /// The miss ratio of a cache of so many lines; NaN without requests.
+    /// Miss ratio of a cache of `lines` lines; NaN without requests.
     pub fn miss_ratio(&self, lines: f64) -> f64 {
         let last = self.below.len() - 1;
         let at = (lines * self.rate).clamp(0.0, last as f64);
@@ -39,7 +39,7 @@ impl Curve {
     }
 }
 
-/// Counts a request of so many steps.
+/// Counts a request whose distance is `steps`.
 pub(super) fn count(histogram: &mut Vec<u64>, steps: usize) {
     if steps >= histogram.len() {
         histogram.resize((steps + 1).max(2 * histogram.len()), 0);
@@ -47,7 +47,7 @@ pub(super) fn count(histogram: &mut Vec<u64>, steps: usize) {
     histogram[steps] += 1;
 }
 
-/// The sum of two histograms, each with its weight.
+/// Weighted sum of two histograms.
 pub(super) fn added(left: &[u64], left_weight: f64, right: &[u64], right_weight: f64) -> Vec<f64> {
     let at = |histogram: &[u64], steps| histogram.get(steps).copied().unwrap_or(0) as f64;
     (0..left.len().max(right.len()))

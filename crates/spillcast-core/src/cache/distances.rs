@@ -4,9 +4,9 @@
 //!   last use of a line, from [`Stack`].
 //! - To a given error: rounded distances of all lines, from [`Rounded`].
 //! - Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate. A hash selects lines, and
-//!   each represents as many as the rate says. Chance would decide which of the hottest lines are
-//!   selected, so hot lines are all followed and stand for themselves. First uses are counted over
-//!   all requests, not only selected ones. [`Spread`] estimates the error from parts of the sample.
+//!   each represents 1 / rate lines. Chance would decide which of the hottest lines are selected, so
+//!   all hot lines are followed, with weight 1. First uses are counted over all requests, not only
+//!   selected ones. [`Spread`] estimates the error from parts of the sample.
 //!
 //! Memory: about 50 bytes for each line that is followed, 8 for each distance.
 
@@ -19,11 +19,11 @@ use super::sample::{GROUPS, Hot, Seen, Spread};
 use super::stack::Stack;
 use crate::random;
 
-/// Counts distances with a share `rate` of the lines, all of them with 1.
+/// Counts the distances of a share `rate` of the lines, of all lines if it is 1.
 ///
-/// Reads count. Temp writes use their lines without counting, or are left out without
-/// `temp_writes`; other writes are left out. The requests are gone through `runs` times, and only
-/// the last time counts.
+/// Reads count. Temp writes use their lines without counting, or are left out if `temp_writes` is
+/// false; other writes are left out. The requests are replayed `runs` times, and only the last run
+/// counts.
 pub fn distances(
     source: &dyn Source,
     rate: f64,
@@ -38,8 +38,8 @@ pub fn distances(
     Ok(counts.finish())
 }
 
-/// The same of all lines, rounded where that leaves the curve off by at most `error` in the mean of
-/// all sizes; where it does not, which is not known before, the requests are gone through again.
+/// A curve of all lines, rounded if that keeps the mean error over all sizes within `error`.
+/// Whether it does is known only at the end; if not, the requests are replayed for an exact curve.
 pub fn distances_within(
     source: &dyn Source,
     error: f64,
@@ -63,7 +63,7 @@ pub fn distances_within(
     distances(source, 1.0, temp_writes, runs)
 }
 
-/// Goes through the requests once: keys of lines that are used, and whether that counts.
+/// Reads the requests once; passes on the keys of the lines used, and whether each use counts.
 fn each_chunk(
     source: &dyn Source,
     temp_writes: bool,
@@ -91,9 +91,9 @@ struct Counts {
     seen: Seen,
     references: u64,
     hot_references: u64,
-    /// Distinct lines that were picked by their hash.
+    /// Distinct lines that the hash selected.
     picked_lines: u64,
-    /// Requests by distance, of lines that stand for themselves and of those that were picked.
+    /// Requests by distance, of hot lines and of lines that the hash selected.
     hot_distances: Vec<u64>,
     distances: Vec<u64>,
     spread: Spread,
@@ -129,8 +129,8 @@ impl Counts {
         self.spread.clear();
     }
 
-    /// Takes the lines of a chunk: first all, without an unpredictable branch, then those
-    /// few that are followed.
+    /// Takes the lines of a chunk: first all of them, without an unpredictable branch, then the few
+    /// that are followed.
     fn use_lines(&mut self, used: &[(u64, bool)]) {
         self.references += used.iter().map(|&(_, counts)| u64::from(counts)).sum::<u64>();
         if self.rate == 1.0 {
@@ -152,8 +152,8 @@ impl Counts {
                 let group = if is_hot { self.spread.turn() } else { Spread::group(mixed(key)) };
                 self.follow(key, counts, is_hot, group);
             }
-            // One in a few requests is enough to find what is used most; which one is drawn, for
-            // programs use lines in patterns.
+            // One vote per `STEP` requests is enough to find the most used lines. The request is
+            // drawn at random because programs use lines in patterns.
             for used in used.chunks_exact(Hot::STEP) {
                 let drawn = random::next(&mut self.drawn) as usize % Hot::STEP;
                 let key = used[drawn].0;

@@ -1,4 +1,4 @@
-//! One access to one cache line, and where accesses come from: I/O on files, or a trace.
+//! One access to one cache line, and the sources of accesses: I/O on files, or a trace.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub enum Class {
     /// A read of a table or an index in large pieces, in order.
     Scan,
-    /// A read of single blocks, or of unknown kind.
+    /// A read of single blocks, or of an unknown kind.
     Read,
     /// A write of anything but temp data.
     Write,
@@ -43,9 +43,9 @@ impl Class {
 pub struct Request {
     /// Which line: equal keys are the same line.
     pub key: u64,
-    /// Seconds, on any clock that does not run backwards.
+    /// Seconds on any clock that does not run backwards.
     pub(crate) time_s: u32,
-    /// Bytes of the line that are moved.
+    /// Number of bytes of the line that are transferred.
     pub bytes: u32,
     /// Position of the object in a list of names.
     pub object: u32,
@@ -59,16 +59,16 @@ pub struct Request {
 /// Whether the consumer wants more requests.
 pub type Flow = ControlFlow<()>;
 
-/// Requests that can be gone through from the beginning any number of times.
+/// Requests that can be replayed from the beginning any number of times.
 pub trait Source {
-    /// Hands on all requests in their order, in chunks.
+    /// Passes all requests to `take` in order, in chunks.
     fn each(&self, take: &mut dyn FnMut(&[Request]) -> Flow) -> io::Result<()>;
 }
 
-/// Requests are handed on in chunks of so many: they fit a core's own cache.
+/// Requests per chunk: a chunk fits the private cache of a core.
 const CHUNK: usize = 4096;
 
-/// Lines of one file.
+/// A file has at most 2 to the power of this many lines.
 const LINE_BITS: u32 = 40;
 
 /// One read or write of a range of a file.
@@ -84,14 +84,14 @@ pub struct Row {
     pub ends_query: bool,
 }
 
-/// I/O at offsets of files in the order of time, and the size of the lines that it is cut into.
+/// I/O at offsets of files in order of time, and the size of the lines that it is split into.
 pub struct Rows {
     rows: Vec<Row>,
     line_bytes: u64,
 }
 
 impl Rows {
-    /// None where a row lies outside of what can be numbered: 2^40 lines of each of 2^24 files.
+    /// Returns None if a row exceeds the numbering of 2^40 lines in each of 2^24 files.
     pub fn new(rows: Vec<Row>, line_bytes: u64) -> Option<Rows> {
         let fits = |row: &Row| {
             let end = row.offset.checked_add(row.bytes);
@@ -136,8 +136,8 @@ impl Source for Rows {
     }
 }
 
-/// Of a record, little-endian and packed: time (u32, s), id (u64), size (u32, bytes), and when the
-/// id comes next (i64), which is not used here.
+/// A little-endian, packed record: time (u32, s), id (u64), size (u32, bytes), and the next use of
+/// the id (i64), which is ignored.
 const RECORD_BYTES: usize = 24;
 
 /// A trace in libCacheSim's format oracleGeneral, plain or compressed by zstd, read from its
@@ -161,7 +161,7 @@ impl OracleGeneral {
 }
 
 impl Source for OracleGeneral {
-    /// UnexpectedEof where the last record is cut.
+    /// Fails with `UnexpectedEof` if the last record is cut.
     fn each(&self, take: &mut dyn FnMut(&[Request]) -> Flow) -> io::Result<()> {
         let mut reader = self.open()?;
         let mut buffer = Vec::with_capacity(CHUNK * RECORD_BYTES);

@@ -1,43 +1,43 @@
 //! Stack distances of all lines, rounded so that the curve stays within a given error.
 //!
-//! A sample of the lines suits few workloads: the error of a step of the curve is one over the
-//! square root of the sampled lines, so 0.2 points take a sixth of millions of lines, or all of
-//! them. Instead lines are in some thousand buckets by their last use (MIMIR, Saemundsson et al.,
-//! SoCC 2014).
+//! Sampling suits few workloads: the error of a step of the curve is one over the square root of
+//! the number of sampled lines. For 0.2 points the sample is a sixth of a workload of millions of
+//! lines, and all of a smaller one. Instead, some thousand buckets hold all lines by their last use
+//! (MIMIR, Saemundsson et al., SoCC 2014).
 //!
-//! A use looks up the line's bucket in a prefetched table, adds 1 to it, and puts the line into the
-//! newest bucket. The number of lines in later buckets is added up once for many uses. So each
-//! distance has a lower and an upper bound and counts as their middle. The mean error of the curve
-//! over all sizes is at most half of the summed differences of the bounds; it is a bound, not an
-//! estimate.
+//! A use looks up the line's bucket in a prefetched table, adds 1 to it, and moves the line to the
+//! newest bucket. The number of lines in later buckets is summed once for many uses. So each
+//! distance has a lower and an upper bound, and counts as their middle. The mean error of the curve
+//! over all sizes is at most half the sum of the differences between the bounds; this is a bound,
+//! not an estimate.
 
 use std::hint::black_box;
 
 use super::curve::Curve;
 use super::store::fetch;
 
-/// Errors below this take more and smaller buckets than are numbered.
+/// Errors below this need more and smaller buckets than 16 bits can number.
 pub(crate) const ERROR_MIN: f64 = 1e-4;
-/// Buckets are merged when there are so many: at least the former, and the latter at most.
+/// Lower and upper limit of the number of buckets at which neighbours are merged.
 const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
-/// Of the lines that may be between the two numbers of a distance, so much is for those of a merged
-/// bucket, and so much for those used since all buckets were settled.
+/// Twice `error`, relative to the number of lines, limits the difference of a distance's bounds:
+/// this much for a merged bucket's size, this much for lines used since all were settled.
 const MERGED: f64 = 0.75;
 const SINCE: f64 = 1.25;
-/// A merged bucket has at most this share of the lines that were used since it was.
+/// A merged bucket holds at most 1 / `SHARE` of the lines in later buckets.
 const SHARE: u32 = 64;
-/// So many buckets are settled for each line used, at most: where that is too seldom, as for few
-/// lines and a small error, the curve says that it is off by more than was asked.
+/// Buckets settled per line used, at most. Where that is too few, as with few lines and a small
+/// error, the `error_max` of the curve exceeds the error that was requested.
 const SETTLED: usize = 48;
 /// Prefetch distance of table slots, in uses.
 const AHEAD: usize = 40;
 /// Uses in a batch.
 const CHUNK: usize = 4096;
 
-/// Since a bucket was settled.
+/// Uses of a bucket's lines since it was last settled.
 #[derive(Clone, Copy, Default)]
 struct Uses {
-    /// Lines that were used, and are in a newer bucket since.
+    /// Lines that were used, and have moved to a newer bucket.
     all: u32,
     /// Uses that count.
     counted: u32,
@@ -45,7 +45,7 @@ struct Uses {
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// As of when it was settled: lines in it, and in later ones.
+    /// Lines in the bucket and in later ones, when it was last settled.
     lines: u32,
     later: u32,
 }
@@ -56,9 +56,9 @@ pub(crate) struct Rounded {
     table: Table,
     buckets: Vec<Bucket>,
     uses: Vec<Uses>,
-    /// The first bucket since all were settled.
+    /// The first bucket that began after all were last settled.
     recent: usize,
-    /// Lines in the newest bucket, and how many fill it.
+    /// Lines in the newest bucket, and the number that fills it.
     filled: u32,
     fill: u32,
     buckets_max: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Rounded {
 }
 
 impl Rounded {
-    /// For a curve with a mean error of at most `error` over all sizes.
+    /// Aims at a curve with a mean error of at most `error` over all sizes.
     pub fn new(error: f64) -> Rounded {
         let mut rounded = Rounded {
             error,
@@ -88,7 +88,7 @@ impl Rounded {
         rounded
     }
 
-    /// Forgets distances; lines stay where they are.
+    /// Forgets the distances; the lines stay in their buckets.
     pub(crate) fn begin_run(&mut self) {
         self.settle(1);
         (self.references, self.off) = (0, 0.0);
@@ -129,7 +129,7 @@ impl Rounded {
         curve
     }
 
-    /// Begins a bucket.
+    /// Closes the newest bucket and begins another.
     fn close(&mut self) {
         let newest = self.buckets.len() - 1;
         let since_all = (newest + 1 - self.recent) * self.fill as usize;
@@ -147,7 +147,7 @@ impl Rounded {
         self.filled = 0;
     }
 
-    /// Turns the uses of buckets from this one on into distances.
+    /// Turns the uses of the buckets from `first` on into distances.
     fn settle(&mut self, first: usize) {
         let newest = self.buckets.len() - 1;
         let mut later = 0;
@@ -157,7 +157,7 @@ impl Rounded {
             bucket.lines = if at == newest { self.filled } else { bucket.lines - uses.all };
             let upto = later + bucket.lines;
             if uses.counted > 0 {
-                // Of the lines since, none leaves these buckets and others come.
+                // Lines in later buckets stay there and others join them, so the number only grows.
                 let (least, most) = (bucket.later, upto - 1);
                 let middle = least + (most - least) / 2;
                 self.distances.count(middle as usize, uses.counted);
@@ -168,10 +168,10 @@ impl Rounded {
         }
     }
 
-    /// Merges neighbours, the older ones into larger buckets, and numbers them anew.
+    /// Merges neighbouring buckets, older ones into larger buckets, and renumbers them.
     fn merge(&mut self) {
         self.settle(1);
-        // Of two neighbours more than so many are in one; so half of the buckets are left at least.
+        // Two neighbours together exceed this, so at least half of the numbers become free.
         let most = (MERGED * self.error).max(4.0 / BUCKETS.1) * self.table.lines as f64;
         let mut merged: Vec<Bucket> = Vec::new();
         let mut numbers = vec![0u16; self.buckets.len()];
@@ -198,8 +198,8 @@ impl Rounded {
         self.plan();
     }
 
-    /// How large buckets are, of the lines so far: what is added up, and how often all are numbered
-    /// anew, is little for each use.
+    /// Chooses the size of buckets from the number of lines so far, such that settling and
+    /// renumbering cost little per use.
     fn plan(&mut self) {
         let lines = self.table.lines as f64;
         let buckets = (6.0 * self.error * lines).max(4.0 / (MERGED * self.error));
@@ -210,7 +210,7 @@ impl Rounded {
     }
 }
 
-/// Numbers of uses by distance, in steps that double where there would be too many.
+/// Numbers of uses by distance, in steps that double when the histogram is full.
 struct Histogram {
     step: usize,
     counts: Vec<u64>,
@@ -242,10 +242,10 @@ const TABLE_BITS_MIN: u32 = 13;
 /// Slots of a page of memory.
 const PAGE: usize = 512;
 
-/// The bucket that each line is in: 8 bytes a slot, and at least four slots for three lines.
+/// The bucket of each line: 8 bytes a slot, and at least four slots for three lines.
 ///
-/// A line is known by 48 bits of its hash: of ten million lines, one in ten traces takes two for
-/// one. Open addressing, a line as near behind its home as there was room; an empty slot is 0.
+/// A line is identified by 48 bits of its hash: with ten million lines, two collide in one of ten
+/// traces. Open addressing with linear probing; an empty slot is 0.
 struct Table {
     slots: Vec<u64>,
     bits: u32,
@@ -258,12 +258,12 @@ impl Table {
         Table { slots: vec![0; 1 << TABLE_BITS_MIN], bits: TABLE_BITS_MIN, lines: 0 }
     }
 
-    /// Makes room for so many more lines.
+    /// Makes room for `lines` more lines.
     fn reserve(&mut self, lines: usize) {
         while (self.lines + lines) * 4 > self.slots.len() * 3 {
             self.bits += 1;
             let slots = std::mem::replace(&mut self.slots, vec![0; 1 << self.bits]);
-            // A page that is read before it is written to would have two faults.
+            // A page that is read before it is written to would fault twice.
             self.slots.iter_mut().step_by(PAGE).for_each(|slot| *slot = black_box(0));
             for slot in slots.into_iter().filter(|slot| *slot != 0) {
                 let at = self.find(slot >> BUCKET_BITS);
@@ -278,8 +278,8 @@ impl Table {
         fetch(&raw const self.slots[self.home(hash >> BUCKET_BITS)]);
     }
 
-    /// Puts a line into a bucket from 1 on: the one it was in, 0 for a line that was not known, for
-    /// which there is room.
+    /// Moves a line to a bucket from 1 on; returns its previous bucket, 0 for a new line. The table
+    /// must have room for it.
     #[inline]
     fn put(&mut self, hash: u64, bucket: u16) -> u16 {
         let tag = hash >> BUCKET_BITS;
@@ -290,7 +290,7 @@ impl Table {
         before
     }
 
-    /// Gives each bucket its number in `numbers`, which has 0 for 0.
+    /// Replaces each bucket number by its entry in `numbers`, where entry 0 is 0.
     fn renumber(&mut self, numbers: &[u16]) {
         for slot in &mut self.slots {
             *slot = *slot >> BUCKET_BITS << BUCKET_BITS | u64::from(numbers[*slot as u16 as usize]);
@@ -302,7 +302,7 @@ impl Table {
         (tag >> (TAG_BITS - self.bits)) as usize
     }
 
-    /// The slot of a line, or the one to put it into.
+    /// The slot of a line, or the empty slot for it.
     #[inline]
     fn find(&self, tag: u64) -> usize {
         let mask = self.slots.len() - 1;

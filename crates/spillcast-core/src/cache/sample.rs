@@ -1,5 +1,5 @@
-//! What a curve of a sample of the lines needs besides their distances: the lines that are used
-//! most, the number of first uses, and the error.
+//! What a sampled curve needs besides distances: the most used lines, the number of first uses, and
+//! the error.
 
 use super::curve::{Curve, added, count};
 use crate::random;
@@ -7,7 +7,7 @@ use crate::random;
 /// Lines that are used far more often than others, by a majority vote in each of many boxes.
 ///
 /// In a sample of 1 % of the lines, chance decides which of the hottest are included. So the 256
-/// hottest lines are all followed and stand for themselves (`python -m bench cache_curves`).
+/// hottest lines are all followed, with weight 1 (`python -m bench cache_curves`).
 pub(crate) struct Hot {
     /// The leader of each box and its lead, or `HOT`.
     boxes: Vec<(u32, u32)>,
@@ -16,11 +16,11 @@ pub(crate) struct Hot {
 
 impl Hot {
     const BITS: u32 = 12;
-    /// One of so many requests votes.
+    /// One request in this many votes.
     pub(crate) const STEP: usize = 4;
-    /// The lead that makes a line hot.
+    /// The lead in votes that makes a line hot.
     const AHEAD: u32 = 8;
-    /// The most hot lines.
+    /// Maximum number of hot lines.
     const MOST: u32 = 256;
     const HOT: u32 = u32::MAX;
 
@@ -63,12 +63,12 @@ impl Hot {
     }
 }
 
-/// The number of distinct lines, by the bits that their hashes set (linear counting, Whang et al.
-/// 1990).
+/// Estimates the number of distinct lines from the bits that their hashes set (linear counting,
+/// Whang et al. 1990).
 pub(crate) struct Seen {
     bits: Vec<u64>,
     unset: u64,
-    /// Bits unset when the run began, and those that requests that count have set since.
+    /// Bits that were unset when the run began, and bits set since by requests that count.
     unset_before: u64,
     set_by_counted: u64,
 }
@@ -96,14 +96,14 @@ impl Seen {
         self.set_by_counted += new & u64::from(counts);
     }
 
-    /// Estimated requests of this run that count and are the first of their line.
+    /// Estimated number of requests of this run that count and are the first to their line.
     pub(crate) fn firsts(&self) -> f64 {
         let lines =
             f64::from(1 << Seen::BITS) * (self.unset_before as f64 / self.unset.max(1) as f64).ln();
         self.counted(lines)
     }
 
-    /// Standard deviation of that estimate: some lines set the same bits.
+    /// Standard deviation of `firsts`: some lines set the same bits.
     pub(crate) fn firsts_deviation(&self) -> f64 {
         let bits = f64::from(1 << Seen::BITS);
         let load = (self.unset_before as f64 / self.unset as f64).ln();
@@ -114,7 +114,7 @@ impl Seen {
         self.counted(variance.sqrt())
     }
 
-    /// Of a number of new lines, those whose first request counts.
+    /// The share of `lines` new lines whose first request counts.
     fn counted(&self, lines: f64) -> f64 {
         match self.unset_before - self.unset {
             0 => 0.0,
@@ -126,18 +126,18 @@ impl Seen {
 pub(crate) const GROUPS: usize = 16;
 /// Student's t of 95 % with `GROUPS` - 1 degrees of freedom.
 const T95: f64 = 2.131;
-/// What the hottest lines of a phase add, which a group may not know of: with it the bound holds in
-/// 97 % of the traces of bench/cache_traces.py with seeds 0 to 5; it is judged by others.
+/// Widens the bound for the hottest lines of a phase, which a group may miss: with it, the bound
+/// holds in 97 % of the traces of bench/cache_traces.py with seeds 0 to 5. Tests use other traces.
 const WIDENED: f64 = 1.25;
-/// Sizes in equal steps that the mean is taken of.
+/// The mean is taken over this many sizes in equal steps.
 const SIZES: usize = 1000;
 
 /// The error of a sampled curve, estimated from sixteen parts of the sample.
 ///
 /// The sampled lines form groups by their hash, and each group is a sample of its own. The
-/// differences between the curves of the groups show the error of the whole. A group reflects both
-/// causes of it: which lines were sampled, and how many lines lie between two uses. Hot lines are
-/// followed in all groups and stand for themselves, so each group records their distances in turn.
+/// differences between the curves of the groups show the error of the whole. They reflect both
+/// causes of error: which lines were sampled, and how many lines lie between two uses. Hot lines
+/// are followed in all groups with weight 1, so the groups take turns in recording their distances.
 pub(crate) struct Spread {
     rate: f64,
     turns: u64,
@@ -147,7 +147,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of groups that together are a share `rate` of the lines.
+    /// For groups that together are a share `rate` of the lines.
     pub fn new(rate: f64) -> Spread {
         let empty = vec![Vec::new(); GROUPS];
         Spread { rate: rate / GROUPS as f64, turns: 0, hot: empty.clone(), picked: empty }
@@ -157,13 +157,13 @@ impl Spread {
         self.hot.iter_mut().chain(&mut self.picked).for_each(Vec::clear);
     }
 
-    /// The group of a line by its hash; the bits are not those that it is picked by.
+    /// The group of a line, from bits of its hash that do not select it for the sample.
     #[inline]
     pub fn group(hash: u64) -> u8 {
         (hash % GROUPS as u64) as u8
     }
 
-    /// A group for the next use of a hot line, in an order that no pattern of use follows.
+    /// A group for the next use of a hot line, in a random order that follows no pattern of use.
     #[inline]
     pub fn turn(&mut self) -> u8 {
         Spread::group(random::next(&mut self.turns))
@@ -176,9 +176,9 @@ impl Spread {
         count(&mut histograms[group as usize], steps);
     }
 
-    /// Bound of the mean error of a curve that all groups made together, at 95 %: of so many
-    /// requests that used hot lines and other lines again, the latter known with this standard
-    /// deviation.
+    /// The 95 % bound of the mean error of a curve made from all groups together. `hot` and
+    /// `others` are the numbers of repeated requests to hot and to other lines; `deviation` is the
+    /// standard deviation of `others`.
     pub(crate) fn error_max(&self, curve: &Curve, hot: f64, others: f64, deviation: f64) -> f64 {
         let weight = |histogram: &Vec<u64>, requests: f64| {
             requests / histogram.iter().sum::<u64>().max(1) as f64

@@ -18,14 +18,14 @@ const AHEAD: usize = 8;
 pub struct Options {
     /// One of [`super::NAMES`].
     pub policy: String,
-    /// Lines that the cache holds, at least 1.
+    /// Number of lines that the cache holds, at least 1.
     pub lines: usize,
     pub rules: Rules,
-    /// Whether temp data is written to the cache, and to the disk only when it leaves unread.
+    /// Whether temp data is written to the cache, and to the disk only if it is evicted unread.
     pub temp_writes: bool,
-    /// How often the same requests are made; the cache is empty only before the first.
+    /// How often the requests are replayed; the cache is empty only before the first run.
     pub runs: u32,
-    /// Whether each object is simulated with a whole cache for itself, too.
+    /// Whether each object is also simulated with a whole cache of its own.
     pub alone: bool,
 }
 
@@ -36,11 +36,11 @@ pub struct Account {
     pub bytes: u64,
     pub hits: u64,
     pub hit_bytes: u64,
-    /// Hits if the object had a cache of its own.
+    /// Hits if the object had a cache of the same size for itself.
     pub alone_hits: u64,
-    /// Bytes written to the cache: of lines taken in, and of temp data.
+    /// Bytes written to the cache: admitted lines and temp data.
     pub flash_write_bytes: u64,
-    /// Bytes written to the disk at once.
+    /// Bytes written directly to the disk.
     pub disk_write_bytes: u64,
 }
 
@@ -56,16 +56,16 @@ pub struct Run {
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub runs: Vec<Run>,
-    /// Lines of each object that are cached at the end.
+    /// Lines of each object in the cache at the end.
     pub cached_lines: Vec<u64>,
 }
 
-/// Simulates a cache. None for an unknown policy.
+/// Simulates a cache. Returns None for an unknown policy.
 pub fn simulate(source: &dyn Source, options: &Options) -> Option<io::Result<Outcome>> {
     let lines = options.lines;
     Some(match options.policy.as_str() {
         "keep" => run(source, options, || Keep::new(lines, options.rules.clone())),
-        // What is cached at all is cached by LRU.
+        // Whatever "bypass" caches, it caches by LRU.
         "bypass" | "lru" => run(source, options, || Queue::<true>::new(lines)),
         "fifo" => run(source, options, || Queue::<false>::new(lines)),
         "sieve" => run(source, options, || Sieve::new(lines)),
@@ -89,7 +89,7 @@ fn run<P: Policy>(
     let mut cache = make();
     let mut alone = Vec::new();
     let mut outcome = Outcome::default();
-    // The clock goes on from run to run.
+    // The clock continues from run to run.
     let mut later_s = 0;
     for _ in 0..options.runs {
         let written_back = cache.store.written_back;
@@ -124,7 +124,7 @@ fn run<P: Policy>(
             }
             Flow::Continue(())
         })?;
-        // Traces of others may lie about the order of time.
+        // Traces from other programs may be out of order.
         later_s = later_s.saturating_add(last_s.saturating_sub(first_s.unwrap_or(0)));
         run.lines_written_back = cache.store.written_back - written_back;
         outcome.runs.push(run);
@@ -181,7 +181,7 @@ fn write<P: Policy>(
             account.flash_write_bytes += bytes;
             return;
         }
-        // What the cache holds of it is of temp files that are no more.
+        // The cached content belongs to temp files that no longer exist.
         policy.discard(store, request.key);
     } else if policy.holds(store, request.key) {
         account.flash_write_bytes += bytes;

@@ -1,5 +1,5 @@
 //! Stack distances in O(log n): a bit for the time of each line's last use, and a Fenwick tree over
-//! blocks of 512 of them. Lines may be in groups, whose distances are counted apart besides.
+//! blocks of 512 bits. Lines may be in groups, whose distances are also counted separately.
 
 use rustc_hash::FxHashMap;
 
@@ -7,17 +7,17 @@ const WORDS: usize = 8;
 const BLOCK: usize = 64 * WORDS;
 const TIMES_MIN: usize = 1 << 14;
 
-/// How many other lines were used since a line was.
+/// Numbers of other lines used since the last use of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Since {
-    /// The singled-out lines among them.
+    /// Lines that were singled out.
     pub(crate) single: usize,
     pub others: usize,
     /// The other lines of the requested group.
     pub(crate) in_group: usize,
 }
 
-/// The group of lines that were singled out.
+/// The group of the lines that were singled out.
 const SINGLE: u8 = u8::MAX;
 
 /// All lines, by the time of their last use.
@@ -27,7 +27,7 @@ pub(crate) struct Stack {
     /// By line.
     time_of: Vec<u32>,
     group_of: Vec<u8>,
-    /// By time; holds for times of last uses only.
+    /// By time; valid only for times of last uses.
     line_at: Vec<u32>,
     single: Times,
     others: Times,
@@ -36,13 +36,13 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Lines are in so many groups; in none with 0.
+    /// Divides the lines into `groups` groups, or none if it is 0.
     pub(crate) fn with_groups(groups: usize) -> Stack {
         Stack { groups: vec![Times::default(); groups], ..Stack::default() }
     }
 
-    /// Uses a line: how many others were used since it was; None for the first use, which puts it
-    /// into the group. Of any other use the group is the one to count.
+    /// Uses a line; returns how many others were used since its last use. The first use puts the
+    /// line into `group` and returns None. Later uses count the lines of `group`.
     pub(crate) fn touch(&mut self, key: u64, group: u8) -> Option<Since> {
         if self.now == self.line_at.len() {
             self.compact();
@@ -90,7 +90,7 @@ impl Stack {
         }
     }
 
-    /// Counts a line apart from the others from now on; one that is not known was used just now.
+    /// Counts a line separately from now on; an unknown line counts as used now.
     pub(crate) fn single_out(&mut self, key: u64) {
         if !self.line_of.contains_key(&key) {
             self.touch(key, 0);
@@ -102,7 +102,7 @@ impl Stack {
         self.set(time, SINGLE);
     }
 
-    /// Numbers last uses anew from 0, with room for as many more.
+    /// Renumbers the last uses from 0, with room for as many again.
     fn compact(&mut self) {
         let mut next = 0;
         for time in 0..self.now {
@@ -125,7 +125,7 @@ impl Stack {
     }
 }
 
-/// A set of times, and how many of them lie after another.
+/// A set of times, which can count how many lie after a given one.
 #[derive(Clone, Default)]
 struct Times {
     bits: Vec<u64>,
@@ -155,7 +155,7 @@ impl Times {
         self.count -= 1;
     }
 
-    /// How many lie after this one.
+    /// Number of times after `time`.
     fn after(&self, time: usize) -> usize {
         let mut upto = (self.bits[time / 64] << (63 - time % 64)).count_ones();
         let mut block = time / BLOCK;

@@ -1,8 +1,8 @@
-//! The lines that a cache knows, by key, and lists of them.
+//! The lines known to a cache, by key, and lists of them.
 //!
-//! Memory grows with the lines that are known at one time, not with those of the trace. It is 24
-//! bytes for a line and 8 bytes for each index slot, at least two slots for a line: some 40 to 56
-//! bytes in all. Lists are positions in one array.
+//! Memory grows with the lines known at one time, not with the lines of the trace: 24 bytes per
+//! line and 8 bytes per index slot, with at least two slots per line, so about 40 to 56 bytes in
+//! all. Lists link positions in one array.
 
 pub(crate) const NONE: u32 = u32::MAX;
 const DIRTY: u32 = 1 << 31;
@@ -12,12 +12,12 @@ const BITS_MIN: u32 = 10;
 #[derive(Clone, Copy, Debug)]
 struct Node {
     key: u64,
-    /// Towards the head of its list, where lines come in.
+    /// The neighbour towards the head of its list, where lines enter.
     before: u32,
     after: u32,
-    /// The policy's state: its list, its number of uses.
+    /// The policy's state: the list of the line, its number of uses.
     state: u32,
-    /// The object it is part of; the highest bit where only the cache holds what was written.
+    /// The object of the line; the highest bit is set if only the cache holds what was written.
     object: u32,
 }
 
@@ -32,13 +32,13 @@ struct Place {
 pub(crate) struct Store {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// Open addressing, a line as near behind its home as there was room.
+    /// Open addressing with linear probing.
     index: Vec<Place>,
     bits: u32,
     used: usize,
-    /// Lines that left while only the cache held what was written to them.
+    /// Evicted lines whose written content only the cache held.
     pub(crate) written_back: u64,
-    /// Lines that a policy took into the cache so far.
+    /// Number of lines admitted to the cache so far.
     pub(crate) admitted: u64,
 }
 
@@ -61,7 +61,7 @@ pub fn fetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees, and never faults.
+        // SAFETY: a prefetch has no visible effect and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -69,7 +69,7 @@ pub fn fetch<T>(at: *const T) {
 }
 
 impl Store {
-    /// The slot of a key, where it is known.
+    /// The slot of a key, if it is known.
     #[inline]
     pub fn find(&self, key: u64) -> Option<u32> {
         let tag = tag(key);
@@ -93,7 +93,7 @@ impl Store {
         fetch(&raw const self.index[self.home(tag(key))]);
     }
 
-    /// Prefetches the likely line of a key whose index slot is already cached.
+    /// Prefetches the probable line of a key whose index slot is already in the CPU cache.
     #[inline]
     pub(crate) fn expect_line(&self, key: u64) {
         if let Some(node) = self.nodes.get(self.index[self.home(tag(key))].slot as usize) {
@@ -101,7 +101,7 @@ impl Store {
         }
     }
 
-    /// Takes in a key that is not known.
+    /// Inserts an unknown key.
     #[inline]
     pub fn insert(&mut self, key: u64, object: u32, state: u32) -> u32 {
         if (self.used + 1) * 2 > self.index.len() {
@@ -123,7 +123,7 @@ impl Store {
         slot
     }
 
-    /// Forgets a line that is in no list. It counts as written back where it is dirty.
+    /// Removes a line that is in no list. It counts as written back if it is dirty.
     #[inline]
     pub fn remove(&mut self, slot: u32) {
         self.clean(slot);
@@ -132,7 +132,7 @@ impl Store {
         while self.index[hole].slot != slot {
             hole = (hole + 1) & mask;
         }
-        // Those behind move up, unless they would come before their home.
+        // Entries behind the hole move up, unless that would put them before their home.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;
@@ -170,7 +170,7 @@ impl Store {
         self.nodes[slot as usize].object |= DIRTY;
     }
 
-    /// What was written to a line is written to the disk, where it is not there yet.
+    /// Writes a line back to the disk if it is dirty.
     #[inline]
     pub(crate) fn clean(&mut self, slot: u32) {
         let object = &mut self.nodes[slot as usize].object;
@@ -209,7 +209,7 @@ impl Store {
     }
 }
 
-/// Lines in an order: the head came last.
+/// An ordered list of lines; the newest is the head.
 pub(crate) struct List {
     head: u32,
     tail: u32,
@@ -231,7 +231,7 @@ impl List {
         (self.tail != NONE).then_some(self.tail)
     }
 
-    /// The line that came next after this one; None for the head.
+    /// The line inserted next after this one; None for the head.
     pub(crate) fn newer(&self, store: &Store, slot: u32) -> Option<u32> {
         let before = store.nodes[slot as usize].before;
         (before != NONE).then_some(before)
@@ -272,7 +272,7 @@ impl List {
         Some(slot)
     }
 
-    /// Forgets the line that came first; whether there was one.
+    /// Removes the oldest line; false if the list is empty.
     #[inline]
     pub(crate) fn forget_oldest(&mut self, store: &mut Store) -> bool {
         self.pop(store).inspect(|&slot| store.remove(slot)).is_some()
@@ -286,7 +286,7 @@ impl List {
         }
     }
 
-    /// Calls `each` with every line, from the head.
+    /// Calls `each` with every line, starting at the head.
     pub fn each(&self, store: &Store, mut each: impl FnMut(u32)) {
         let mut at = self.head;
         while at != NONE {

@@ -1,4 +1,4 @@
-//! Cuts traces into chunks of whole lines, so that memory is bounded whatever the size of files and
+//! Splits traces into chunks of whole lines, so that memory is bounded for any size of files and
 //! lines.
 
 use std::fs::File;
@@ -11,20 +11,20 @@ use super::pasted;
 use super::scan::LINE_BYTES_MAX;
 use crate::unpack::unpacked;
 
-/// What somebody pasted is shorter; its lines are made whole all at once.
+/// Pasted text is shorter than this; its lines are joined in a single pass.
 const PASTED_MAX: usize = 64 << 20;
 
-/// Where a trace is read from.
+/// The input of a trace, uncompressed.
 type Source = Box<dyn Read + Send>;
 
-/// Whole lines of one file. Only a file's last chunk may lack the last line end, or be empty.
+/// Whole lines of one file. Only a file's last chunk may be empty or lack the last line end.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     pub bytes: Vec<u8>,
     /// Position of the file in the list of inputs.
     pub file: usize,
     pub last: bool,
-    /// The error that ended the reading of the file.
+    /// The error that ended reading of the file.
     pub fault: Option<Fault>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Chunks<'a> {
     pasted: bool,
     file: usize,
     source: Option<Source>,
-    /// The begun line behind the chunk before.
+    /// The incomplete line after the previous chunk.
     carry: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Chunks<'a> {
         Chunks { inputs, chunk_bytes, pasted, file: 0, source: None, carry: Vec::new() }
     }
 
-    /// The next chunk, in the buffer `bytes`, or None behind the last file.
+    /// Returns the next chunk, in the buffer `bytes`, or None after the last file.
     pub fn next(&mut self, bytes: Vec<u8>) -> Result<Option<Chunk>, ReadError> {
         let Some(path) = self.inputs.get(self.file) else { return Ok(None) };
         let may_be_pasted = self.pasted && self.source.is_none();
@@ -81,7 +81,7 @@ impl<'a> Chunks<'a> {
         Ok(Some(chunk))
     }
 
-    /// Reads at least one whole line; true at the end of the file.
+    /// Reads at least one whole line; returns true at the end of the file.
     fn fill(&mut self, source: &mut Source, bytes: &mut Vec<u8>) -> io::Result<bool> {
         loop {
             let before = bytes.len();
@@ -95,8 +95,8 @@ impl<'a> Chunks<'a> {
                 bytes.truncate(before + end + 1);
                 return Ok(false);
             }
-            // Of a line that is too long to be read, twice the limit shows that it is, whatever
-            // mark stands before it.
+            // Twice the limit is kept of an overlong line, so that it still exceeds the limit after
+            // any mark before it is removed.
             let begin = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
             bytes.truncate(begin + 2 * LINE_BYTES_MAX);
         }
@@ -107,7 +107,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// The message for a broken compressed stream: it ends the file early; earlier lines count.
+/// The message for a broken compressed stream: it ends the file early, but earlier lines count.
 fn stream_fault(error: &io::Error) -> Option<Fault> {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Some("compressed file cut short"),

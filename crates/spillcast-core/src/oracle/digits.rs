@@ -1,4 +1,4 @@
-//! A position in a line of bytes that is read piece by piece, and decimal numbers at memory speed.
+//! A cursor in a line of bytes that is parsed piece by piece, and decimal numbers at memory speed.
 
 use super::line::Fault;
 
@@ -21,7 +21,7 @@ impl<'a> Text<'a> {
         self.bytes.is_empty()
     }
 
-    /// Steps over `expected` if it comes next.
+    /// Skips `expected` if it comes next; returns whether it did.
     #[inline(always)]
     pub(crate) fn eat(&mut self, expected: &[u8]) -> bool {
         match self.bytes.strip_prefix(expected) {
@@ -40,13 +40,13 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Whether nothing but spaces is left; else the fault.
+    /// Fails with `fault` unless only spaces are left.
     pub fn ended(&mut self, fault: Fault) -> Result<(), Fault> {
         self.skip_spaces();
         if self.is_end() { Ok(()) } else { Err(fault) }
     }
 
-    /// The bytes before the next `end`, which is stepped over; None if there is no `end`.
+    /// The bytes before the next `end`, which is skipped; None if there is no `end`.
     #[inline(always)]
     pub fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = find_near(self.bytes, end)?;
@@ -55,7 +55,7 @@ impl<'a> Text<'a> {
         Some(matched)
     }
 
-    /// A decimal number, perhaps negative. Addresses fill 64 bits without a sign and wrap around.
+    /// A decimal number with an optional minus. Unsigned addresses fill 64 bits and wrap around.
     #[inline(always)]
     pub fn int(&mut self) -> Option<i64> {
         let negative = self.eat(b"-");
@@ -89,7 +89,7 @@ impl<'a> Text<'a> {
         Some(if negative { value.wrapping_neg() } else { value })
     }
 
-    /// A number as `int` reads it; where it is not `wanted`, 0 for any.
+    /// A number as `int` reads it if it is `wanted`; otherwise skips it and returns 0.
     #[inline(always)]
     pub(crate) fn int_if(&mut self, wanted: bool) -> Option<i64> {
         if wanted {
@@ -109,8 +109,8 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Where `byte` first is. Eight bytes at a time, without the start-up of a vector search: what is
-/// looked for is a few bytes away.
+/// Index of the first `byte`. Compares eight bytes at a time, without the start-up cost of a vector
+/// search, because the byte is usually near.
 #[inline(always)]
 pub(super) fn find_near(bytes: &[u8], byte: u8) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -127,7 +127,7 @@ pub(super) fn find_near(bytes: &[u8], byte: u8) -> Option<usize> {
     None
 }
 
-/// The first eight bytes, the first one lowest; what is missing is zero.
+/// The first eight bytes, the first one lowest; missing bytes are zero.
 #[inline(always)]
 fn first_word(bytes: &[u8]) -> u64 {
     if let Some((word, _)) = bytes.split_first_chunk() {
@@ -145,19 +145,19 @@ fn first_word(bytes: &[u8]) -> u64 {
 /// Eight times the character '0'.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// With more a number may be larger than 64 bits are.
+/// More digits may exceed 64 bits.
 const DIGITS_MAX: usize = 19;
 
 const POWER_OF_TEN: [u64; 9] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// How many of the eight bytes, from the lowest, are digits; each byte is a character xor '0'.
+/// Number of leading digits of the eight bytes, from the lowest; each is a character xor '0'.
 fn leading_digits(word: u64) -> usize {
     let others = (word.wrapping_add(0x7676_7676_7676_7676) | word) & 0x8080_8080_8080_8080;
     others.trailing_zeros() as usize / 8
 }
 
-/// The value of eight digits, the lowest byte being the first: pairs, then fours, then eight.
+/// The value of eight digits, the lowest byte first: pairs, then fours, then eight.
 fn eight_digits(word: u64) -> u64 {
     const MASK: u64 = 0x0000_00ff_0000_00ff;
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);

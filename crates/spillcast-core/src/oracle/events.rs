@@ -1,4 +1,4 @@
-//! The meaning of a wait event's name: read or write, temporary segments or not, idle or not.
+//! Classifies wait events by name: read or write, temporary segments or not, idle or not.
 
 use crate::wait::Op;
 
@@ -6,8 +6,8 @@ use crate::wait::Op;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventClass {
     pub op: Op,
-    /// Whether the blocks belong to temporary segments. Before Oracle 10g the direct path events do
-    /// not tell, and count as not temporary.
+    /// Whether the blocks belong to temporary segments. The direct path events before Oracle 10g do
+    /// not show this and count as not temporary.
     pub temp: bool,
     /// Whether Oracle's wait class is Idle, or the session waits for its client: time that no
     /// change in the database shortens.
@@ -28,7 +28,7 @@ pub fn classify(name: &str) -> EventClass {
     }
 }
 
-/// Families of events whose names tell reads, scans and writes apart.
+/// Families of events whose names distinguish reads, scans and writes.
 const STORAGE: [&str; 6] =
     ["db file ", "direct path ", "control file ", "log file ", "cell ", "Data file "];
 

@@ -5,7 +5,7 @@
 /// The fault of a line, as a message for the user.
 pub(crate) type Fault = &'static str;
 
-/// One line, read without regard to the lines around it.
+/// One line, parsed independently of the lines around it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
     Wait(WaitLine),
@@ -20,9 +20,9 @@ pub enum Line {
     },
     EndOfStatement,
     Mark(Mark),
-    /// A line of a plan that was executed.
+    /// A row source of an executed plan.
     Stat(Box<StatLine>),
-    /// The values bound to a cursor follow.
+    /// Bind values of a cursor follow.
     Binds {
         cursor: i64,
     },
@@ -31,8 +31,7 @@ pub enum Line {
         err: i64,
         tim: i64,
     },
-    /// A trace line that times no operation (XCTEND, a separator); `tim` is 0 where it has
-    /// none.
+    /// A trace line that times no operation (XCTEND, a separator); `tim` is 0 if the line has none.
     Other {
         tim: i64,
     },
@@ -42,16 +41,16 @@ pub enum Line {
 /// `WAIT #cursor: nam='...' ela= N <three parameters> [obj#=N] [tim=N]`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WaitLine {
-    /// Position of the event's name in [`Scanned::events`](super::scan::Scanned::events).
+    /// Index of the event's name in [`Scanned::events`](super::scan::Scanned::events).
     pub event: u32,
     pub cursor: i64,
     pub ela: i64,
-    /// The event's three parameters; what they mean depends on the event.
+    /// The event's three parameters, whose meaning depends on the event.
     pub params: [i64; 3],
     pub(crate) roles: [Role; 3],
-    /// None where the trace has no object number, or one below zero.
+    /// None if the trace has no object number, or a negative one.
     pub object: Option<u32>,
-    /// When the wait ended; 0 where the trace does not say.
+    /// Time at which the wait ended; 0 if unknown.
     pub tim: i64,
 }
 
@@ -61,30 +60,30 @@ pub(crate) enum Role {
     File,
     Blocks,
     Bytes,
-    /// `p1`, `p2` or `p3`: the event has to tell.
+    /// `p1`, `p2` or `p3`, whose meaning depends on the event.
     Unnamed,
     Other,
 }
 
-/// A database call, or another operation whose CPU and elapsed time a line gives.
+/// A database call, or another operation with CPU and elapsed time on its line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CallLine {
     pub kind: CallKind,
-    /// 0 for LOB and RPC calls, which have none.
+    /// 0 for LOB and RPC calls, which have no cursor.
     pub cursor: i64,
     pub c: i64,
     pub e: i64,
-    /// Blocks read from disk, then got in consistent and in current mode.
+    /// Blocks read from disk, consistent gets, and current gets.
     pub p: i64,
     pub cr: i64,
     pub cu: i64,
     pub mis: i64,
     pub r: i64,
-    /// Recursion depth; 0 for what the client asked for.
+    /// Recursion depth; 0 for calls of the client.
     pub dep: u32,
     pub og: i32,
     pub plh: i64,
-    /// 0 where the trace does not say.
+    /// 0 if unknown.
     pub tim: i64,
 }
 
@@ -139,22 +138,22 @@ pub struct ParsingLine {
     pub sqlid: String,
 }
 
-/// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`: a row source, with what those below it
-/// did.
+/// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`: a row source, with figures that include
+/// the row sources below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatLine {
     pub cursor: i64,
-    /// The line of the plan, and the one above it; 0 above the first.
+    /// The line of the plan and its parent line; 0 for the parent of the first.
     pub id: i64,
     pub pid: i64,
     pub pos: i64,
-    /// Rows that it gave.
+    /// Number of rows returned.
     pub cnt: i64,
     pub obj: i64,
     /// As in a plan, such as `HASH JOIN OUTER`.
     pub op: String,
-    /// Consistent gets, physical reads and writes in blocks, and microseconds; before 9.2 there are
-    /// none, and starts there are from 12.2 on.
+    /// Consistent gets, physical reads and writes in blocks, and microseconds; absent before 9.2.
+    /// Starts are present from 12.2 on.
     pub cr: Option<i64>,
     pub pr: Option<i64>,
     pub pw: Option<i64>,
@@ -162,24 +161,23 @@ pub struct StatLine {
     pub time_us: Option<i64>,
 }
 
-/// A line that says where the lines after it come from.
+/// A line that describes the origin of the lines after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mark {
-    /// The first line of a file: what was appended to another file starts afresh here.
+    /// The first line of a file; a file that was appended to another starts afresh here.
     Header,
     /// The release of the database, as in 19.12.0.0.
     Release([u16; 4]),
     /// `*** SESSION ID:(sid.serial)`
     Session { sid: i64, serial: i64 },
-    /// `Unix process pid: N`, of the file.
+    /// `Unix process pid: N`: the process of the file.
     Process { pid: i64 },
     /// `*** [ Unix process pid: N ]`: the lines of another process follow, in a merged file.
     Switch { pid: i64 },
     /// `*** DUMP FILE SIZE IS LIMITED TO N BYTES ***`
     SizeLimit,
-    /// `*** 2017-06-27 13:56:36.872`: the time of the day in microseconds since 1970, in the zone
-    /// of the database.
+    /// `*** 2017-06-27 13:56:36.872`: local time of the database, in microseconds since 1970.
     Time { local_us: i64 },
-    /// Any other line after three stars: a module, where the trace continues.
+    /// Any other line after three stars, such as a module or a continuation of the trace.
     Stars,
 }

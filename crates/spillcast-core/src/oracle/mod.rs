@@ -1,8 +1,8 @@
 //! Extended SQL traces of Oracle (event 10046), 8i to 23ai, at memory speed.
 //!
-//! `chunks` cuts files into whole lines, `pasted` joins those of short files that were broken,
-//! `scan` turns each chunk into records by the `grammar` on all threads, `follow` takes the records
-//! in their order and hands timed rows to a [`Sink`]: [`Profile`] counts them without keeping any,
+//! `chunks` splits files into whole lines, `pasted` rejoins broken lines of short files, `scan`
+//! parses chunks into records by the `grammar` on all threads, and `follow` processes the records
+//! in order and passes timed rows to a [`Sink`]: [`Profile`] counts them without keeping any,
 //! [`Rows`] collects them.
 
 mod chunks;

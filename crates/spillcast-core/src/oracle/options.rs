@@ -1,4 +1,4 @@
-//! What is wanted of a reading of traces, how far it is, and why it can end.
+//! Options of reading traces, its progress, and the errors that end it.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use super::sink::Sink;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Take WAIT lines out of running text, such as a page that quotes a trace.
+    /// Read WAIT lines in running text, such as a page that quotes a trace.
     pub lenient: bool,
-    /// A file of at most 64 MiB may be as a mail or a forum shows it: quoted, or broken at a width.
+    /// A file of at most 64 MiB may be quoted or wrapped by a mail program or forum.
     pub pasted: bool,
-    /// Bytes read at a time. What is read does not depend on it, unless `pasted`; memory does, at
-    /// about twice as much a thread.
+    /// Bytes read at a time. It does not affect the result, unless `pasted` is set. Memory is about
+    /// twice this per thread.
     pub chunk_bytes: usize,
-    /// Hand on bound values.
+    /// Whether bind values are passed to the sink.
     pub binds: bool,
-    /// The time window by input; inputs without one count whole.
+    /// The time window by input; an input without a window counts as a whole.
     pub windows: Vec<Window>,
     pub watch: Arc<Watch>,
 }
 
-/// How far a reading is, seen from another thread, which may end it.
+/// Progress of a reading, visible to another thread, which may cancel it.
 #[derive(Debug, Default)]
 pub struct Watch {
     pub(super) bytes: AtomicU64,
@@ -42,7 +42,7 @@ impl Watch {
     }
 }
 
-/// Waits and calls count that end in it: microseconds on the clock of `tim`, both ends included.
+/// Waits and calls count if they end in it: microseconds on the clock of `tim`, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub first_us: i64,
@@ -91,7 +91,7 @@ pub enum ReadError {
     /// A file could not be opened or read.
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
-    /// None of the files holds a wait or a call.
+    /// No file contains a wait or a call.
     #[error(
         "no waits and no calls of an extended SQL trace in {}; {}",
         .paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),

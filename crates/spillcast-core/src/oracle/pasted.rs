@@ -1,21 +1,21 @@
-//! Undoes what mails and forums do to a short trace: marks before lines, lines broken at a width.
+//! Restores short traces from mails and forums: removes marks before lines, rejoins wrapped lines.
 
 use std::iter::repeat_n;
 
 use super::grammar;
 use super::line::{Line, Role};
 
-/// Lines that one may be broken into, but for the first.
+/// Maximum number of lines that continue a broken line.
 const MORE_MAX: usize = 4;
 const BROKEN_MIN: usize = 3;
 const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOSE", "STAT"];
 
-/// Whether the beginning of a trace has marks or broken lines.
+/// Whether the beginning of a trace has marks or wrapped lines.
 pub(super) fn is_pasted(bytes: &[u8]) -> bool {
     plain(bytes.to_vec()) != bytes
 }
 
-/// The same trace with whole lines; empty ones beside those that were broken keep the numbers.
+/// The trace with whole lines; empty lines beside rejoined lines preserve the line numbers.
 pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let mut lines = lines_of(&bytes);
     let mark = mark(&lines);
@@ -23,7 +23,7 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
         *line = line.strip_prefix(mark).unwrap_or(line);
     }
     let starting: Vec<_> = (0..lines.len()).filter(|&at| starts(lines[at])).collect();
-    // A width breaks the lines of waits, which are most; a single one is damaged.
+    // Wrapping breaks most wait lines, the majority of a trace; a single broken line is damage.
     let are_most = |broken: usize| broken >= BROKEN_MIN && 2 * broken >= starting.len();
     let is_followed = |&&at: &&usize| lines.get(at + 1).is_some_and(|next| may_go_on(next));
     if are_most(starting.iter().filter(is_followed).count()) {
@@ -41,7 +41,7 @@ fn lines_of(bytes: &[u8]) -> Vec<&[u8]> {
     memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]).map(line).collect()
 }
 
-/// The lines with those joined that belong together, and how many were broken.
+/// The lines with wrapped lines rejoined, and the number of lines that were wrapped.
 fn whole(lines: &[&[u8]], bytes: usize) -> (Vec<u8>, usize) {
     let mut whole = Vec::with_capacity(bytes);
     let (mut at, mut broken) = (0, 0);
@@ -49,7 +49,7 @@ fn whole(lines: &[&[u8]], bytes: usize) -> (Vec<u8>, usize) {
         let more = &lines[at + 1..lines.len().min(at + 1 + MORE_MAX)];
         let (line, used) = joined(lines[at], more).unwrap_or((lines[at].to_vec(), 0));
         broken += usize::from(used > 0);
-        // The text of a statement comes right behind its line.
+        // The text of a statement directly follows its line.
         let before = if line.starts_with(b"PARSING") { used } else { 0 };
         whole.extend(repeat_n(b'\n', before));
         whole.extend(line);
@@ -60,7 +60,7 @@ fn whole(lines: &[&[u8]], bytes: usize) -> (Vec<u8>, usize) {
     (whole, broken)
 }
 
-/// What stands before the first line of a known kind: blanks, or signs of a quotation.
+/// The prefix of the first line of a known kind: blanks or quotation marks (`>`).
 fn mark<'a>(lines: &[&'a [u8]]) -> &'a [u8] {
     let marked = lines.iter().find_map(|line| {
         let width = line.iter().take_while(|byte| b" \t>".contains(byte)).count();
@@ -76,13 +76,13 @@ fn starts(line: &[u8]) -> bool {
     })
 }
 
-/// Whether a line may be the rest of the one above it.
+/// Whether a line may continue the line above it.
 fn may_go_on(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     !line.is_empty() && !starts(line) && matches!(grammar::parse(line, true), Ok((Line::Text, _)))
 }
 
-/// The line with as many of those behind it as make it longer and are no lines themselves.
+/// The line joined with following lines that extend it and are not trace lines themselves.
 fn joined(line: &[u8], more: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     let mut best = None;
     let mut whole = line.trim_ascii_end().to_vec();
@@ -90,7 +90,7 @@ fn joined(line: &[u8], more: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
         return None;
     }
     for (used, next) in more.iter().map(|next| next.trim_ascii()).enumerate() {
-        // The text of a statement follows its line, and may look like more of its figures.
+        // The text of a statement follows its line, and may look like more figures.
         let is_text = line.starts_with(b"PARSING") && known(&whole) > 0;
         if !may_go_on(next) || (is_text && !next.starts_with(b"sqlid='")) {
             break;
@@ -99,7 +99,7 @@ fn joined(line: &[u8], more: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
         let has_words = line.starts_with(b"WAIT") || line.starts_with(b"STAT");
         let glues: [&[u8]; 2] = if has_words && !within_number { [b"", b" "] } else { [b" ", b""] };
         let ways = glues.map(|glue| [&whole[..], glue, next].concat());
-        // Of equals the last.
+        // The last of equals wins.
         whole = ways.into_iter().max_by_key(|way| known(way)).unwrap_or_default();
         if known(&whole) > 0 {
             best = Some((whole.clone(), used + 1));
@@ -108,7 +108,7 @@ fn joined(line: &[u8], more: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     best
 }
 
-/// How well a line is understood: whether at all, and how many parameters of a wait are known.
+/// Score of a parse: 0 if the line is not understood; known parameters of a wait add to it.
 fn known(line: &[u8]) -> usize {
     match grammar::parse(line, true) {
         Ok((Line::Wait(wait), _)) => {

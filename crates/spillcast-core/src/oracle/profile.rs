@@ -11,7 +11,7 @@ use crate::wait::Op;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Dimension {
-    /// Position in [`Dictionary::events`]; None for the CPU of calls.
+    /// Index in [`Dictionary::events`]; None for the CPU of calls.
     Event,
     /// A [`CallKind`] for the CPU of calls; None for waits.
     Call,
@@ -25,15 +25,15 @@ pub enum Dimension {
     /// Oracle's number of the data file.
     File,
     Object,
-    /// Position in [`Dictionary::sql`].
+    /// Index in [`Dictionary::sql`].
     Sql,
     /// The number of the session, or of its process.
     Session,
-    /// Second of the clock of `tim` in which the row ended.
+    /// Second in which the row ended, on the clock of `tim`.
     Second,
-    /// The same in minutes.
+    /// Minute in which the row ended.
     Minute,
-    /// Of waits that say so in bytes.
+    /// For waits that report bytes.
     Bytes,
     Cursor,
     /// The parameters of a wait.
@@ -43,8 +43,8 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// What groups may be told apart by, by the names that people give. Calls are told apart by
-    /// their kind where waits are by their event.
+    /// Dimensions that users can group by, with their names. Calls are distinguished by kind where
+    /// waits are distinguished by event.
     pub const NAMED: [(&'static str, Dimension); 16] = [
         ("event", Dimension::Event),
         ("op", Dimension::Op),
@@ -64,7 +64,7 @@ impl Dimension {
         ("p3", Dimension::P3),
     ];
 
-    /// Whether a wait's own figures tell it, and not its event, its session or when it was.
+    /// Whether the dimension depends on a wait's own figures, not on its event, session or time.
     fn is_figure(self) -> bool {
         use Dimension::*;
         !matches!(self, Event | Call | Op | Temp | Idle | Session | Second | Minute)
@@ -73,7 +73,7 @@ impl Dimension {
 
 const DIMENSIONS: usize = Dimension::P3 as usize + 1;
 
-/// Represents None; no number of a trace comes near it.
+/// Represents None; numbers of a trace are never near it.
 const NONE: i64 = i64::MIN;
 
 /// The key of a group in the requested dimensions.
@@ -94,23 +94,23 @@ impl Key {
     }
 }
 
-/// Rows counted together, in microseconds: how long waits lasted, or the CPU that calls took
-/// without the calls they made (whose sum, but not the least of which, is never below zero).
+/// A group of rows, in microseconds: durations of waits, or CPU of calls without their recursive
+/// calls. A single such CPU time may be below zero; their sum never is.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub count: u64,
-    /// How many of them are waits.
+    /// Number of rows that are waits.
     pub waits: u64,
-    /// What all of them do; [`Op::Null`] where they differ.
+    /// The operation of all rows; [`Op::Null`] if they differ.
     pub op: Op,
-    /// Whether all of them are idle.
+    /// Whether all rows are idle waits.
     pub idle: bool,
     pub total_us: i64,
     pub min_us: i64,
     pub max_us: i64,
-    /// Where the longest stands, the first of equals.
+    /// Position of the longest row, the first of equals.
     pub max_at: Origin,
-    /// Blocks that waits moved, and how many waits tell it; where figures of waits are read.
+    /// Blocks transferred by waits, and the number of waits that report them, if figures are read.
     pub blocks: i64,
     pub blocks_count: i64,
     latencies: Histogram,
@@ -165,14 +165,14 @@ impl Group {
         self.add(call.self_c_us, origin);
     }
 
-    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending,
-    /// with negative CPU times counted as none.
+    /// The non-empty buckets of the distribution, ascending: (middle of the bucket in ns, count).
+    /// Negative CPU times count as 0.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         self.latencies.buckets().collect()
     }
 
-    /// The middle of the bucket below whose end this share lies, of what `buckets` gives; not
-    /// beyond the least and the most.
+    /// The quantile `share` of `buckets`, as returned by that method: the middle of the bucket that
+    /// contains it, limited to the minimum and maximum.
     pub fn quantile_us(&self, buckets: &[(u64, u64)], share: f64) -> f64 {
         let wanted = share * self.count as f64;
         let mut below = 0;
@@ -180,19 +180,19 @@ impl Group {
             below += count;
             below as f64 >= wanted
         });
-        // Traces count whole microseconds, of which a bucket's middle has two digits more at most.
+        // Traces count whole microseconds, so a bucket's middle needs at most two more digits.
         let us = reached.or(buckets.last()).map_or(0.0, |&(ns, _)| (ns / 10) as f64 / 1e2);
         us.max(self.min_us as f64).min(self.max_us as f64)
     }
 }
 
-/// Counts waits, and the CPU of calls, in groups by the dimensions given.
+/// Counts waits, and the CPU of calls, in groups by the given dimensions.
 pub struct Profile {
     by: Vec<Dimension>,
     counts_calls: bool,
     groups: Vec<(Key, Group)>,
     position: FxHashMap<Key, usize>,
-    /// The group of each event's, or call kind's, last row: most often that of its next one too.
+    /// The group of the last row of each event or call kind, which is most often the next one too.
     last: Vec<Option<(Key, usize)>>,
 }
 
@@ -202,12 +202,12 @@ impl Profile {
         Profile { by, counts_calls: true, groups, position, last }
     }
 
-    /// The same of waits alone.
+    /// Counts waits only.
     pub fn of_waits(by: Vec<Dimension>) -> Self {
         Profile { counts_calls: false, ..Profile::new(by) }
     }
 
-    /// The groups, in the order of their first rows.
+    /// The groups in order of their first rows.
     pub fn groups(&self) -> &[(Key, Group)] {
         &self.groups
     }
@@ -235,7 +235,7 @@ impl Profile {
         &mut self.groups[position].1
     }
 
-    /// Looks up a group other than that of the slot's last row.
+    /// Looks up a group that is not that of the slot's last row.
     fn other_group(
         &mut self,
         slot: usize,

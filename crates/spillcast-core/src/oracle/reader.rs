@@ -1,4 +1,4 @@
-//! Reads traces into a sink: all threads scan chunks, and follow them one after another.
+//! Reads traces into a sink: all threads scan chunks, and take turns in following them.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -15,15 +15,15 @@ use super::sink::{Dictionary, Sink};
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     pub dictionary: Dictionary,
-    /// One for each input, in their order.
+    /// One summary per input, in order.
     pub files: Vec<FileSummary>,
 }
 
-/// Reads traces one after another, plain or compressed, into `sink`, on all processors.
+/// Reads traces in order, plain or compressed, into `sink`, on all processors.
 ///
 /// # Errors
-/// A file that cannot be read, inputs that hold no trace at all, or a reading that was ended; what
-/// the sink took until then is of no use. Damaged lines are no error: they are in the summaries.
+/// Fails if a file cannot be read, no input contains a trace, or the reading was cancelled; rows in
+/// the sink are then useless. Damaged lines are not errors: the summaries list them.
 pub fn read(
     inputs: &[PathBuf],
     options: &Options,
@@ -50,8 +50,8 @@ pub fn read(
     turns.follow.into_inner().unwrap_or_else(PoisonError::into_inner).finish(inputs)
 }
 
-/// Takes chunk after chunk, reads and scans it alone, and follows it when its turn comes. So a
-/// chunk stays in one processor's cache, and there are as many in memory as there are threads.
+/// Reads and scans chunk after chunk in parallel, and follows each when its turn comes. So a chunk
+/// stays in one processor's cache, and memory holds only as many chunks as there are threads.
 fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, wanted: Wanted) {
     let _stop = StopOnPanic(turns);
     let mut buffer = Vec::new();
@@ -75,7 +75,7 @@ fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, wanted: Wanted
     }
 }
 
-/// Lets chunks be followed one at a time, in their order.
+/// Lets threads follow chunks one at a time, in order.
 struct Turns<'a, S> {
     follow: Mutex<Follow<'a, S>>,
     changed: Condvar,
@@ -86,7 +86,7 @@ impl<'a, S: Sink> Turns<'a, S> {
         self.follow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the chunk when its turn comes; false where reading has ended.
+    /// Follows the chunk when its turn comes; returns false if reading has ended.
     fn take(&self, turn: u64, chunk: &Chunk, scanned: Scanned) -> bool {
         let not_yet = |follow: &mut Follow<S>| follow.next < turn && follow.end.is_none();
         let follow = self.changed.wait_while(self.lock(), not_yet);
@@ -104,7 +104,7 @@ impl<'a, S: Sink> Turns<'a, S> {
     }
 }
 
-/// Ends the reading if its thread panics, or the others would wait for its turn for ever.
+/// Ends the reading if a thread panics; the others would wait for its turn forever.
 struct StopOnPanic<'a, 'b, S: Sink>(&'a Turns<'b, S>);
 
 impl<S: Sink> Drop for StopOnPanic<'_, '_, S> {
@@ -121,10 +121,10 @@ struct Follow<'a, S> {
     sink: &'a mut S,
     /// The turn that comes next.
     next: u64,
-    /// Of the file that is not at its end yet.
+    /// The follower of the current file.
     follower: Option<Follower>,
     reading: Reading,
-    /// Why reading ended early.
+    /// The error that ended reading early.
     end: Option<ReadError>,
 }
 

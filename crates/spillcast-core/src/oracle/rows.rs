@@ -1,4 +1,4 @@
-//! The rows of traces, for tables: waits, calls and statements, handed on in batches.
+//! The rows of traces, for tables: waits, calls and statements, passed on in batches.
 
 use super::line::StatLine;
 use super::sink::{Bind, Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
@@ -28,11 +28,11 @@ pub struct Tables {
     pub statements: bool,
     pub row_sources: bool,
     pub binds: bool,
-    /// Columns of waits beyond their event, their session and when they were.
+    /// Columns of waits other than event, session and time.
     pub figures: bool,
 }
 
-/// Collects rows, and hands on each batch that is full.
+/// Collects rows and passes on each full batch.
 pub struct Rows<F> {
     batch: Batch,
     batch_rows: usize,
@@ -46,7 +46,7 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
         Rows { batch: Batch::default(), batch_rows, tables, take }
     }
 
-    /// The rows left when the reading is over.
+    /// Returns the remaining rows after the reading.
     pub fn finish(self) -> Batch {
         self.batch
     }
@@ -87,7 +87,7 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
         self.tables.figures
     }
 
-    /// A batch is handed on between chunks, so that it is somewhat larger than asked for.
+    /// Batches are passed on between chunks, so they are somewhat larger than requested.
     fn chunk_ended(&mut self, names: &Dictionary) -> bool {
         self.batch.len() < self.batch_rows || (self.take)(names, std::mem::take(&mut self.batch))
     }

@@ -1,7 +1,7 @@
-//! Turns one chunk of a trace into records, each with its line, and the state at its end.
+//! Parses one chunk of a trace into records with line numbers, and the state at its end.
 //!
-//! Threads scan chunks in parallel, each as if it began outside of SQL text and bind values. If it
-//! did not, `resync` scans its beginning again.
+//! Threads scan chunks in parallel, each as if it began outside SQL text and bind values. If it did
+//! not, `resync` scans its beginning again.
 
 use std::ops::Range;
 
@@ -11,21 +11,21 @@ use super::digits::Text;
 use super::grammar;
 use super::line::{Fault, Line, Mark};
 
-/// A longer line is damage, whatever is in it.
+/// A longer line is damage, whatever its content.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// A bind value may be longer than was said by so much, and hold lines that look like others.
+/// A bind value may exceed its stated length by this much, and contain lines that look like others.
 const VALUE_BYTES_MORE: i64 = 4_000;
 
-/// Scans `bytes`, whole lines, as if nothing opaque were open.
+/// Scans `bytes`, which are whole lines, as if no opaque text were open.
 pub(super) fn scan(bytes: &[u8], wanted: Wanted) -> Scanned {
     let mut scanner = Scanner::new(bytes, State::Normal, wanted);
     while scanner.step() {}
     scanner.finish()
 }
 
-/// Scans again from the true state `entry` up to the first line that both scans read outside of
-/// opaque text. From there on they agree, for what follows depends on nothing else.
+/// Scans again from the true state `entry` up to the first line that both scans read outside opaque
+/// text. From there on both scans agree, because later lines depend on nothing else.
 pub(super) fn resync(bytes: &[u8], entry: State, wanted: Wanted, mut guess: Scanned) -> Scanned {
     let mut scanner = Scanner::new(bytes, entry, wanted);
     let mut next = 0;
@@ -55,11 +55,11 @@ pub(super) fn resync(bytes: &[u8], entry: State, wanted: Wanted, mut guess: Scan
 struct Scanner<'a> {
     bytes: &'a [u8],
     wanted: Wanted,
-    /// Where the next line starts.
+    /// Offset of the next line.
     at: usize,
     line: u32,
     state: State,
-    /// Where the statement's text starts, while it is being read.
+    /// Start of the statement's text while it is being read.
     text_start: (usize, u32),
     records: Vec<Numbered>,
     events: Vec<Range<u32>>,
@@ -87,7 +87,7 @@ impl<'a> Scanner<'a> {
         Scanned { records, events, lines, exit }
     }
 
-    /// Reads one line; false at the end of the chunk.
+    /// Reads one line; returns false at the end of the chunk.
     #[inline(always)]
     fn step(&mut self) -> bool {
         let start = self.at;
@@ -125,7 +125,7 @@ impl<'a> Scanner<'a> {
             Err(fault) => {
                 self.state = State::Normal;
                 if line.starts_with(b"PARSING IN CURSOR #") {
-                    // The text that follows is opaque even where its length is not known.
+                    // The following text is opaque even if its length is unknown.
                     self.open(Block::Statement, 0);
                 }
                 self.push(Record::Damage(fault));
@@ -152,7 +152,7 @@ impl<'a> Scanner<'a> {
         self.text_start = (self.at + next, self.line + 1);
     }
 
-    /// A line of no known kind: of a bind block, of a dump, or anything else.
+    /// A line of unknown kind: in a bind block, in a dump, or anything else.
     fn text_line(&mut self, line: &'a [u8]) {
         let avl = match self.state {
             State::Bind { avl } => avl,
@@ -180,7 +180,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// What a line of a bind block says of the value.
+    /// Parses a line of a bind block.
     fn bind_part(&mut self, line: &'a [u8]) {
         let mut text = Text::new(line.trim_ascii_start());
         let part = if text.eat(b"Bind#") {
@@ -200,7 +200,7 @@ impl<'a> Scanner<'a> {
         BindPart::Value { start, end: start + value.len() as u32, more }
     }
 
-    /// A line within opaque text: text still, the block's end, or where the trace goes on without.
+    /// A line within opaque text: more of it, its end, or a trace line although it is not closed.
     fn opaque_line(&mut self, line: &'a [u8], block: Block, left: i64) {
         let of_value = block == Block::BindValue && self.wanted.binds;
         let ends = match block {
@@ -234,7 +234,7 @@ impl<'a> Scanner<'a> {
         self.state = if over { State::Normal } else { State::Opaque { block, left } };
     }
 
-    /// Records the statement's text up to `end`, if one is being read.
+    /// Records the statement's text up to `end` if a statement is being read.
     fn end_statement_text(&mut self, end: usize) {
         if let State::Opaque { block: Block::Statement, .. } = self.state {
             let (start, line) = self.text_start;
@@ -256,22 +256,22 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a bind value, or its last line, ends here. A value too long to be shown ends with dots.
+/// Whether a bind value, or its last line, ends here. A truncated value ends with dots.
 fn closes_value(line: &[u8]) -> bool {
     line.ends_with(b"\"") || line.ends_with(b"\"...")
 }
 
-/// The length of the value on the next line, from `... bln=22  avl=03  flg=05`.
+/// The length of the value on the next line, as in `... bln=22  avl=03  flg=05`.
 fn bind_length(line: &[u8]) -> Option<i64> {
     let at = memchr::memmem::find(line, b" avl=")?;
     Text::new(&line[at + 5..]).int()
 }
 
-/// Whether a trace goes on with this line although opaque text was not closed: where the text is
-/// at its end by the length given before it, or where a new file or session begins.
+/// Whether a trace line ends opaque text that was not closed: the text has its stated length, or
+/// the line begins a new file or session.
 ///
-/// A bind value ends with its quote. Beyond its length, waits and calls are still taken to be
-/// lines of it for a while: a length that is missing or wrong is as likely as a quote that is lost.
+/// A bind value ends with its quote. For a while beyond its length, waits and calls are still taken
+/// as part of it: a missing or wrong length is as likely as a lost quote.
 fn goes_on(line: &[u8], block: Block, left: i64) -> bool {
     let Ok((line, _)) = grammar::parse(line, false) else { return false };
     match line {
@@ -284,16 +284,16 @@ fn goes_on(line: &[u8], block: Block, left: i64) -> bool {
     }
 }
 
-/// What the lines before have to tell the next one.
+/// The state that the lines before pass on to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Normal,
-    /// The line before gave the length of a bind value.
+    /// The previous line gave the length of a bind value.
     Bind {
         avl: i64,
     },
-    /// In opaque text, `left` bytes of which are still to come by what its header said; below zero
-    /// where a bind value is longer.
+    /// In opaque text, of which `left` bytes remain by the length in its header; below zero if a
+    /// bind value is longer.
     Opaque {
         block: Block,
         left: i64,
@@ -304,14 +304,14 @@ pub(super) enum State {
 pub(super) enum Block {
     /// Up to `END OF STMT`.
     Statement,
-    /// Behind `PARSE ERROR`, which has no end mark: as many bytes as its `len` says.
+    /// After `PARSE ERROR`: no end mark, but a length of `len` bytes.
     FailedStatement,
     /// `value="...` up to a line that ends with the closing quote.
     BindValue,
 }
 
 impl Block {
-    /// What is wrong with a trace that ends, or goes on with other lines, within this block.
+    /// The fault of a trace that ends, or continues with other lines, within this block.
     pub(crate) fn unclosed(self) -> Fault {
         match self {
             Block::Statement => "SQL text without END OF STMT",
@@ -324,7 +324,7 @@ impl Block {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
     Line(Line),
-    /// Bytes of the chunk that are text of the statement last parsed.
+    /// Bytes of the chunk that belong to the text of the last parsed statement.
     StatementText {
         start: u32,
         end: u32,
@@ -333,25 +333,25 @@ pub(super) enum Record {
     Damage(Fault),
 }
 
-/// A part of a bound value.
+/// A part of a bind value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum BindPart {
-    /// `Bind#N`: another one begins.
+    /// `Bind#N`: the next value begins.
     Position(i64),
-    /// `oacdty=N`: its type by Oracle's number.
+    /// `oacdty=N`: Oracle's number of the data type.
     Kind(i64),
-    /// Bytes of the chunk that are its value, or with `more` a further line of it.
+    /// Bytes of the chunk that are the value, or a further line of it if `more`.
     Value { start: u32, end: u32, more: bool },
 }
 
 /// Selects what the scan collects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// WAIT lines in running text.
+    /// Read WAIT lines in running text.
     pub lenient: bool,
-    /// Bound values.
+    /// Read bind values.
     pub binds: bool,
-    /// Of waits also cursor, parameters and object.
+    /// Read cursor, parameters and object of waits.
     pub figures: bool,
 }
 
@@ -363,7 +363,7 @@ pub(super) struct Numbered {
 }
 
 impl Numbered {
-    /// Whether the record shows that its line was read outside of opaque text.
+    /// Whether the record shows that its line was read outside opaque text.
     pub(crate) fn is_of_its_line(&self) -> bool {
         matches!(&self.record, Record::Line(line) if *line != Line::EndOfStatement)
     }
@@ -373,9 +373,9 @@ impl Numbered {
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(crate) records: Vec<Numbered>,
-    /// Event names, as bytes of the chunk.
+    /// Event names, as byte ranges of the chunk.
     pub events: Vec<Range<u32>>,
     pub lines: u32,
-    /// The state behind the last line.
+    /// The state after the last line.
     pub exit: State,
 }

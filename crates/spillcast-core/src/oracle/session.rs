@@ -64,7 +64,7 @@ pub(super) struct Session {
     children: Vec<Calls>,
 }
 
-/// Calls taken together.
+/// The sums of several calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calls {
     count: i64,
@@ -81,10 +81,10 @@ impl Calls {
 }
 
 impl Session {
-    /// A line was written at `tim_us`, by the end of a wait that took `elapsed_us`; 0 for any
-    /// other line.
+    /// Advances the clock to a line written at `tim_us`, at the end of a wait of `elapsed_us`; 0
+    /// for any other line.
     ///
-    /// A session is in a wait when tracing begins: what counts as a wait must lie within its time.
+    /// The session's time includes the wait during which tracing began, because that wait counts.
     #[inline(always)]
     pub fn tick(&mut self, tim_us: i64, elapsed_us: i64) {
         match &mut self.stretch {
@@ -105,21 +105,21 @@ impl Session {
             self.end_stretch();
             self.times.steps_back += 1;
         } else if !self.passed {
-            // Before the first `tim`, the clock holds the waits that had none.
+            // Before the first `tim`, the clock holds the sum of waits without a `tim`.
             began_us -= self.clock_us;
         }
         self.times.first_tim_us.get_or_insert(began_us);
         self.stretch = Some((began_us, tim_us));
     }
 
-    /// The likely start of a wait that does not say when it ended: behind the line before.
+    /// The probable start of a wait without a `tim`: the time of the line before it.
     pub(crate) fn wait_without_tim(&mut self, elapsed_us: i64) -> i64 {
         let start_us = self.clock_us;
         self.clock_us = (start_us + elapsed_us).min(TIM_MAX_US);
         start_us
     }
 
-    /// A line that does not count was written at `tim_us`.
+    /// Sets the clock to a line outside the window, written at `tim_us`.
     pub(crate) fn pass(&mut self, tim_us: i64) {
         self.clock_us = tim_us;
         self.passed = true;
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Forgets what ends with a file or with the header of another: all but the times.
+    /// Forgets the state, except the times, at the end of a file or at the header of another.
     pub fn restart(&mut self) {
         self.end_stretch();
         *self = Session { times: std::mem::take(&mut self.times), ..Session::default() };
@@ -145,8 +145,8 @@ impl Session {
         self.last_sql = None;
     }
 
-    /// The statement a cursor was last parsed for. It outlives CLOSE: a cached cursor is opened
-    /// again without being parsed.
+    /// The statement that a cursor was last parsed for. It survives CLOSE: a cached cursor is
+    /// reopened without a parse.
     #[inline(always)]
     pub fn sql(&mut self, cursor: i64) -> Option<NameId> {
         match self.last_sql {
@@ -159,13 +159,13 @@ impl Session {
         }
     }
 
-    /// The CPU and elapsed time of a call without those of the calls it made. A line is written
-    /// when its call ends, so that the calls it made stand before it, deeper.
+    /// The CPU and elapsed time of a call without its recursive calls. A line is written when its
+    /// call ends, so the lines of its recursive calls precede it, with a greater depth.
     ///
-    /// Deeper calls that took longer than the call, by more than times in units of `unit_us` are
-    /// rounded, cannot be its own: they belong to a call that the trace does not show, and nothing
-    /// is taken off. The CPU is below zero where its clock is coarser than the calls are short;
-    /// in the sum this cancels out.
+    /// Deeper calls that took longer than the call, by more than the rounding of times to
+    /// `unit_us`, are not its own: they belong to a call that the trace lacks, and nothing is
+    /// subtracted. The CPU is below zero if its clock is too coarse for short calls; this cancels
+    /// out in the sum.
     pub(crate) fn self_times(&mut self, call: &CallLine, unit_us: i64) -> (i64, i64) {
         let depth = (call.dep as usize).min(DEPTH_MAX);
         let mut made = Calls::default();
@@ -188,14 +188,14 @@ impl Session {
 pub(super) struct Sessions {
     list: Vec<Known>,
     position: FxHashMap<SessionId, usize>,
-    /// The session last seen of each process.
+    /// The most recent session of each process.
     of_process: FxHashMap<i64, usize>,
     current: usize,
 }
 
 struct Known {
     id: SessionId,
-    /// Position in [`Dictionary::sessions`], once a line belongs to the session.
+    /// Index in [`Dictionary::sessions`], once a line belongs to the session.
     name: Option<usize>,
     session: Session,
 }
@@ -221,7 +221,7 @@ impl Sessions {
         (name, &mut known.session)
     }
 
-    /// A line of the current session follows a date, and lacks so much of it.
+    /// A line of the current session follows a time of day, which exceeds its `tim` by `more_us`.
     pub(crate) fn date(&mut self, more_us: i64) {
         let known = &mut self.list[self.current].session.times.local_less_tim_us;
         *known = (*known).max(Some(more_us));

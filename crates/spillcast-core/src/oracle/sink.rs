@@ -6,34 +6,34 @@ use super::events::{self, EventClass};
 use super::line::{CallLine, ParsingLine, StatLine};
 use crate::wait::{NameId, Names};
 
-/// Text of a statement that is kept.
+/// Maximum length of a statement's text that is kept.
 pub const STATEMENT_BYTES_MAX: usize = 64 << 10;
 
 /// The origin of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Position of the file in the list of inputs.
+    /// Index of the file in the list of inputs.
     pub file: usize,
     /// From 1.
     pub line: u64,
-    /// Position in [`Dictionary::sessions`].
+    /// Index in [`Dictionary::sessions`].
     pub session: usize,
-    /// Position in [`Dictionary::sql`], where the cursor's statement is known.
+    /// Index in [`Dictionary::sql`], if the cursor's statement is known.
     pub sql: Option<NameId>,
 }
 
 /// One wait; times in microseconds on the clock of `tim`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedWait {
-    /// Position in [`Dictionary::events`].
+    /// Index in [`Dictionary::events`].
     pub event: NameId,
     pub class: EventClass,
     pub cursor: i64,
-    /// Estimated from the lines around where the trace gives no `tim` (up to Oracle 9i).
+    /// Estimated from adjacent lines if the trace has no `tim` (up to Oracle 9i).
     pub start_us: i64,
     pub elapsed_us: i64,
     pub params: [i64; 3],
-    /// Oracle's number of the file; temporary files count on from the parameter `db_files`.
+    /// Oracle's number of the file; temporary files are numbered from the parameter `db_files` on.
     pub file: Option<i64>,
     pub blocks: Option<i64>,
     pub bytes: Option<i64>,
@@ -43,9 +43,9 @@ pub struct TimedWait {
 /// One call; times in microseconds on the clock of `tim`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedCall {
-    /// The line's figures, `c`, `e` and `tim` in microseconds; `tim` estimated where there is none.
+    /// The line's figures; `c`, `e` and `tim` in microseconds, a missing `tim` estimated.
     pub line: CallLine,
-    /// CPU and elapsed time without those of the calls it made.
+    /// CPU and elapsed time without those of recursive calls.
     pub self_c_us: i64,
     pub self_e_us: i64,
 }
@@ -65,31 +65,31 @@ pub struct Bind {
     pub cursor: i64,
     /// From 0.
     pub position: i64,
-    /// Oracle's number of its type, such as 1 for VARCHAR2 and 2 for NUMBER.
+    /// Oracle's number of the data type, such as 1 for VARCHAR2 and 2 for NUMBER.
     pub kind: Option<i64>,
-    /// As written, without the quotes around it, up to [`STATEMENT_BYTES_MAX`]; None for null.
+    /// As written, without its quotes, up to [`STATEMENT_BYTES_MAX`]; None for null.
     pub value: Option<Vec<u8>>,
 }
 
-/// Receives the rows of a trace, in its order.
+/// Receives the rows of a trace in order.
 pub trait Sink: Send {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait);
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall);
     fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
     fn row_source(&mut self, _names: &Dictionary, _origin: Origin, _line: StatLine) {}
     fn bind(&mut self, _names: &Dictionary, _origin: Origin, _bind: Bind) {}
-    /// Whether it looks at more of a wait than its event, its session and when it was. What is not
-    /// needed may be nought or None.
+    /// Whether the sink uses more of a wait than event, session and time. Other figures may
+    /// otherwise be 0 or None.
     fn needs_figures(&self) -> bool {
         true
     }
-    /// All rows of a chunk were handed over; false ends the reading.
+    /// Called after all rows of a chunk; false ends the reading.
     fn chunk_ended(&mut self, _names: &Dictionary) -> bool {
         true
     }
 }
 
-/// Who the lines of a trace belong to. What a trace does not tell is None.
+/// The session that lines of a trace belong to. None for values that the trace lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionId {
     pub sid: Option<i64>,
@@ -99,7 +99,7 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// Its session id; of a merged file that tells processes alone, that of the process.
+    /// The session id; the process id in a merged file that identifies only processes.
     pub fn number(self) -> Option<i64> {
         self.sid.or(self.pid)
     }
@@ -109,7 +109,7 @@ impl SessionId {
 #[derive(Clone, Debug, Default)]
 pub struct Dictionary {
     pub events: Names,
-    /// What follows from each event's name.
+    /// The class of each event, derived from its name.
     pub(crate) classes: Vec<EventClass>,
     /// `sqlid`, or the hash value `hv` before Oracle 11g.
     pub sql: Names,

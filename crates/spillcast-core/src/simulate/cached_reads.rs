@@ -1,7 +1,7 @@
 //! Estimates which bytes the page cache lacked, for the reads in a sample of a recording.
 //!
-//! All operations pass through caches of some regions of the files, which show what the reads of
-//! these regions lacked. A sampled read of another region takes the value of a similar read nearby.
+//! All operations pass through caches of selected regions of the files, which show what reads there
+//! lacked. A sampled read of another region takes the value of a similar read nearby.
 
 use rustc_hash::FxHashMap;
 
@@ -11,8 +11,8 @@ use super::target::Memory;
 use crate::random;
 use crate::wait::Op;
 
-/// A read of a region that was not picked takes the value of one of so many reads before or after
-/// it: enough for many regions, because readahead lies at the begin of each.
+/// A read of a region that was not selected takes the value of one of this many reads before or
+/// after it. They span many regions, because readahead falls at the start of each.
 const NEIGHBOURS: u64 = 1024;
 
 /// An operation that moved bytes from or to a temp file.
@@ -20,44 +20,44 @@ const NEIGHBOURS: u64 = 1024;
 pub struct Moved {
     pub op: Op,
     pub file: u32,
-    /// None where it is not known.
+    /// None if unknown.
     pub offset: Option<u64>,
     pub bytes: u64,
     pub session: i64,
     pub elapsed_ns: i64,
 }
 
-/// The reads of a recording, whose operations it takes in order.
+/// The reads of a recording, from its operations in order.
 pub struct CachedReads {
     regions: Regions,
     memory: Memory,
     /// Each part of the sample has regions of its own, so that the differences between parts show
-    /// the error of the choice. There is one group where all regions are picked.
+    /// the error of the selection. There is one group if all regions are selected.
     groups: usize,
     operations: u64,
-    /// Reads of picked regions, and reads of the sample.
+    /// Reads of selected regions, and reads of the sample.
     picked: Vec<Read>,
     sampled: Vec<Read>,
-    /// By operation on a picked region, whether it is a read.
+    /// By operation on a selected region, whether it is a read.
     is_read: Vec<bool>,
 }
 
-/// A read, and the group of its region, or of its part of the sample.
+/// A read, and the group of its region or of its part of the sample.
 #[derive(Clone, Copy)]
 struct Read {
     number: u64,
     session: i64,
     sequential: bool,
-    /// As fast as memory.
+    /// Whether it was as fast as memory.
     fast: bool,
     group: usize,
-    /// Position among the rows of the sample.
+    /// Index among the rows of the sample.
     row: usize,
 }
 
 impl CachedReads {
-    /// Picks about a share `rate` of the regions, for a sample of so many parts. A read that takes
-    /// no longer than `memory` is as fast as memory.
+    /// Selects about a share `rate` of the regions, for a sample of `parts` parts. A read that
+    /// takes no longer than `memory` is as fast as memory.
     pub fn new(rate: f64, parts: usize, memory: Memory) -> CachedReads {
         let groups = if rate < 1.0 { parts } else { 1 };
         CachedReads {
@@ -71,7 +71,7 @@ impl CachedReads {
         }
     }
 
-    /// Takes the next operation, with its part and row if it is in the sample.
+    /// Takes the next operation; `sampled` is its part and row if it is in the sample.
     pub fn push(&mut self, moved: Moved, sampled: Option<(usize, usize)>) {
         let Moved { op, file, offset, bytes, session, elapsed_ns } = moved;
         let io = Io { op, file, offset, bytes, cached_ns: 0, missing_bytes: None };
@@ -92,7 +92,7 @@ impl CachedReads {
         }
     }
 
-    /// By read of the sample, its row and the bytes that a cache of `room_bytes` lacked.
+    /// For each read of the sample, its row and the bytes that a cache of `room_bytes` lacked.
     pub fn missing_bytes(self, room_bytes: u64) -> Vec<(usize, u64)> {
         let missing = self.regions.missing_bytes(room_bytes);
         let missing: Vec<u64> = missing
@@ -117,8 +117,8 @@ impl CachedReads {
     }
 }
 
-/// Numbers of reads and the bytes that they lacked, by kind. Reads are similar that have session,
-/// pattern and speed in common, or else pattern and speed, or else nothing.
+/// Indexes of reads and the bytes that they lacked, by kind. Similar reads share session, pattern
+/// and speed, or else pattern and speed, or else nothing.
 struct SimilarReads(FxHashMap<Kind, Vec<(u64, u64)>>);
 
 /// Session; sequential and fast.
@@ -135,7 +135,7 @@ impl SimilarReads {
         SimilarReads(by_kind)
     }
 
-    /// Bytes that the read itself lacked, or a neighbour that `draw` chooses; None without one.
+    /// Bytes that the read, or else a neighbour that `draw` chooses, lacked; None without one.
     fn missing_bytes(&self, read: &Read, draw: u64) -> Option<u64> {
         let neighbours = kinds(read).into_iter().find_map(|kind| self.0.get(&kind))?;
         let at = neighbours.partition_point(|&(number, _)| number < read.number);
@@ -168,8 +168,8 @@ mod tests {
         Moved { op, file: 0, offset: Some(page * PAGE), bytes: PAGE, session: 1, elapsed_ns: 9000 }
     }
 
-    /// Writes 10 pages from the last one on, then reads all in no order, the last one first, for
-    /// the first read of a file brings what follows: which of the reads lack how much.
+    /// Writes 10 pages from the last to the first, then reads all in random order, the last first,
+    /// because a file's first read triggers readahead. Returns which reads lack how many bytes.
     fn missing(rate: f64, room_bytes: u64) -> Vec<(usize, u64)> {
         let mut reads = CachedReads::new(rate, 4, MEMORY);
         (0..10).rev().for_each(|page| reads.push(moved(Op::Write, page), None));

@@ -1,9 +1,9 @@
-//! Skips cycles: rounds in which threads only compute, and periods of their quota.
+//! Skips cycles: rounds in which threads only compute, and periods of the quota.
 //!
-//! While no thread ends its CPU time and no wait ends, the only events are ends of quanta and begins
-//! of periods. Once the simulation is then in an earlier state again, the time between the two
-//! repeats until a thread has too little CPU time left or a wait ends. The outcome is that of a
-//! simulation event by event, to the nanosecond.
+//! While no CPU stretch and no wait ends, the only events are ends of quanta and starts of periods.
+//! If the simulation then returns to an earlier state, the time between the two states repeats
+//! until a thread has too little CPU time left or a wait ends. The outcome equals that of an
+//! event-by-event simulation to the nanosecond.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use super::thread::Thread;
 use super::{Due, NEW_PERIOD, QUANTUM_NS, Simulation, Snapshot, State};
 
 impl<R: Rows + ?Sized> Simulation<'_, R> {
-    /// Skips repetitions, after an event that ended a quantum or began a period.
+    /// Skips repetitions after an event that ended a quantum or started a period.
     pub(crate) fn skip_cycles(&mut self) {
         self.cycle.events += 1;
         if self.cycle.events < self.cycle.events_min || !self.long_stretches.is_empty() {
@@ -23,7 +23,7 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         if repetitions > 0 {
             self.skip(repetitions);
         } else if self.cycle.events.is_power_of_two() {
-            // Each state is kept twice as long, at last for longer than any cycle (Brent).
+            // Each state is kept twice as long as the last, so finally longer than a cycle (Brent).
             self.cycle.earlier = Some(Snapshot {
                 state: self.state(),
                 now_ns: self.now_ns,
@@ -57,7 +57,7 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         self.budget.state(self.now_ns).2
     }
 
-    /// Events to come: time, number and thread.
+    /// Pending events: time, number and thread.
     fn pending(&self) -> impl Iterator<Item = (u64, u64, usize)> {
         let is_due = |&(at_ns, number, thread): &(u64, u64, usize)| {
             thread == NEW_PERIOD || self.threads[thread].due == (at_ns, number)
@@ -65,12 +65,12 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         self.events.iter().map(|&Reverse(event)| event).filter(is_due)
     }
 
-    /// Whether the thread's event may recur: it ends a quantum or begins a period, and ends no wait.
+    /// Whether the thread's event may recur: it ends a quantum or starts a period, not ends a wait.
     fn computes(&self, thread: usize) -> bool {
         thread == NEW_PERIOD || self.threads[thread].on_core
     }
 
-    /// How many times the time since `earlier` repeats from now on.
+    /// Number of times that the time since `earlier` repeats from now on.
     fn repetitions(&self, earlier: &Snapshot) -> u64 {
         // Cheap comparisons first.
         let is_front = self.ready.front() == earlier.state.ready.first();
@@ -92,12 +92,12 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
             });
         let paid_ns = earlier.owed_ns.saturating_sub(self.owed_ns());
         let until_paid = (paid_ns > 0).then(|| before(self.owed_ns(), paid_ns));
-        // No clock reads more than that.
+        // An upper limit that keeps the clock from overflowing.
         let most = (u64::MAX / 4).saturating_sub(self.now_ns) / length_ns;
         until_wait.chain(until_end).chain(until_paid).min().unwrap_or(0).min(most)
     }
 
-    /// Skips so many repetitions of the time since the earlier state.
+    /// Skips `repetitions` repetitions of the time since the earlier state.
     fn skip(&mut self, repetitions: u64) {
         let Some(earlier) = self.cycle.earlier.take() else { return };
         let ahead_ns = repetitions * (self.now_ns - earlier.now_ns);

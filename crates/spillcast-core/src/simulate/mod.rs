@@ -1,7 +1,7 @@
-//! How long recorded threads would take on a storage: CPU, I/O, other waits, waits for each other.
+//! Simulates recorded threads on a storage: CPU, I/O, other waits, waits for each other.
 //!
-//! A discrete-event simulation. Each thread goes through its rows in order: it burns CPU on one of
-//! the cores, then waits: for a given time, for another thread, or for an operation on the storage.
+//! A discrete-event simulation. Each thread runs its rows in order: it burns CPU on one of the
+//! cores, then waits for a given time, for another thread, or for an operation on the storage.
 
 mod cached_reads;
 mod cycle;
@@ -25,43 +25,43 @@ use thread::{Next, Thread};
 
 use crate::storage::{Model, Waits};
 
-/// How long a thread keeps a core while others want it; Linux gives a few ms.
+/// How long a thread keeps a core while other threads are ready; a few ms on Linux.
 const QUANTUM_NS: u64 = 3_000_000;
-/// The thread of the event with which a period of the quota begins.
+/// The thread number of the event that starts a period of the quota.
 const NEW_PERIOD: usize = usize::MAX;
 
 /// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// From the start until the last thread has ended its last row.
+    /// Time from the start until the last thread has ended its last row.
     pub elapsed_ns: u64,
     /// Sum of the waits for temp I/O.
     pub temp_ns: u64,
     /// Time during which at least one temp operation was in flight.
     pub temp_busy_ns: u64,
-    /// Waits ended because all threads waited for each other: the rows contradict themselves.
+    /// Waits that were ended because all threads waited for each other: the rows contradict.
     pub forced: u64,
-    /// By row, how long it waited for its I/O; 0 for rows without.
+    /// By row, the time that it waited for its I/O; 0 for rows without I/O.
     pub io_ns: Vec<f64>,
-    /// The storage's part of `io_ns`, 0 where the page cache answered. Empty without a page cache.
+    /// The storage's part of `io_ns`; 0 if the page cache served it. Empty without a page cache.
     pub storage_ns: Vec<f64>,
     /// Time of the operations on the storage, by cause.
     pub waits: Waits,
-    /// Time during which threads that wanted a core waited for the next period of the quota.
+    /// Time during which ready threads waited for the next period of the quota.
     pub throttled_ns: u64,
 }
 
-/// The cores that threads run on, and the limit of their CPU time.
+/// The cores that threads run on, and the limit of CPU time.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpus {
     pub cores: usize,
     pub quota: Option<Quota>,
 }
 
-/// Simulates `rows`, those of each thread in order, on `cpus` and a storage of `model`.
+/// Simulates `rows`, in order for each thread, on `cpus` and a storage of `model`.
 ///
 /// A thread keeps its core during an operation that takes no longer than `memory`. A `page_cache`
-/// answers reads and takes writes before the storage.
+/// serves reads and absorbs writes before the storage.
 pub fn run<R: Rows + ?Sized>(
     rows: &R,
     cpus: Cpus,
@@ -79,20 +79,20 @@ struct Simulation<'a, R: Rows + ?Sized> {
     rows: &'a R,
     threads: Vec<Thread>,
     now_ns: u64,
-    /// Events to come: time, number and thread. The number keeps equal times in order. An event that
-    /// is not its thread's `due` belongs to a stretch that was shortened.
+    /// Pending events: time, number and thread. The number orders events of equal times. An event
+    /// that is not its thread's `due` belongs to a stretch that was shortened.
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     last_event: u64,
     free_cores: usize,
-    /// Threads in a stretch longer than a quantum: no other thread wanted a core when it began.
+    /// Threads in a stretch longer than a quantum: no other thread was ready when it began.
     long_stretches: Vec<usize>,
-    /// Threads that want a core, first come first served.
+    /// Ready threads, first come first served.
     ready: VecDeque<usize>,
     budget: Budget,
-    /// Whether threads that want a core wait for the next period.
+    /// Whether ready threads wait for the next period.
     throttled: bool,
     cycle: Cycle,
-    /// By row that waits for another thread, whether that has got there.
+    /// By row that waits for another thread, whether it was signalled.
     signalled: Vec<bool>,
     temp_in_flight: u64,
     temp_since_ns: u64,
@@ -100,34 +100,34 @@ struct Simulation<'a, R: Rows + ?Sized> {
     outcome: Outcome,
 }
 
-/// Looks for a state that recurs.
+/// Detects a state that recurs.
 struct Cycle {
-    /// Quanta and periods in a row that are simulated before it looks: most rows end before.
+    /// Consecutive quanta and periods before the search starts: most rows end earlier.
     events_min: u64,
-    /// Quanta and periods since anything else happened.
+    /// Consecutive quanta and periods without another event.
     events: u64,
     earlier: Option<Snapshot>,
 }
 
-/// A state, and the sums by then.
+/// A state, and the sums up to then.
 struct Snapshot {
     state: State,
     now_ns: u64,
     owed_ns: u64,
     throttled_ns: u64,
-    /// By thread, CPU time burned in its row.
+    /// By thread, CPU time burned in its current row.
     done_ns: Vec<u64>,
 }
 
-/// All that decides how a simulation goes on. Times count from its present.
+/// Everything that decides how a simulation continues. Times are relative to its present.
 #[derive(PartialEq)]
 struct State {
-    /// CPU time left of the quota's period, and the end of the period.
+    /// CPU time left in the quota's period, and the end of the period.
     period: (u64, i64),
     temp_ns: u64,
-    /// Threads that want a core, in their order.
+    /// Ready threads, in order.
     ready: Vec<usize>,
-    /// Ends of stretches on a core, and the begin of the next period, by time.
+    /// Ends of stretches on a core, and the start of the next period, by time.
     due: Vec<Due>,
 }
 
@@ -136,7 +136,7 @@ struct Due {
     in_ns: u64,
     thread: usize,
     stretch_ns: u64,
-    /// How long the thread will have held its core, up to a quantum.
+    /// Time for which the thread will have held its core, capped at a quantum.
     held_ns: u64,
 }
 
@@ -147,7 +147,7 @@ impl Default for Cycle {
 }
 
 impl Cycle {
-    /// Something else has happened: no earlier state recurs.
+    /// Forgets the earlier state: another event has happened, so it cannot recur.
     fn reset(&mut self) {
         (self.events, self.earlier) = (0, None);
     }
@@ -204,7 +204,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         self.outcome.elapsed_ns = self.now_ns;
     }
 
-    /// Begins the thread's next stretch: CPU up to a signal or the end of a quantum, or a wait.
+    /// Starts the thread's next stretch: CPU up to a signal or the end of a quantum, or a wait.
     fn advance(&mut self, thread: usize) {
         loop {
             for row in self.threads[thread].signals_due() {
@@ -244,7 +244,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         self.dispatch();
     }
 
-    /// Gives free cores to the threads that want one while the quota lasts.
+    /// Gives free cores to ready threads while the quota lasts.
     fn dispatch(&mut self) {
         while self.free_cores > 0 && !self.ready.is_empty() {
             if self.budget.left_ns(self.now_ns) == 0 {
@@ -261,7 +261,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    /// Ends stretches at the next multiple of a quantum, now that other threads want a core.
+    /// Ends long stretches at the next multiple of a quantum, because other threads are ready.
     fn shorten_long_stretches(&mut self) {
         for thread in std::mem::take(&mut self.long_stretches) {
             let (ends_ns, number) = self.threads[thread].due;
@@ -276,7 +276,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    /// Lets no thread have a core before the next period.
+    /// Keeps all threads off the cores until the next period.
     fn throttle(&mut self) {
         if !std::mem::replace(&mut self.throttled, true) {
             let wait_ns = self.budget.until_ns() - self.now_ns;
@@ -325,7 +325,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    /// The thread that `row` waits for has got there. The waiting thread goes on if it is at `row`.
+    /// Signals `row`, whose condition is met; a thread that waits in it continues.
     fn signal(&mut self, row: usize) {
         self.signalled[row] = true;
         let thread = self.rows.row(row).thread as usize;

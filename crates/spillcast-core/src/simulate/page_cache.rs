@@ -1,4 +1,4 @@
-//! A simulated page cache: it answers reads from memory, and writes back later what is written.
+//! A simulated page cache, which serves reads from memory and writes dirty pages back later.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use crate::storage::{Operation, Schedule};
 use crate::wait::Op;
 
 const PAGE_BYTES: u64 = 4096;
-/// Writeback issues requests of so many pages, so many requests at once.
+/// Pages of a writeback request, and requests in flight at a time.
 const REQUEST_PAGES: usize = 64;
 const REQUESTS_AT_ONCE: usize = 8;
 /// Readahead of sequential reads.
 const AHEAD_PAGES: u64 = 32;
-/// The key of a page has its number in so many low bits, and the number of its file above.
+/// A page's key has its number in the low `PAGE_BITS` bits, and its file's number above.
 const PAGE_BITS: u32 = 40;
 const CLEAN: u32 = 0;
 const DIRTY: u32 = 1;
@@ -25,7 +25,7 @@ const DIRTY: u32 = 1;
 #[derive(Clone, Copy, Debug)]
 pub struct PageCacheLimits {
     pub bytes: u64,
-    /// Writers wait while more than this is dirty. Writeback begins at half of it.
+    /// Writers wait while more than this is dirty. Writeback starts at half of it.
     pub dirty_bytes: u64,
 }
 
@@ -35,16 +35,16 @@ pub(crate) struct PageCache {
     dirty_max: usize,
     store: Store,
     lru: List,
-    /// Pages in the order in which they became dirty; some are clean again, or evicted.
+    /// Pages in the order in which they became dirty; some are clean again or evicted.
     dirty_order: VecDeque<u64>,
     dirty_pages: usize,
-    /// End of the last writeback requests, and whether others follow at once.
+    /// End of the last writeback requests, and whether more follow immediately.
     writeback_end_ns: f64,
     writeback_active: bool,
     files: FxHashMap<u32, File>,
 }
 
-/// Operations to come, and the size of the file.
+/// Number of pending operations, and the size of the file in pages.
 #[derive(Default)]
 struct File {
     operations_left: usize,
@@ -52,7 +52,7 @@ struct File {
 }
 
 impl PageCache {
-    /// A cache for `operations`. It holds what they read and did not write, as far as that fits.
+    /// A cache for `operations`. It initially holds what they read but did not write, if that fits.
     pub fn new(limits: PageCacheLimits, operations: &[Io]) -> PageCache {
         let pages = |bytes: u64| usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX);
         let mut cache = PageCache {
@@ -80,7 +80,7 @@ impl PageCache {
         cache
     }
 
-    /// How long an operation waits for the storage; 0 if memory answers it.
+    /// Time that an operation waits for the storage; 0 if memory serves it.
     pub(crate) fn storage_ns(
         &mut self,
         now_ns: u64,
@@ -102,7 +102,7 @@ impl PageCache {
         ns
     }
 
-    /// Reads pages; returns the bytes that were missing, with those of the readahead.
+    /// Reads pages; returns the missing bytes, including those of readahead.
     fn missing_bytes(&mut self, io: &Io, sequential: bool) -> u64 {
         match keys(io).find(|&key| !self.touch(key)) {
             None => 0,
@@ -110,8 +110,8 @@ impl PageCache {
         }
     }
 
-    /// Reads the pages from the first missing one on, and where the read is sequential those that
-    /// the kernel reads ahead; returns how many were missing.
+    /// Reads the pages from the first missing one on and, if the read is sequential, those of
+    /// readahead; returns how many were missing.
     fn read_missing(&mut self, first: u64, io: &Io, sequential: bool) -> usize {
         let (pages, file) = (keys(io), &self.files[&io.file]);
         let file_end = (u64::from(io.file) << PAGE_BITS) + file.pages;
@@ -120,7 +120,7 @@ impl PageCache {
         1 + missing.count()
     }
 
-    /// Uses a page, which is then in memory; true if it was before.
+    /// Uses a page and inserts it if necessary; returns whether it was cached.
     fn touch(&mut self, key: u64) -> bool {
         let slot = self.store.find(key);
         match slot {
@@ -140,7 +140,7 @@ impl PageCache {
         }
     }
 
-    /// Inserts a clean page; evicts another where the cache is full.
+    /// Inserts a clean page; evicts another if the cache is full.
     fn insert(&mut self, key: u64) {
         if self.lru.len() >= self.pages_max
             && let Some(slot) = self.lru.pop(&mut self.store)
@@ -151,14 +151,14 @@ impl PageCache {
         self.lru.push(&mut self.store, slot);
     }
 
-    /// Removes a page that is in no list.
+    /// Removes a page that is already off the list.
     fn remove_page(&mut self, slot: u32) {
         self.dirty_pages -= usize::from(self.store.state(slot) == DIRTY);
         self.store.remove(slot);
     }
 
-    /// Writes back what there was time for until now, and more while too much is dirty; returns how
-    /// long a writer waits for that.
+    /// Writes back what time allowed until now, and more while too much is dirty; returns how long
+    /// a writer waits for that.
     fn write_back(&mut self, now_ns: f64, on: &Schedule) -> f64 {
         let enough = self.dirty_max / 2;
         if !self.writeback_active {
@@ -182,7 +182,7 @@ impl PageCache {
         if waits { (self.writeback_end_ns - now_ns).max(0.0) } else { 0.0 }
     }
 
-    /// Marks up to `pages_max` of the pages that are dirty for longest as clean; returns how many.
+    /// Marks up to `pages_max` of the pages that were dirty longest as clean; returns the number.
     fn clean_oldest(&mut self, pages_max: usize) -> usize {
         let mut cleaned = 0;
         while cleaned < pages_max {
@@ -198,7 +198,7 @@ impl PageCache {
         cleaned
     }
 
-    /// Ends an operation of a file; the last one removes its pages.
+    /// Ends an operation on a file; the last one removes the file's pages.
     fn end_operation(&mut self, number: u32) {
         let Some(file) = self.files.get_mut(&number) else { return };
         file.operations_left = file.operations_left.saturating_sub(1);
@@ -218,24 +218,24 @@ impl PageCache {
     }
 }
 
-/// A sample of the regions of all files; its reads go through caches that are smaller by its share.
+/// A sample of the regions of all files. Its reads go through caches scaled down by the same share.
 ///
-/// This is SHARDS (Waldspurger et al., FAST 2015) with regions in place of lines: a hash picks the
-/// regions. They are in groups, and each group has a cache of its own: the differences between the
-/// groups show the error.
+/// This is SHARDS (Waldspurger et al., FAST 2015) with regions in place of lines: a hash selects
+/// the regions. They form groups, and each group has a cache of its own: the differences between
+/// the groups show the error.
 pub(crate) struct Regions {
     rate: f64,
     ends: Ends,
     operations: u64,
-    /// By group, and of all operations, picked or not.
+    /// By group, and in total, selected or not.
     written_bytes: Vec<u64>,
     all_written_bytes: u64,
-    /// By file, the number of its last operation.
+    /// By file, the index of its last operation.
     last_operation: Vec<u64>,
     picked: Vec<Picked>,
 }
 
-/// An operation on a picked region.
+/// An operation on a selected region.
 struct Picked {
     number: u64,
     group: usize,
@@ -246,7 +246,7 @@ struct Picked {
 impl Regions {
     const BYTES: u64 = 1 << 20;
 
-    /// Of about a share `rate` of the regions, in so many groups.
+    /// Samples about a share `rate` of the regions, in `groups` groups.
     pub fn new(rate: f64, groups: usize) -> Regions {
         Regions {
             rate,
@@ -259,8 +259,8 @@ impl Regions {
         }
     }
 
-    /// Takes the next operation; returns the group of its region, if that was picked, and whether
-    /// the operation is sequential.
+    /// Takes the next operation; returns the group of its region, if selected, and whether the
+    /// operation is sequential.
     pub fn push(&mut self, io: Io) -> (Option<usize>, bool) {
         let (io, sequential) = place(&mut self.ends, io);
         let (number, file) = (self.operations, io.file as usize);
@@ -276,14 +276,14 @@ impl Regions {
         if hash > (self.rate * u64::MAX as f64) as u64 {
             return (None, sequential);
         }
-        // The region was picked by the high bits of its hash: its low bits are random still.
+        // The high bits of the hash selected the region; its low bits are still random.
         let group = (hash % self.written_bytes.len() as u64) as usize;
         self.written_bytes[group] += written;
         self.picked.push(Picked { number, group, io, sequential });
         (Some(group), sequential)
     }
 
-    /// Of each picked operation, the bytes that a cache of `room_bytes` lacks; 0 for writes.
+    /// For each selected operation, the bytes that a cache of `room_bytes` lacks; 0 for writes.
     pub(crate) fn missing_bytes(self, room_bytes: u64) -> Vec<u64> {
         let groups = 0..self.written_bytes.len();
         let mut missing: Vec<_> =
@@ -292,7 +292,7 @@ impl Regions {
         self.picked.iter().map(next).collect()
     }
 
-    /// A group's share of the written bytes, which differs a little from its share of the regions.
+    /// A group's share of the written bytes, which differs slightly from its share of the regions.
     fn share(&self, group: usize) -> f64 {
         match self.all_written_bytes {
             0 => self.rate / self.written_bytes.len() as f64,
@@ -304,10 +304,10 @@ impl Regions {
         let of_group = || self.picked.iter().filter(|picked| picked.group == group);
         let operations: Vec<Io> = of_group().map(|picked| picked.io).collect();
         let bytes = (room_bytes as f64 * self.share(group)) as u64;
-        // Only reads count, so nothing has to be written back.
+        // Only reads count, so writeback is unnecessary.
         let mut cache = PageCache::new(PageCacheLimits { bytes, dirty_bytes: bytes }, &operations);
         drop(operations);
-        // The last operation of each file, the earliest at the end.
+        // The last operation of each file, latest first.
         let mut file_ends: Vec<(u64, u32)> =
             cache.files.keys().map(|&file| (self.last_operation[file as usize], file)).collect();
         file_ends.sort_unstable_by(|a, b| b.cmp(a));

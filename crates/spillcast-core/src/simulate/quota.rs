@@ -1,17 +1,17 @@
-//! The limit of the CPU time that all threads together may have in each period.
+//! The limit of the CPU time of all threads together in each period.
 
-/// A limit as a control group has it.
+/// A CPU limit of a control group (`cpu.max`).
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     pub quota_ns: u64,
     pub period_ns: u64,
 }
 
-/// CPU time left in the current period; a debt below 0 is paid by the next periods.
+/// CPU time left in the current period; the next periods repay a debt, which is below 0.
 pub(crate) struct Budget {
     quota: Option<Quota>,
     left_ns: i64,
-    /// Begin of the next period.
+    /// Start of the next period.
     until_ns: u64,
 }
 
@@ -49,18 +49,18 @@ impl Budget {
         }
     }
 
-    /// Begin of the next period, as of the last `left_ns`.
+    /// Start of the next period, as updated by `left_ns`.
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }
 
-    /// As of the last `left_ns`: time left in the period, its end from `now_ns` on, and the debt.
+    /// Time left in the period, its end relative to `now_ns`, and the debt, as of `left_ns`.
     pub fn state(&self, now_ns: u64) -> (u64, i64, u64) {
         let ends_ns = self.quota.map_or(0, |_| self.until_ns.wrapping_sub(now_ns) as i64);
         (self.left_ns.max(0) as u64, ends_ns, self.left_ns.min(0).unsigned_abs())
     }
 
-    /// Moves on by `ns`, in which `paid_ns` of the debt are paid.
+    /// Advances by `ns`, in which `paid_ns` of the debt are repaid.
     pub(crate) fn pass(&mut self, ns: u64, paid_ns: u64) {
         if self.quota.is_some() {
             self.until_ns += ns;

@@ -2,13 +2,13 @@
 
 use crate::wait::Op;
 
-/// One step of a thread: CPU, and then a wait.
+/// One step of a thread: CPU, then a wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
     pub thread: u32,
     pub cpu_ns: u64,
     pub wait: Wait,
-    /// CPU time within a wait off the core; it counts against the quota.
+    /// CPU time within a wait off the core; it counts towards the quota.
     pub call_ns: u64,
     /// Whether the wait is temp I/O, whose time is summed.
     pub temp: bool,
@@ -17,9 +17,9 @@ pub struct Row {
 /// The wait with which a row ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
-    /// A given time off the core: a storage, a timer.
+    /// A given time off the core, such as a wait for a storage or a timer.
     For(u64),
-    /// A given time on the core: a copy from memory.
+    /// A given time on the core, such as a copy from memory.
     OnCore(u64),
     /// Until the thread of row `row` has ended that row and then burned `cpu_ns`.
     Until { row: usize, cpu_ns: u64 },
@@ -54,20 +54,20 @@ impl<T: AsRef<[Row]> + ?Sized> Rows for T {
 pub struct Io {
     pub op: Op,
     pub file: u32,
-    /// None if unknown: the operation is then taken to follow the last one.
+    /// None if unknown; the operation is then assumed to follow the last one.
     pub offset: Option<u64>,
     pub bytes: u64,
-    /// Time of the operation if the page cache answers the read or takes the write.
+    /// Time of the operation if the page cache serves the read or absorbs the write.
     pub cached_ns: u64,
     /// Bytes that a read needs from the storage; None if the simulated page cache decides.
     pub missing_bytes: Option<u64>,
 }
 
-/// By file, numbered from 0, the ends of its last read and of its last write.
+/// By file number, the ends of its last read and of its last write.
 pub(crate) type Ends = Vec<[Option<u64>; 2]>;
 
-/// The operation with its offset, and whether it is sequential: it begins where the last one of its
-/// op on its file ended, or is the first.
+/// The operation with its offset, and whether it is sequential: it starts where the last one of the
+/// same kind on its file ended, or is the first.
 pub fn place(ends: &mut Ends, io: Io) -> (Io, bool) {
     let file = io.file as usize;
     if ends.len() <= file {

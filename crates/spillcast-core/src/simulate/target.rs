@@ -1,4 +1,4 @@
-//! The storage of simulated I/O, with a page cache before it or without.
+//! The storage of simulated I/O, with or without a page cache in front of it.
 
 use super::page_cache::{PageCache, PageCacheLimits};
 use super::rows::{Ends, Io, Rows, Wait, place};
@@ -14,7 +14,7 @@ pub(crate) struct Taken {
     pub(crate) on_core: bool,
 }
 
-/// The longest time that memory takes for an operation. A thread keeps its core for as long.
+/// The longest time of an operation served by memory, during which a thread keeps its core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
     pub ns: f64,
@@ -72,7 +72,7 @@ impl Target {
     }
 }
 
-/// Operations with their offsets, in this order.
+/// Returns the operations with their offsets, in order.
 fn placed(operations: impl Iterator<Item = Io>) -> Vec<Io> {
     let mut ends = Ends::new();
     operations.map(|io| place(&mut ends, io).0).collect()

@@ -1,4 +1,4 @@
-//! Cases whose elapsed time is plain, and a comparison with slower rules of thumb.
+//! Cases whose elapsed time is obvious, and comparisons with slower simulations and with bounds.
 
 use super::*;
 use crate::storage::{Curve, Curves, Distribution, Latencies, Limit};
@@ -13,7 +13,7 @@ fn of(cores: usize) -> Cpus {
     Cpus { cores, quota: None }
 }
 
-/// Of each 100, threads may have `quota_ns` of `cores`.
+/// Runs `rows` with a quota of `quota_ns` in each 100 ns on `cores` cores.
 fn limited(rows: &[Row], cores: usize, quota_ns: u64) -> Outcome {
     let quota = Some(Quota { quota_ns, period_ns: 100 });
     super::run(rows, Cpus { cores, quota }, Model::default(), Memory::default(), None)
@@ -39,7 +39,7 @@ fn waits_overlap_and_cores_are_shared() {
         run(&rows, cores).elapsed_ns
     };
     assert_eq!(two(2), 100 * 10_000);
-    // They meet once on the core, and from then on never again.
+    // They contend for the core once, and never again.
     assert_eq!(two(1), 100 * 10_000 + 1_000);
     let busy: Vec<Row> = (0..4).map(|t| row(t, 12_000_000, Wait::For(0))).collect();
     assert_eq!(run(&busy, 2).elapsed_ns, 24_000_000);
@@ -91,7 +91,7 @@ fn what_happened_before_is_not_waited_for() {
 
 #[test]
 fn taking_turns_takes_the_sum_of_both() {
-    // Each works only when the other has done its I/O.
+    // Each works only after the other has done its I/O.
     let mut rows = Vec::new();
     for turn in 0..50 {
         for thread in 0..2u32 {
@@ -124,7 +124,7 @@ fn no_rows_take_no_time() {
     assert_eq!(run(&[], 2), Outcome::default());
 }
 
-/// A simulation that has run, event by event or not.
+/// A finished simulation, event by event or with skips.
 fn simulated(rows: &[Row], cpus: Cpus, each_event: bool) -> (Outcome, u64) {
     let target = Target::new(Model::default(), Memory::default(), None, rows);
     let mut simulation = Simulation::new(rows, cpus, target);
@@ -135,7 +135,7 @@ fn simulated(rows: &[Row], cpus: Cpus, each_event: bool) -> (Outcome, u64) {
     (simulation.outcome, simulation.last_event)
 }
 
-/// A quota that is never used up has every stretch end after a quantum.
+/// A quota that is never used up makes every stretch end after a quantum.
 const NEVER_USED_UP: Quota = Quota { quota_ns: 1 << 60, period_ns: 1 << 60 };
 
 #[test]
@@ -234,7 +234,7 @@ fn many_threads_are_within_the_bounds_that_always_hold() {
     }
 }
 
-/// An operation of 1,000 bytes after so much CPU time.
+/// An operation of 1,000 bytes after `cpu_ns` of CPU time.
 fn io(thread: u32, op: Op, offset: u64, cpu_ns: u64) -> Row {
     row(
         thread,
@@ -259,7 +259,7 @@ fn a_write_cache_takes_writes_until_it_is_full_and_empties_in_pauses() {
         (0..8).map(|at| io(0, Op::Write, 1000 * at, if at == 7 { 50_000 } else { 0 })).collect();
     let outcome = super::run(&writes, of(1), model, Memory::default(), None);
     assert_eq!(outcome.io_ns[..4], [100.0; 4]);
-    // What was written meanwhile has left, 400 ns of it. Then each waits for the one before it.
+    // Data worth 400 ns has left the cache. Then each write waits for the one before it.
     assert_eq!(outcome.io_ns[4..], [1_000.0 - 400.0 + 100.0, 1_000.0, 1_000.0, 100.0]);
     assert_eq!(outcome.waits.limited_ns, [600.0 + 900.0 + 900.0]);
 }
@@ -275,7 +275,7 @@ fn threads_share_a_server_and_what_follows_is_sequential() {
         io(0, Op::Read, 5000, 0),
         row(0, 0, Wait::For(0)),
     ];
-    // The server is free at 10, then at 20; the first thread comes back at 10.
+    // The server is free at 10, then at 20; the first thread returns at 10.
     let outcome = super::run(&rows, of(2), model, Memory::default(), None);
     assert_eq!(outcome.io_ns, [10.0, 5.0 + 10.0, 10.0 + 1_000.0, 0.0]);
     assert_eq!(outcome.elapsed_ns, 1_020);
@@ -321,11 +321,11 @@ fn what_memory_answers_keeps_its_core() {
 #[test]
 fn a_quota_is_had_once_a_period() {
     let busy = [row(0, 200, Wait::For(0))];
-    // 40 of each 100: five periods, of the last one only what it needs.
+    // 40 of each 100: five periods, the last of them only in part.
     let outcome = limited(&busy, 1, 40);
     assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (4 * 100 + 40, 4 * 60));
     assert_eq!(limited(&busy, 1, 100).elapsed_ns, 200);
-    // None at all would never end: it is taken for 1.
+    // A quota of 0 would never end, so it counts as 1 ns.
     assert_eq!(limited(&busy, 1, 0).elapsed_ns, 199 * 100 + 1);
 }
 
@@ -338,7 +338,7 @@ fn threads_share_a_quota() {
         let cpus = Cpus { cores: 2, quota };
         super::run(&two, cpus, Model::default(), Memory::default(), None).elapsed_ns
     };
-    // Each has half of it: 30 a period, and 9 in the last one.
+    // Each thread gets half: 30 a period, and 9 in the last one.
     assert_eq!(elapsed_ns(60), ms(3 * 100 + 9));
     assert_eq!(elapsed_ns(150), ms(100 + 24));
     assert_eq!(elapsed_ns(200), ms(99));
@@ -346,16 +346,16 @@ fn threads_share_a_quota() {
 
 #[test]
 fn a_wait_goes_on_while_the_quota_is_used_up() {
-    // At 40 it waits, till 90; has 30 left to burn and nothing of the period, which has 10 more.
+    // It waits from 40 to 90, then has 30 left to burn, no quota left, and 10 to the next period.
     let rows = [row(0, 40, Wait::For(50)), row(0, 30, Wait::For(0))];
     let outcome = limited(&rows, 1, 40);
     assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (130, 10));
-    // What waits long enough never meets it.
+    // A thread that waits long enough never meets the limit.
     let slow: Vec<Row> = (0..50).map(|_| row(0, 10, Wait::For(40))).collect();
     let outcome = limited(&slow, 1, 20);
     assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (50 * 50, 0));
     let fast: Vec<Row> = (0..50).map(|_| row(0, 10, Wait::For(1))).collect();
-    // 20 of each 100, the first 20 at once; waits are hidden.
+    // 20 of each 100, the first 20 at once; the waits are hidden.
     assert_eq!(limited(&fast, 1, 20).elapsed_ns, 24 * 100 + 20 + 2);
 }
 
@@ -367,12 +367,12 @@ fn what_stays_on_its_core_is_of_the_quota_too() {
 
 #[test]
 fn cpu_time_within_waits_is_of_the_quota() {
-    // 10 and 30 of each 40; the wait is no longer for it.
+    // 10 and 30 of each 40; the wait lasts no longer because of it.
     let calls: Vec<Row> =
         (0..5).map(|_| Row { call_ns: 30, ..row(0, 10, Wait::For(50)) }).collect();
     let outcome = limited(&calls, 1, 40);
     assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (4 * 100 + 60, 4 * 40));
-    // What is had beyond it is owed: 50 of each 40.
+    // CPU time beyond the quota is a debt: 50 of each 40.
     let calls: Vec<Row> =
         (0..9).map(|_| Row { call_ns: 40, ..row(0, 10, Wait::For(50)) }).collect();
     assert_eq!(limited(&calls, 1, 40).elapsed_ns, 10 * 100 + 60);

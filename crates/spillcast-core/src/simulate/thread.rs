@@ -1,4 +1,4 @@
-//! One thread of a simulation: its position in its rows, and the signals that it gives to others.
+//! One thread of a simulation: its position in its rows, and the signals that it sends to others.
 
 use super::rows::{Io, Row, Rows, Wait};
 
@@ -8,12 +8,12 @@ pub(crate) enum Next {
     Core {
         ns: u64,
     },
-    /// Wait off the core; `temp` is the same time if it is temp I/O.
+    /// Wait off the core; `temp` is the same time if the wait is temp I/O.
     Wait {
         ns: u64,
         temp: Option<u64>,
     },
-    /// Issue an operation, whose time is not known yet.
+    /// Issue an operation, whose time is not yet known.
     Io {
         row: usize,
         io: Io,
@@ -28,9 +28,9 @@ pub(crate) enum Next {
 /// The position of a thread in its row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
-    /// In the row's CPU time, of which so much is burned.
+    /// In the row's CPU time, of which this many nanoseconds are burned.
     Cpu(u64),
-    /// In a wait on the core, of which so much is over.
+    /// In a wait on the core, of which this many nanoseconds have passed.
     OnCore(u64),
     /// Before a wait for the storage.
     Io,
@@ -39,7 +39,7 @@ enum At {
     Over,
 }
 
-/// A signal to a row of another thread, given after `cpu_ns` in the row at `position`.
+/// A signal to a row of another thread, sent after `cpu_ns` in the row at `position`.
 struct Signal {
     position: usize,
     cpu_ns: u64,
@@ -49,21 +49,21 @@ struct Signal {
 pub struct Thread {
     rows: Vec<u32>,
     position: usize,
-    /// The row at the position; any once the thread has ended.
+    /// The row at the position; arbitrary once the thread has ended.
     row: Row,
     at: At,
     /// Length of the current stretch.
     stretch_ns: u64,
     /// Time of the row's operation.
     io_ns: u64,
-    /// Signals to other threads, in their order, and how many were given.
+    /// Signals to other threads, in order, and the number sent.
     signals: Vec<Signal>,
     signals_given: usize,
     waits_for_signal: bool,
-    /// End of the current stretch, and the number of that event.
+    /// End of the current stretch, and the number of its event.
     pub due: (u64, u64),
     pub(crate) on_core: bool,
-    /// Time since the thread got its core, at the end of the current stretch.
+    /// Time for which the thread will have held its core at the end of the current stretch.
     pub(crate) held_ns: u64,
 }
 
@@ -123,7 +123,7 @@ impl Thread {
         }
     }
 
-    /// The rows to signal by now, each once.
+    /// The rows to signal by now; returns each once.
     pub(crate) fn signals_due(&mut self) -> Vec<usize> {
         let burned_ns = match self.at {
             At::Cpu(ns) => ns,
@@ -142,7 +142,7 @@ impl Thread {
         due
     }
 
-    /// What the thread does next; `signalled` says by row whether it need not wait any more.
+    /// What the thread does next; `signalled` tells by row whether its wait is over.
     pub fn next<R: Rows + ?Sized>(&mut self, rows: &R, signalled: &[bool]) -> Next {
         let Some(&index) = self.rows.get(self.position) else { return Next::Ended };
         let (index, row) = (index as usize, self.row);
@@ -174,7 +174,7 @@ impl Thread {
         }
     }
 
-    /// Begins the row's operation, which takes `ns`.
+    /// Starts the row's operation, which takes `ns`.
     pub(crate) fn io_begins(&mut self, ns: u64, on_core: bool) {
         self.io_ns = ns;
         self.at = if on_core { At::OnCore(0) } else { At::Io };
@@ -206,7 +206,7 @@ impl Thread {
         }
     }
 
-    /// Begins a stretch on the core of `ns`; with it the whole wait, where temp I/O begins.
+    /// Starts a stretch of `ns` on the core; adds the time of the whole wait if temp I/O starts.
     pub(crate) fn take_stretch(&mut self, ns: u64) -> (u64, Option<u64>) {
         self.stretch_ns = ns;
         self.held_ns += ns;
@@ -218,7 +218,7 @@ impl Thread {
         self.stretch_ns
     }
 
-    /// Ends the current stretch on the core earlier, after `ns`.
+    /// Shortens the current stretch on the core to `ns`.
     pub(crate) fn shorten_stretch(&mut self, ns: u64) {
         self.held_ns -= self.stretch_ns - ns;
         self.stretch_ns = ns;
@@ -232,7 +232,7 @@ impl Thread {
         }
     }
 
-    /// CPU time left before the thread does anything else.
+    /// CPU time left until the thread does something else.
     pub(crate) fn left_ns(&self) -> u64 {
         match self.at {
             At::Cpu(done_ns) => self.until_signal(done_ns, self.row.cpu_ns),
@@ -241,14 +241,14 @@ impl Thread {
         }
     }
 
-    /// Burns so much CPU time at once.
+    /// Burns `ns` of CPU time at once.
     pub(crate) fn burn(&mut self, ns: u64) {
         if let At::Cpu(done_ns) | At::OnCore(done_ns) = &mut self.at {
             *done_ns += ns;
         }
     }
 
-    /// Ends the current stretch; true if a temp operation ended with it.
+    /// Ends the current stretch; returns true if a temp operation ended with it.
     pub(crate) fn stretch_ended(&mut self) -> bool {
         if self.position >= self.rows.len() {
             return false;
@@ -268,7 +268,7 @@ impl Thread {
         false
     }
 
-    /// The row in which the thread waits for another, if it does.
+    /// The row in which the thread waits for another thread, if any.
     pub(crate) fn waiting_row(&self) -> Option<usize> {
         self.waits_for_signal.then(|| self.rows[self.position] as usize)
     }
@@ -278,7 +278,7 @@ impl Thread {
         self.at = At::Over;
     }
 
-    /// CPU time left before the next signal of this row, or before the end of its CPU time.
+    /// CPU time left until the next signal of this row, or until the end of the row's CPU time.
     fn until_signal(&self, done_ns: u64, whole_ns: u64) -> u64 {
         let next = self.signals.get(self.signals_given);
         let at_ns = next.filter(|signal| signal.position == self.position).map(|s| s.cpu_ns);

@@ -1,5 +1,5 @@
-//! ARC (Megiddo, Modha: FAST 2003): lines used once and lines used again, each with the keys of
-//! those that left, which say how the cache is to be shared between the two.
+//! ARC (Megiddo, Modha: FAST 2003): a list of lines used once and a list of lines used again, each
+//! with a list of evicted keys. Hits on evicted keys decide how the two lists share the cache.
 
 use super::Policy;
 use crate::cache::request::Request;
@@ -14,7 +14,7 @@ const LEFT_AGAIN: usize = 3;
 pub struct Arc {
     lines: usize,
     lists: [List; 4],
-    /// Lines that are to be those used once: p of the paper.
+    /// Target number of lines used once: p of the paper.
     once_target: f64,
 }
 
@@ -34,7 +34,7 @@ impl Arc {
         self.lists[to].push(store, slot);
     }
 
-    /// REPLACE of the paper: one line leaves, its key stays.
+    /// REPLACE of the paper: evicts one line and keeps its key.
     fn replace(&mut self, store: &mut Store, had_left_again: bool) {
         let once = self.len(ONCE);
         let over = once as f64 - self.once_target;
@@ -46,7 +46,7 @@ impl Arc {
         }
     }
 
-    /// Makes room for a line that nothing is known of: case IV of the paper.
+    /// Makes room for a line with an unknown key: case IV of the paper.
     fn make_room(&mut self, store: &mut Store) {
         let once = self.len(ONCE) + self.len(LEFT_ONCE);
         let known = once + self.len(AGAIN) + self.len(LEFT_AGAIN);
@@ -61,7 +61,7 @@ impl Arc {
             if known == 2 * self.lines {
                 self.lists[LEFT_AGAIN].forget_oldest(store);
             }
-            // A line that was discarded may have left room.
+            // A discarded line may have left room.
             if self.len(ONCE) + self.len(AGAIN) >= self.lines {
                 self.replace(store, false);
             }

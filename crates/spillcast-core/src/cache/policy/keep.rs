@@ -1,11 +1,11 @@
 //! The rules of Exadata's flash cache, as far as Oracle has published them.
 //!
-//! - Scans pass the cache by, unless their object is KEEP.
-//! - KEEP lines are preferred: all others leave first, and they take no room from KEEP ones. They
-//!   are not safe: where KEEP lines alone are too many, the one unread for longest leaves, and one
-//!   that was not read for 24 hours leaves anyway.
-//! - Temp data that is written takes a share of the cache and no more; what does not fit goes to
-//!   the disk. It leaves when its query ends.
+//! - Scans bypass the cache, unless their object is KEEP.
+//! - KEEP lines are preferred: all other lines are evicted first, and never replace a KEEP line. If
+//!   KEEP lines alone fill the cache, the one unread for longest is evicted. A KEEP line that was
+//!   not read for 24 hours is evicted in any case.
+//! - Temp writes take at most a given share of the cache; the rest goes to the disk. Temp lines
+//!   leave when their query ends.
 //! - All other reads are cached by LRU.
 
 use rustc_hash::FxHashMap;
@@ -18,14 +18,14 @@ const KEPT: usize = 0;
 const TEMP: usize = 1;
 const OTHER: usize = 2;
 
-/// Parameters that the rules leave open.
+/// Parameters that the published rules leave open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The objects that are KEEP.
     pub kept: Vec<u32>,
     /// Share of the cache that temp data may take.
     pub temp_share: f64,
-    /// Seconds unread after which a KEEP line leaves.
+    /// Time without a read after which a KEEP line is evicted.
     pub unread_s: u32,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Keep {
     lists: [List; 3],
     /// When the line of each slot was last read.
     read_s: Vec<u32>,
-    /// The temp lines of each query that runs.
+    /// The temp lines of each running query.
     temp_of: FxHashMap<u32, Vec<u64>>,
 }
 
@@ -76,7 +76,7 @@ impl Keep {
         }
     }
 
-    /// Whether there is room for one more line in a list, which lines that come after it make.
+    /// Makes room for one more line in a list, if necessary by eviction; false if that fails.
     fn make_room(&mut self, store: &mut Store, list: usize) -> bool {
         if list == TEMP && self.lists[TEMP].len() >= self.temp_max {
             return false;
@@ -86,7 +86,7 @@ impl Keep {
         }
         let order: &[usize] = match list {
             KEPT => &[OTHER, TEMP, KEPT],
-            // Temp data takes the place of what else is cached by LRU, but never of more temp data.
+            // Temp data replaces lines cached by LRU, never other temp data.
             _ => &[OTHER],
         };
         order.iter().any(|&from| self.lists[from].forget_oldest(store))

@@ -1,4 +1,4 @@
-//! Which lines a cache keeps: one file for each policy, all behind [`Policy`].
+//! Cache policies: one file for each, all behind [`Policy`].
 //!
 //! Each policy is compiled into the loop that drives it.
 
@@ -13,7 +13,7 @@ use super::store::Store;
 
 pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
 
-/// A cache of a fixed number of lines, which a store knows.
+/// A cache of a fixed number of lines, which are kept in a [`Store`].
 pub(crate) trait Policy {
     /// Uses a line; returns whether it was cached. A miss inserts it, unless the policy declines.
     fn access(&mut self, store: &mut Store, request: &Request) -> bool;

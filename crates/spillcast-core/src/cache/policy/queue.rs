@@ -1,4 +1,4 @@
-//! LRU and FIFO: one queue, in which a line that is used again moves to the head or does not.
+//! LRU and FIFO: one queue. A line that is used again moves to the head in LRU, and stays in FIFO.
 
 use super::Policy;
 use crate::cache::request::Request;

@@ -1,20 +1,20 @@
 //! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: SOSP 2023): a small queue that most lines leave soon, a
-//! main queue for those that were used there, and the keys of those that left.
+//! main queue for lines that were used while in the small one, and the keys of evicted lines.
 //!
-//! While the cache is not yet full, lines that find the small queue full go to the main one, as in
+//! Until the cache is first full, new lines go to the main queue if the small one is full, as in
 //! the authors' later version.
 
 use super::Policy;
 use crate::cache::request::Request;
 use crate::cache::store::{List, Store};
 
-/// Which queue a line is in, above its count of uses.
+/// The queue of a line, in the bits above its number of uses.
 const SMALL: u32 = 0;
 const MAIN: u32 = 1 << 8;
 const GHOST: u32 = 2 << 8;
 const QUEUE: u32 = 3 << 8;
 const USES_MAX: u32 = 3;
-/// Uses in the small queue with which a line goes on to the main one.
+/// Uses in the small queue from which a line moves on to the main one.
 const USES_TO_STAY: u32 = 2;
 
 pub(crate) struct S3Fifo {

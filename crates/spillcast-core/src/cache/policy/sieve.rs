@@ -1,5 +1,5 @@
-//! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: NSDI 2024): a queue in which lines do not move, and
-//! a hand that goes from the tail to the head and evicts what was not used since it passed.
+//! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: NSDI 2024): a queue in which lines do not move. A
+//! hand goes from tail to head and evicts lines that were not used since its last pass.
 
 use super::Policy;
 use crate::cache::request::Request;
@@ -31,7 +31,7 @@ impl Sieve {
         }
     }
 
-    /// Takes a line out; the hand goes on where it stood there or comes from there.
+    /// Removes a line at the hand, which goes on with the next newer line.
     fn take(&mut self, store: &mut Store, slot: u32) {
         self.hand = self.list.newer(store, slot);
         self.list.take(store, slot);

@@ -1,6 +1,6 @@
 //! Turns records into timed waits, calls and statements, in the order of the file.
 //!
-//! One line hands its state to the next. Only this module decides what a record means.
+//! Each line passes its state to the next. Only this module decides what a record means.
 
 use super::chunks::Chunk;
 use super::line::{Fault, Line, Mark, ParsingLine, StatLine};
@@ -16,25 +16,25 @@ mod timed;
 pub struct FileSummary {
     pub lines: u64,
     pub waits: u64,
-    /// Waits whose length cannot be, below zero or above 115 days: in no row, and in no time.
+    /// Waits of impossible duration, below zero or above 115 days: in no row, and in no time.
     pub waits_unmeasured: u64,
     pub calls: u64,
     pub statements: u64,
-    /// Waits and calls that ended outside of the time that is asked for: in no row and no time.
+    /// Waits and calls that ended outside the requested window: in no row, and in no time.
     pub outside: u64,
     pub damages: Damages,
-    /// The line that says the trace stopped at `max_dump_file_size`.
+    /// The line that reports that the trace stopped at `max_dump_file_size`.
     pub size_limit_line: Option<u64>,
-    /// The last error (ORA number) that ends a statement before it has done its work.
+    /// The last error (ORA number) that ended a statement before its work was done.
     pub failure: Option<i64>,
-    /// Waits that stand in running text and were not counted: there is no trace around them.
+    /// Waits in running text without a trace around them, which are not counted.
     pub waits_in_text: u64,
-    /// Position in [`Dictionary::sessions`], and where its time went.
+    /// Index in [`Dictionary::sessions`], and the times of the session.
     pub sessions: Vec<(usize, SessionTimes)>,
 }
 
-/// Errors of a statement that ran: a user cancelled it, its snapshot was too old, temp space or the
-/// memory of the process was used up. Other errors may be usual, as 1403 is in PL/SQL.
+/// Errors of a statement that ran: the user cancelled it, its snapshot was too old, or it ran out
+/// of temp space or process memory. Other errors may be normal, such as 1403 in PL/SQL.
 const FAILURES: [i64; 4] = [1013, 1555, 1652, 4036];
 
 /// Follows one file from line to line.
@@ -42,29 +42,29 @@ pub(super) struct Follower {
     file: usize,
     wanted: Wanted,
     window: Window,
-    /// The state of the scanner behind the last chunk.
+    /// State of the scanner after the last chunk.
     scan_state: State,
     clock: Clock,
-    /// Before the first timed line, where the release stands.
+    /// Whether the first timed line is still to come; the release precedes it.
     in_header: bool,
-    /// Whether a record has shown that this is a trace and not running text.
+    /// Whether a record has shown that the file is a trace and not running text.
     is_trace: bool,
     statement: Option<(Origin, Statement)>,
     bind: Option<(Origin, Bind)>,
-    /// The cursor that values are bound to.
+    /// The cursor of the current bind values.
     bound: i64,
-    /// A time of the day that stood before the next `tim`.
+    /// Time of day from a mark, until the next `tim`.
     local_us: Option<i64>,
     sessions: Sessions,
     summary: FileSummary,
 }
 
-/// How a release writes times.
+/// The time units of a release.
 #[derive(Clone, Copy)]
 struct Clock {
     /// Microseconds in a unit of `ela`, `c`, `e` and `tim`.
     unit_us: i64,
-    /// 11.1.0.7 writes the `tim` of waits in units of 1,024 ns.
+    /// In 11.1.0.7 the `tim` of waits is in units of 1,024 ns.
     wait_tim_1024: bool,
 }
 
@@ -104,7 +104,7 @@ impl Follower {
         }
     }
 
-    /// Takes the file's next chunk, scanned as if nothing opaque were open before it.
+    /// Processes the file's next chunk; `guess` is its scan from [`State::Normal`].
     pub(crate) fn chunk(&mut self, chunk: &Chunk, guess: Scanned, out: &mut Output<impl Sink>) {
         let scanned = match self.scan_state {
             State::Normal => guess,
@@ -141,7 +141,7 @@ impl Follower {
         }
     }
 
-    /// The summary of the file, after its last chunk.
+    /// Returns the summary of the file, after its last chunk.
     pub fn finish(mut self, out: &mut Output<impl Sink>) -> FileSummary {
         if let State::Opaque { block, .. } = self.scan_state {
             self.damage(self.summary.lines, block.unclosed());
@@ -217,7 +217,7 @@ impl Follower {
         Origin { file: self.file, line, session, sql: state.sql(cursor) }
     }
 
-    /// The current session, its clock moved on to `tim`.
+    /// The current session, its clock advanced to `tim`.
     fn at(&mut self, line: u64, tim: i64, out: &mut Output<impl Sink>) -> &mut Session {
         let tim_us = self.tim(line, tim).filter(|&tim| self.window.holds(tim));
         let (_, session) = self.sessions.current(out.dictionary);
@@ -289,10 +289,10 @@ impl Follower {
     }
 }
 
-/// Damaged lines kept of each file.
+/// Number of damaged lines kept per file.
 pub const KEPT_PER_FILE: usize = 100;
 
-/// A line that could not be read as what it begins as, or not with the figures it has.
+/// A line that does not match the grammar of its beginning, or whose figures are impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// From 1.

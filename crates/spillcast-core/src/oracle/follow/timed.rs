@@ -1,4 +1,4 @@
-//! Waits and calls of a file: their duration and their session, by its clock.
+//! Waits and calls of a file: their duration and their session, by the session's clock.
 
 use super::{Follower, Output};
 use crate::oracle::line::{CallLine, Role, WaitLine};
@@ -6,10 +6,10 @@ use crate::oracle::session::TIM_MAX_US;
 use crate::oracle::sink::{Origin, Sink, TimedCall, TimedWait};
 use crate::wait::NameId;
 
-/// A record within the first lines shows that the file is a trace, if only the end of one.
+/// A record within these first lines shows that the file is a trace, or the end of one.
 const HEAD_LINES: u64 = 3;
 
-/// Nothing lasts longer than 115 days.
+/// Durations above 115 days are impossible.
 const ELAPSED_MAX_US: i64 = 10_000_000_000_000;
 
 impl Follower {
@@ -128,7 +128,7 @@ impl Follower {
         (0..=ELAPSED_MAX_US).contains(&value_us).then_some(value_us)
     }
 
-    /// A duration of a call in microseconds; one that cannot be is damage and counts as 0.
+    /// A call's duration in microseconds; an impossible one is damage and counts as 0.
     fn elapsed(&mut self, line: u64, value: i64) -> i64 {
         if let Some(value_us) = self.in_us(value) {
             return value_us;
@@ -147,7 +147,7 @@ impl Follower {
         self.damage(line, if ela < 0 { negative } else { too_long });
     }
 
-    /// `tim` in microseconds, None where there is none.
+    /// `tim` in microseconds; None if it is 0 or not a time.
     #[inline(always)]
     pub(super) fn tim(&mut self, line: u64, tim: i64) -> Option<i64> {
         let tim_us = tim.saturating_mul(self.clock.unit_us);
@@ -155,8 +155,8 @@ impl Follower {
             self.damage(line, "tim= is not a time, and is not used");
             return None;
         }
-        // A line is written behind the time before it, and is of then or before: where a header lies
-        // between, of later.
+        // A record follows the timestamp and ended at that time or earlier; later if a header lies
+        // between the two.
         if tim_us != 0
             && let Some(local_us) = self.local_us.take()
         {

@@ -1,9 +1,9 @@
-//! The grammar of marks between the records: headers, releases, sessions and times of the day.
+//! The grammar of marks between records: headers, releases, sessions and times of day.
 
 use crate::oracle::digits::Text;
 use crate::oracle::line::Mark;
 
-/// What follows three stars and a space.
+/// Parses the rest of a line that starts with `*** `.
 pub(super) fn stars(text: &mut Text) -> Mark {
     let pair = |text: &mut Text| {
         let sid = text.int()?;
@@ -21,7 +21,7 @@ pub(super) fn stars(text: &mut Text) -> Mark {
     }
 }
 
-/// `2017-06-27 13:56:36.872`, or with a `T`; what follows, such as a zone, is passed over.
+/// `2017-06-27 13:56:36.872`, or with a `T`; the rest, such as a time zone, is ignored.
 fn time(text: &mut Text) -> Option<i64> {
     let mut parts = [0; 6];
     for (part, end) in parts.iter_mut().zip([&b"-"[..], b"-", b"T", b":", b":", b"."]) {
@@ -38,12 +38,12 @@ fn time(text: &mut Text) -> Option<i64> {
     Some(seconds * 1_000_000 + fraction * 10i64.pow(6 - digits as u32))
 }
 
-/// By the calendar that repeats every 400 years; None for a month or day that none has.
+/// Days by the Gregorian calendar; None for an impossible month or day.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years that begin in March end with the day that leaps.
+    // Years that start in March end with the leap day.
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     Some(
@@ -58,8 +58,8 @@ pub(super) fn is_header(line: &[u8]) -> bool {
         && line.trim_ascii_end().ends_with(b".trc")
 }
 
-/// `Oracle9i Enterprise Edition Release 9.2.0.1.0 - Production`. A number that is cut, or runs into
-/// another line, would put all times a factor of 10,000 wrong, and is no release.
+/// `Oracle9i Enterprise Edition Release 9.2.0.1.0 - Production`. A number that is cut or runs into
+/// another line would make all times wrong by a factor of 10,000, so it is rejected.
 pub(super) fn release(line: &[u8]) -> Option<Mark> {
     let at = memchr::memmem::find(line, b" Release ")?;
     let number = line[at + 9..].split(|&byte| byte == b' ').next()?;

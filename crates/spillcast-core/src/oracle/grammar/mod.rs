@@ -10,11 +10,11 @@ use marks::{is_header, release, stars};
 pub(crate) use wait::waits_within;
 use wait::{Tail, wait};
 
-/// Reads one line, without its line end, and the name of a wait's event. Of waits only event, time
-/// and length are read but for `figures`: the others are checked, and 0.
+/// Parses one line, without its line end; also returns the event name of a wait. Without `figures`,
+/// only event, time and duration of waits are read: other figures are checked, and 0.
 ///
 /// # Errors
-/// The fault of a line that begins like a trace line and continues otherwise.
+/// Fails for a line that begins like a trace line but does not continue like one.
 #[inline(always)]
 pub fn parse(line: &[u8], figures: bool) -> Result<(Line, &[u8]), Fault> {
     use CallKind::*;
@@ -57,7 +57,7 @@ fn call(kind: CallKind, text: &mut Text) -> Result<Line, Fault> {
     call_figures(kind, cursor, text)
 }
 
-/// `name=number` pairs with commas between; names that are not known are passed over.
+/// Comma-separated `name=number` pairs; unknown names are ignored.
 #[inline(never)]
 fn call_figures(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line, Fault> {
     const C: u8 = 1;
@@ -98,7 +98,7 @@ fn call_figures(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line, Fa
     if seen & needed == needed { Ok(Line::Call(call)) } else { Err("call without c=, e= or tim=") }
 }
 
-/// `LOBREAD: type=TEMPORARY LOB,bytes=1,c=0,e=42,...`, `LOBTMPCREATE:c=0,...` and kin.
+/// `LOBREAD: type=TEMPORARY LOB,bytes=1,c=0,e=42,...`, `LOBTMPCREATE:c=0,...` and similar.
 fn lob(text: &mut Text) -> Result<Line, Fault> {
     let name = text.rest().iter().take_while(|byte| byte.is_ascii_uppercase()).count();
     let mut figures = Text::new(&text.rest()[name..]);
@@ -211,7 +211,7 @@ fn stat(text: &mut Text) -> Result<Line, Fault> {
     for (name, value) in figures(figures_of.strip_prefix(b"(").unwrap_or_default()) {
         match name {
             b"cr" => line.cr = Some(value),
-            // 9.2 has one letter.
+            // 9.2 uses one letter.
             b"pr" | b"r" => line.pr = Some(value),
             b"pw" | b"w" => line.pw = Some(value),
             b"str" => line.starts = Some(value),
@@ -223,7 +223,7 @@ fn stat(text: &mut Text) -> Result<Line, Fault> {
     Ok(Line::Stat(Box::new(line)))
 }
 
-/// `name=number` pairs with spaces between; anything else is skipped.
+/// Space-separated `name=number` pairs; anything else is skipped.
 fn figures(bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
     bytes.split(|&byte| byte == b' ').filter_map(|word| {
         let mut text = Text::new(word);

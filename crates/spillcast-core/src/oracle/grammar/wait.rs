@@ -1,16 +1,16 @@
-//! The grammar of `WAIT #` lines, which are most of a trace.
+//! The grammar of `WAIT #` lines, which make up most of a trace.
 
 use crate::oracle::digits::{Text, find_near};
 use crate::oracle::line::{Fault, Line, Role, WaitLine};
 
-/// Whether a wait line may go on after its last figure, as it may in running text.
+/// Whether text may follow the last figure of a wait line, as in running text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tail {
     Refused,
     Allowed,
 }
 
-/// Each wait within a line of running text.
+/// Returns each wait within a line of running text.
 pub(crate) fn waits_within(line: &[u8], figures: bool) -> impl Iterator<Item = (Line, &[u8])> {
     let starts = memchr::memmem::find_iter(line, b"WAIT #");
     starts.filter_map(move |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures).ok())
@@ -51,7 +51,7 @@ pub(super) fn wait<'a>(
     Ok((Line::Wait(wait), event))
 }
 
-/// The quoted name and ` ela=` behind it. Where text may follow, quotes may be typographic too.
+/// The quoted name and the ` ela=` after it. If text may follow, quotes may also be typographic.
 #[inline(always)]
 fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
     let (quote, quote_len) = match text.rest() {
@@ -65,11 +65,11 @@ fn event<'a>(text: &mut Text<'a>, tail: Tail) -> Option<&'a [u8]> {
     text.eat(b" ela=").then(|| &quoted[..end])
 }
 
-/// Steps over a parameter's name. The names of block I/O are tried one by one, which a processor
-/// foresees, while it has to wait for the end of a name that is searched for.
+/// Skips a parameter's name. The names of block I/O are tried in turn, which branch prediction
+/// handles well; a search for the end of the name would stall.
 #[inline(always)]
 fn role(text: &mut Text) -> Option<Role> {
-    // Written out, for a loop over names would call a comparison for each.
+    // Unrolled, because a loop over names would call a comparison for each.
     macro_rules! known {
         ($($name:literal => $role:ident,)*) => {{
             $(if text.eat($name) {

@@ -1,4 +1,4 @@
-//! A page cache beside lists of pages, and times that are plain.
+//! A page cache beside lists of pages, and cases whose times are obvious.
 
 use super::*;
 use crate::random::mix;
@@ -22,7 +22,7 @@ fn cache(pages: u64, dirty_pages: u64, operations: &[Io]) -> PageCache {
     PageCache::new(limits, operations)
 }
 
-/// Whether each operation finds all of its pages among those used last: as slow as can be.
+/// Whether all pages of each operation are among those used last; a slow, obvious implementation.
 fn hits_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
     let mut last: Vec<(u32, u64)> = Vec::new();
     let pages = |io: &Io| {
@@ -131,8 +131,8 @@ fn what_is_gone_before_it_was_written_back_costs_nothing() {
     assert!(operations.iter().all(|operation| cache.storage_ns(0, *operation, true, &disk) == 0.0));
 }
 
-/// Reads and writes of 8 KiB in files of 16 MiB: written, and read again at once or ten files
-/// later.
+/// Reads and writes of 8 KiB in files of 16 MiB. A file is written, and read back at once or ten
+/// files later.
 fn spilled() -> Vec<Io> {
     let pass = |op, file| (0..2048u64).map(move |at| io(op, file, 2 * at, 2));
     let files = (0..60u32).flat_map(|file| {
@@ -142,7 +142,7 @@ fn spilled() -> Vec<Io> {
     files.collect()
 }
 
-/// What all regions of a share of `rate` lack, and how many reads were asked.
+/// Bytes that all regions of a share `rate` lack, and the number of reads.
 fn lacking(operations: &[Io], rate: f64, pages: u64) -> (f64, usize) {
     let mut regions = Regions::new(rate, 1);
     let picked: Vec<Io> =
@@ -183,14 +183,14 @@ fn some_regions_lack_as_much_of_what_they_read() {
     let (some, reads) = lacking(&operations, 0.25, 20 << 10);
     assert!(reads > all_reads / 5 && reads < all_reads / 3, "{reads}");
     let (all, some) = (all / all_reads as f64, some / reads as f64);
-    // By chance, of 240 regions.
+    // Sampling error of 240 regions.
     assert!((some / all - 1.0).abs() < 0.2, "{some} {all}");
 }
 
 #[test]
 fn each_group_of_regions_lacks_about_as_much() {
     let operations = spilled();
-    // Five files wait to be read; room for as many would be an edge.
+    // Five files wait to be read; room for exactly five would be an edge case.
     let (all, all_reads) = lacking(&operations, 1.0, 10 << 10);
     let mut regions = Regions::new(0.8, 4);
     let picked: Vec<(usize, Op)> =
@@ -203,7 +203,7 @@ fn each_group_of_regions_lacks_about_as_much() {
         };
         let (reads, bytes) = (its().count(), its().map(|(_, &bytes)| bytes).sum::<u64>());
         assert!(reads > all_reads / 8 && reads < all_reads / 3, "{reads}");
-        // By chance, of 190 regions.
+        // Sampling error of 190 regions.
         let (all, its) = (all / all_reads as f64, bytes as f64 / reads as f64);
         assert!((its / all - 1.0).abs() < 0.25, "{its} {all}");
     }
