@@ -33,11 +33,11 @@ const BLOCKED: &str = "blocked";
 const WRITEBACK: &str = "writeback";
 const OTHER_IO: &str = "other I/O";
 
-/// The event of a thread that polled for the I/O of another.
+/// The event of a thread that polled for the I/O of another thread.
 const SPINNING: &str = "spinning";
 
-/// Raw waits in memory, some 800,000. Beyond it they are dropped and counted; the seconds stay
-/// complete.
+/// Limit of raw waits in memory, some 800,000. Above it, waits are dropped and counted; the seconds
+/// stay complete.
 const WAITS_MAX_BYTES: usize = 20 << 20;
 
 /// Turns the reports of one recording into rows.
@@ -50,19 +50,19 @@ pub(crate) struct Assembler {
     snapshots: FxHashMap<i32, u64>,
     /// Descriptors that change in the current batch, and the position of their last change.
     changes: FxHashMap<(i32, i32), usize>,
-    /// Position in the batch.
+    /// Position of the current event in the batch.
     at: usize,
-    /// CPU time of calls without a row, per thread: it counts as before the next row.
+    /// CPU time of calls without a row, per thread: it is added to the time before the next row.
     carried_cpu_ns: FxHashMap<i32, u64>,
-    /// CPU time in calls that change files other than temp files, which have no rows though the
-    /// source counts it as inside rows.
+    /// CPU time in calls that change files other than temp files. They have no rows, but the source
+    /// excludes it like the time inside rows.
     pub(crate) other_changes_cpu_ns: u64,
     /// The last call of each thread, if it opened a file that the source has not reported yet.
     pending_opens: FxHashMap<i32, (Call, Inside)>,
     deferred: DeferredBlocks,
     pub spinning: Spinning,
     pub stacks: Stacks,
-    /// Files by device and inode, as last seen; None where the look-up failed.
+    /// Files by device and inode, as last looked up; None if the look-up failed.
     by_identity: FxHashMap<(u64, u64), Option<File>>,
     /// Ends of files that a descriptor appends to, by device and inode.
     ends: FxHashMap<(u64, u64), i64>,
@@ -81,7 +81,7 @@ struct File {
     identity: (u64, u64),
     regular: bool,
     in_memory: bool,
-    /// It was looked up again at its first use: programs unlink files right after opening them.
+    /// Whether it was looked up again at its first use: programs unlink files right after open.
     settled: bool,
 }
 
@@ -131,7 +131,7 @@ impl Assembler {
         temp_files
     }
 
-    /// Processes the reports of a source, which are in the order of time.
+    /// Processes the reports of a source, which are in chronological order.
     pub fn take(&mut self, events: &mut Vec<Event>) {
         let changed = events.iter().enumerate().filter_map(|(at, e)| Some((e.changes()?, at)));
         self.changes = changed.collect();
@@ -192,7 +192,7 @@ impl Assembler {
         }
     }
 
-    /// Notes which file a descriptor stands for; returns whether it is temp.
+    /// Notes the file of a descriptor; returns whether it is temp.
     fn set_file(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) -> bool {
         let name = self.names().files.id(&identity.path);
         let file = File {
@@ -222,9 +222,9 @@ impl Assembler {
         self.files.is_temp(name)
     }
 
-    /// Descriptors marked close-on-exec are closed now; a look-up shows which. Where it comes too
-    /// late, what was a temp file's becomes one of an unknown file. The standard streams are kept: a
-    /// shell passes files by them.
+    /// Drops descriptors, which exec may have closed, except those of temp files that a look-up
+    /// shows to be open. If it comes too late, the file becomes unknown. The standard streams are
+    /// kept: a shell passes files by them.
     fn close_on_exec(&mut self, pid: i32) {
         let has_ended = numbers_in(&format!("/proc/{pid}/fd")).is_ok_and(|fds| fds.is_empty());
         let (files, changes, at) = (&self.files, &self.changes, self.at);
@@ -289,9 +289,9 @@ impl Assembler {
         self.push(wait);
     }
 
-    /// A copy in the kernel. Between two files it becomes a read and a write, each with half of its
-    /// time, because the kernel alternates between them. To or from a socket or a pipe it has no
-    /// row, because it also waits for these.
+    /// Adds a copy in the kernel. Between two files it becomes a read and a write, each with half
+    /// of the time, because the kernel alternates between them. To or from a socket or a pipe it
+    /// has no row, because it also waits for these.
     fn copy(&mut self, call: Call, inside: Inside) {
         let other = call.offset.map_or(-1, |fd| fd as i32);
         let (from, to) = match call.kind {
@@ -332,13 +332,13 @@ impl Assembler {
         }
     }
 
-    /// Decides at the end which files are temp; the processes `running` have not ended.
+    /// Decides at the end which files are temp; the processes in `running` have not ended.
     pub(crate) fn settle(&mut self, running: &[i32]) {
         let mut names = self.names.lock().expect("no holder panics");
         names.temp = self.files.settle(&names.files, running, &mut self.counts);
     }
 
-    /// Whether a file that may be temp is output, by its use.
+    /// Whether a file that may be temp is output, by its use so far.
     pub(crate) fn is_output(&self, path: &str) -> bool {
         self.names().files.get(path).is_some_and(|name| self.files.is_output(name))
     }
@@ -355,7 +355,8 @@ impl Assembler {
         }
     }
 
-    /// A call without a row, for it moved no bytes of a file: its blocks become rows.
+    /// Turns the blocks of a call into rows; the call has none, because it moved no bytes of a
+    /// file.
     fn add_blocks(&mut self, call: Call, inside: Inside) {
         let before_ns =
             self.work_before_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
@@ -388,8 +389,8 @@ impl Assembler {
         });
     }
 
-    /// CPU time of a thread since its last row without spinning, which becomes a row; `own_ns` of
-    /// it is since its last event.
+    /// CPU time of a thread since its last row, of which `own_ns` is since its last event. Spinning
+    /// is excluded and becomes a row.
     fn work_before_ns(&mut self, tid: i32, until_ns: u64, own_ns: u64) -> u64 {
         let carried_ns = self.carried_cpu_ns.remove(&tid).unwrap_or(0);
         let Some(spun) = self.spinning.end_of(tid, until_ns, own_ns) else {
@@ -408,7 +409,7 @@ impl Assembler {
         own_ns - before_ns - cpu_ns
     }
 
-    /// Start and duration, on the clock of the recording.
+    /// Start, counted from the start of the recording, and duration.
     fn span(&self, start_ns: u64, end_ns: u64) -> (i64, i64) {
         (start_ns as i64 - self.origin_ns as i64, end_ns as i64 - start_ns as i64)
     }
@@ -444,8 +445,8 @@ impl Assembler {
         if known.is_none() && self.precedes_snapshot(call) {
             return None;
         }
-        // The look-up comes after the call: the position follows from the calls instead, and by now
-        // the descriptor may stand for another file than when it was opened.
+        // This look-up comes after the call: the position follows from the calls instead, and by
+        // now the descriptor may refer to another file than when it was opened.
         if self.changes.get(&key).is_some_and(|&change| change > self.at) {
             return known;
         }

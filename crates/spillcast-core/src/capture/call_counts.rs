@@ -1,9 +1,10 @@
-//! Notices reads and writes that the kernel counted and the source did not report.
+//! Notices reads and writes that the kernel counted but the source did not report.
 //!
-//! /proc/PID/io counts the calls of a process, and of each child once the process has waited for
-//! it, or who took the child over. So the reports of a process that has ended are added to those of
-//! its parent, and all are compared together. Where something is reported that the kernel does not
-//! count, as a call on no descriptor, less is noticed. A core dump is counted as many writes.
+//! /proc/PID/io counts the calls of a process, and those of each child once the process, or the one
+//! that adopted the child, has waited for it. So the reports for a process that has ended are added
+//! to those of its parent, and the sums of all processes are compared. A reported call that the
+//! kernel does not count, such as a call on an invalid descriptor, hides a missing one. A core dump
+//! counts as many writes.
 
 use std::iter::successors;
 use std::path::Path;
@@ -14,7 +15,7 @@ use spillcast_calls::CallKind;
 use super::event::Event;
 use crate::proc::{children, moved_in, moved_path, parent, process_of, threads_of};
 
-/// Reads by the kernel when a process starts a program, which count as those of the process.
+/// Reads by the kernel during execve, which are counted as reads of the process.
 const READS_OF_EXEC: u64 = 16;
 
 /// The counts of all observed processes, and of threads that are observed alone.
@@ -22,26 +23,26 @@ const READS_OF_EXEC: u64 = 16;
 pub(crate) struct CallCounts {
     processes: FxHashMap<i32, Process>,
     is_compared: bool,
-    /// The most that was missing at once.
+    /// The largest number of unreported calls in any comparison.
     pub unreported: u64,
 }
 
 #[derive(Default)]
 struct Process {
     parent: i32,
-    /// Where the kernel counts its calls: to look for that costs more than to read it.
+    /// File with the kernel's counts of its calls: finding it costs more than reading it.
     path: String,
-    /// By the source, with what the kernel had counted when the process was attached.
+    /// Calls reported by the source, plus the kernel's count when the process was attached.
     reported: u64,
-    /// By the kernel at the last look.
+    /// The kernel's count at the last look.
     counted: u64,
 }
 
 impl CallCounts {
-    /// Processes, each before its children, or a thread are observed from now on.
+    /// Starts to count processes, each listed before its children, or a thread.
     pub fn attach(&mut self, ids: &[i32]) {
-        // One that ends meanwhile is counted before its parent. One that ended before is observed
-        // by no source, and its parent has yet to wait for it.
+        // A child that ends meanwhile is counted before its parent. A child that ended before is
+        // not observed, and its parent has yet to wait for it.
         for &id in ids.iter().rev() {
             let children = if process_of(id) == id { children(id) } else { Vec::new() };
             children.into_iter().chain([id]).for_each(|id| self.add_counted(id));
@@ -52,7 +53,7 @@ impl CallCounts {
         let path = moved_path(id);
         let counted = counted(&path).unwrap_or(u64::MAX / 2);
         let Some(parent) = parent(id) else { return };
-        // A call that each thread is in is counted when it ends, and not reported.
+        // A call that a thread is in is counted when it ends, but not reported.
         let in_flight = threads_of(id).map_or(0, |threads| threads.len());
         let reported = counted + in_flight as u64;
         self.processes.entry(id).or_insert(Process { parent, path, reported, counted: 0 });
@@ -78,7 +79,7 @@ impl CallCounts {
         }
     }
 
-    /// Looks at what the kernel has counted until now, before the reports until now are taken.
+    /// Reads the kernel's counts, before the reports up to now are taken.
     pub fn look(&mut self) {
         for process in self.processes.values_mut() {
             process.counted = counted(&process.path).unwrap_or(0);
@@ -86,7 +87,7 @@ impl CallCounts {
         self.is_compared = false;
     }
 
-    /// Compares the last look with the reports, which have been taken until then.
+    /// Compares the last look with the reports, which have been taken up to that look.
     pub fn compare(&mut self) {
         if std::mem::replace(&mut self.is_compared, true) {
             return;
@@ -109,14 +110,14 @@ impl CallCounts {
         }
     }
 
-    /// Processes are gone: their parents, or those who took them over, have waited for them.
+    /// Removes processes that their parents, or the processes that adopted them, have waited for.
     fn end(&mut self, ids: &[i32]) {
         let remove = |id: &i32| self.processes.remove_entry(id);
         let ended: FxHashMap<i32, Process> = ids.iter().filter_map(remove).collect();
         if ended.is_empty() {
             return;
         }
-        // A number that was used again must not lead in a circle.
+        // A reused process id must not lead in a circle.
         let heir = |process: &Process| {
             let parent = |id: &i32| ended.get(id).map(|process| process.parent);
             successors(Some(process.parent), parent).take(ended.len() + 1).last().unwrap_or(0)
@@ -131,7 +132,7 @@ impl CallCounts {
     }
 }
 
-/// Calls since the start of a process; None where it has ended or /proc refuses.
+/// Calls since the start of a process; None if it has ended or /proc refuses access.
 fn counted(path: &str) -> Option<u64> {
     moved_in(path).map(|moved| moved.reads + moved.writes)
 }

@@ -10,18 +10,18 @@ pub struct Counts {
     pub temp_bytes: u64,
     pub temp_ns: u64,
     pub other_io: u64,
-    /// Those of them that are writes to files on storage.
+    /// Writes among `other_io` that go to files on storage.
     pub other_writes: u64,
     pub other_io_ns: u64,
-    /// Calls on a descriptor that was closed before it could be looked at.
+    /// Calls on a descriptor that was closed before its file was looked up.
     pub unknown_file: u64,
-    /// Calls without rows that copied from or to temp files inside the kernel, and their bytes.
+    /// Calls that copied from or to temp files inside the kernel and have no rows, and their bytes.
     pub temp_copies: u64,
     pub temp_copied_bytes: u64,
-    /// Most requests of io_uring, with calls, that a thread had in flight at once, including at
-    /// least one on a temp file.
+    /// Largest number of io_uring requests and calls that a thread had in flight at once, at least
+    /// one of them on a temp file.
     pub io_uring_depth: u64,
-    /// CPU time of their threads' other work while they were in flight.
+    /// CPU time of these threads' other work while the requests were in flight.
     pub io_uring_busy_ns: u64,
 }
 
@@ -29,9 +29,9 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Io {
     pub reads: u64,
-    /// Those to files on storage.
+    /// Writes to files on storage.
     pub writes: u64,
-    /// Those to files in memory.
+    /// Writes to files in memory.
     pub(crate) memory_writes: u64,
     pub bytes: u64,
     pub elapsed_ns: u64,

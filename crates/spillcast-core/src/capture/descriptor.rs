@@ -1,4 +1,4 @@
-//! What a descriptor of another process stands for, by /proc.
+//! Identifies the files of other processes' descriptors, by /proc.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -9,12 +9,12 @@ use super::event::FileIdentity;
 use super::temp::born_ns;
 use crate::proc::{DELETED_MARK, number, numbers_in};
 
-/// Looks at descriptor `fd` of a process or thread, but not at its position; None when it is closed
-/// or may not be seen.
+/// Looks up the file of descriptor `fd` of a process or thread, without its position; None if it is
+/// closed or access is denied.
 pub(crate) fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
     let link = format!("/proc/{pid}/fd/{fd}");
     let target = fs::read_link(&link).ok()?;
-    // The link leads to the file itself, which may have no name any more.
+    // The link leads to the file itself, even if the file has no name any more.
     let stat = fs::metadata(&link).ok()?;
     let shown = String::from_utf8_lossy(target.as_os_str().as_bytes()).into_owned();
     let unlinked = stat.nlink() == 0;
@@ -43,7 +43,7 @@ fn info(pid: i32, fd: i32) -> String {
     format!("/proc/{pid}/fdinfo/{fd}")
 }
 
-/// Whether a descriptor was opened to append and has not been written to.
+/// Whether a descriptor was opened with O_APPEND and has not been written to.
 fn is_new_appender(pid: i32, fd: i32) -> bool {
     let text = fs::read_to_string(info(pid, fd)).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -51,26 +51,26 @@ fn is_new_appender(pid: i32, fd: i32) -> bool {
     number(&text, "pos:") == Some(0) && flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
 }
 
-/// Whether descriptors, each of a process, share an open file and so its position; false where the
-/// kernel does not tell.
+/// Whether descriptors of two processes share an open file description, and so its position; false
+/// if the kernel refuses to compare them.
 pub(crate) fn is_same_open_file((pid, fd): (i32, i32), (other_pid, other_fd): (i32, i32)) -> bool {
     const KCMP_FILE: i32 = 0;
     // SAFETY: no pointer is passed.
     unsafe { libc::syscall(libc::SYS_kcmp, pid, other_pid, KCMP_FILE, fd, other_fd) == 0 }
 }
 
-/// What a call of close_range closes: the descriptors from `first` to `last`, all where it is None.
+/// The descriptors that close_range closes: from `first` to `last`, or to the end if it is None.
 pub(crate) fn closed_range(first: i32, last: Option<i64>) -> RangeInclusive<u32> {
     first as u32..=last.map_or(u32::MAX, |last| last as u32)
 }
 
-/// The open descriptors of a process with what they stand for, and their positions, each looked up
-/// when it is taken.
+/// The open descriptors of a process with their files and positions, each looked up when it is
+/// taken from the iterator.
 pub(crate) fn open_files(pid: i32) -> impl Iterator<Item = (i32, FileIdentity)> {
     let descriptors = numbers_in(&format!("/proc/{pid}/fd")).unwrap_or_default();
     let file = move |fd| {
         let file = identify(pid, fd)?;
-        // Last, for the taker notes the time.
+        // The position is read last, because the caller takes the time afterwards.
         Some((fd, FileIdentity { position: position(pid, fd), ..file }))
     };
     descriptors.into_iter().filter_map(file)

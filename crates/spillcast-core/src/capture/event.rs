@@ -4,25 +4,25 @@ use spillcast_calls::{Call, CallKind};
 
 use crate::wait::Op;
 
-/// What a thread did during a call.
+/// The activity of a thread during a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
-    /// Each time the thread left the CPU voluntarily; empty if the source does not report that.
+    /// The times when the thread was blocked; empty if the source does not report them.
     pub blocks: Vec<Block>,
     /// CPU time in the call after the last block.
     pub cpu_ns: u64,
 }
 
-/// A time for which a thread had left the CPU voluntarily.
+/// An interval in which a thread had left the CPU voluntarily.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
     pub start_ns: u64,
-    /// When it was woken; if that is unknown, when it was on a CPU again.
+    /// Time of the wakeup; if that is unknown, the time when the thread was scheduled in again.
     pub end_ns: u64,
-    /// CPU time since the previous block or timed call, or of a block in a call since its begin.
+    /// CPU time since the previous block or timed call; inside a call, at most since its start.
     pub cpu_before_ns: u64,
-    /// The observed thread that woke it; None for an interrupt, another process, a thread that has
-    /// ended, or if unknown.
+    /// The observed thread that woke this thread; None if it was an interrupt, another process or a
+    /// thread that has ended, or if it is unknown.
     pub woken_by: Option<i32>,
 }
 
@@ -47,11 +47,11 @@ pub struct FileIdentity {
     /// Birth, nanoseconds since the epoch; None if the source does not report it.
     pub born_ns: Option<i128>,
     pub regular: bool,
-    /// No directory entry leads to it any more.
+    /// Whether it has no directory entry any more.
     pub unlinked: bool,
     /// File position, if it was looked up.
     pub position: Option<i64>,
-    /// The end of the file, where the descriptor appends to it (O_APPEND).
+    /// End of the file, if the descriptor appends to it (O_APPEND).
     pub append_at: Option<i64>,
 }
 
@@ -61,20 +61,20 @@ impl FileIdentity {
         FileIdentity { path, regular: true, unlinked, ..FileIdentity::default() }
     }
 
-    /// Whether it is a file of memfd_create, which is on no storage.
+    /// Whether it is a file of memfd_create, which is not on storage.
     pub(crate) fn in_memory(&self) -> bool {
         self.path.starts_with("/memfd:")
     }
 }
 
-/// A finished request of io_uring that read or wrote.
+/// A finished io_uring request that read or wrote.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     pub pid: i32,
     /// The thread that submitted it.
     pub tid: i32,
     pub start_ns: u64,
-    /// When its completion could be seen.
+    /// Time at which its completion became visible.
     pub end_ns: u64,
     pub op: Op,
     pub offset: i64,
@@ -84,15 +84,15 @@ pub struct Request {
     pub file: (u64, u64),
     pub regular: bool,
     pub unlinked: bool,
-    /// How many requests and calls on files its thread had in flight at once, since it had none.
+    /// Most file requests and calls in flight for its thread at once, since it had none.
     pub at_once: u64,
     /// CPU time of the thread since its last block, call or request.
     pub cpu_before_ns: u64,
-    /// CPU time of the thread's other work meanwhile.
+    /// CPU time of the thread's other work while the request was in flight.
     pub busy_ns: u64,
 }
 
-/// One report of a capture, in the order of time within a thread.
+/// A report of a capture; the reports of a thread are in chronological order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Call(Call, Inside),
@@ -102,32 +102,32 @@ pub enum Event {
         inside: Inside,
         path: String,
     },
-    /// A thread left the CPU outside of the timed calls.
+    /// A thread was scheduled out voluntarily outside of timed calls.
     Blocked {
         tid: i32,
         block: Block,
     },
-    /// The same while it waited for I/O of the kernel; with `writeback` for memory that dirty pages
-    /// occupy until they are on storage.
+    /// Like `Blocked`, in an I/O wait of the kernel; with `writeback`, the thread waited for dirty
+    /// pages to reach storage and free memory.
     BlockedOnIo {
         tid: i32,
         block: Block,
         writeback: bool,
     },
-    /// The same while exactly one request of io_uring was in flight for the thread.
+    /// Like `Blocked`, while exactly one io_uring request of the thread was in flight.
     BlockedInRequest {
         tid: i32,
         block: Block,
     },
     Request(Request),
-    /// A thread was on a CPU, at this address of its code.
+    /// A thread was running at this address of its code.
     Sample {
         pid: i32,
         tid: i32,
         time_ns: u64,
         ip: u64,
     },
-    /// The same with its stack.
+    /// Like `Sample`, with the thread's stack.
     Stack {
         pid: i32,
         tid: i32,
@@ -144,7 +144,7 @@ pub enum Event {
         parent: i32,
         child: i32,
     },
-    /// The process started another program: descriptors may have been closed.
+    /// The process executed another program: descriptors may have been closed.
     Exec {
         pid: i32,
     },
@@ -154,7 +154,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The process and descriptor whose file changes, if any.
+    /// The process and descriptor that refer to another file, or none, after this event, if any.
     pub fn changes(&self) -> Option<(i32, i32)> {
         match self {
             Event::Call(call, _) if call.kind.opens() || call.kind.duplicates() => {

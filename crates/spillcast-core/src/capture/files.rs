@@ -1,12 +1,12 @@
 //! Follows the use of each file, which decides whether it is temporary.
 //!
-//! The use of a file decides, if the run made it. It is temporary if it lies in a directory for
+//! If the run created a file, the file's use decides. It is temporary if it lies in a directory for
 //! temporary files and is removed or read back, or if it is read back and removed anywhere. A file
 //! that is written and still exists at the end is output, and so is a renamed file.
 //!
 //! Every call on a file is a row with the file's name, and temp is a label of that row. Most labels
 //! are known only at the end, so rows and seconds carry the name until they become Parquet. Counts
-//! during the run cover what is known so far. Calls that open, resize, sync, remove or look up
+//! during the run use the labels known so far. Calls that open, resize, sync, remove or look up
 //! files are rows for temp files only, because a program may open 100,000 others.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use super::temp::{Identity, Kind};
 use crate::system::epoch_ns;
 use crate::wait::{NameId, Names, Op};
 
-/// Entries of a directory that are searched for a renamed file.
+/// Number of directory entries that are searched for a renamed file.
 const ENTRIES_MAX: usize = 100_000;
 
 /// The state of files by name. The first classification of a name holds for its later files, too.
@@ -38,12 +38,12 @@ enum State {
     Made(Box<Made>),
 }
 
-/// A file that the run made.
+/// A file that the run created.
 #[derive(Default)]
 struct Made {
     in_temp_dir: bool,
     identity: Identity,
-    /// Whether its path leads to the same file here.
+    /// Whether its path leads to the same file in this process.
     same_mounts: bool,
     /// It may have been written before the recording began.
     early: bool,
@@ -56,7 +56,7 @@ struct Made {
     /// It was open without a name when its process was attached.
     held: bool,
     written_bytes: u64,
-    /// Read after it was first written.
+    /// Bytes read after the file was first written.
     read_back_bytes: u64,
     /// Whether it counts as temporary at present.
     temp: bool,
@@ -64,12 +64,12 @@ struct Made {
 }
 
 impl Files {
-    /// For a recording that begins now.
+    /// Starts the state of a recording that begins now.
     pub fn new() -> Files {
         Files { by_name: FxHashMap::default(), start_ns: epoch_ns() }
     }
 
-    /// A file was seen under a name; `joined`: it was open when its process was attached.
+    /// Notes a file seen under a name; `joined`: it was open when its process was attached.
     pub fn seen(
         &mut self,
         name: NameId,
@@ -119,8 +119,8 @@ impl Files {
         matches!(self.by_name.get(&name), Some(State::Made(_)))
     }
 
-    /// A process reads or writes a file by a descriptor; returns whether that counts as temp I/O at
-    /// present. If this changes, earlier I/O on the file is counted anew.
+    /// Counts a read or write of a file through a descriptor; returns whether it counts as temp I/O
+    /// at present. If the file's label changes, its earlier I/O is counted anew.
     pub fn used(
         &mut self,
         name: NameId,
@@ -147,7 +147,7 @@ impl Files {
         made.temp
     }
 
-    /// A file's name was removed.
+    /// Notes that a file's name was removed.
     pub fn removed(&mut self, name: NameId, counts: &mut Counts) {
         if let Some(State::Made(made)) = self.by_name.get_mut(&name) {
             made.removed = true;
@@ -155,7 +155,7 @@ impl Files {
         }
     }
 
-    /// Decides at the end on all undecided files; the processes `running` have not ended.
+    /// Decides at the end on all undecided files; the processes in `running` have not ended.
     pub(crate) fn settle(
         &mut self,
         names: &Names,
@@ -176,7 +176,7 @@ impl Files {
 }
 
 impl Made {
-    /// Decides by the use until now; `in_use`: its process may still use it.
+    /// Decides by the use so far; `in_use`: its process may still use it.
     fn is_temp(&self, in_use: bool) -> bool {
         let read_back = self.is_read_back();
         match (self.in_temp_dir, self.written_bytes) {
@@ -187,7 +187,7 @@ impl Made {
         }
     }
 
-    /// Whether half of it or more was read back.
+    /// Whether at least half of the written bytes were read back.
     fn is_read_back(&self) -> bool {
         2 * self.read_back_bytes >= self.written_bytes.max(1)
     }
@@ -196,7 +196,7 @@ impl Made {
     /// after a rename or a link.
     fn look_up(&mut self, path: &Path, folders: &mut Folders) -> bool {
         let exists = || fs::symlink_metadata(path).is_ok();
-        // The inode of a removed file may have been reused, which only the birth shows.
+        // The inode of a removed file may have been reused, which only the birth time shows.
         let known = self.identity.born_ns.is_some() || !self.removed;
         let Some(folder) = path.parent().filter(|_| known && self.written_bytes > 0 && !exists())
         else {
@@ -214,7 +214,7 @@ impl Made {
         renamed
     }
 
-    /// Labels the file as temp or not, and all counted I/O on it.
+    /// Labels the file, and all I/O counted for it, as temp or not.
     fn label(&mut self, temp: bool, counts: &mut Counts) {
         if self.temp != temp {
             self.temp = temp;

@@ -1,19 +1,19 @@
-//! Children of a server that have just been forked: the wanted ones by what they call themselves.
+//! Newly forked children of a server, selected by the title that they give themselves.
 
 use std::fs;
 
 use crate::system::now_ns;
 
-/// How long a child may take to say what it is; one that never does is not wanted.
+/// How long a child may take to set its title; a child that never does is not wanted.
 const UNTITLED_NS: u64 = 2_000_000_000;
-/// How long a title stays as it is before it is taken to be whole: it may be read while it is
+/// How long a title must stay unchanged to count as complete: it may be read while it is being
 /// written.
 const WRITTEN_NS: u64 = 50_000_000;
 
-/// Children of one server that have not said yet what they are.
+/// Children of a server that have not set their title yet.
 pub(crate) struct ForkedChildren {
     pub parent: i32,
-    /// Command line of the server, which a child has until it sets its own.
+    /// Command line of the server, which a child shows until it sets its own.
     parent_title: Vec<u8>,
     wanted: Vec<u8>,
     untitled: Vec<Untitled>,
@@ -22,29 +22,30 @@ pub(crate) struct ForkedChildren {
 struct Untitled {
     pid: i32,
     title: Vec<u8>,
-    /// Since when it has this title.
+    /// When it was first seen with this title.
     since_ns: u64,
 }
 
 impl ForkedChildren {
-    /// Children of `parent` are wanted whose command line holds `wanted`, not followed by a digit.
+    /// Selects children of `parent` whose command line contains `wanted`, not followed by a digit.
     pub fn of(parent: i32, wanted: &str) -> ForkedChildren {
         let parent_title = title(parent).unwrap_or_default();
         ForkedChildren { parent, parent_title, wanted: wanted.into(), untitled: Vec::new() }
     }
 
-    /// A child was forked.
+    /// Adds a child that was forked.
     pub fn add(&mut self, pid: i32) {
         let title = self.parent_title.clone();
         self.untitled.push(Untitled { pid, title, since_ns: now_ns() });
     }
 
-    /// Whether any is waited for.
+    /// Whether any child is undecided.
     pub fn waits(&self) -> bool {
         !self.untitled.is_empty()
     }
 
-    /// Those that have said what they are since the last time, or ended: whether they are wanted.
+    /// Returns the children decided since the last call, by title or end, and whether each is
+    /// wanted.
     pub(crate) fn decide(&mut self) -> Vec<(i32, bool)> {
         let now_ns = now_ns();
         let mut decided = Vec::new();
@@ -109,7 +110,7 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         let decided = children.decide();
-        // Whoever keeps another title is not wanted.
+        // A child that keeps another title is not wanted.
         let mut other = ForkedChildren::of(std::process::id() as i32, "parallel worker for PID 7");
         other.add(pid);
         assert_eq!(other.decide(), []);

@@ -1,12 +1,11 @@
 //! Observes live processes on Linux: each of their file I/O calls, timed, becomes a wait.
 //!
 //! A [`Source`] reports finished system calls as [`Event`]s. `assemble` turns them into waits:
-//! which file, where in it, temp or not. All sources share it, so there is one place where they
-//! could differ.
+//! which file, where in it, temp or not. All sources share it, so its rules are the same for all.
 //!
 //! - `bpf` (eBPF) costs least, attaches at once and names every file, but needs privileges and a
 //!   kernel with BTF.
-//! - `perf` (perf events) sees the same and works for the processes of an ordinary user.
+//! - `perf` (perf events) sees the same, also for the own processes of an ordinary user.
 //! - `preload` (a library) works in containers that refuse both.
 
 use std::io;
@@ -43,7 +42,7 @@ pub use spawn::HeldCommand;
 pub use stacks::{NamedStacks, STACKS_PER_S, Symbols};
 pub use temp::{TempName, TempRules, temp_name_of};
 
-/// Makes a source ready for these calls; nothing is observed yet.
+/// Prepares a source for these kinds of calls; no process is observed yet.
 pub type Open = fn(&[CallKind]) -> io::Result<Box<dyn Source>>;
 
 /// Every source by its name.

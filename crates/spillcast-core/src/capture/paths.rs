@@ -1,40 +1,40 @@
-//! Paths as programs give them -> as /proc shows those of descriptors: absolute, without links.
+//! Resolves the paths that programs give to the form of /proc/PID/fd: absolute, without links.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories that are remembered; beyond it all are forgotten.
+/// Limit of the remembered directories; when it is reached, all are forgotten.
 const KNOWN_MAX: usize = 4_096;
 
 /// Resolves paths, and remembers directories.
 #[derive(Default)]
 pub(crate) struct Paths {
-    /// As given, absolute -> without links.
+    /// Absolute path as given -> path without links.
     known: HashMap<PathBuf, PathBuf>,
-    /// Folders that paths of a process began in, by descriptor: for when the process has ended.
+    /// Base directories of the paths of a process, by descriptor: for when the process has ended.
     begins: HashMap<(i32, i32), Begin>,
 }
 
 #[derive(Clone)]
 struct Begin {
     folder: PathBuf,
-    /// It may have changed since it was looked at.
+    /// Whether it may have changed since it was looked up.
     stale: bool,
 }
 
-/// In place of a descriptor: the folder that absolute paths begin in, as chroot sets it.
+/// Stands for a descriptor: the base of absolute paths, which chroot changes.
 const ROOT: i32 = -1;
 
 impl Paths {
-    /// The absolute path of what process `pid` calls `path`, relative to its directory `at` (as of
-    /// openat); None where that is gone and was never seen, or not since a program was started and
-    /// nothing is there.
+    /// Returns the absolute path of `path` as process `pid` gives it, relative to its directory
+    /// `at` (see openat). None if the directory is gone and was never looked up, or was not looked
+    /// up since the last exec and the path does not exist.
     pub(crate) fn absolute(&mut self, pid: i32, at: i32, path: &str) -> Option<String> {
         let path = Path::new(path);
         let path = if let Ok(inside) = path.strip_prefix("/") {
             let root = self.begin(pid, ROOT).filter(|root| root.folder != Path::new("/"));
-            // It may have been given before the process got a root of its own.
+            // The path may be older than the process's own root.
             let inside = root.map(|root| root.folder.join(inside)).filter(|path| path.exists());
             inside.unwrap_or_else(|| path.to_owned())
         } else {
@@ -51,7 +51,7 @@ impl Paths {
         Some(self.without_links(directory).join(name).to_string_lossy().into_owned())
     }
 
-    /// Looks where the paths of a process begin, which has started a program.
+    /// Looks up the base directories of a process that has executed a program.
     pub fn look(&mut self, pid: i32) {
         for at in [libc::AT_FDCWD, ROOT] {
             self.begins.entry((pid, at)).and_modify(|begin| begin.stale = true);
@@ -59,15 +59,15 @@ impl Paths {
         }
     }
 
-    /// As [`Paths::look`], where nothing is known of it yet.
+    /// Like [`Paths::look`], if nothing is known about the process yet.
     pub(crate) fn look_once(&mut self, pid: i32) {
         if !self.begins.contains_key(&(pid, libc::AT_FDCWD)) {
             self.look(pid);
         }
     }
 
-    /// As [`Paths::look`], of a process that was just started: where `parent` is, if it has ended
-    /// already.
+    /// Like [`Paths::look`], for a process that was just started; if it has already ended, takes
+    /// the directories of `parent`.
     pub(crate) fn started(&mut self, parent: i32, child: i32) {
         for at in [libc::AT_FDCWD, ROOT] {
             if self.begin(child, at).is_none()
@@ -82,7 +82,7 @@ impl Paths {
         self.begins.insert((pid, fd), Begin { folder: folder.into(), stale: false });
     }
 
-    /// A process has ended.
+    /// Forgets a process that has ended.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.begins.retain(|key, _| key.0 != pid);
     }

@@ -1,7 +1,7 @@
 //! The source for containers that refuse perf events: programs report through the preload library.
 //!
 //! The ring is an anonymous memory file of spillcast, which commands open by its path under /proc.
-//! If spillcast dies, nothing is left behind and the command goes on.
+//! If spillcast dies, no file is left behind and the command continues.
 
 use std::fs::File;
 use std::io;
@@ -18,13 +18,13 @@ use super::source::{Observed, Source};
 use crate::system::now_ns;
 
 const RING_BYTES: usize = 16 << 20;
-/// The ring wakes no one, so it is looked at this often.
+/// Polling interval of the ring, which does not wake its reader.
 const NAP: Duration = Duration::from_millis(5);
 
-/// How long a reserved slot may stay uncommitted before its producer is taken for dead.
+/// How long a reserved slot may stay uncommitted before its producer is considered dead.
 const UNCOMMITTED_MAX: Duration = Duration::from_secs(1);
 
-/// The reading side of the ring that the preload library writes to.
+/// The reading end of the ring that the preload library writes to.
 ///
 /// Start a program with `LD_PRELOAD` naming the library and [`Source::environment`] set, then drain
 /// often enough that the ring does not fill. A static binary never loads the library.
@@ -37,8 +37,8 @@ pub struct PreloadSource {
     calls: u64,
 }
 
-/// Whether a process has the ring of a recorder mapped; not, where its mappings may not be read,
-/// and None for one that has ended, which has no mappings.
+/// Whether a process has mapped the ring of a recorder; false if its mappings may not be read, None
+/// for a process that has ended, which has no mappings.
 pub fn is_connected(pid: i32) -> Option<bool> {
     let mappings = match std::fs::read(format!("/proc/{pid}/maps")) {
         Ok(mappings) if mappings.is_empty() => return None,
@@ -49,32 +49,32 @@ pub fn is_connected(pid: i32) -> Option<bool> {
     Some(mappings.windows(name.len()).any(|bytes| bytes == name.as_bytes()))
 }
 
-/// A ring that takes what the library reports, which is all calls.
+/// Opens a ring for the reports of the library, which always reports all calls.
 pub fn open(_calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     Ok(Box::new(PreloadSource::create(RING_BYTES)?))
 }
 
-/// A slot that is reserved and not committed.
+/// A slot that is reserved but not committed.
 struct Stall {
     position: u64,
-    /// The head when the stall was seen: everything before it was reserved by then.
+    /// The head when the stall was noticed: all slots before it were reserved by then.
     head: u64,
     since: Instant,
 }
 
 impl PreloadSource {
-    /// Makes a ring of at least `capacity_bytes` (64 bytes a call), all of it allocated now.
+    /// Creates a ring of at least `capacity_bytes` (64 per call), all of it allocated at once.
     pub fn create(capacity_bytes: usize) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = File::from(memfd_create(RING_NAME, flags)?);
         let ring = Ring::create(&memory, capacity_bytes)?;
         ring.look(now_ns());
-        // A memory file that cannot shrink can never make an access of a program fail.
+        // A memory file that cannot shrink never makes an access by a program fail.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(PreloadSource { ring, memory, tail: 0, stall: None, calls: 0 })
     }
 
-    /// The record at the tail and its slots; None while any of them is not committed.
+    /// The record at the tail and its number of slots; None while any of them is not committed.
     ///
     /// A slot that starts no record (the rest of a path whose start was skipped) gives no event.
     fn next_record(&self) -> Option<(Option<Event>, u64)> {
@@ -84,7 +84,7 @@ impl PreloadSource {
         let slots = record.slots();
         let event = match record {
             Record::Call(call) => Some(Event::Call(call, Inside::default())),
-            // A program that has no /proc does not know it.
+            // A program without /proc does not know its path.
             Record::File { path_bytes: 0, .. } => None,
             Record::File { file, path_bytes } => {
                 Some(file_of(file, self.path_at_tail(slots, path_bytes)?))
@@ -106,7 +106,7 @@ impl PreloadSource {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Steps over the uncommitted slots at the tail once they are too old; says whether it did.
+    /// Skips the uncommitted slots at the tail once they are too old; returns whether it did.
     fn skip_dead_producer(&mut self, head: u64) -> bool {
         let tail = self.tail;
         let stall = match &self.stall {
@@ -119,7 +119,7 @@ impl PreloadSource {
         if stall.since.elapsed() < UNCOMMITTED_MAX {
             return false;
         }
-        // The start of a path may be committed and its rest not: then it is stepped over as well.
+        // If the start of a path is committed but its rest is not, the start is skipped as well.
         self.tail = (tail + 1..stall.head)
             .find(|&position| self.ring.get(position).is_some())
             .unwrap_or(stall.head);
@@ -136,10 +136,10 @@ impl Source for PreloadSource {
 
     fn drain(&mut self, out: &mut Vec<Event>, _last: bool) {
         if !self.ring.look(now_ns()) {
-            // Nobody knows how many calls were made meanwhile.
+            // The number of calls made meanwhile is unknown.
             self.ring.count_lost(1);
         }
-        // Taken once: producers that never rest must not keep the reader here for ever.
+        // Read once: producers that never pause must not keep the reader here forever.
         let head = self.ring.head();
         while self.tail < head {
             match self.next_record() {
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(is_connected(std::process::id() as i32), Some(false));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id() as i32;
-        // Nobody waits for it yet: it stays in /proc.
+        // The process has not been waited for: it stays in /proc.
         let has_ended = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
             stat.rsplit(") ").next().unwrap().starts_with('Z')

@@ -1,7 +1,7 @@
-//! How long observed threads were runnable but not scheduled, and how much of that others explain.
+//! Time that observed threads were runnable but not scheduled, and how much others can explain.
 //!
-//! While an observed thread waits for a CPU, all CPUs are busy with observed threads or with
-//! others. So others can explain no more of the delay than the CPU time that they used meanwhile.
+//! While an observed thread waits for a CPU, all CPUs are busy with observed threads or with other
+//! processes. So the others explain at most as much of the delay as the CPU time that they used.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -9,7 +9,7 @@ use std::fs;
 use crate::proc::{threads_of, ticks_ns};
 use crate::system::now_ns;
 
-/// The least length of a window: the machine's CPU time is counted in ticks.
+/// The minimum length of a window: the machine's CPU time is counted in coarse ticks.
 const WINDOW_NS: u64 = 1_000_000_000;
 
 /// The CPU time and the delay of threads, summed over windows of time.
@@ -21,7 +21,7 @@ pub(crate) struct RunQueue {
     /// CPU time and delay of all threads since the first look.
     total: Scheduled,
     window: Window,
-    /// The part of the delay that others can explain at the most, up to the last whole window.
+    /// The part of the delay that others can explain at most, up to the last complete window.
     pub(crate) others_ns: u64,
 }
 
@@ -50,9 +50,9 @@ struct Window {
 }
 
 impl RunQueue {
-    /// Reads the times of every thread; `last`: there is no later look.
+    /// Reads the times of every thread; `last`: no later look follows.
     ///
-    /// `known_cpu_ns` is the CPU time since the first look by the source's count, which includes
+    /// `known_cpu_ns` is the CPU time since the first look as counted by the source, which includes
     /// threads that ended between two looks.
     pub fn look(&mut self, pids: &BTreeSet<i32>, known_cpu_ns: u64, last: bool) {
         let now_ns = now_ns();
@@ -70,7 +70,7 @@ impl RunQueue {
         }
     }
 
-    /// Adds a thread's increase; of a new thread, at most the time since the last look.
+    /// Adds the increase of a thread; for a new thread, at most the time since the last look.
     fn add(&mut self, tid: i32, now: Scheduled, since_ns: u64) {
         let before = self.threads.insert(tid, now);
         let (cpu_ns, delay_ns) = match before {
@@ -96,7 +96,7 @@ impl RunQueue {
         self.window = Window { start_ns: now_ns, machine_ns, total: self.total };
     }
 
-    /// How many threads were seen, including those that have ended.
+    /// Number of threads that were seen, including those that have ended.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
@@ -107,8 +107,8 @@ impl RunQueue {
     }
 }
 
-/// The part of the threads' delay that others can explain at the most, given the CPU time of the
-/// whole machine; all of it if that is unknown.
+/// The part of the threads' delay that others can explain at most, given the CPU time of the whole
+/// machine; all of it if that is unknown.
 pub(crate) fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
         Some(all_ns) => scheduled.delay_ns.min(all_ns.saturating_sub(scheduled.cpu_ns)),
@@ -120,14 +120,14 @@ fn scheduled(tid: i32) -> Option<Scheduled> {
     Scheduled::parse(&fs::read_to_string(format!("/proc/{tid}/task/{tid}/schedstat")).ok()?)
 }
 
-/// CPU time of the whole machine since it booted, including what a hypervisor gave to others.
+/// CPU time of the whole machine since it booted, including time stolen by the hypervisor.
 pub(crate) fn machine_cpu_ns() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     busy_ticks(&text).map(ticks_ns)
 }
 
-/// The ticks in the first line of /proc/stat that are neither idle nor waiting for I/O. Those of
-/// guests are included in those of users.
+/// The ticks in the first line of /proc/stat that are neither idle nor waiting for I/O. Guest ticks
+/// are included in user and nice ticks.
 fn busy_ticks(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_each_other_wait_for_nobody_else() {
-        // Three threads on two CPUs that nobody else uses: a third of their time they wait.
+        // Three threads on two CPUs without other load: they wait a third of their time.
         let scheduled = Scheduled { cpu_ns: 2 * S, delay_ns: S };
         assert_eq!(of_others_ns(scheduled, Some(2 * S)), 0);
-        // As much of the CPUs went to others as they waited for; and more than that.
+        // Others used as much CPU time as the threads waited for; then more.
         assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S }, Some(2 * S)), S);
         assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S / 4 }, Some(2 * S)), S / 4);
         assert_eq!(of_others_ns(scheduled, None), S);
@@ -158,12 +158,12 @@ mod tests {
         queue.add(1, Scheduled { cpu_ns: 90 * S, delay_ns: 9 * S }, 0);
         queue.close(0, Some(1000 * S), 0);
         queue.add(1, Scheduled { cpu_ns: 91 * S, delay_ns: 10 * S }, S);
-        // Born since then, or only found now.
+        // Started since then, or only discovered now.
         queue.add(2, Scheduled { cpu_ns: S / 2, delay_ns: S / 8 }, S);
         queue.add(3, Scheduled { cpu_ns: 50 * S, delay_ns: 0 }, S);
         queue.close(S, Some(1003 * S), S);
         assert_eq!(queue.delay_ns(), S + S / 8);
-        // Of 3 s of CPU time, others had half a second.
+        // Of 3 s of CPU time, others used half a second.
         assert_eq!(queue.others_ns, S / 2);
     }
 
@@ -175,7 +175,7 @@ mod tests {
         queue.add(1, Scheduled { cpu_ns: S, delay_ns: S }, S);
         queue.close(S, Some(2 * S), 2 * S);
         assert_eq!(queue.others_ns, 0);
-        // The source need not tell it at once.
+        // The source may report it late.
         queue.add(1, Scheduled { cpu_ns: 2 * S, delay_ns: S }, S);
         queue.close(2 * S, Some(3 * S), 2 * S);
         assert_eq!(queue.others_ns, 0);

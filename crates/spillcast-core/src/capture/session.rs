@@ -1,4 +1,4 @@
-//! A running capture: a thread that drains the source, and the data it has gathered so far.
+//! A running capture: a thread that drains the source, and the data gathered so far.
 
 use std::collections::HashSet;
 use std::io;
@@ -46,14 +46,14 @@ pub struct Status {
     /// CPU time of the observed threads outside the rows of their calls; None if unknown.
     pub cpu_ns: Option<u64>,
     pub run_queue_delay_ns: u64,
-    /// The part of it that other processes can explain at the most.
+    /// The part of it that other processes can explain at most.
     pub run_queue_others_ns: u64,
-    /// Whether a process uses io_uring, or io_submit, and the source does not report its requests.
+    /// Whether a process uses io_submit, or io_uring whose requests the source does not report.
     pub io_uring: bool,
-    /// CPU time in which threads polled for the I/O of others, which has rows; None if unknown.
+    /// CPU time in which threads polled for I/O of other threads that has rows; None if unknown.
     pub spun_ns: Option<u64>,
     pub mapped: Vec<String>,
-    /// The observed processes that have not ended at the end of the capture.
+    /// The observed processes that are still running at the end of the capture.
     pub running: Vec<i32>,
 }
 
@@ -61,9 +61,9 @@ struct Shared {
     assembler: Mutex<Assembler>,
     status: Mutex<Status>,
     watch: Mutex<Watch>,
-    /// Attaches processes later; None if the source finds them by itself, and at the end.
+    /// Attaches processes later; None if the source finds them by itself, and after the end.
     observer: Mutex<Option<Arc<dyn Observer>>>,
-    /// Held while a process is attached: none is attached twice at the same time.
+    /// Held while a process is attached, so that no process is attached twice at the same time.
     attaching: Mutex<()>,
     joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
@@ -76,7 +76,7 @@ pub struct Capture {
     /// CLOCK_MONOTONIC at the start of the recording.
     pub origin_ns: u64,
     shared: Arc<Shared>,
-    /// The reader, then those that wait for children.
+    /// The reader, then the threads that wait for children.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -96,7 +96,7 @@ impl Capture {
         let mut assembler = Assembler::new(origin_ns, rules);
         let observed = source.observed();
         if observed.samples {
-            // The code of a held command is still that of this program.
+            // A held command still has the code of this program.
             let running = given.iter().map(|&pid| process_of(pid)).filter(|&pid| !is_held(pid));
             running.for_each(|pid| assembler.stacks.read_files(pid));
         }
@@ -134,7 +134,7 @@ impl Capture {
 
     /// Observes children that `parent` starts from now on and whose command line contains `title`.
     ///
-    /// Errors: as of [`Capture::attach`].
+    /// Errors: those of [`Capture::attach`].
     pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
         let forks = self.shared.observer()?.forks(parent, title)?;
         let shared = self.shared.clone();
@@ -155,7 +155,7 @@ impl Capture {
         let elapsed_ns = now_ns() - self.origin_ns;
         let ended = self.threads.is_empty();
         let mut assembler = self.shared.assembler.lock().expect("the reader does not panic");
-        // A wait belongs to the second in which it began: those in flight may still be added.
+        // A wait belongs to the second in which it began: waits in flight may still be added.
         let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
         Batch {
             waits: Waits { rows: mem::take(&mut assembler.waits), names: assembler.names.clone() },
@@ -193,7 +193,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // A panic here, while that of a thread is passed on, would end the process.
+        // A second panic, while that of a thread unwinds, would abort the process.
         self.join().for_each(drop);
     }
 }
@@ -233,7 +233,7 @@ impl Shared {
         run_soon();
         while !self.stop.load(Ordering::Relaxed) {
             for pid in forks() {
-                // It fails for children that have ended already.
+                // It fails for children that have already ended.
                 drop(self.attach(pid));
             }
         }
@@ -268,14 +268,14 @@ impl Reader {
             self.report(&mut status);
             if last {
                 self.shared.observer.lock().expect("no holder panics").take();
-                // Closing tracepoints takes the kernel about a second: nothing waits for that.
+                // The kernel takes about a second to close tracepoints: nothing waits for that.
                 thread::spawn(move || drop(self.source));
                 return;
             }
         }
     }
 
-    /// What to look at beside the reports; looks at what must be known before they are taken.
+    /// Decides what to read from /proc; reads call counts, which must be older than the reports.
     fn due(&mut self, looks: &mut Looks, last: bool) -> Due {
         let watch = &mut *self.shared.watch.lock().expect("no holder panics");
         let due = looks.due(watch.run_queue.threads(), last);
@@ -313,10 +313,10 @@ impl Reader {
         status.counts = assembler.counts;
     }
 
-    /// `known_cpu_ns` is the CPU time of the observed threads by the source's count.
+    /// `known_cpu_ns` is the CPU time of the observed threads as counted by the source.
     fn look(&mut self, due: Due, last: bool, known_cpu_ns: u64) {
         let watch = &mut *self.shared.watch.lock().expect("no holder panics");
-        // A source may keep what has just happened until the next drain.
+        // A source may hold back its latest reports until the next drain.
         if last || !due.blind_spots {
             watch.calls.compare();
         }
@@ -352,7 +352,7 @@ impl Reader {
     }
 }
 
-/// What the capture cannot know of a process, as /proc tells it at the moment of the attachment.
+/// The unobserved past of a process, as /proc shows it when the process is attached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Joined {
     pub pid: i32,
@@ -360,14 +360,14 @@ pub struct Joined {
     pub started_ns: Option<u64>,
     /// CLOCK_MONOTONIC when the capture was ready.
     pub attached_ns: u64,
-    /// Calls that read and wrote anything, and their bytes, before; None where /proc refuses.
+    /// Calls that read or wrote, and their bytes, before that; None if /proc refuses access.
     pub before: Option<Moved>,
-    /// Temp files that it had open by then: without any it had hardly done temp I/O.
+    /// Temp files that it had open by then: without any, it had hardly done temp I/O.
     pub temp_files: u64,
 }
 
 impl Joined {
-    /// Looks at a process that has just been attached, with so many temp files open.
+    /// Looks up a process that has just been attached and has `temp_files` temp files open.
     fn look(pid: i32, temp_files: u64) -> Joined {
         let (started_ns, attached_ns) = (started_ns(pid), now_ns());
         Joined { pid, started_ns, attached_ns, before: moved(pid), temp_files }
@@ -379,11 +379,11 @@ fn started_ns(pid: i32) -> Option<u64> {
     Some(Stat::of(pid)?.start_ns.saturating_sub(suspended_ns))
 }
 
-/// Attaches a process and its descendants; returns all of them, the process first. Of a thread that
-/// is not the first of its process, only the thread.
+/// Attaches a process and its descendants; returns all of them, the process first. Attaches only
+/// the thread if `pid` is a thread other than the first of its process.
 ///
 /// A process is attached before its children are listed, and the listing repeats until no new
-/// process appears. So each child is either in the list or reported by its fork. Errors: those of
+/// process appears. So each child is either in a list or reported by its fork. Errors: those of
 /// [`Observer::attach`]; a descendant that ends meanwhile is skipped.
 fn attach_family(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
     observer.expect(pid)?;
@@ -393,7 +393,7 @@ fn attach_family(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
         return Ok(attached);
     }
     let mut seen = HashSet::from([pid]);
-    // A list of children may lack one while another ends, so the last look must find no new one.
+    // A list of children may lack a child while another ends, so the last must show no new one.
     loop {
         let mut new = Vec::new();
         for &parent in &attached {

@@ -9,9 +9,9 @@ use std::ptr;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-/// A child process that has not yet become its program.
+/// A forked child that has not executed its program yet.
 ///
-/// Dropping it without [`HeldCommand::release`] ends the child before it has done anything.
+/// Dropping it without [`HeldCommand::release`] ends the child before it executes the program.
 pub struct HeldCommand {
     pub pid: i32,
     go: File,
@@ -26,9 +26,8 @@ impl HeldCommand {
         let (failure, report) = pipe_with(PipeFlags::CLOEXEC)?;
         let argv = pointers(arguments);
         let envp = pointers(environment);
-        // Between fork and exec the child uses only what is prepared here: another thread may hold
-        // any lock of this process.
-        // SAFETY: what the child does is in `child`.
+        // Between fork and exec the child uses only what is prepared here: another thread may have
+        // held any lock of this process at the fork. SAFETY: `child` makes only system calls.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => child(&argv, &envp, held.as_raw_fd(), go.as_raw_fd(), report.as_raw_fd()),
@@ -36,13 +35,13 @@ impl HeldCommand {
         }
     }
 
-    /// Lets the child become its program; an error says why it could not.
+    /// Lets the child execute its program; the error is that of execve.
     pub fn release(mut self) -> io::Result<i32> {
-        // One that a signal has ended reads no more; whoever waits for it is told.
+        // A child that a signal has ended reads nothing; waitpid reports the signal.
         let _ = self.go.write_all(b"g");
         let mut code = [0u8; 4];
         match self.failure.read_exact(&mut code) {
-            // The pipe closed by itself: the program runs.
+            // execve has closed the pipe: the program runs.
             Err(_) => Ok(self.pid),
             Ok(()) => {
                 let _ = waitpid(Pid::from_raw(self.pid), WaitOptions::empty());
@@ -59,25 +58,25 @@ fn child(
     go: RawFd,
     report: RawFd,
 ) -> ! {
-    // SAFETY: system calls alone, on descriptors and memory that the fork has copied; both lists
-    // end in a null pointer, their strings in NUL.
+    // SAFETY: only system calls, on descriptors and memory that the fork has copied; both lists end
+    // with a null pointer, their strings with NUL.
     unsafe {
         libc::close(go);
-        // What would end the command ends it while it is held, too.
+        // A signal that would end the command also ends the held child.
         for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             if libc::signal(number, libc::SIG_DFL) == libc::SIG_IGN {
                 libc::signal(number, libc::SIG_IGN);
             }
         }
         let mut byte = 0u8;
-        // Handlers of this program are there until the child becomes its own.
+        // Until execve, signal handlers of this program may interrupt the read.
         let count = loop {
             match libc::read(held, (&raw mut byte).cast(), 1) {
                 -1 if *libc::__errno_location() == libc::EINTR => (),
                 count => break count,
             }
         };
-        // End of file instead of a byte: the observer is gone, so nothing is run.
+        // End of file instead of a byte: the observer is gone, so the program is not run.
         if count == 1 {
             // Python ignores these; a program expects the default.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -108,7 +107,7 @@ mod tests {
         held.release().unwrap();
         assert!(!is_held(pid));
         assert!(!is_held(std::process::id() as i32));
-        // SAFETY: the number is of a child that nobody has waited for.
+        // SAFETY: the process id is that of a child that has not been waited for.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
     }
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn a_signal_that_this_program_handles_does_not_end_what_is_held() {
         extern "C" fn nothing(_: libc::c_int) {}
-        // SAFETY: the handler does nothing; without SA_RESTART it ends system calls, as Python's.
+        // SAFETY: the handler does nothing; without SA_RESTART it interrupts calls, like Python's.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;

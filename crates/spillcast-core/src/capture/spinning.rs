@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
 
-/// How often a CPU is sampled: no divisor of the usual timer frequencies.
+/// Sampling frequency of a CPU, in Hz: not a divisor of the usual timer frequencies.
 pub(super) const SAMPLES_PER_S: u64 = 499;
 /// Samples that are judged together: some 30 ms of CPU time.
 const CHUNK: u32 = 16;
@@ -26,14 +26,14 @@ const CHUNK: u32 = 16;
 const SAMPLES_MIN: u32 = 2 * CHUNK;
 /// In spinning, at least 1 of this many samples is at an instruction that synchronises threads.
 const SYNC_ONE_IN: u32 = 4;
-/// 4 KiB of code.
+/// Limit of cache lines of a run: 4 KiB of code.
 const LINES_MAX: usize = 64;
 /// In spinning, other threads had temp I/O in flight for at least 1/`IO_ONE_IN` of the time.
 const IO_ONE_IN: u64 = 10;
-/// Recent temp I/O of a thread counts at most this much against that of others.
+/// Limit of the lead of a thread over the others in recent temp I/O.
 const LATEST_NS: u64 = 100_000_000;
 const LINE_SHIFT: u32 = 6;
-/// Addresses whose instructions are kept, some MB.
+/// Limit of addresses whose instructions are kept, some MB.
 const KNOWN_MAX: usize = 1 << 17;
 
 /// Consecutive chunks of samples that spin, in a stretch of a thread without an observed call.
@@ -41,11 +41,11 @@ const KNOWN_MAX: usize = 1 << 17;
 struct Run {
     first_ns: u64,
     last_ns: u64,
-    /// Samples of the stretch before the run, and in it.
+    /// Number of samples of the stretch before the run, and in the run.
     before: u32,
     samples: u32,
     lines: BTreeSet<u64>,
-    /// Temp I/O of all threads up to the begin and the end of the run.
+    /// Temp I/O of all threads up to the start and the end of the run.
     io_ns: (u64, u64),
 }
 
@@ -56,20 +56,20 @@ struct Stretch {
     chunk: Run,
     /// Samples of the chunk at instructions that synchronise threads.
     synced: u32,
-    /// The run that chunks are added to, and the longest one that has ended.
+    /// The run that chunks are added to, and the longest run that has ended.
     run: Option<Run>,
     longest: Option<Run>,
 }
 
-/// A time for which a thread spun.
+/// An interval in which a thread spun.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spun {
     pub start_ns: u64,
     pub end_ns: u64,
-    /// CPU time of the stretch before it, and in it.
+    /// CPU time of the stretch before the interval, and in the interval.
     pub(crate) before_ns: u64,
     pub cpu_ns: u64,
-    /// The thread with the most recent temp I/O.
+    /// The thread with the most temp I/O recently.
     pub(crate) waits_for: i32,
 }
 
@@ -77,16 +77,16 @@ pub(crate) struct Spun {
 pub(crate) struct Spinning {
     stretches: FxHashMap<i32, Stretch>,
     code: Code,
-    /// Temp I/O of all threads up to now.
+    /// Time of temp I/O of all threads so far.
     io_ns: u64,
-    /// The thread with the most recent temp I/O, and how much more it has than others.
+    /// The thread with the most temp I/O recently, and its lead over the others.
     io_by: (i32, u64),
-    /// CPU time of observed threads that was spinning.
+    /// CPU time that observed threads spent spinning.
     pub cpu_ns: u64,
 }
 
 impl Spinning {
-    /// A thread was at the address `ip`.
+    /// Adds a sample of a thread that was at the address `ip`.
     pub(crate) fn sample(&mut self, pid: i32, tid: i32, time_ns: u64, ip: u64) {
         let synced = self.code.synchronises(pid, ip);
         self.add(tid, time_ns, ip >> LINE_SHIFT, synced);
@@ -109,13 +109,13 @@ impl Spinning {
         }
     }
 
-    /// A process has ended, or runs another program.
+    /// Forgets the code of a process that has ended or executes another program.
     pub fn forget(&mut self, pid: i32) {
         let known = self.code.programs.remove(&pid).map(|program| program.synchronises.len());
         self.code.known -= known.unwrap_or(0);
     }
 
-    /// A temp operation of a thread ended.
+    /// Adds the time of a temp operation that a thread has ended.
     pub(crate) fn temp_io(&mut self, tid: i32, elapsed_ns: u64) {
         self.io_ns += elapsed_ns;
         let (most, ahead_ns) = self.io_by;
@@ -126,7 +126,7 @@ impl Spinning {
         };
     }
 
-    /// A stretch of a thread without an observed call ended, with this much CPU time; returns the
+    /// Ends a stretch of a thread without an observed call, with `cpu_ns` of CPU time; returns the
     /// part of it that was spinning.
     pub(crate) fn end_of(&mut self, tid: i32, end_ns: u64, cpu_ns: u64) -> Option<Spun> {
         let mut stretch = self.stretches.remove(&tid)?;
@@ -156,7 +156,7 @@ impl Spinning {
 
 impl Stretch {
     /// Adds the chunk to the run if it spins; returns whether it does. An incomplete chunk spins if
-    /// its code is that of the run before.
+    /// all its code is in the current run.
     fn end_chunk(&mut self) -> bool {
         let chunk = std::mem::take(&mut self.chunk);
         let synced = std::mem::take(&mut self.synced);
@@ -191,24 +191,24 @@ impl Stretch {
 #[derive(Default)]
 struct Code {
     programs: FxHashMap<i32, Program>,
-    /// Addresses that are known of all of them.
+    /// Number of known addresses in all programs.
     known: usize,
 }
 
-/// The program that a process runs. Its memory, once open, is that of no later program.
+/// The program that a process runs. Once open, `memory` does not show a program executed later.
 struct Program {
     memory: Option<File>,
-    /// By address, whether the instructions there synchronise threads.
+    /// For each address, whether the instructions there synchronise threads.
     synchronises: FxHashMap<u64, bool>,
 }
 
 /// Bytes of code that are examined before and after a sampled address. The processor completes a
-/// slow instruction before it takes the interrupt, so that this instruction is before the address.
+/// slow instruction before it takes the interrupt, so the slow instruction precedes the address.
 const BEFORE: usize = 12;
 const AFTER: usize = 4;
 
 impl Code {
-    /// Whether instructions at the address synchronise threads; false where they cannot be read.
+    /// Whether instructions at the address synchronise threads; false if they cannot be read.
     fn synchronises(&mut self, pid: i32, ip: u64) -> bool {
         if self.known >= KNOWN_MAX || self.programs.len() >= KNOWN_MAX >> 8 {
             *self = Code::default();
@@ -227,8 +227,8 @@ impl Code {
     }
 }
 
-/// Whether an instruction that synchronises threads ends at the address, or begins there: a locked
-/// one, or `pause`.
+/// Whether an instruction that synchronises threads ends or begins at the address: a locked one, or
+/// `pause`.
 #[cfg(target_arch = "x86_64")]
 fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
     const PAUSE: [u8; 2] = [0xf3, 0x90];
@@ -238,13 +238,13 @@ fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
         || (0..BEFORE).any(|at| locked_bytes(&code[at..]) == Some(BEFORE - at))
 }
 
-/// The length of a locked instruction; None for any other or a truncated one. It always has an
-/// operand in memory, which distinguishes it from other bytes that begin with the same prefix.
+/// The length of a locked instruction; None for any other or a truncated one. A locked instruction
+/// has a memory operand, which distinguishes it from other bytes that begin with the same prefix.
 #[cfg(target_arch = "x86_64")]
 fn locked_bytes(code: &[u8]) -> Option<usize> {
     const LOCK: u8 = 0xf0;
     let mut at = 1;
-    // Before the opcode there may be an operand size and REX.
+    // An operand-size prefix and REX may precede the opcode.
     at += usize::from(*code.get(at)? == 0x66);
     at += usize::from(matches!(*code.get(at)?, 0x40..=0x4f));
     let opcode = *code.get(at)?;
@@ -274,8 +274,8 @@ fn locked_bytes(code: &[u8]) -> Option<usize> {
     (code[0] == LOCK).then_some(bytes)
 }
 
-/// Whether an instruction that synchronises threads is the one before the address, or at it: an
-/// exclusive or atomic one, or a hint.
+/// Whether the instruction before or at the address synchronises threads: an exclusive or atomic
+/// one, or a hint.
 #[cfg(target_arch = "aarch64")]
 fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
     code[BEFORE - 4..].chunks_exact(4).any(|bytes| {
@@ -304,8 +304,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Samples every 2 ms from `begin_ms` on, on so many lines, of which every `one_in`-th is
-    /// synced.
+    /// Adds samples every 2 ms from `begin_ms` on, on `lines` lines; every `one_in`-th is synced.
     fn samples(spinning: &mut Spinning, begin_ms: u64, count: u64, lines: u64, one_in: u64) {
         for n in 0..count {
             let synced = one_in > 0 && n % one_in == 0;
@@ -368,7 +367,7 @@ mod tests {
         line.write_all(b"\nstarted\n").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
         assembler.take(&mut vec![Event::Exec { pid }]);
-        // Of the C library, `pause` somewhere.
+        // A `pause` somewhere in the C library.
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
         let library = maps.lines().find(|line| line.contains("r-xp") && line.contains("/libc"));
         let (begin, _) = library.unwrap().split_once('-').unwrap();

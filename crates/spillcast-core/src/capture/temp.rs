@@ -1,4 +1,4 @@
-//! Classifies files by name, age and folder: temporary, other, or for their use to decide.
+//! Classifies files by name, age and folder as temporary, other or undecided until they are used.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,21 +13,21 @@ use super::event::FileIdentity;
 use crate::proc::Stat;
 use crate::system::{boot_ns, epoch_ns};
 
-/// By how much a file may appear older than the process that made it, because the clocks of births
-/// and of process starts both have a coarse resolution.
+/// How much older than its creating process a file may appear: the clocks of births and of process
+/// starts both have a coarse resolution.
 const CLOCK_SLACK_NS: i128 = 20_000_000;
 
-/// What is known of a file before it is used.
+/// Classification of a file before it is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Temp,
     Other,
-    /// Made by the run: its use decides whether it is temporary.
+    /// Created by the run: its use decides whether it is temporary.
     Made {
         /// It is in a directory for temporary files, or an engine names its temp files like this.
         in_temp_dir: bool,
         identity: Identity,
-        /// Its process has the mounts of this one: the path leads to the same file here.
+        /// Its process shares our mount namespace: the path leads to the same file here.
         same_mounts: bool,
     },
 }
@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// Identifies a file whatever its name. An inode number alone does not, because they are reused.
+/// Identifies a file independently of its name. Inode numbers alone do not: they are reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Identity {
     pub ino: u64,
@@ -65,10 +65,10 @@ pub struct TempRules {
     /// Directories that the user named; if there are any, only their files are temporary.
     named: Vec<PathBuf>,
     processes: HashMap<i32, Process>,
-    /// For processes that end before they can be looked up: what they were before they started
-    /// their program, or their parents.
+    /// State for processes that end before they can be looked up: their own before exec, or that of
+    /// their parents.
     inherited: HashMap<i32, Process>,
-    /// The first observed process: it stands for unknown ones, which it may have started.
+    /// The first observed process: the default for unknown processes, which it may have started.
     first: Option<Process>,
     /// Earliest start of an observed process, nanoseconds since the epoch.
     earliest_start_ns: Option<i128>,
@@ -77,7 +77,7 @@ pub struct TempRules {
 #[derive(Clone)]
 struct Process {
     temp_dirs: Vec<PathBuf>,
-    /// It has the same mounts as this process.
+    /// Whether it shares the mount namespace of this process.
     same_mounts: bool,
 }
 
@@ -125,7 +125,7 @@ impl TempRules {
         self.first.get_or_insert(process);
     }
 
-    /// The process started another program, whose TMPDIR may differ.
+    /// The process executed another program, whose TMPDIR may differ.
     pub(crate) fn exec(&mut self, pid: i32) {
         if let Some(process) = self.processes.remove(&pid) {
             self.inherited.insert(pid, process);
@@ -165,7 +165,7 @@ pub struct TempName {
     pattern: &'static str,
 }
 
-/// From the registry of engines: `docs/generate_engines.py` writes the file.
+/// Generated from the registry of engines by `docs/generate_engines.py`.
 static TEMP_NAMES: LazyLock<Vec<TempName>> = LazyLock::new(|| {
     let lines = include_str!("temp_names.tsv").lines();
     let fields = lines.map(|line| line.split('\t').collect::<Vec<_>>());
@@ -178,7 +178,7 @@ static TEMP_NAMES: LazyLock<Vec<TempName>> = LazyLock::new(|| {
     fields.map(name).collect()
 });
 
-/// The pattern that a path matches, if any; a certain one if there is one.
+/// Returns a pattern that a path matches, if any; a certain pattern if there is one.
 pub fn temp_name_of(path: &Path) -> Option<&'static TempName> {
     let parts: Vec<_> = path.iter().map(OsStr::as_bytes).collect();
     let matching = || TEMP_NAMES.iter().filter(|name| name.matches(&parts));
@@ -186,8 +186,8 @@ pub fn temp_name_of(path: &Path) -> Option<&'static TempName> {
 }
 
 impl TempName {
-    /// A pattern is matched against the last parts of a path, or against any of its folders if it
-    /// ends with a slash.
+    /// Matches the pattern against the last parts of a path, or against any of its folders if the
+    /// pattern ends with a slash.
     fn matches(&self, parts: &[&[u8]]) -> bool {
         let wanted: Vec<_> = self.pattern.trim_end_matches('/').split('/').collect();
         let matches = |parts: &[&[u8]]| {
@@ -214,8 +214,8 @@ fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// PostgreSQL's relations and WAL, the journals of SQLite and DuckDB beside a database, and the
-/// counters that a JVM maps. They are created and removed like temp files, but lie elsewhere.
+/// Whether it is a relation or WAL of PostgreSQL, a journal of SQLite or DuckDB beside a database,
+/// or counters that a JVM maps. They are created and removed like temp files, but lie elsewhere.
 fn is_engine_data(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let journal = [&b".wal"[..], b"-wal", b"-journal", b"-shm"];
@@ -238,8 +238,8 @@ impl Default for Process {
 }
 
 impl Process {
-    /// None for a process that has ended or is ending: its environment and its arguments go first,
-    /// and one with an empty environment still has arguments.
+    /// Returns None for a process that has ended or is ending, whose environment and arguments are
+    /// empty. A running process with an empty environment still has arguments.
     fn look_up(pid: i32) -> Option<Process> {
         let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let environment = read("environ");
@@ -262,7 +262,7 @@ impl Process {
     }
 }
 
-/// A directory like the paths of files, which are text: bytes that are no UTF-8 are replaced.
+/// Converts a directory to text, like the paths of files: bytes that are not UTF-8 are replaced.
 fn as_shown(dir: PathBuf) -> PathBuf {
     dir.to_string_lossy().into_owned().into()
 }

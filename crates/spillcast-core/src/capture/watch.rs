@@ -9,19 +9,19 @@ use super::run_queue::RunQueue;
 use super::temp::TempRules;
 use crate::proc::{DELETED_MARK, Mapped, descriptors, ended, read_text};
 
-/// Of all architectures; what does not fit in memory takes more.
+/// The largest page of any architecture; data that does not fit in memory takes more.
 const LARGEST_PAGE_BYTES: u64 = 64 << 10;
 
-/// The observed processes, and what /proc has shown about them.
+/// The observed processes, and findings about them in /proc.
 #[derive(Default)]
 pub struct Watch {
     pub pids: BTreeSet<i32>,
     pub(crate) calls: CallCounts,
     pub(crate) run_queue: RunQueue,
     pub io_uring: bool,
-    /// Whether a process uses the requests of io_submit (libaio), which no source reports.
+    /// Whether a process uses io_submit (libaio), whose requests no source reports.
     pub(crate) libaio: bool,
-    /// Temp files mapped shared, to be written or read: that I/O makes no system call.
+    /// Temp files mapped shared, for writing or reading: this I/O makes no system calls.
     pub(crate) mapped: BTreeSet<String>,
 }
 
@@ -47,8 +47,8 @@ impl Watch {
     }
 }
 
-/// The file of a line of /proc/PID/maps, if it is mapped shared, and larger than a semaphore or a
-/// counter. Unlinking is no sign of a temp file in /dev/shm: shared memory is, too.
+/// The file of a line of /proc/PID/maps, if it is mapped shared and larger than a semaphore or a
+/// counter. An unlinked file in /dev/shm need not be a temp file: shared memory is unlinked, too.
 fn shared_file(line: &str) -> Option<FileIdentity> {
     let Mapped { start, end, permissions, name: shown, .. } = Mapped::parse(line)?;
     let shared_memory = shown.starts_with("/dev/shm/");
@@ -71,8 +71,8 @@ fn shared_file(line: &str) -> Option<FileIdentity> {
 /// Up to this many threads are read often: the delay of a thread after its last look is lost.
 const FEW_THREADS: usize = 16;
 
-/// When /proc is read: for delays of few threads four times a second, of more once a second; for
-/// blind spots early on and then every five seconds.
+/// Schedule of the reads of /proc: delays of few threads four times a second, of more threads once
+/// a second; blind spots soon after the start and then every five seconds.
 pub(crate) struct Looks {
     start: Instant,
     delay_s: f64,

@@ -1,5 +1,5 @@
-//! Calls that create, resize, remove, sync or look up files. They have rows for temp files only,
-//! for there may be very many others: the CPU time and the blocks of those count for the thread.
+//! Calls that create, resize, remove, sync or look up files. Only those on temp files have rows,
+//! because there may be very many others: their CPU time and blocks count for the thread.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Assembler, Event, Inside};
 use crate::wait::{NameId, Op, Wait};
 
 impl Assembler {
-    /// A call on a descriptor.
+    /// Handles a call on a descriptor.
     pub(super) fn change_by_descriptor(&mut self, call: Call, inside: Inside) {
         let file = if call.ret < 0 { None } else { self.file_of(&call) };
         let end = file.and_then(|file| self.ends.get_mut(&file.identity));
@@ -21,7 +21,7 @@ impl Assembler {
         self.change(call, inside, temp.map(|file| file.name));
     }
 
-    /// A call that was given a path.
+    /// Handles a call on a path.
     pub(super) fn change_by_path(&mut self, call: Call, inside: Inside, path: String) {
         if call.kind.looks_up() {
             return self.look_up(call, inside, &path);
@@ -42,9 +42,9 @@ impl Assembler {
         self.change(call, inside, temp);
     }
 
-    /// A call that looks up a path, whether a file exists there or not. Its row has the folder,
-    /// because an engine may look up another name before each read. Programs look up so many paths
-    /// on remote storage that nothing is asked of the storage about them here.
+    /// Handles a call that looks up a path, whether or not a file exists there. Its row has the
+    /// folder, because an engine may look up another name before each read. Programs look up so
+    /// many paths on remote storage that this function accesses none of them.
     fn look_up(&mut self, call: Call, inside: Inside, path: &str) {
         let known = self.names().files.get(path);
         let path = Path::new(path);
@@ -57,7 +57,7 @@ impl Assembler {
         self.change(call, inside, folder);
     }
 
-    /// A call that opened a file: the source reports the file next.
+    /// Handles a call that opened a file: the source reports the file next.
     pub(super) fn file_opened(&mut self, call: Call, inside: Inside) {
         match call.ret >= 0 {
             true => drop(self.pending_opens.insert(call.tid, (call, inside))),
@@ -65,7 +65,7 @@ impl Assembler {
         }
     }
 
-    /// The file of a descriptor was reported: adds the row of the call that opened it.
+    /// Adds the row of the call that opened a descriptor, once the descriptor's file is reported.
     pub(super) fn opened(&mut self, pid: i32, fd: i32) {
         let is_match = |call: &Call| call.pid == pid && call.ret == i64::from(fd);
         let opened = self.pending_opens.iter().find(|(_, (call, _))| is_match(call));
@@ -78,7 +78,7 @@ impl Assembler {
     }
 
     /// If a thread reports its next event and the file that it opened was never reported, the open
-    /// counts as one of another file.
+    /// counts as that of a file that is not temp.
     pub(super) fn settle_pending_open(&mut self, event: &Event) {
         let tid = match event {
             Event::Call(call, _) | Event::Named { call, .. } => call.tid,
@@ -90,7 +90,7 @@ impl Assembler {
         }
     }
 
-    /// Adds a row if the call changed a temp file, `temp`.
+    /// Adds a row if the call changed the temp file `temp`.
     fn change(&mut self, call: Call, inside: Inside, temp: Option<NameId>) {
         if temp.is_none() {
             let blocks = inside.blocks.iter().map(|block| block.cpu_before_ns);
@@ -104,7 +104,7 @@ impl Assembler {
     }
 }
 
-/// The path with the links of its folder followed, as the file's descriptors show it.
+/// The path with the links of its folder resolved, as the file's descriptors show it.
 fn without_links(path: String) -> String {
     let named = Path::new(&path);
     let (Some(folder), Some(name)) = (named.parent(), named.file_name()) else { return path };

@@ -1,10 +1,10 @@
-//! Defers the blocks of threads while a request of theirs is in flight.
+//! Defers the blocks of threads while one of their requests is in flight.
 
 use std::collections::HashMap;
 
 use super::super::event::{Block, Request};
 
-/// Blocks deferred for a request. A thread with more of them does not wait for the request.
+/// Limit of blocks deferred for a request. A thread with more does not wait for the request.
 const DEFERRED_MAX: usize = 64;
 
 /// Deferred blocks, by thread.
@@ -13,24 +13,24 @@ pub(crate) struct DeferredBlocks(HashMap<i32, Thread>);
 
 #[derive(Default)]
 struct Thread {
-    /// Since the request was submitted.
+    /// Blocks since the request was submitted.
     blocks: Vec<Block>,
-    /// There were too many blocks.
+    /// Whether there were too many blocks.
     overflowed: bool,
-    /// Start and end of the last request that was alone in flight.
+    /// Start and end of the last request that was in flight alone.
     last: (u64, u64),
 }
 
 /// A request that its thread waited for.
 pub(crate) struct Awaited {
-    /// Whether the thread left the CPU.
+    /// Whether the thread left the CPU meanwhile.
     pub blocked: bool,
     /// CPU time of the thread's other work meanwhile.
     pub busy_ns: u64,
 }
 
 impl DeferredBlocks {
-    /// Defers a block; returns those that are rows.
+    /// Defers a block; returns the blocks that become rows.
     pub fn add(&mut self, tid: i32, block: Block) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
         let (start_ns, end_ns) = thread.last;
@@ -42,15 +42,15 @@ impl DeferredBlocks {
         if thread.overflowed { std::mem::take(&mut thread.blocks) } else { Vec::new() }
     }
 
-    /// Returns the deferred blocks, which are rows where the request was not alone.
+    /// Returns the deferred blocks, which become rows because the request was not alone.
     pub fn release(&mut self, tid: i32) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
         thread.overflowed = false;
         std::mem::take(&mut thread.blocks)
     }
 
-    /// Ends a request. If it was alone, the deferred blocks are a part of it and what they last
-    /// beyond it is returned as rows; otherwise all of them are rows.
+    /// Ends a request. If it was alone, the deferred blocks are part of it and their time after its
+    /// end is returned as rows; otherwise all of them are rows.
     pub fn end(&mut self, request: &Request) -> (Option<Awaited>, Vec<Block>) {
         let thread = self.0.entry(request.tid).or_default();
         if request.at_once > 1 || thread.overflowed {
@@ -120,7 +120,7 @@ mod tests {
         deferred.add(TID, block(110, 250));
         let after = Block { cpu_before_ns: 0, ..block(200, 250) };
         assert_eq!(deferred.end(&request((100, 200), 1)).1, [after]);
-        // Another thread may report the request before its own wakes up.
+        // Another thread may report the request before the waiting thread wakes up.
         assert_eq!(deferred.add(TID, block(190, 230)), [Block { end_ns: 230, ..after }]);
         assert!(deferred.add(TID, block(190, 200)).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Open files: which descriptors share one, and where in it a call read or wrote.
+//! Open file descriptions: which descriptors share one, and where in it a call read or wrote.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,7 +8,7 @@ use super::super::descriptor;
 use super::super::event::FileIdentity;
 use super::{Assembler, File};
 
-/// Descriptors of a file with which another is compared: all pairs of 10,000 would take minutes.
+/// How many descriptors of a file another is compared with: all pairs of 10,000 take minutes.
 const COMPARED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -17,12 +17,12 @@ pub(super) struct Descriptor {
     pub(super) opened: Arc<Mutex<Opened>>,
 }
 
-/// An open file, which descriptors share that were duplicated or inherited.
+/// An open file description, which duplicated and inherited descriptors share.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
-    /// The offset of the next read or write without one, if known.
+    /// The offset of the next read or write that gives none, if known.
     pub(super) position: Option<i64>,
-    /// When the position was looked up: calls that had ended by then have moved it already.
+    /// When the position was looked up: calls that ended before have already moved it.
     pub(super) looked_ns: u64,
     /// Writes go to the end of the file (O_APPEND).
     pub(super) appends: bool,
@@ -71,8 +71,8 @@ impl Assembler {
         }
     }
 
-    /// A descriptor that was neither opened nor duplicated, as one that came over a socket, may stand
-    /// for the open file of another.
+    /// Handles a descriptor that was neither opened nor duplicated, such as one received over a
+    /// socket: it may share the open file description of another.
     pub(super) fn received(&mut self, key: (i32, i32), file: &FileIdentity) {
         let identity = (file.dev, file.ino);
         if self.descriptors.contains_key(&key) || !self.by_identity.contains_key(&identity) {
@@ -88,7 +88,7 @@ impl Assembler {
         }
     }
 
-    /// Where in its file a call read or wrote; moves the position that it used.
+    /// Returns where in its file a call read or wrote; advances the position if the call uses it.
     pub(super) fn offset_of(&mut self, call: &Call, file: Option<File>) -> Option<i64> {
         // preadv2 and pwritev2 take -1 for "at the file position".
         let given = call.offset.filter(|&offset| offset >= 0);
@@ -101,7 +101,7 @@ impl Assembler {
         }
         let end = file.and_then(|file| self.ends.get_mut(&file.identity));
         let end = end.filter(|_| !call.kind.reads());
-        // With O_APPEND an offset that is given does not count.
+        // With O_APPEND a given offset is ignored.
         let appends_at = end.as_deref().copied().filter(|_| opened.appends || to_end);
         let start = match appends_at {
             None if to_end => return None,

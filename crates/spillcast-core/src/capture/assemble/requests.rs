@@ -4,12 +4,12 @@
 //! kernel that happens. The inode identifies its file, because a registered file has no descriptor.
 //!
 //! If a thread has one request in flight at a time, its sleep in io_uring_enter is part of the
-//! request's row, so readers of rows need not know about rings. If it has several, they become rows
-//! without CPU time, and the sleeps alone count as the thread's time. On temp files such rows
-//! forbid a forecast. So does CPU time that the thread spends outside of io_uring_enter while a
-//! request is in flight.
+//! request's row, so readers of rows need not know about rings. If it has several, the requests
+//! become rows without CPU time, and only the sleeps count as the thread's time. Such rows on temp
+//! files prevent a forecast. So does CPU time that the thread spends outside of io_uring_enter
+//! while a request is in flight.
 //!
-//! Older kernels run without these programs. There a ring that /proc shows forbids a forecast.
+//! Older kernels cannot run these programs. There a ring that /proc shows prevents a forecast.
 
 use std::collections::hash_map::Entry;
 

@@ -1,4 +1,4 @@
-//! The memory that a measurement and its children share: who has what to do.
+//! The memory that a measurement and its children share: which child has which task.
 
 use std::fs::File;
 use std::io;
@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 use rustix::thread::futex::{self, Flags, Timespec};
 use spillcast_calls::Mapping;
 
-/// Children of a measurement: one is observed, one is not, and each hands the CPU to the third.
+/// Children of a measurement: an observed one, an unobserved one, and the partner of either.
 pub(crate) const SEATS: usize = 3;
 pub const OBSERVED: usize = 0;
 pub(crate) const BARE: usize = 1;
 pub(crate) const PARTNER: usize = 2;
 
-/// What a child does next.
+/// The next task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Task {
-    /// Nothing: it sleeps until it is given something.
+    /// No task: the child sleeps until it is given one.
     None,
-    /// It starts; nothing is given to it yet.
+    /// The child is starting and has no task yet.
     Start,
     /// A burst of calls.
     Calls,
-    /// A burst of context switches, with whoever is given `Follow`.
+    /// A burst of context switches, with the child that has `Follow`.
     Lead,
     Follow,
 }
@@ -33,7 +33,7 @@ pub enum Task {
 #[repr(C)]
 struct Words {
     tasks: [AtomicU32; SEATS],
-    /// 1 while it is the turn of who follows.
+    /// 1 while it is the turn of the child that has `Follow`.
     turn: AtomicU32,
     /// The CPU that all children run on.
     cpu: AtomicU32,
@@ -42,7 +42,7 @@ struct Words {
 pub(crate) struct Board(Mapping);
 
 impl Board {
-    /// Lays one out in an empty memory file; children map it with [`Board::map`].
+    /// Lays out a board in an empty memory file; children map it with [`Board::map`].
     pub fn create(memory: &File, cpu: u32) -> io::Result<Board> {
         memory.set_len(size_of::<Words>() as u64)?;
         let board = Board::map(memory)?;
@@ -61,14 +61,13 @@ impl Board {
         self.words().cpu.load(Ordering::Relaxed)
     }
 
-    /// Gives a child its task, or with `Task::None` says that it is done.
+    /// Gives a child its task; `Task::None` marks the last task as done.
     pub(crate) fn give(&self, seat: usize, task: Task) {
         self.words().tasks[seat].store(task as u32, Ordering::Release);
         wake(&self.words().tasks[seat]);
     }
 
-    /// Sleeps until a child has done what it was given. TimedOut where it takes longer than
-    /// `limit`.
+    /// Sleeps until a child has done its task. Errors: TimedOut if that takes longer than `limit`.
     pub(crate) fn wait_done(&self, seat: usize, limit: Duration) -> io::Result<()> {
         let (word, end) = (&self.words().tasks[seat], Instant::now() + limit);
         loop {
@@ -84,7 +83,7 @@ impl Board {
         }
     }
 
-    /// For a child: sleeps until it has something to do.
+    /// For a child: sleeps until it has a task, and returns it.
     pub fn next(&self, seat: usize) -> Task {
         let word = &self.words().tasks[seat];
         loop {
@@ -97,13 +96,13 @@ impl Board {
         }
     }
 
-    /// Hands the CPU to the other side of a pair and sleeps until it is handed back.
+    /// Hands the CPU to the partner and sleeps until it is handed back.
     pub fn hand_over(&self) {
         self.pass(1);
         self.await_turn(0);
     }
 
-    /// The other side: sleeps until the CPU is handed over, and hands it back.
+    /// For the partner: sleeps until the CPU is handed over, and hands it back.
     pub(crate) fn hand_back(&self) {
         self.await_turn(1);
         self.pass(0);
@@ -127,7 +126,7 @@ impl Board {
     }
 }
 
-/// Sleeps while the word holds `value`, or for no reason less; ends early where a signal comes.
+/// Sleeps while the word holds `value`, at most for `limit`; a signal ends the sleep early.
 fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     let _ = futex::wait(word, Flags::empty(), value, limit.as_ref());

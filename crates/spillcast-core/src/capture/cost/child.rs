@@ -1,4 +1,4 @@
-//! A child of a measurement: the process that is observed, or that does the same unobserved.
+//! A child of a measurement: the observed process, or one that does the same unobserved.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::board::{Board, Task};
 
-/// Calls of a burst, and turns that two processes take in one: so few that the smallest ring holds
-/// what a source reports of them.
+/// Calls in a burst, and turns that two processes take in a burst: few enough that the smallest
+/// ring holds all reports of them.
 pub const CALLS: usize = 400;
 pub(crate) const SWITCHES: usize = 200;
-/// What a call reads: a block of a database.
+/// Bytes that a call reads: a block of a database.
 const BYTES: usize = 8192;
 
-/// Does what the board of the measurement `memory` gives to `seat`, until it is killed.
+/// Performs the tasks that the board in the file `memory` gives to `seat`, until it is killed.
 ///
-/// Errors: where the board cannot be reached, as when the measurement has ended.
+/// Errors: those of opening the board, as when the measurement has ended.
 pub fn serve(memory: &Path, seat: usize) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let board = Board::map(&File::options().read(true).write(true).open(memory)?)?;
@@ -40,10 +40,10 @@ pub fn serve(memory: &Path, seat: usize) -> io::Result<()> {
     }
 }
 
-/// By the C library's function, which a library that was loaded before it may stand in for.
+/// Calls the C library's function, which a preloaded library may replace.
 fn read(file: &File) {
     let mut block = [0u8; BYTES];
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has BYTES bytes.
     let read = unsafe { libc::pread64(file.as_raw_fd(), block.as_mut_ptr().cast(), BYTES, 0) };
     assert_eq!(read, BYTES as isize, "a file in memory is read whole");
 }

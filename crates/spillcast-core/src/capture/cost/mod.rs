@@ -3,19 +3,19 @@
 //! Children of spillcast make calls and leave the CPU; one of them is observed. CPU time is
 //! compared, not elapsed time, so that other processes on the machine disturb little. All children
 //! run on one CPU, in alternating bursts. Two processes that hand that CPU to each other measure a
-//! context switch, of which one is observed at most, as it is with I/O. Threads of one observed
-//! process that hand it to each other may lose less. The cost for processes that a source does not
-//! observe (a check of every call of the machine) is in the unobserved bursts: it is the difference
-//! between the shortest of them and the shortest before the source was made.
+//! context switch; at most one of them is observed, as with I/O. Threads of an observed process
+//! that hand it to each other may lose less. Processes that are not observed may pay as well (for a
+//! check of every call of the machine): their cost is the difference between the shortest
+//! unobserved burst and the shortest burst before the source was opened.
 //!
 //! Costs differ between machines, so no constant is kept. A recording loses this cost times the
 //! calls and switches that the source counted; starts of threads are not included. The measurement
-//! runs when the recording has ended and takes 0.2 s, with perf events as long again as the kernel
+//! runs after the recording and takes 0.2 s, and with perf events also the time that the kernel
 //! takes to close those of the recording. Its result is kept for ten minutes.
 //!
-//! The observed process itself cannot serve as the control. While its events are off nobody counts
-//! its work, and the calls missing from the recording are those that a forecast needs. A child does
-//! known work on the same CPUs, and the recording loses nothing.
+//! The observed process itself cannot serve as the control: while its events are disabled, nothing
+//! counts its work, and the recording lacks calls that a forecast needs. A child does known work on
+//! the same CPUs, and the recording loses nothing.
 
 mod board;
 mod child;
@@ -37,11 +37,11 @@ use super::source::Source;
 use super::spawn::HeldCommand;
 pub use child::serve;
 
-/// Pairs of bursts, fewer where they take longer than `LONG`, but no fewer than `PAIRS_MIN`.
+/// Pairs of bursts: fewer if they take longer than `LONG`, but at least `PAIRS_MIN`.
 const PAIRS: usize = 40;
 const PAIRS_MIN: usize = 9;
 const LONG: Duration = Duration::from_millis(250);
-/// Bursts before the source is made.
+/// Bursts before the source is opened.
 const BEFORE: usize = 12;
 /// How long a child may take for a burst, or to start.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -54,28 +54,28 @@ pub struct Spread {
     pub high_s: f64,
 }
 
-/// What an observed thread loses.
+/// The CPU time that an observed thread loses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// By a call.
+    /// Per call.
     pub call: Spread,
-    /// By leaving the CPU and coming back; None where the source does nothing then.
+    /// Per context switch away and back; None if the source does nothing then.
     pub switch: Option<Spread>,
 }
 
-/// A program that calls [`serve`] with the last two of its arguments, which are added to these, and
-/// what it finds in its environment when it is observed and when it is not.
+/// A program that calls [`serve`] with its last two arguments, which are appended to `arguments`,
+/// and its environment when it is observed and when it is not.
 pub struct Program {
     pub arguments: Vec<CString>,
     pub observed: Vec<CString>,
     pub bare: Vec<CString>,
 }
 
-/// Measures the source that `open` makes, which takes some 0.2 s. Nothing but children of this
-/// process is observed, and they are gone afterwards.
+/// Measures the source that `open` opens, which takes some 0.2 s. Only children of this process are
+/// observed, and they have ended afterwards.
 ///
-/// Errors: those of `open` and of attaching to the child; TimedOut where a child does not run, and
-/// NotFound where the source does not see its calls.
+/// Errors: those of `open` and of attaching to the child; TimedOut if a child does not run, and
+/// NotFound if the source does not report its calls.
 pub fn measure(
     open: impl FnOnce() -> io::Result<Box<dyn Source>>,
     program: &Program,
@@ -106,12 +106,12 @@ pub fn measure(
         observer.attach(observed.pid)?;
     }
     let cost = paired(&mut stage, &mut *source, &before);
-    // The kernel takes its time to close some sources; nobody needs to wait for it.
+    // The kernel takes long to close some sources: nothing waits for that.
     thread::spawn(move || drop(source));
     cost
 }
 
-/// Bursts of both by turns, and what they tell.
+/// Runs observed and unobserved bursts by turns, and returns the costs computed from them.
 fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Result<Cost> {
     let (mut ours, mut bare) = (Bursts::default(), Bursts::default());
     let switches = source.observed().switches.is_some();
@@ -143,11 +143,11 @@ fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Re
     })
 }
 
-/// What each of `count` operations of a burst costs, from bursts with and without in pairs. The
-/// first pair, in which memory is touched for the first time, does not count.
+/// Cost of each of the `count` operations of a burst, from pairs of observed and unobserved bursts.
+/// The first pair, which touches memory for the first time, does not count.
 fn spread(ours_ns: &[f64], bare_ns: &[f64], before_ns: &[f64], count: f64) -> Spread {
     let shortest = |bursts: &[f64]| bursts[1..].iter().copied().fold(f64::INFINITY, f64::min);
-    // Others on the machine may have made every burst before longer: a source makes none shorter.
+    // Other processes may have made every burst before longer; a source makes none shorter.
     let all_pay_ns = (shortest(bare_ns) - shortest(before_ns)).max(0.0);
     let pairs = ours_ns[1..].iter().zip(&bare_ns[1..]);
     let mut costs_s: Vec<f64> = pairs
@@ -158,7 +158,7 @@ fn spread(ours_ns: &[f64], bare_ns: &[f64], before_ns: &[f64], count: f64) -> Sp
     Spread { low_s: at(1), median_s: at(2), high_s: at(3) }
 }
 
-/// CPU time of whole bursts.
+/// CPU time of whole bursts, in ns.
 #[derive(Default)]
 struct Bursts {
     calls_ns: Vec<f64>,
@@ -169,7 +169,7 @@ impl Bursts {
     fn add(&mut self, stage: &mut Stage, seat: usize, switches: bool) -> io::Result<()> {
         self.calls_ns.push(stage.burst(&[(seat, Task::Calls)])?);
         if switches {
-            // Who follows first, so that it sleeps when its turn comes.
+            // The follower first, so that it sleeps when its turn comes.
             let pair = [(PARTNER, Task::Follow), (seat, Task::Lead)];
             self.switches_ns.push(stage.burst(&pair)?);
         }
@@ -183,7 +183,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// CPU time of all children while some of them do their tasks.
+    /// CPU time of all children, in ns, while some of them do their tasks.
     fn burst(&self, tasks: &[(usize, Task)]) -> io::Result<f64> {
         let before_ns = self.cpu_ns()?;
         tasks.iter().for_each(|&(seat, task)| self.board.give(seat, task));
@@ -196,7 +196,7 @@ impl Stage<'_> {
     }
 }
 
-/// A child that is ended when it is dropped.
+/// A child that is killed when it is dropped.
 struct Child {
     pid: i32,
     seat: usize,
@@ -230,7 +230,7 @@ impl Drop for Child {
 fn process_cpu_ns(pid: i32) -> io::Result<u64> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both pointers are to variables of ours.
+    // SAFETY: both pointers are to local variables.
     let failed = unsafe {
         libc::clock_getcpuclockid(pid, &mut clock) != 0
             || libc::clock_gettime(clock, &mut time) != 0

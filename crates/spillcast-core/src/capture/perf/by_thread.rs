@@ -1,10 +1,9 @@
-//! Events of each thread by itself, as an ordinary user may open them: a descriptor for each call
-//! and CPU.
+//! Events on single threads, which an ordinary user may open: a descriptor for each call and CPU.
 //!
 //! An ordinary user may observe threads only, and following new threads and children (`inherit`)
 //! needs one perf event for each tracepoint on each CPU. That is some 100 descriptors for a thread
-//! on 2 CPUs and 3,000 on 64 CPUs, where starting an observed thread costs the kernel as many
-//! allocations.
+//! on 2 CPUs and 3,000 on 64 CPUs, where starting an observed thread costs the kernel the same
+//! number of allocations.
 //!
 //! The limit of descriptors is raised as far as permitted. Beyond it threads are skipped, evenly
 //! over all processes; meta.json and stderr report that, and a forecast warns. A process that an
@@ -22,7 +21,7 @@ use super::forks;
 use crate::proc::{children, family, numbers_in, parent, threads_of};
 use crate::system::raise_descriptor_limit;
 
-/// Descriptors that are left for all else that a recorder opens.
+/// Descriptors that are reserved for everything else that a recorder opens.
 const SPARED: usize = 48;
 
 /// Observes threads one by one; the threads and processes that they start are followed.
@@ -35,12 +34,12 @@ pub(crate) struct ByThread {
 struct State {
     /// Processes that were attached, each with the children that it had before.
     attached: HashMap<i32, HashSet<i32>>,
-    /// For how many threads there is room, of how many that are there.
+    /// How many threads can be observed, of how many there are; None if all can be.
     room: Option<(usize, usize)>,
     sample: Sample,
 }
 
-/// How many threads were met, and how many of them are observed.
+/// Number of observed threads, and of all threads that were listed.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     seen: usize,
@@ -52,7 +51,7 @@ impl ByThread {
         ByThread { events, state: Mutex::default() }
     }
 
-    /// Observed threads, and all there were to observe; None where none was skipped.
+    /// Numbers of observed and of all threads; None if no thread was skipped.
     pub fn sampled(&self) -> Option<(u64, u64)> {
         let Sample { seen, of } = self.state.lock().expect("no holder panics").sample;
         (seen < of).then_some((seen as u64, of as u64))
@@ -61,7 +60,7 @@ impl ByThread {
     fn attach_thread(&self, state: &mut State, pid: i32, tid: i32) -> io::Result<()> {
         let Sample { seen, of } = state.sample;
         state.sample.of += 1;
-        // The first of each process, and evenly spread over all.
+        // Observes the first of each process, and others evenly spread over all.
         if let Some((room, all)) = state.room
             && tid != pid
             && of * room % all >= room
@@ -71,7 +70,7 @@ impl ByThread {
         match self.events.open_on(tid) {
             // The thread ended in between.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => state.sample.of -= 1,
-            // Threads were started since they were counted.
+            // More threads were started since they were counted.
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) && seen > 0 => (),
             Err(error) => return Err(error),
             Ok(()) => state.sample.seen += 1,
@@ -81,7 +80,7 @@ impl ByThread {
 }
 
 impl State {
-    /// Whether a process is followed already, having been started by one that was observed.
+    /// Whether a process is already followed, because an observed process started it.
     fn follows(&self, pid: i32) -> bool {
         let starter = parent(pid).and_then(|parent| self.attached.get(&parent));
         self.attached.contains_key(&pid) || starter.is_some_and(|older| !older.contains(&pid))
@@ -101,7 +100,7 @@ impl source::Observer for ByThread {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let state = &mut self.state.lock().expect("no holder panics");
-        // The first thread of each process is taken beside those of the sample.
+        // The first thread of each process is observed in addition to the sample.
         let spread = room.saturating_sub(processes.len()).max(1);
         state.room = (room < threads).then_some((spread, threads));
         Ok(())
@@ -114,7 +113,7 @@ impl source::Observer for ByThread {
         }
         let mut seen = HashSet::new();
         state.attached.insert(pid, children(pid).into_iter().collect());
-        // Threads that start while the list is read are missed by one look, not by two in a row.
+        // One list may miss threads that start while it is read, two in a row do not.
         loop {
             let new: Vec<i32> =
                 threads_of(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();

@@ -1,4 +1,4 @@
-//! What is opened on a thread, or on the whole machine: events on each CPU that share one ring.
+//! Opens the events of a thread or of the whole machine: those of a CPU share a ring.
 
 use std::ffi::CString;
 use std::io;
@@ -12,28 +12,28 @@ use spillcast_calls::CallKind;
 use super::open::{self, Also, EVERYONE};
 use super::tracepoints::Tracepoints;
 
-/// Beyond so many CPUs the stacks of all processes are not sampled: each CPU copies 3 MB a second.
+/// Up to this many CPUs, stacks of all processes are sampled: each CPU copies 3 MB a second.
 const EVERYONES_CPUS_MAX: usize = 16;
 
-/// Takes in an event that was opened.
+/// Takes over an event that was opened.
 type Add<'a> = dyn FnMut(OwnedFd) -> io::Result<()> + 'a;
 
-/// The tracepoints of a capture, a ring holder on each CPU, and all that writes to them.
+/// The tracepoints of a capture, a ring holder on each CPU, and all events that write to the rings.
 pub struct Events {
     pub(crate) tracepoints: Tracepoints,
     pub(crate) every_call: bool,
-    /// Numbers of the calls' tracepoints, and what each does beside.
+    /// Numbers of the calls' tracepoints, and what each does in addition.
     calls: Vec<(u16, Also)>,
     cpus: Vec<i32>,
-    /// One a CPU: the events that carry the rings.
+    /// The events that hold the rings, one per CPU.
     pub(crate) holders: Vec<OwnedFd>,
     opened: Mutex<Vec<OwnedFd>>,
-    /// Whether no event that samples was refused.
+    /// False once an event that samples was refused.
     samples: AtomicBool,
 }
 
 impl Events {
-    /// Finds the tracepoints. Errors say why perf events cannot be used here.
+    /// Determines the tracepoints. Errors say why perf events cannot be used.
     pub fn new(calls: &[CallKind]) -> io::Result<Events> {
         let tracepoints = Tracepoints::find()?;
         let every_call = calls.len() == CallKind::ALL.len();
@@ -52,26 +52,26 @@ impl Events {
         })
     }
 
-    /// Whether this process may observe all others at once. A kernel filter by name needs tracefs,
-    /// where the tracepoint of renamings is found.
+    /// Whether this process may observe all others at once. This needs a kernel filter by name and
+    /// so tracefs, which has the tracepoint of renamings.
     pub(crate) fn may_observe_everyone(&self) -> bool {
         let event =
             || open::tracepoint(self.calls.first()?.0, EVERYONE, self.cpus[0], Also::Nothing).ok();
         self.tracepoints.renaming.is_some() && event().is_some()
     }
 
-    /// Descriptors that [`Events::open_on`] takes for one thread.
+    /// Number of descriptors that [`Events::open_on`] takes for a thread.
     pub fn descriptors(&self) -> usize {
         let waking = usize::from(self.tracepoints.waking.is_some());
         self.cpus.len() * (3 + waking + self.calls.len())
     }
 
-    /// Opens all events of one thread and of what it starts.
+    /// Opens all events of a thread and of the threads and processes that it starts.
     pub(crate) fn open_on(&self, tid: i32) -> io::Result<()> {
         self.open_each(|cpu, add| {
             add(open::switches(tid, cpu)?)?;
             self.add_samples(tid, cpu, add)?;
-            // Where they are refused, switches alone tell how long a thread waited.
+            // If wakings are refused, the switches alone show how long a thread waited.
             if let Some(waking) = self.tracepoints.waking
                 && let Ok(wakings) = open::kernel_tracepoint(waking.id, tid, cpu, Also::Nothing)
             {
@@ -89,12 +89,12 @@ impl Events {
         })
     }
 
-    /// Whether it is sampled where in their code all observed threads are.
+    /// Whether the instruction pointers of all observed threads are sampled.
     pub fn samples(&self) -> bool {
         self.samples.load(Ordering::Relaxed)
     }
 
-    /// Where samples are refused, a capture does without.
+    /// Adds the events that sample; a capture does without them if they are refused.
     fn add_samples(&self, tid: i32, cpu: i32, add: &mut Add<'_>) -> io::Result<()> {
         let mut add_or_note = |event: io::Result<OwnedFd>| match event {
             Ok(event) => add(event),
@@ -111,15 +111,15 @@ impl Events {
         add_or_note(open::stacks(tid, cpu))
     }
 
-    /// Opens the calls, wakings and renamings of those threads of the machine whose name passes
-    /// `filter`, which is told what the name is called; None lets all through.
+    /// Opens the calls, wakings and renamings of the threads whose name passes `filter`. `filter`
+    /// gets the field of the name and returns the expression; None passes all threads.
     pub(crate) fn open_calls(&self, filter: impl Fn(&str) -> Option<CString>) -> io::Result<()> {
         let filtered = |event: OwnedFd, field| {
             filter(field).map_or(Ok(()), |text| open::filter(&event, &text))?;
             Ok::<_, io::Error>(event)
         };
         self.open_each(|cpu, add| {
-            // Of a waking `comm` is a field of its own: the name of who is woken.
+            // In a waking, `comm` is the name of the woken thread.
             if let Some(waking) = self.tracepoints.waking {
                 let wakings = open::kernel_tracepoint(waking.id, EVERYONE, cpu, Also::Nothing)?;
                 add(filtered(wakings, "comm")?)?;

@@ -21,37 +21,37 @@ use super::tracepoints::Tracepoints;
 
 /// How long the watcher sleeps when no child is forked.
 const IDLE_NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How often children that have not said yet what they are are looked at.
+/// How often the titles of undecided children are read.
 const UNTITLED_NAP: Duration = Duration::from_millis(1);
 
-/// What [`Observer::forks`](super::super::source::Observer::forks) gives of a server.
+/// Implements [`Observer::forks`](super::super::source::Observer::forks).
 pub fn forks(parent: i32, title: &str) -> io::Result<Forks> {
     let mut watch = Watch::new(parent, title)?;
     Ok(Box::new(move || watch.next()))
 }
 
-/// Watches a server that forks a process for each session or worker. It costs the server nothing
-/// but a record a fork, and its other children nothing at all.
+/// Watches a server that forks a process for each session or worker. It costs the server only a
+/// record per fork, and its other children nothing at all.
 struct Watch {
-    /// None once the server has ended: its descriptor would be readable for ever.
+    /// None once the server has ended: its descriptor would stay readable forever.
     event: Option<OwnedFd>,
     ring: Ring,
     forked: ForkedChildren,
 }
 
 impl Watch {
-    /// Watches `parent` for children whose command line holds `wanted`, not followed by a digit.
+    /// Watches `parent` for children whose command line contains `wanted`, not followed by a digit.
     fn new(parent: i32, wanted: &str) -> io::Result<Watch> {
         let event = open::forks(parent)?;
         let ring = Ring::map(event.as_fd(), page_bytes())?;
         Ok(Watch { event: Some(event), ring, forked: ForkedChildren::of(parent, wanted) })
     }
 
-    /// Sleeps until a child is forked, or one that was has had the time to say what it is.
+    /// Sleeps until a child is forked, or an undecided child has had time to set its title.
     fn wait(&self) {
         match &self.event {
             _ if self.forked.waits() => std::thread::sleep(UNTITLED_NAP),
-            // A signal ends it early, which does no harm.
+            // A signal ends the poll early, which does no harm.
             Some(event) => {
                 let _ = poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&IDLE_NAP));
             }
@@ -59,7 +59,7 @@ impl Watch {
         }
     }
 
-    /// Waits; the wanted children that are known since the last time.
+    /// Waits; returns the wanted children that were decided since the last call.
     fn next(&mut self) -> Vec<i32> {
         self.wait();
         let none = Tracepoints::default();

@@ -1,9 +1,9 @@
 //! Identifies opened descriptors: by /proc while they are open, otherwise by the path of the open.
 //!
 //! A call that returns a descriptor wakes the reader, which looks at /proc/PID/fd before the
-//! program can close it. A lookup counts only if no record shows that the descriptor changed before
-//! it. Later lookups fall back on the path, which comes with the record if it stood on the caller's
-//! stack. Opens that stay unidentified are counted.
+//! program can close it. A lookup counts only if no record shows an earlier change of the
+//! descriptor. Later lookups fall back on the path, which comes with the record if it was on the
+//! caller's stack. Opens that stay unidentified are counted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,36 +21,36 @@ use crate::system::now_ns;
 /// Opens by thread and time.
 type Opens<T> = HashMap<(i32, u64), T>;
 
-/// Lookups of the opens of records that are pending.
+/// Lookups of the opens among pending records.
 #[derive(Default)]
 pub(crate) struct Lookups {
     made: Opens<Lookup>,
-    /// The path of the open that each thread is in.
+    /// The path of the open call that each thread is in.
     open_paths: HashMap<i32, OpenPath>,
     paths: Paths,
 }
 
-/// What was known of an opened descriptor at one moment.
+/// What was known of an opened descriptor at a time.
 struct Lookup {
-    /// What it stood for.
+    /// The file that it referred to.
     file: Option<FileIdentity>,
-    /// And the path that the call was given.
+    /// The path that the call was given.
     path: Option<OpenPath>,
     at_ns: u64,
 }
 
-/// What came after an open: until then a lookup tells of it, and of nothing that came later.
+/// When an open was followed by a change, after which a lookup is not valid for it.
 #[derive(Clone, Copy, Default)]
 struct Next {
-    /// Its descriptor is closed, or stands for something else.
+    /// The descriptor is closed, or refers to something else.
     change_ns: Option<u64>,
-    /// Its thread opens something else, and may give the path in the same memory.
+    /// The thread opens something else, and may give the path in the same memory.
     open_ns: Option<u64>,
 }
 
 impl Lookups {
-    /// Looks at each new open of `pending`, which are in the order of time, that `observes` lets
-    /// through; whether anything was seen that may have changed meanwhile.
+    /// Looks up each new open in `pending`, which is in chronological order, if `observes` is true
+    /// for it; returns whether anything was seen that may have changed meanwhile.
     pub fn look(&mut self, pending: &[Record], observes: impl Fn(&Record) -> bool) -> bool {
         let later = next(pending);
         let mut seen = false;
@@ -68,7 +68,7 @@ impl Lookups {
             let open = (tid, record.time_ns);
             let Entry::Vacant(place) = self.made.entry(open) else { continue };
             let next = later[&open];
-            // Memory goes with the process, which may be about to end.
+            // Memory is lost with the process, which may be about to end.
             let path = given
                 .filter(|given| given.on_stack || next.open_ns.is_none())
                 .and_then(|given| given.read(tid, &mut self.paths));
@@ -82,7 +82,7 @@ impl Lookups {
         seen
     }
 
-    /// Forgets of all lookups what came too late, as records show that were read since.
+    /// Forgets the results of lookups that came too late, as records read since then show.
     pub fn check(&mut self, pending: &[Record]) {
         for (open, next) in next(pending) {
             if let Some(lookup) = self.made.get_mut(&open) {
@@ -91,14 +91,14 @@ impl Lookups {
         }
     }
 
-    /// What the open of a record stands for, once.
+    /// Removes and returns the file that the open of a record refers to.
     pub fn take(&mut self, record: &Record) -> Option<(i32, FileIdentity)> {
         let fd = opened(record)?;
         let Lookup { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
         Some((fd, file.or_else(|| path?.file(record.tid, &mut self.paths))?))
     }
 
-    /// A thread has ended.
+    /// Forgets a thread that has ended.
     pub(crate) fn forget(&mut self, tid: i32) {
         self.open_paths.remove(&tid);
         self.paths.forget(tid);
@@ -106,7 +106,7 @@ impl Lookups {
 }
 
 impl Lookup {
-    /// Forgets what may be of something that came later.
+    /// Forgets what may belong to something opened later.
     fn forget_since(&mut self, next: Next) {
         let is_past = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
         let (changed, opened) = (is_past(next.change_ns), is_past(next.open_ns));
@@ -115,7 +115,7 @@ impl Lookup {
     }
 }
 
-/// The descriptor that a call returned for a path.
+/// The descriptor that an open returned.
 fn opened(record: &Record) -> Option<i32> {
     match record.payload {
         Payload::Exit { kind, ret } if kind.opens() && ret >= 0 => Some(ret as i32),
@@ -123,7 +123,7 @@ fn opened(record: &Record) -> Option<i32> {
     }
 }
 
-/// What comes after each open of `pending`, which are in the order of time.
+/// The changes after each open in `pending`, which is in chronological order.
 fn next(pending: &[Record]) -> Opens<Next> {
     let (mut changes, mut opens) = (HashMap::new(), HashMap::new());
     let mut ranges = Vec::new();
@@ -166,7 +166,7 @@ mod tests {
 
     const KIND: CallKind = CallKind::Openat;
 
-    /// Records of this process, from a time on that is long past.
+    /// Records of this process, from a time long past.
     fn records(payloads: Vec<Payload>) -> Vec<Record> {
         let me = std::process::id() as i32;
         let record = |(at, payload)| Record { time_ns: 1 + at as u64, pid: me, tid: me, payload };
@@ -182,7 +182,7 @@ mod tests {
         Payload::Enter { kind: CallKind::Close, fd, offset: None, path: None }
     }
 
-    /// What is known of the first open, with more records read after the lookup at `before`.
+    /// The path known of the first open, if the records from `before` on are read after the lookup.
     fn first_open(payloads: Vec<Payload>, before: usize) -> Option<String> {
         let (pending, mut lookups) = (records(payloads), Lookups::default());
         lookups.look(&pending[..before], |_| true);
@@ -203,7 +203,7 @@ mod tests {
             |on_stack| [calls(on_stack), vec![enter(other, on_stack), opened.clone()]].concat();
         assert_eq!(first_open(two(true), 5).unwrap(), "/tmp/part-1");
         assert_eq!(first_open(two(false), 5), None);
-        // Of an open whose entry was not observed nothing is known, whatever came before.
+        // Nothing is known of an open whose entry was not observed, whatever came before.
         let mut lookups = Lookups::default();
         let pending = records(vec![enter(path, true), opened.clone(), close(3), opened.clone()]);
         lookups.look(&pending, |_| true);
@@ -219,7 +219,7 @@ mod tests {
         let exe = std::env::current_exe().unwrap().canonicalize().unwrap();
         let alone = vec![enter(b"/tmp/part-1\0", true), opened.clone()];
         assert_eq!(first_open(alone.clone(), 2).unwrap(), exe.to_str().unwrap());
-        // Closed, and it stands for the program since; then closed again, after the look.
+        // Closed and opened again before the lookup; then closed again, after it.
         let after = Record { time_ns: u64::MAX, ..records(vec![close(fd)]).remove(0) };
         let again = [alone, vec![close(fd), opened.clone()]].concat();
         assert_eq!(first_open(again.clone(), 2).unwrap(), "/tmp/part-1");

@@ -4,8 +4,8 @@
 //! Works as root, and without privilege for one's own processes at perf_event_paranoid <= 2.
 //!
 //! The kernel schedules the events of a thread in and out at each context switch, which is their
-//! main cost. So only one side of a close is observed, and of PostgreSQL only the calls that temp
-//! files take: a third of the cost.
+//! main cost. So only the entry of a close is observed, and in PostgreSQL only the calls that temp
+//! files need, at a third of the cost.
 
 mod by_thread;
 mod events;
@@ -39,15 +39,15 @@ use ring::{Ring, page_bytes};
 use system_wide::SystemWide;
 use threads::Threads;
 
-/// Ring sizes to try, largest first; an ordinary user is granted about 512 KiB a CPU.
+/// Ring sizes to try, largest first; an ordinary user is granted about 512 KiB per CPU.
 const RING_BYTES: [usize; 5] = [8 << 20, 2 << 20, 1 << 20, 512 << 10, 128 << 10];
-/// What all rings together may take where there are many CPUs; a ring has 512 KiB at least.
+/// Limit of all rings together where there are many CPUs; a ring has at least 512 KiB.
 const RINGS_BYTES: usize = 64 << 20;
 /// Records younger than this wait for the next drain: another CPU may still be writing older ones.
 const SETTLE_NS: u64 = 50_000;
 /// How long the reader sleeps when no ring wakes it.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// The same while a thread has a new name, by which its calls are not let through yet.
+/// The same while a thread has a new name whose calls are not passed yet.
 const SHORT_NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// Perf events, and the rings they write to.
@@ -61,13 +61,13 @@ struct PerfSource {
     lost: u64,
 }
 
-/// By what processes are observed: one way for who may observe them all, one for anybody.
+/// How processes are observed: all at once where permitted, otherwise thread by thread.
 enum Way {
     SystemWide(Arc<SystemWide>),
     ByThread(Arc<ByThread>),
 }
 
-/// Finds the tracepoints and maps the rings. Errors say why perf events cannot be used here.
+/// Determines the tracepoints and maps the rings. Errors say why perf events cannot be used.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     let events = Arc::new(Events::new(calls)?);
     let way = match events.may_observe_everyone() {
@@ -91,15 +91,15 @@ impl Source for PerfSource {
         let mut holders: Vec<PollFd> = self.events.holders.iter().map(readable).collect();
         let is_renaming = |record: &Record| matches!(record.payload, Payload::Renaming { .. });
         let nap = if self.pending.iter().any(is_renaming) { SHORT_NAP } else { NAP };
-        // A signal ends it early, which does no harm.
+        // A signal ends the poll early, which does no harm.
         let _ = poll(&mut holders, Some(&nap));
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
-        // Asked before the rings are read, so that all that these processes did is read with them.
+        // Read before the rings, so that all records of these processes are drained with them.
         let ended = self.threads.ended_processes();
-        // For the same reason: a thread that moves to another CPU while the rings are read has its
-        // older records in a ring that was read before. They come with the next drain.
+        // Also before the rings: if a thread moves to another CPU while they are read, its older
+        // records may be in a ring that was already read. They come with the next drain.
         let until_ns = now_ns().saturating_sub(if last { 0 } else { SETTLE_NS });
         self.read_rings();
         self.look_at_opened();
@@ -111,7 +111,7 @@ impl Source for PerfSource {
         for record in ready {
             match (&record.payload, &self.way) {
                 (Payload::Lost { count }, _) => self.lost += count,
-                // What it calls by that name is not seen where there is no room for more events.
+                // Calls under that name are lost if there is no room for more events.
                 (Payload::Renaming { name }, Way::SystemWide(everyone)) => {
                     self.lost += everyone.rename(name).is_err() as u64;
                 }
@@ -161,8 +161,7 @@ impl PerfSource {
         pending.sort_by_key(|record| record.time_ns);
     }
 
-    /// Looks up what opened descriptors stand for, before they can be closed, as far as that can be
-    /// known.
+    /// Looks up the files of opened descriptors before they can be closed, as far as possible.
     fn look_at_opened(&mut self) {
         loop {
             let newborn = self.newborn();
@@ -175,7 +174,7 @@ impl PerfSource {
         }
     }
 
-    /// Processes that observed ones have just started, by forks that are pending.
+    /// Processes that observed ones have just started, by pending forks.
     fn newborn(&self) -> HashSet<i32> {
         match &self.way {
             Way::SystemWide(everyone) => everyone.newborn(&self.pending),
@@ -185,7 +184,7 @@ impl PerfSource {
 }
 
 impl Way {
-    /// Whether a record may be of an observed process, as far as that is known before its time.
+    /// Whether a record may belong to an observed process, as far as is known by now.
     fn observes(&self, record: &Record, newborn: &HashSet<i32>) -> bool {
         match self {
             Way::SystemWide(everyone) => {

@@ -1,4 +1,4 @@
-//! Opening perf events: a syscall tracepoint, or the dummy that carries context switches and forks.
+//! Opens perf events: a syscall tracepoint, or the dummy that carries context switches and forks.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,17 +9,17 @@ use perf_event_open_sys::bindings as sys;
 use super::super::spinning::SAMPLES_PER_S;
 use super::super::stacks::{SAMPLES_PER_STACK, STACK_BYTES};
 
-/// The fields every record carries, in this order: see perf_event_open(2).
+/// The fields of every sample, in this order: see perf_event_open(2).
 const SAMPLE_TYPE: u64 =
     (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
 
-/// The bytes of the caller's stack that a sample carries: a program that composes a path on its
-/// stack does so within these.
+/// Bytes of the caller's stack that a sample carries: a program that composes a path on its stack
+/// does so within these.
 const CALLER_STACK_BYTES: u32 = 4096;
 
-/// The registers by which a stack is unwound, as perf events number them and in the order in which
-/// a sample has them: frame pointer, return address where the processor has a register for it,
-/// stack pointer, instruction pointer. None where they are not known.
+/// The registers by which a stack is unwound, as perf events number them and in the order of a
+/// sample: frame pointer, return address if the processor has a register for it, stack pointer,
+/// instruction pointer. Empty for other processors.
 pub(crate) const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
     &[6, 7, 8]
 } else if cfg!(target_arch = "aarch64") {
@@ -28,33 +28,33 @@ pub(crate) const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
     &[]
 };
 
-/// A register by its place in that order, counted from the last one.
+/// A register of `UNWIND_REGISTERS`, counted from the last one.
 fn register(from_last: usize) -> Option<u32> {
     UNWIND_REGISTERS.iter().rev().nth(from_last).copied()
 }
 
-/// What a tracepoint does beside writing its raw data to the ring.
+/// What a tracepoint does in addition to writing its raw data to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Also {
     Nothing,
-    /// It wakes the reader at once, for calls whose descriptor must be looked at now.
+    /// It wakes the reader at once, for calls whose descriptor must be looked up now.
     Wakes,
-    /// It carries the caller's stack, where the kernel can sample it: the path that a call is given
-    /// often stands there, and is overwritten before anybody can read it later.
+    /// It samples the caller's stack, if the kernel can: the path given to a call is often there,
+    /// and is overwritten before it can be read later.
     Stack,
 }
 
-/// In place of a thread: every thread there is, with one CPU.
+/// Instead of a thread id: all threads of the machine, with one CPU.
 pub(crate) const EVERYONE: i32 = -1;
-/// And this very thread.
+/// Instead of a thread id: the calling thread.
 pub(crate) const THIS_THREAD: i32 = 0;
 
-/// What a thread starts is followed, but for our own, which tries things out.
+/// Whether an event follows what its thread starts: not on our own thread, which tries numbers.
 fn follows(tid: i32) -> bool {
     tid > 0
 }
 
-/// Of a thread; with `inherit` also of the threads it starts and the processes it forks.
+/// Attributes of an event; with `inherit`, it follows the threads and processes that are started.
 fn attributes(inherit: bool) -> sys::perf_event_attr {
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
@@ -70,7 +70,7 @@ fn attributes(inherit: bool) -> sys::perf_event_attr {
     attr
 }
 
-/// A tracepoint of number `id`: one sample, with its raw data, each time it is passed.
+/// Opens the tracepoint of number `id`: a sample with raw data each time it is hit.
 pub(crate) fn tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
     let opened = open(&mut sampled(id, tid, also), tid, cpu);
     match also {
@@ -79,8 +79,8 @@ pub(crate) fn tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<
     }
 }
 
-/// The same of a tracepoint that is passed in the kernel, which an ordinary user is refused. What
-/// an interrupt does belongs to the thread that runs meanwhile.
+/// Opens a tracepoint that is hit in kernel mode, which an ordinary user is refused. Interrupts
+/// count for the thread that they interrupt.
 pub(crate) fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<OwnedFd> {
     let mut attr = sampled(id, tid, also);
     attr.set_exclude_kernel(0);
@@ -112,7 +112,7 @@ fn software(inherit: bool) -> sys::perf_event_attr {
     attr
 }
 
-/// Context switches, forks, exits and program starts.
+/// Opens an event for context switches, forks, exits and execs.
 pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let mut attr = software(follows(tid));
     attr.set_context_switch(1);
@@ -123,7 +123,7 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     open(&mut attr, tid, cpu)
 }
 
-/// Samples of where in its code a thread is, by its CPU's clock, while it runs in user mode.
+/// Samples the instruction pointer of a thread by its CPU's clock, while it runs in user mode.
 pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let instruction_pointer = register(0).ok_or(io::Error::from_raw_os_error(libc::ENOTSUP))?;
     let mut attr = software(follows(tid));
@@ -136,7 +136,7 @@ pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     open(&mut attr, tid, cpu)
 }
 
-/// Samples of the stack of a thread, by its CPU's clock, while it runs in user mode.
+/// Samples the stack of a thread by its CPU's clock, while it runs in user mode.
 pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     if UNWIND_REGISTERS.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
@@ -151,7 +151,7 @@ pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     open(&mut attr, tid, cpu)
 }
 
-/// Forks of a process alone, each of which wakes the reader at once.
+/// Opens an event for forks of a single process, each of which wakes the reader at once.
 pub fn forks(pid: i32) -> io::Result<OwnedFd> {
     let mut attr = software(false);
     attr.set_task(1);
@@ -159,7 +159,7 @@ pub fn forks(pid: i32) -> io::Result<OwnedFd> {
     open(&mut attr, pid, -1)
 }
 
-/// An event that never fires: it holds a ring others write to.
+/// Opens an event that never fires: it holds a ring that others write to.
 pub(crate) fn dummy(cpu: i32) -> io::Result<OwnedFd> {
     let mut attr = software(false);
     // The ring takes its watermark from the event that maps it; the kernel caps it at half.
@@ -167,7 +167,7 @@ pub(crate) fn dummy(cpu: i32) -> io::Result<OwnedFd> {
     open(&mut attr, THIS_THREAD, cpu)
 }
 
-/// Lets only those records of a tracepoint through that pass `text`, in the kernel's words.
+/// Passes only records of a tracepoint that match `text`, a filter expression of the kernel.
 pub fn filter(event: &OwnedFd, text: &CStr) -> io::Result<()> {
     let text = text.as_ptr().cast_mut();
     // SAFETY: the kernel copies the string, which ends in NUL.
@@ -180,7 +180,7 @@ pub fn filter(event: &OwnedFd, text: &CStr) -> io::Result<()> {
 /// Sends the records of `event` to the ring of `holder`.
 pub(crate) fn redirect(event: &OwnedFd, holder: &OwnedFd) -> io::Result<()> {
     let (event, holder) = (event.as_raw_fd(), holder.as_raw_fd());
-    // SAFETY: two descriptors are passed and no pointer.
+    // SAFETY: two descriptors are passed, and no pointer.
     match unsafe { perf_event_open_sys::ioctls::SET_OUTPUT(event, holder) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -194,9 +194,9 @@ fn wake_at(attr: &mut sys::perf_event_attr, watermark_bytes: u32) {
 
 fn open(attr: &mut sys::perf_event_attr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let flags = sys::PERF_FLAG_FD_CLOEXEC as libc::c_ulong;
-    // SAFETY: the attributes are ours, and say their own size.
+    // SAFETY: the attributes are borrowed, and contain their own size.
     match unsafe { perf_event_open_sys::perf_event_open(attr, tid, cpu, -1, flags) } {
-        // SAFETY: a descriptor that was just opened is nobody else's.
+        // SAFETY: nothing else owns a descriptor that was just opened.
         fd if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

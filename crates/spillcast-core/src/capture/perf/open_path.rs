@@ -1,5 +1,5 @@
-//! The path that an open was given: from the stack of its caller, or, as long as it stands there,
-//! from the memory of the process.
+//! The path that an open was given: from the caller's stack, or from the memory of the process as
+//! long as it is still there.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,28 +12,28 @@ use super::super::temp::born_ns;
 /// A path in the memory of the process that opens it.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenPath {
-    /// The folder that a relative path begins in, as of openat.
+    /// The folder that a relative path starts from, as in openat.
     folder: i32,
     address: u64,
     text: Option<Box<str>>,
-    /// The path came with the record of the call, from the caller's stack: it is what was opened.
+    /// Whether the path came with the record, from the caller's stack: it is what was opened.
     pub(crate) on_stack: bool,
 }
 
 impl OpenPath {
-    /// A path at an address, relative to a folder; `stack` is what the caller's stack held there.
+    /// A path at an address, relative to a folder; `stack` is the caller's stack at that address.
     pub fn new(folder: i32, address: u64, stack: Option<&[u8]>) -> OpenPath {
         let text: Option<Box<str>> = stack.and_then(text).map(Into::into);
         OpenPath { folder, address, on_stack: text.is_some(), text }
     }
 
-    /// The same with the path that stands in the memory of thread `tid`, if it is not known; None
-    /// where that is gone or may not be read.
+    /// Reads the path from the memory of thread `tid`, if it is not known; None if the memory is
+    /// gone or may not be read.
     pub fn read(mut self, tid: i32, paths: &mut Paths) -> Option<OpenPath> {
         if self.text.is_none() {
             let mut bytes = [0; libc::PATH_MAX as usize];
             let memory = File::open(format!("/proc/{tid}/mem")).ok()?;
-            // It ends early where the next page is not mapped.
+            // The read ends early if the next page is not mapped.
             let count = memory.read_at(&mut bytes, self.address).ok()?;
             self.text = Some(text(&bytes[..count])?.into());
         }
@@ -43,8 +43,8 @@ impl OpenPath {
         Some(self)
     }
 
-    /// The file of a path that was read; None where nothing tells what a relative one begins in, or
-    /// where memory held something else by then. One that is gone again is taken to be a regular
+    /// The file of a path that was read; None if the start of a relative path is unknown, or if
+    /// memory held something else by then. A path where nothing exists any more counts as a regular
     /// file.
     pub fn file(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
         let path = paths.absolute(tid, self.folder, self.text.as_deref()?)?;
@@ -59,7 +59,7 @@ impl OpenPath {
     }
 }
 
-/// What stands before the first NUL; None where that can be no path.
+/// The text before the first NUL; None if it cannot be a path.
 fn text(bytes: &[u8]) -> Option<&str> {
     let end = bytes.iter().position(|&byte| byte == 0)?;
     let text = str::from_utf8(&bytes[..end]).ok()?;

@@ -1,4 +1,4 @@
-//! The bytes of a perf record -> what happened: a call began or ended, a thread left or took a CPU.
+//! Parses the bytes of a perf record: a call began or ended, a thread was scheduled out or in.
 
 use perf_event_open_sys::bindings as sys;
 
@@ -10,7 +10,7 @@ use super::open_path::OpenPath;
 use super::tracepoints::{Edge, Tracepoints};
 use crate::native::{u32_at, u64_at};
 
-/// One record of a ring, as far as a capture needs it.
+/// A record of a ring, as far as a capture needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) time_ns: u64,
@@ -25,24 +25,24 @@ pub(crate) enum Payload {
         kind: CallKind,
         fd: i32,
         offset: Option<i64>,
-        /// Of an open.
+        /// The path of an open.
         path: Option<OpenPath>,
     },
     Exit {
         kind: CallKind,
         ret: i64,
     },
-    /// The thread left the CPU: pushed off it, or because it had to wait.
+    /// The thread was scheduled out: preempted, or because it had to wait.
     SwitchOut {
         preempted: bool,
     },
     SwitchIn,
-    /// The thread of the record woke another, or an interrupt did that came while it ran.
+    /// The thread of the record, or an interrupt that came while it ran, woke another thread.
     Waking {
         woken: i32,
         interrupt: bool,
     },
-    /// Where in its code the thread was.
+    /// The thread was at this address of its code.
     Sampled {
         ip: u64,
     },
@@ -54,7 +54,7 @@ pub(crate) enum Payload {
         parent: i32,
     },
     Exec,
-    /// The thread calls itself by another name.
+    /// The thread changes its name.
     Renaming {
         name: [u8; NAME_BYTES],
     },
@@ -64,27 +64,27 @@ pub(crate) enum Payload {
     },
 }
 
-/// The kernel's size of a thread's name, with the NUL that ends it.
+/// Size of a thread's name in the kernel, with the terminating NUL.
 pub(crate) const NAME_BYTES: usize = 16;
 const HEADER: usize = 8;
-/// Size of pid, tid and time at the end of a record that is no sample.
+/// Size of pid, tid and time at the end of a record that is not a sample.
 const TRAILER: usize = 16;
-/// Where every tracepoint's raw data holds its flags, and the flags of a hard or soft interrupt:
+/// Offset of the flags in every tracepoint's raw data, and the flags of a hard or soft interrupt:
 /// see struct trace_entry and enum trace_flag_type of the kernel.
 const RAW_FLAGS: usize = 2;
 const INTERRUPT: u8 = 0x08 | 0x10;
-/// Where a syscall tracepoint's raw data holds its first argument, or its return value.
+/// Offset of the first argument, or the return value, in a syscall tracepoint's raw data.
 const RAW_ARGS: usize = 16;
-/// The kind of the registers and one of them, which is all that a sample of an address has.
+/// Size of the register ABI and one register, which is all that a sample of an address has.
 const IP_BYTES: usize = 16;
 
-/// Reads one record; None for kinds that say nothing a capture needs.
+/// Parses a record; None for kinds that a capture does not need.
 pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let kind = u32_at(bytes, 0)?;
     let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?) as u32;
     match kind {
         sys::PERF_RECORD_SAMPLE => sample(bytes, tracepoints),
-        // Of all threads, a record says in its trailer too who leaves, or has come.
+        // In system-wide records, too, the trailer names the thread that is scheduled out or in.
         sys::PERF_RECORD_SWITCH | sys::PERF_RECORD_SWITCH_CPU_WIDE => {
             let payload = if misc & sys::PERF_RECORD_MISC_SWITCH_OUT == 0 {
                 Payload::SwitchIn
@@ -92,7 +92,7 @@ pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
                 let preempted = misc & sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
                 Payload::SwitchOut { preempted }
             };
-            // Number 0 is a CPU that has nothing to do.
+            // Process 0 is an idle CPU.
             trailed(bytes, payload).filter(|record| record.pid > 0)
         }
         sys::PERF_RECORD_COMM if misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
@@ -114,10 +114,10 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     Some(Record { time_ns, pid, tid, payload: sampled(raw, stack, tracepoints)? })
 }
 
-/// What a sample is of, by its raw data, which a tracepoint begins with its number.
+/// Parses a sample by its raw data, which begins with the number of the tracepoint.
 fn sampled(raw: &[u8], stack: &[u8], tracepoints: &Tracepoints) -> Option<Payload> {
     let id = u16::from_ne_bytes(*raw.first_chunk()?);
-    // A sample by the clock has no raw data: after what stands for it follow its registers.
+    // A clock sample has no raw data: its registers follow the placeholder for them.
     if id == 0 {
         return Some(match stack.len() {
             IP_BYTES => Payload::Sampled { ip: u64_at(stack, 8)? },
@@ -138,8 +138,8 @@ fn sampled(raw: &[u8], stack: &[u8], tracepoints: &Tracepoints) -> Option<Payloa
     }
 }
 
-/// A call that begins; None of a fcntl that duplicates no descriptor, and of a close_range that
-/// closes none yet.
+/// Parses the entry of a call; None for a fcntl that does not duplicate a descriptor, and for a
+/// close_range that closes nothing yet.
 fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
     let argument = |number: usize| u64_at(raw, RAW_ARGS + 8 * number);
     let fd = if kind.opens() { -1 } else { argument(0)? as i32 };
@@ -172,8 +172,7 @@ fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
     Some(Payload::Enter { kind, fd, offset, path })
 }
 
-/// The registers of a sample, and the stack behind them; None of a thread that was not in user
-/// mode.
+/// The registers of a sample and the stack after them; None if the thread was not in user mode.
 fn stack_sample(bytes: &[u8]) -> Option<StackSample> {
     if u64_at(bytes, 0)? == sys::PERF_SAMPLE_REGS_ABI_NONE as u64 {
         return None;
@@ -192,8 +191,8 @@ fn stack_sample(bytes: &[u8]) -> Option<StackSample> {
     })
 }
 
-/// What stands at an address of the caller's stack, from what follows the raw data: the kind of the
-/// registers (0 for none), the stack pointer, a size, so many bytes, and how many of them are true.
+/// The bytes at an address of the caller's stack. What follows the raw data is the register ABI (0
+/// for none), the stack pointer, a size, that many bytes, and the number of valid ones.
 fn on_stack(bytes: &[u8], address: u64) -> Option<&[u8]> {
     if u64_at(bytes, 0)? == sys::PERF_SAMPLE_REGS_ABI_NONE as u64 {
         return None;
@@ -233,7 +232,7 @@ mod tests {
         };
         let stack = sampled(2, b"........a/path\0.", 16);
         assert_eq!(on_stack(&stack, 0x7008).unwrap(), b"a/path\0.");
-        // Below or beyond what was sampled, and where there was no stack.
+        // Below or beyond the sampled bytes, and without a stack.
         assert_eq!(on_stack(&stack, 0x6fff), None);
         assert_eq!(on_stack(&stack, 0x7011), None);
         assert_eq!(on_stack(&sampled(2, b"........a/path\0.", 4), 0x7008), None);

@@ -1,4 +1,4 @@
-//! One ring of perf records in shared memory: what the kernel wrote, read without a system call.
+//! A ring of perf records in shared memory: written by the kernel, read without a system call.
 
 use std::io;
 use std::mem::offset_of;
@@ -28,13 +28,13 @@ impl Ring {
         &self.mapping.words()[at / size_of::<u64>()]
     }
 
-    /// The part of the mapping that holds the records.
+    /// The start of the records in the mapping.
     fn data(&self) -> *const u8 {
         // SAFETY: the records follow the first page within the mapping.
         unsafe { self.mapping.start().add(page_bytes()).as_ptr() }
     }
 
-    /// Hands every complete record to `each` (header included) and frees its room.
+    /// Passes every complete record (header included) to `each` and frees its space.
     pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
         let (head_at, tail_at) = (
             offset_of!(perf_event_mmap_page, data_head),
@@ -42,8 +42,8 @@ impl Ring {
         );
         let head = self.counter(head_at).load(Ordering::Acquire);
         let mut tail = self.counter(tail_at).load(Ordering::Relaxed);
-        // SAFETY: so many bytes are mapped there. The kernel writes none of those between tail and
-        // head, which alone are read, before the tail has moved on; `self` is borrowed for itself.
+        // SAFETY: `data_bytes` bytes are mapped. Only those between tail and head are read, which
+        // the kernel does not write before the tail has moved on; `self` is borrowed exclusively.
         let data = unsafe { std::slice::from_raw_parts(self.data(), self.data_bytes) };
         while tail < head {
             let at = tail as usize & (self.data_bytes - 1);

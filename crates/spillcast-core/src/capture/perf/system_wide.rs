@@ -1,11 +1,11 @@
-//! Events on the whole machine, as root may open them: the cost does not grow with the threads.
+//! System-wide events, which root may open: their cost does not grow with the threads.
 //!
 //! Root, or a process with CAP_PERFMON, opens each tracepoint once for each CPU: some 50
 //! descriptors for each CPU. Attaching a thread costs nothing. The kernel filters by the name of
 //! the thread (`comm`; for a waking that of the woken thread), and the reader filters by process.
-//! Forks of observed processes are in the same records, in the order of time.
+//! Forks of observed processes are in the same records, in chronological order.
 //!
-//! A perf event accepts one filter only. So a new name opens further events, and beyond a few names
+//! A perf event accepts one filter only. So a new name opens further events, and after a few names
 //! one set of events passes all other names; no call passes two filters. A tracepoint reports the
 //! renaming of a thread and wakes the reader. Calls in the milliseconds until then are missed, so a
 //! command that spillcast starts, whose later names are not known in advance, is observed without a
@@ -24,12 +24,12 @@ use super::record::{Payload, Record};
 use crate::proc::{parent, threads_of};
 use crate::system::{now_ns, raise_descriptor_limit};
 
-/// Observes processes, or single threads, by their numbers.
+/// Observes processes, or single threads, by their ids.
 pub(crate) struct SystemWide {
     events: Arc<Events>,
-    /// Since when each is observed (CLOCK_MONOTONIC).
+    /// Start of the observation of each id (CLOCK_MONOTONIC).
     observed: Mutex<HashMap<i32, u64>>,
-    /// None until the first process is attached: before it there is nothing to read.
+    /// None until the first process is attached: until then there is nothing to read.
     names: Mutex<Option<Names>>,
 }
 
@@ -38,16 +38,17 @@ impl SystemWide {
         SystemWide { events, observed: Mutex::default(), names: Mutex::default() }
     }
 
-    /// Takes the records of observed processes; the others are dropped. They come in the order of
-    /// time, so that a process is known before its first own record.
+    /// Keeps the records of observed processes and drops the others. They are in chronological
+    /// order, so that a process is known before its first own record.
     pub fn keep(&self, records: &mut Vec<Record>) {
         let mut observed = self.observed.lock().expect("no holder panics");
         records.retain(|record| match record.payload {
-            // A thread is woken by anybody; whether it is observed is told by its own records.
+            // Any thread may be the waker; the woken thread's own records show whether it is
+            // observed.
             Payload::Lost { .. } | Payload::Waking { .. } => true,
             Payload::Fork { parent } if parent != record.pid => {
-                // Numbers are used again: it is another process from now on. Whoever was attached
-                // after the fork is the process that was forked, and stays observed.
+                // Ids are reused: from now on this is another process. A process attached after the
+                // fork is the forked process itself, and stays observed.
                 if observed.get(&record.pid).is_some_and(|&since_ns| since_ns < record.time_ns) {
                     observed.remove(&record.pid);
                 }
@@ -57,7 +58,7 @@ impl SystemWide {
                 }
                 followed
             }
-            // By the number of its process, or its own where it was attached alone.
+            // By process id, or by thread id if the thread was attached alone.
             _ => [record.pid, record.tid]
                 .iter()
                 .filter_map(|number| observed.get(number))
@@ -65,7 +66,7 @@ impl SystemWide {
         });
     }
 
-    /// Processes that observed ones start among `records`, which are in the order of time.
+    /// Processes that observed ones start in `records`, which are in chronological order.
     pub(crate) fn newborn(&self, records: &[Record]) -> HashSet<i32> {
         let observed = self.observed.lock().expect("no holder panics");
         let mut newborn = HashSet::new();
@@ -80,12 +81,12 @@ impl SystemWide {
         newborn
     }
 
-    /// Whether the process or thread is known to be observed by now.
+    /// Whether the process or thread is already known to be observed.
     pub fn observes(&self, number: i32) -> bool {
         self.observed.lock().expect("no holder panics").contains_key(&number)
     }
 
-    /// Lets threads pass the filter that have called themselves by a new name.
+    /// Lets threads that have taken a new name pass the filter.
     pub fn rename(&self, name: &[u8]) -> io::Result<()> {
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         self.open(|names| names.widen([name.to_vec()]))
@@ -96,8 +97,8 @@ impl SystemWide {
         if names.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        // A command that we have started becomes another program, and its helpers others again, all
-        // of which would pass only a moment after they have begun.
+        // A command started by spillcast executes another program, and its helpers do so again.
+        // Their names would pass the filter only some time after they start.
         match parent(pid) == Some(std::process::id() as i32) {
             true => self.open(Names::widen_to_all),
             false => self.open(|known| known.widen(names)),
@@ -119,7 +120,7 @@ impl SystemWide {
 
 impl source::Observer for SystemWide {
     fn attach(&self, pid: i32) -> io::Result<()> {
-        // Before its children are listed, so that later ones are known by their forks.
+        // Before its children are listed, so that later ones are known from their forks.
         self.observed.lock().expect("no holder panics").entry(pid).or_insert_with(now_ns);
         let opened = self.open_for(pid);
         if opened.is_err() {
@@ -133,7 +134,7 @@ impl source::Observer for SystemWide {
     }
 }
 
-/// What the threads of a process are called; none where it has ended.
+/// Names of the threads of a process; empty if it has ended.
 fn names_of(pid: i32) -> io::Result<Vec<Name>> {
     let name = |tid| {
         let mut name = fs::read(format!("/proc/{tid}/comm")).ok()?;
@@ -143,15 +144,15 @@ fn names_of(pid: i32) -> io::Result<Vec<Name>> {
     Ok(threads_of(pid)?.into_iter().filter_map(name).collect())
 }
 
-/// Beyond so many names, or openings, there is no filter.
+/// Above this number of names, or of openings, there is no filter.
 const NAMES_MAX: usize = 16;
 const OPENINGS_MAX: usize = 3;
 
-/// The name of a thread as the kernel has it: 15 bytes at the most, no NUL.
+/// The name of a thread in the kernel: at most 15 bytes, without NUL.
 type Name = Vec<u8>;
 
-/// Kernel filters by the names of threads, and the names that are let through so far: each new name
-/// opens events of its own, and no call passes two of them.
+/// Kernel filters by the names of threads, and the names that pass so far: each new name opens
+/// further events, and no call passes two of them.
 #[derive(Default)]
 struct Names {
     known: BTreeSet<Name>,
@@ -159,7 +160,7 @@ struct Names {
     all: bool,
 }
 
-/// What further events must let through.
+/// The names that further events must pass.
 #[derive(Debug, PartialEq)]
 enum Pass {
     These(Vec<Name>),
@@ -167,14 +168,14 @@ enum Pass {
 }
 
 impl Names {
-    /// Asks for the threads called `names` too; None where they pass already.
+    /// Also passes the threads called `names`; returns None if they already pass.
     fn widen(&mut self, names: impl IntoIterator<Item = Name>) -> Option<Pass> {
         let new: BTreeSet<Name> = names.into_iter().filter(|n| !self.known.contains(n)).collect();
         if self.all || new.is_empty() {
             return None;
         }
         let many = self.openings == OPENINGS_MAX || self.known.len() + new.len() > NAMES_MAX;
-        // A filter has no way to write a name with such a mark in it.
+        // A filter expression cannot contain such a character in a name.
         if many || new.iter().flatten().any(|byte| matches!(byte, b'"' | b'\\')) {
             return self.widen_to_all();
         }
@@ -183,7 +184,7 @@ impl Names {
         Some(Pass::These(new.into_iter().collect()))
     }
 
-    /// Asks for every thread there is; None where all pass already.
+    /// Passes all threads; returns None if all already pass.
     fn widen_to_all(&mut self) -> Option<Pass> {
         let before = std::mem::replace(&mut self.all, true);
         (!before).then(|| Pass::AllBut(self.known.iter().cloned().collect()))
@@ -191,7 +192,7 @@ impl Names {
 }
 
 impl Pass {
-    /// The filter in the kernel's words, by the field that holds the name; None lets all through.
+    /// The filter expression of the kernel on `field`, which holds the name; None passes all.
     fn filter(&self, field: &str) -> Option<CString> {
         let (names, compare, join) = match self {
             Pass::These(names) => (names, "==", " || "),
@@ -241,7 +242,7 @@ mod tests {
             record(120, 8, AWAY),
             record(130, 8, fork(7)),
             record(140, 8, AWAY),
-            // A thread of its own, a grandchild, another's child; a number that is used again.
+            // A thread, a grandchild, another's child; an id that is reused.
             record(150, 8, fork(8)),
             record(160, 9, fork(8)),
             record(170, 9, AWAY),

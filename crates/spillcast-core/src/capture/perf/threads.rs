@@ -1,4 +1,4 @@
-//! Records of all threads -> finished calls and waits, each with the CPU burned before it.
+//! Turns records of all threads into finished calls and waits, each with the CPU time before it.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -9,34 +9,34 @@ use super::super::event::{Block, Event, Inside};
 use super::record::{Payload, Record};
 use crate::proc::ended;
 
-/// What each observed thread is doing.
+/// The state of each observed thread.
 #[derive(Default)]
 pub struct Threads {
     by_tid: HashMap<i32, Thread>,
     ended_cpu_ns: u64,
-    /// Processes whose main thread has ended; others may outlive it.
+    /// Processes whose main thread has ended; other threads may outlive it.
     headless: HashSet<i32>,
-    /// Calls and context switches that were told.
+    /// Calls and context switches reported by the kernel.
     pub calls: u64,
     pub switches: u64,
-    /// Reads and writes of which one side was not told, though the thread was observed before.
+    /// Reads and writes with only entry or exit reported, though their thread was observed before.
     pub(crate) lost: u64,
 }
 
 #[derive(Default)]
 struct Thread {
-    /// Since when the thread has been on a CPU; None while it is off.
+    /// When the current run on a CPU started; None while the thread is scheduled out.
     on_cpu_since_ns: Option<u64>,
     /// CPU time since the last timed call, up to `on_cpu_since_ns`.
     cpu_ns: u64,
     /// CPU time outside timed calls, up to `on_cpu_since_ns`.
     total_cpu_ns: u64,
     call: Option<Open>,
-    /// Whether a call of it was told before.
+    /// Whether a call of it was reported before.
     called: bool,
-    /// Since when the thread waits, having left the CPU by itself.
+    /// When the thread was scheduled out to wait; None unless it waits.
     left_ns: Option<u64>,
-    /// The last waking since it was put on a CPU.
+    /// The last waking since it was scheduled in.
     waking: Option<Waking>,
 }
 
@@ -46,7 +46,7 @@ struct Waking {
     by: Option<i32>,
 }
 
-/// A call that has begun and not ended.
+/// A call that has begun but not ended.
 struct Open {
     kind: CallKind,
     start_ns: u64,
@@ -73,8 +73,8 @@ impl Thread {
         }
     }
 
-    /// Notes a waking. Of several the first counts; one that comes just before the thread has left
-    /// the CPU counts where no other follows: it was on its way.
+    /// Notes a waking. The first after the thread was scheduled out counts. One just before that
+    /// counts only if no other follows: the thread was about to leave the CPU.
     fn woken(&mut self, waking: Waking) {
         let counts = |known: Waking| self.left_ns.is_some_and(|left_ns| known.time_ns >= left_ns);
         if !self.waking.is_some_and(counts) {
@@ -82,12 +82,12 @@ impl Thread {
         }
     }
 
-    /// Puts the thread on a CPU; returns what it waited for outside of a timed call.
+    /// Schedules the thread in; returns its wait, if that was outside of a timed call.
     fn switch_in(&mut self, now_ns: u64) -> Option<Block> {
         self.on_cpu_since_ns = Some(now_ns);
         let waking = self.waking.take();
         let start_ns = self.left_ns.take()?;
-        // Records of two CPUs may be read out of order, where lost ones lie between.
+        // Records of two CPUs may be read out of order if records between them were lost.
         let end_ns = waking.map_or(now_ns, |waking| waking.time_ns.min(now_ns)).max(start_ns);
         let woken_by = waking.and_then(|waking| waking.by);
         let block = |cpu_before_ns| Block { start_ns, end_ns, cpu_before_ns, woken_by };
@@ -103,7 +103,7 @@ impl Thread {
 }
 
 impl Threads {
-    /// Takes the next record; appends the event it completes.
+    /// Processes the next record; appends the event that it completes.
     pub fn take(&mut self, record: &Record, out: &mut Vec<Event>) {
         let &Record { time_ns, pid, tid, ref payload } = record;
         match *payload {
@@ -150,7 +150,7 @@ impl Threads {
                     call.blocked |= !preempted;
                 }
             }
-            // Of a close only this side is observed.
+            // Only the entry of a close is observed.
             Payload::Enter { kind, fd, offset, .. } if kind.closes() => {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
@@ -170,8 +170,8 @@ impl Threads {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
                 let known = std::mem::replace(&mut thread.called, true);
-                // An exit without its entry: the capture began inside the call, or a filter of
-                // system calls refused it. What an open returned stands for something else all the
+                // An exit without its entry: the capture began inside the call, or a seccomp filter
+                // refused it. The descriptor that an open returned refers to another file all the
                 // same.
                 let Some(call) = thread.call.take().filter(|call| call.kind == kind) else {
                     self.lost += u64::from(known && kind.is_io() && ret >= 0);
@@ -194,7 +194,7 @@ impl Threads {
         }
     }
 
-    /// Forgets the processes that no thread runs of any more, and returns them.
+    /// Forgets the processes that have no running thread any more, and returns them.
     pub(crate) fn ended_processes(&mut self) -> Vec<i32> {
         self.headless.extract_if(|&pid| ended(pid)).collect()
     }
@@ -267,7 +267,7 @@ mod tests {
 
     const LEFT: Payload = Payload::SwitchOut { preempted: false };
 
-    /// Thread 8 leaves the CPU at 100 and is on it again at 200; `waker` and when it wakes it.
+    /// Thread 8 is scheduled out at 100 and in at 200; `waker` wakes it at `times_ns`.
     fn woken(waker: i32, interrupt: bool, times_ns: &[u64]) -> Block {
         let mut records = vec![(10, 9, Payload::SwitchIn), (20, 8, Payload::SwitchIn)];
         let waking = Payload::Waking { woken: 8, interrupt };
@@ -286,9 +286,9 @@ mod tests {
         assert_eq!(woken(9, false, &[170]), block(100, 170, 80, Some(9)));
         assert_eq!(woken(9, true, &[170]), block(100, 170, 80, None));
         assert_eq!(woken(77, false, &[170]), block(100, 170, 80, None));
-        // It runs already when it is woken again.
+        // Already runnable when it is woken again.
         assert_eq!(woken(9, false, &[170, 171]), block(100, 170, 80, Some(9)));
-        // On its way off the CPU when it was woken; or woken then and, having gone on, again.
+        // Woken just before it leaves the CPU; or woken at 50, while it runs, and again later.
         assert_eq!(woken(9, false, &[99]), block(100, 100, 80, Some(9)));
         assert_eq!(woken(9, false, &[50, 150]), block(100, 150, 80, Some(9)));
     }
@@ -345,7 +345,7 @@ mod tests {
             run(&times.collect::<Vec<_>>()).1.lost
         };
         assert_eq!(lost(&[exit(read, 1), enter(read), exit(read, 1)]), 0);
-        // Of a call that a filter of system calls refuses, and of most of fcntl, only the end is told.
+        // Of calls refused by a seccomp filter, and of most fcntl calls, only the exit is reported.
         assert_eq!(lost(&[exit(read, 1), exit(read, -1), exit(control, 0)]), 0);
         assert_eq!(lost(&[exit(read, 1), exit(read, 1)]), 1);
         assert_eq!(lost(&[enter(read), enter(read), exit(read, 1)]), 1);

@@ -1,9 +1,9 @@
 //! The numbers of the kernel's tracepoints: read from tracefs, or discovered without it.
 //!
-//! Root reads tracefs through a private mount that nobody else sees. An ordinary user cannot read
-//! it, but may trace the system calls of their own processes, and only those tracepoints accept raw
-//! samples from them. So each number is opened on this process, each call is issued once with a bad
-//! descriptor, and the samples show which number belongs to which call.
+//! Root reads tracefs through a private mount that no other process sees. An ordinary user cannot
+//! read it, but may trace the system calls of their own processes, and only those tracepoints
+//! accept raw samples from them. So each number is opened on this process, each call is issued once
+//! with a bad descriptor, and the samples show which number belongs to which call.
 //!
 //! Closing an event takes the kernel some 30 ms. So the search jumps, tries neighbours first, and
 //! closes events in the background. A command that an ordinary user records still ends some 3 s
@@ -23,30 +23,30 @@ use super::ring::{Ring, page_bytes};
 use crate::native::{u32_at, u64_at};
 use crate::proc::in_first_namespace;
 
-/// Which side of a system call a tracepoint stands on.
+/// Whether a tracepoint is at the entry or the exit of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     Enter,
     Exit,
 }
 
-/// Tracepoint numbers of the observed calls; a call the kernel does not know is absent.
+/// Tracepoint numbers of the observed calls; calls that the kernel does not know are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tracepoints {
     list: Vec<(u16, CallKind, Edge)>,
     by_id: Vec<Option<(CallKind, Edge)>>,
-    /// `sched:sched_waking` and the thread that is woken. None, as below, where tracefs cannot be
-    /// read, and in a PID namespace: it has the numbers of the first, which name nobody here.
+    /// `sched:sched_waking` and the thread that is woken. None without tracefs, and in a PID
+    /// namespace, because the tracepoint reports ids of the initial namespace.
     pub(crate) waking: Option<Field>,
-    /// `task:task_rename` and the new name.
+    /// `task:task_rename` and the new name; None without tracefs.
     pub(crate) renaming: Option<Field>,
 }
 
-/// A tracepoint of which one field is read.
+/// A tracepoint and one of its fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Field {
     pub id: u16,
-    /// Where its raw data holds the field.
+    /// Offset of the field in its raw data.
     pub at: usize,
 }
 
@@ -63,7 +63,7 @@ impl Tracepoints {
         *self.by_id.get(id as usize)?
     }
 
-    /// Whether both sides of every call are there that a recording cannot do without.
+    /// Whether entry and exit of each call are known that a recording cannot do without.
     fn complete(&self) -> bool {
         let needed = |kind: &CallKind| {
             use CallKind::*;
@@ -73,9 +73,9 @@ impl Tracepoints {
         CallKind::ALL.iter().filter(|kind| needed(kind)).all(|&kind| sides(kind) == 2)
     }
 
-    /// The tracepoints that `calls` are observed by, and what each does beside. A
-    /// context switch of an observed thread costs the kernel some 0.3 us for each, so what tells
-    /// nothing is skipped: where a close ends, and calls of whose path no event tells.
+    /// The tracepoints by which `calls` are observed, and what each does in addition. Each costs
+    /// the kernel some 0.3 us at a context switch of an observed thread, so useless ones are
+    /// skipped: exits of close, and calls on paths, because no event reports the path.
     pub(crate) fn of_calls(&self, calls: &[CallKind]) -> Vec<(u16, Also)> {
         let needless =
             |kind: CallKind, edge| (kind.closes() && edge == Edge::Exit) || kind.names_file();
@@ -91,7 +91,7 @@ impl Tracepoints {
         needed.map(|&(id, kind, edge)| (id, also(kind, edge))).collect()
     }
 
-    /// Finds the numbers, from tracefs where it can be read and by trying otherwise.
+    /// Determines the numbers, from tracefs if it can be read and by trying otherwise.
     pub fn find() -> io::Result<Tracepoints> {
         for directory in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
             if let Some(tracepoints) = from_directory(Path::new(directory)) {
@@ -127,7 +127,7 @@ fn field(tracefs: &Path, tracepoint: &str, name: &str) -> Option<Field> {
     Some(Field { id: read("id")?.trim().parse().ok()?, at })
 }
 
-/// Where raw data holds a field, from lines such as `field:pid_t pid; offset:24; size:4;`.
+/// Offset of a field in raw data, from lines such as `field:pid_t pid; offset:24; size:4;`.
 fn offset(format: &str, field: &str) -> Option<usize> {
     let ending = format!(" {field}");
     let name = |line: &str| Some(line.split(';').next()?.split('[').next()?.ends_with(&ending));
@@ -136,7 +136,7 @@ fn offset(format: &str, field: &str) -> Option<usize> {
     line.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
 }
 
-/// Reads tracefs through a mount that no one else sees and that ends with its descriptor.
+/// Reads tracefs through a private mount that ends with its descriptor.
 fn from_own_mount() -> Option<Tracepoints> {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_create(context.as_fd()).ok()?;
@@ -145,11 +145,11 @@ fn from_own_mount() -> Option<Tracepoints> {
     from_directory(Path::new(&format!("/proc/self/fd/{}", mount.as_raw_fd())))
 }
 
-/// Tracepoints are numbered from 1; kernels with every driver's have some 3,000.
+/// Tracepoints are numbered from 1; kernels with all drivers have some 3,000.
 const ID_MAX: u16 = 6_000;
-/// Neighbours without a find after which a run of numbers is taken to have ended.
+/// Consecutive misses after which a run of numbers is considered to have ended.
 const MISSES_MAX: usize = 4;
-/// How far from a find the calls of the next source file are looked for first, and in what steps.
+/// How far from a hit the calls of the next source file are searched first, and in what steps.
 const NEAR: i32 = 160;
 const NEAR_STEP: usize = 4;
 
@@ -163,10 +163,10 @@ struct Search {
 }
 
 /// Tries numbers far apart until one is known, then its neighbours: calls defined in one kernel
-/// source file, or in two that are linked together, have adjacent numbers. Every event that was
-/// opened costs the kernel some 30 ms when it is closed, so few are.
+/// source file, or in two that are linked together, have adjacent numbers. Every opened event costs
+/// the kernel some 30 ms when it is closed, so few are opened.
 ///
-/// Calls that duplicate descriptors are elsewhere and may not be found; those that are needed are.
+/// Calls that duplicate descriptors are elsewhere and may be missed; the required ones are not.
 fn by_trying() -> io::Result<Tracepoints> {
     let holder = open::dummy(-1)?;
     let ring = Ring::map(holder.as_fd(), 64 * page_bytes())?;
@@ -190,7 +190,7 @@ fn by_trying() -> io::Result<Tracepoints> {
 }
 
 impl Search {
-    /// Opens number `id` on this thread, once; says whether it belongs to an observed call. Most
+    /// Opens number `id` on this thread, once; returns whether it belongs to an observed call. Most
     /// numbers are refused, which costs little.
     fn open(&mut self, id: u16) -> io::Result<bool> {
         if !std::mem::replace(&mut self.tried[id as usize], true)
@@ -203,7 +203,7 @@ impl Search {
         Ok(self.tracepoints.of(id).is_some())
     }
 
-    /// Tries a number; where it is known, the numbers around it too.
+    /// Tries a number; if it is known, also tries the numbers around it.
     fn follow(&mut self, id: u16) -> io::Result<()> {
         if !self.open(id)? {
             return Ok(());
@@ -222,7 +222,7 @@ impl Search {
         Ok(())
     }
 
-    /// Follows the numbers beside a find for as long as there are more finds.
+    /// Tries the numbers beside a hit for as long as there are more hits.
     fn look_beside(&mut self, id: u16, direction: i32) -> io::Result<()> {
         let (mut next, mut misses) = (id as i32 + direction, 0);
         while misses < MISSES_MAX && (1..=ID_MAX as i32).contains(&next) {
@@ -232,10 +232,10 @@ impl Search {
         Ok(())
     }
 
-    /// Issues every call once with a bad descriptor and sees under which numbers it shows.
+    /// Issues every call once with a bad descriptor and sees under which numbers it is reported.
     fn learn(&mut self) {
         for &kind in CallKind::ALL {
-            // With such arguments it succeeds, which tells its two sides apart no longer.
+            // close_range succeeds with such arguments, so its entry and exit look the same.
             let tried = kind.number().filter(|_| kind != CallKind::CloseRange);
             let Some(number) = tried else { continue };
             self.ring.drain(|_| ());
@@ -245,7 +245,7 @@ impl Search {
             self.ring.drain(|record| seen.extend(raw_syscall(record)));
             for (id, nr, value) in seen {
                 if nr == number && self.tracepoints.of(id).is_none() {
-                    // Exits hold a small negative errno, which no first argument here is.
+                    // Exits hold a small negative errno, which is not a first argument here.
                     let failed = (-4095..-1).contains(&value);
                     self.tracepoints.add(id, kind, if failed { Edge::Exit } else { Edge::Enter });
                 }
@@ -287,9 +287,9 @@ mod tests {
             eprintln!("SKIP trying_finds_what_tracefs_says: mounting tracefs needs CAP_SYS_ADMIN");
             return;
         };
-        // Trying tells syscall tracepoints apart by what an ordinary user may open.
+        // The search relies on an ordinary user being able to open only syscall tracepoints.
         let tracepoints = std::thread::spawn(|| {
-            // SAFETY: no pointer is passed; the call by its number changes this thread alone.
+            // SAFETY: no pointer is passed; the raw system call changes only this thread.
             let none = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
             assert_eq!(none, 0);
             by_trying()

@@ -1,5 +1,5 @@
 //! Functions that a runtime compiles while it runs (Java, Node.js, Python): named by the file that
-//! perf reads, `/tmp/perf-PID.map`, where the runtime writes one.
+//! perf reads, `/tmp/perf-PID.map`, if the runtime writes one.
 
 use std::fs;
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ use crate::proc::read_text;
 
 const BYTES_MAX: u64 = 256 << 20;
 
-/// A process that runs code which no file holds.
+/// A process that runs code that is not in any file.
 pub(crate) struct Runtime {
     pid: i32,
-    /// The number of the process where it runs, which is another one in a container.
+    /// The id of the process in its own namespace, which differs in a container.
     inner_pid: i32,
     user: u32,
 }
@@ -27,12 +27,12 @@ impl Runtime {
         Runtime { pid, inner_pid: inner_pid.unwrap_or(pid), user }
     }
 
-    /// Its functions by address, as the runtime has written them by now.
+    /// Its functions by address, as far as the runtime has written them by now.
     pub fn functions(&self) -> Functions {
         let name = format!("tmp/perf-{}.map", self.inner_pid);
         let inside = open_regular(format!("/proc/{}/root/{name}", self.pid));
         let file = inside.or_else(|| open_regular(format!("/{name}"))).filter(|file| {
-            // Nobody else may name the functions of this process.
+            // Only root and the owner of the process may name its functions.
             file.metadata().is_ok_and(|meta| [0, self.user].contains(&meta.uid()))
         });
         let text = file.and_then(|file| io::read_to_string(file.take(BYTES_MAX)).ok());
@@ -44,7 +44,7 @@ impl Runtime {
 pub struct Functions(Vec<(u64, u64, String)>);
 
 impl Functions {
-    /// Lines of start, size and name.
+    /// Parses lines of start, size and name.
     fn parse(text: &str) -> Functions {
         let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
         let function = |line: &str| {

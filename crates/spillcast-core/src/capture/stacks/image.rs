@@ -15,7 +15,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use serde::Serialize;
 
-/// Larger tables of symbols or of unwinding are not read.
+/// Larger tables of symbols or of unwind information are not read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 const NAME_BYTES_MAX: usize = 16 << 10;
 const NAME_LETTERS_MAX: usize = 1000;
@@ -30,28 +30,28 @@ pub(crate) type Sections = ExplicitModuleSectionInfo<Arc<[u8]>>;
 #[serde(rename_all = "lowercase")]
 pub enum Symbols {
     All,
-    /// Only those that other files may call: the file is stripped.
+    /// Only functions that other files may call: the file is stripped.
     Exported,
     None,
 }
 
-/// A range of addresses, and where its name is in the table of names.
+/// A range of addresses, and the offset of its name in the table of names.
 struct Function {
     start: u64,
     end: u64,
     name: u32,
 }
 
-/// A file that is mapped as code. Addresses are those in the file, before it is loaded anywhere.
+/// A file that is mapped as code. Addresses are those in the file, before relocation.
 pub(crate) struct Image {
     pub name: String,
     pub(crate) build_id: Option<String>,
     pub symbols: Symbols,
     segments: Vec<Segment>,
     functions: Vec<Function>,
-    /// The file with the names, and where its table of names begins.
+    /// The file with the names, and the offset of its table of names.
     names: Option<(File, u64)>,
-    /// By which a stack is unwound.
+    /// The sections by which a stack is unwound.
     pub(crate) sections: Sections,
 }
 
@@ -62,7 +62,7 @@ struct Segment {
 }
 
 impl Image {
-    /// A file without code that can be read.
+    /// A file whose code cannot be read.
     pub(crate) fn unreadable(name: String) -> Image {
         Image {
             name,
@@ -75,7 +75,7 @@ impl Image {
         }
     }
 
-    /// Reads `file`; its debug file is looked for below `roots`.
+    /// Reads `file`; its debug file is searched below `roots`.
     pub fn read(name: String, file: File, roots: &[PathBuf]) -> Image {
         Self::parse(&name, file, roots).unwrap_or_else(|_| Self::unreadable(name))
     }
@@ -111,16 +111,16 @@ impl Image {
         })
     }
 
-    /// The address of a place in the file that holds code.
+    /// The address of an offset in the file, if there is code.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
-        // Whole pages are mapped, and two segments may share one of the file.
+        // Whole pages are mapped, and two segments may share a page of the file.
         let page = |offset: u64| offset & !(rustix::param::page_size() as u64 - 1);
         let holds = |s: &&Segment| (page(s.offset)..s.offset + s.size).contains(&offset);
         let segment = self.segments.iter().find(holds)?;
         Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
     }
 
-    /// Where the function begins that holds an address.
+    /// The start of the function that contains an address.
     pub(crate) fn function_at(&self, address: u64) -> Option<u64> {
         self.function(address).map(|function| function.start)
     }
@@ -131,7 +131,7 @@ impl Image {
         (address < function.end).then_some(function)
     }
 
-    /// The name of the function that holds an address, as its author wrote it.
+    /// The demangled name of the function that contains an address.
     pub(crate) fn name_at(&self, address: u64) -> Option<String> {
         let (file, names_at) = self.names.as_ref()?;
         let at = names_at + u64::from(self.function(address)?.name);
@@ -142,7 +142,7 @@ impl Image {
     }
 }
 
-/// The headers of an ELF file of 64 bits.
+/// The headers of a 64-bit ELF file.
 struct Elf<'a> {
     cache: &'a Cache,
     header: &'a Header,
@@ -157,7 +157,7 @@ impl<'a> Elf<'a> {
         Ok(Elf { cache, header, endian, sections: header.sections(endian, cache)? })
     }
 
-    /// Which code of the file is loaded where.
+    /// The segments of code that are loaded.
     fn segments(&self) -> object::Result<Vec<Segment>> {
         let headers = self.header.program_headers(self.endian, self.cache)?;
         let loaded = headers.iter().filter(|segment| {
@@ -172,11 +172,11 @@ impl<'a> Elf<'a> {
         Ok(loaded.map(segment).collect())
     }
 
-    /// The addresses of a section and its bytes.
+    /// The addresses of a section, and its bytes.
     fn section(&self, file: &File, name: &[u8]) -> Option<(Range<u64>, Arc<[u8]>)> {
         let (_, section) = self.sections.section_by_name(self.endian, name)?;
         let (offset, size) = section.file_range(self.endian).filter(|r| r.1 <= TABLE_BYTES_MAX)?;
-        // Into its place at once: tables may have some MB.
+        // Read without a copy: tables may have some MB.
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size as usize).collect();
         file.read_exact_at(Arc::get_mut(&mut bytes)?, offset).ok()?;
         let address = section.sh_addr(self.endian);
@@ -196,7 +196,7 @@ impl<'a> Elf<'a> {
         None
     }
 
-    /// The functions of a symbol table by address, and where its names begin; None where it has
+    /// The functions of a symbol table by address, and the offset of its names; None if there are
     /// none.
     fn functions(&self, kind: u32) -> Option<(Vec<Function>, u64)> {
         let endian = self.endian;
@@ -214,11 +214,11 @@ impl<'a> Elf<'a> {
             Some((local, Function { start, end, name: symbol.st_name(endian) }))
         };
         let mut functions: Vec<_> = symbols.iter().filter_map(function).collect();
-        // Of several names of a function, one that other files may use.
+        // Of several names of a function, prefers one that other files may use.
         functions.sort_by_key(|(local, f)| (f.start, Reverse(f.end), *local));
         functions.dedup_by_key(|(_, f)| f.start);
         let mut functions: Vec<Function> = functions.into_iter().map(|(_, f)| f).collect();
-        // Functions written in assembler may have no size: they reach to the next one.
+        // Functions written in assembler may have no size: they extend to the next one.
         for at in 1..functions.len() {
             let next = functions[at].start;
             if functions[at - 1].start == functions[at - 1].end {
@@ -229,7 +229,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// The functions of a debug file, and the file.
+/// The functions of a debug file, and the file itself.
 fn debug_file(build_id: &str, roots: &[PathBuf]) -> Option<((Vec<Function>, u64), File)> {
     let (folder, rest) = build_id.split_at_checked(2)?;
     let path = Path::new(DEBUG_FILES).join(folder).join(format!("{rest}.debug"));
@@ -239,25 +239,25 @@ fn debug_file(build_id: &str, roots: &[PathBuf]) -> Option<((Vec<Function>, u64)
     Some((table, names_file))
 }
 
-/// The name of a function without its parameters, of C++ or Rust as its author wrote it.
+/// The demangled name of a function, without its parameters.
 fn demangled(name: &str) -> String {
     let mut written = Bounded(String::new());
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         let _ = write!(written, "{rust:#}");
         return written.0;
     }
-    // Without the version of the symbol.
+    // Without the symbol version.
     let plain = name.split('@').next().unwrap_or(name);
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     match cpp_demangle::Symbol::new(plain) {
-        // Where it is too long, what fits is kept.
+        // A name that is too long is truncated.
         Ok(symbol) => drop(symbol.structured_demangle(&mut written, &options)),
         Err(_) => drop(written.write_str(plain)),
     }
     written.0
 }
 
-/// A text that grows no longer than a name may be: templates repeat each other without end.
+/// A text of limited length: names of nested templates can grow exponentially.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -268,7 +268,7 @@ impl Write for Bounded {
     }
 }
 
-/// Opens what process `pid` has mapped from `range` of its addresses as `path`, even in a
+/// Opens the file that process `pid` has mapped as `path` at `range` of its addresses, even in a
 /// container.
 pub(crate) fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File> {
     let by_path = || {
@@ -278,7 +278,7 @@ pub(crate) fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Opti
     open_regular(format!("/proc/{pid}/map_files/{range}")).or_else(by_path)
 }
 
-/// Opens a file of somebody else's, which might be a pipe on which a reader would wait for ever.
+/// Opens a file of another user, which might be a pipe, on which an open could block forever.
 pub(crate) fn open_regular(path: impl AsRef<Path>) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)

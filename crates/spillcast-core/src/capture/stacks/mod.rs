@@ -1,10 +1,10 @@
 //! Which functions the observed threads run: samples of their stacks, counted by function.
 //!
-//! A sample has the registers of a thread and the innermost part of its stack. It is unwound here,
-//! by the tables that every program has for its exceptions (`.eh_frame`): PostgreSQL and DuckDB are
-//! often built without frame pointers, which are followed only where there is no table. The bytes
-//! of the stack are dropped at once; what is kept is a count for each thread name and list of
-//! functions.
+//! A sample has the registers of a thread and the innermost part of its stack. It is unwound here
+//! with the tables that every program has for its exceptions (`.eh_frame`): PostgreSQL and DuckDB
+//! are often built without frame pointers, which are followed only where there is no table. The
+//! bytes of the stack are dropped at once; only a count for each thread name and list of functions
+//! is kept.
 
 mod compiled;
 mod image;
@@ -24,23 +24,23 @@ use super::spinning::SAMPLES_PER_S;
 use crate::proc::read_text;
 use crate::wait::{NameId, Names};
 
-/// So many samples of where a thread is come to one of its stack.
+/// Number of samples of the instruction pointer per sample of the stack.
 pub(super) const SAMPLES_PER_STACK: u64 = 5;
-/// How often the stack of a running thread is sampled.
+/// Sampling frequency of the stack of a running thread, in Hz.
 pub const STACKS_PER_S: f64 = SAMPLES_PER_S as f64 / SAMPLES_PER_STACK as f64;
 /// The innermost bytes of a stack that are sampled. Each function of DuckDB's sort takes 5 KB.
 pub(super) const STACK_BYTES: usize = 32 << 10;
-/// Functions in all counted stacks, some 10 MB; beyond it a stack is only its innermost one.
+/// Limit of functions in all counted stacks, some 10 MB; above it, only innermost ones are kept.
 const FUNCTIONS_MAX: usize = 1 << 20;
-/// The same for those that are only the innermost one; beyond it a sample is left out.
+/// The same limit for stacks of only their innermost function; above it, samples are left out.
 const ENTRIES_MAX: usize = FUNCTIONS_MAX + (1 << 16);
-/// A process that runs code which was mapped since the last look is looked at again after so long.
+/// After this time a process that runs code unknown at the last look is looked at again.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     thread: NameId,
-    /// Whether the stack was followed to the function in which the thread began.
+    /// Whether the stack was unwound to the function in which the thread started.
     complete: bool,
     functions: Box<[Function]>,
 }
@@ -64,29 +64,29 @@ struct Known {
     looked_ns: u64,
 }
 
-/// The counted stacks, with names, as stacks.json has them.
+/// The counted stacks with names, as in stacks.json.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NamedStacks {
     pub samples: u64,
-    /// Samples for which there was no room.
+    /// Samples that did not fit.
     pub left_out: u64,
     pub modules: Vec<NamedModule>,
     pub functions: Vec<NamedFunction>,
     pub stacks: Vec<NamedStack>,
 }
 
-/// A function, and the position of its module; None for one without a name.
+/// A function, and the index of its module; the name is None if it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct NamedFunction {
     pub name: Option<String>,
     pub module: usize,
 }
 
-/// One thread name and list of functions.
+/// A thread name and a list of functions, with the number of their samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedStack {
     pub thread: String,
-    /// Positions, from the function that ran to its callers.
+    /// Indices of functions, from the innermost one to its callers.
     pub functions: Vec<usize>,
     pub complete: bool,
     pub samples: u64,
@@ -118,13 +118,13 @@ impl Stacks {
     }
 
     /// Reads the files that a process has mapped as code. That takes some 30 ms for a large
-    /// program: before a query begins, it takes no CPU from the query. Where they are mapped is
-    /// read at the first sample, for a process that has just begun maps more.
+    /// program: before a query begins, it takes no CPU time from the query. Where they are mapped
+    /// is read at the first sample, because a process that has just started maps more.
     pub(crate) fn read_files(&mut self, pid: i32) {
         drop(Space::read(pid, &mut self.codes));
     }
 
-    /// A new process has the code of its parent until it runs another program.
+    /// Gives a new process the code of its parent, until it executes another program.
     pub fn fork(&mut self, parent: i32, child: i32) {
         if let Some(Known { space, looked_ns }) = self.spaces.get(&parent) {
             let known = Known { space: space.clone(), looked_ns: *looked_ns };
@@ -132,13 +132,13 @@ impl Stacks {
         }
     }
 
-    /// A process has ended, or runs another program.
+    /// Forgets a process that has ended or executes another program.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.spaces.remove(&pid);
         self.threads.retain(|&(of, _), _| of != pid);
     }
 
-    /// Looks at the code of a process, unless it is known to hold `ip`.
+    /// Reads the mappings of a process, unless they are recent or known to contain `ip`.
     fn look(&mut self, pid: i32, time_ns: u64, ip: u64) {
         if self
             .spaces
@@ -166,7 +166,7 @@ impl Stacks {
         self.samples > 0
     }
 
-    /// The stacks with the names of their functions, the most samples first.
+    /// The stacks with the names of their functions, those with the most samples first.
     pub fn named(&self) -> NamedStacks {
         let mut named = NamedStacks {
             samples: self.samples,

@@ -14,19 +14,19 @@ use super::image::{Image, Symbols, open_mapped};
 use crate::capture::event::StackSample;
 use crate::proc::{DELETED_MARK, Mapped, read_text};
 
-/// Files and runtimes that are kept apart; the code of any more has no names.
+/// Limit of files and runtimes that are distinguished; the code of any others has no names.
 const CODES_MAX: usize = 4096;
-/// Functions of one sample that are kept.
+/// Limit of the functions that are kept of a sample.
 const DEPTH_MAX: usize = 128;
 
-/// What code belongs to.
+/// The origin of code.
 pub(crate) enum Code {
     Image(Box<Image>),
     Runtime(Runtime),
     Unknown,
 }
 
-/// A function: what its code belongs to, and where it begins; None where it has no name.
+/// A function: the index of its code, and its start; None if it has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Function {
     pub code: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Codes {
     by_runtime: FxHashMap<i32, u32>,
 }
 
-/// Code that is mapped from `start` to `end`; an address less `base` is that in the file.
+/// Code that is mapped from `start` to `end`; an address minus `base` is that in the file.
 struct Mapping {
     start: u64,
     end: u64,
@@ -55,15 +55,15 @@ struct Mapping {
     code: u32,
 }
 
-/// The code of a process, as it was when it was looked at.
+/// The mapped code of a process at the time of reading.
 pub(crate) struct Space {
-    /// By address.
+    /// Sorted by address.
     mappings: Vec<Mapping>,
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
 }
 
 impl Space {
-    /// Reads what a process has mapped; None where it has ended or may not be looked at.
+    /// Reads the mappings of a process; None if it has ended or access is denied.
     pub fn read(pid: i32, codes: &mut Codes) -> Option<Space> {
         let maps = read_text(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty())?;
         let mut space = Space { mappings: Vec::new(), unwinder: UnwinderNative::new() };
@@ -94,7 +94,7 @@ impl Space {
         self.mappings.get(after.checked_sub(1)?).filter(|mapping| address < mapping.end)
     }
 
-    /// The functions of a sample from the one that ran to its callers, and whether these are all.
+    /// The functions of a sample from the innermost one to its callers, and whether these are all.
     pub(crate) fn unwind(
         &self,
         sample: &StackSample,
@@ -111,7 +111,7 @@ impl Space {
         while functions.len() < DEPTH_MAX {
             let Ok(frame) = frames.next() else { return (functions, false) };
             let Some(frame) = frame else { return (functions, true) };
-            // A return address outside of all code is none: the chain is broken.
+            // A return address outside of all code is invalid: the chain is broken.
             match codes.function(self, frame.address_for_lookup()) {
                 Some(function) => functions.push(function),
                 None if functions.is_empty() => {
@@ -142,7 +142,7 @@ impl Default for Codes {
 }
 
 impl Codes {
-    /// Code of which nothing is known.
+    /// Code of unknown origin.
     pub(crate) const UNKNOWN: u32 = 0;
 
     pub fn list(&self) -> &[Code] {
@@ -211,7 +211,7 @@ impl Code {
 
 pub(crate) struct FunctionNames<'a> {
     codes: &'a Codes,
-    /// By the position of their runtime.
+    /// The functions of runtimes, by index of the code.
     compiled: Vec<Option<compiled::Functions>>,
 }
 
@@ -226,7 +226,7 @@ impl FunctionNames<'_> {
     }
 }
 
-/// The file that code is mapped from; None for code that was made at run time.
+/// The file that code is mapped from; None for code that was generated at run time.
 fn file_of<'a>(mapped: &Mapped<'a>) -> Option<&'a str> {
     let path = mapped.name.strip_suffix(DELETED_MARK).unwrap_or(mapped.name);
     let memory = path.is_empty() || path.starts_with("[anon") || path.starts_with("/memfd:");
