@@ -33,9 +33,9 @@ LIMIT = "limits:latency=0ms"
 
 
 def as_limit(forecast: Forecast) -> Forecast:
-    """The forecast for ``LIMIT`` as one for zero-latency storage, which assumes nothing."""
+    """The forecast for ``LIMIT``, renamed to zero-latency storage and without "not measured"."""
     warnings = [warning for warning in forecast.warnings if warning.code != "not-measured"]
-    # Bounds of the temp I/O widen the interval of a storage, and that of the limit up to today.
+    # If temp I/O has only bounds, the limit's interval reaches up to today's time.
     interval_s = forecast.interval_s and (forecast.ceiling_interval_s or forecast.interval_s)
     return replace(forecast, target=ZERO_LATENCY, interval_s=interval_s, warnings=warnings)
 
@@ -43,7 +43,7 @@ def as_limit(forecast: Forecast) -> Forecast:
 def forecast(evidence: Recording | Counts, target: Storage, **options: Any) -> Forecast:
     """The forecast of a run with temp files on ``target``; ``options`` are fields of ``Question``.
 
-    InputError when there was no temp I/O, Refusal when none could be recorded.
+    InputError if there was no temp I/O, Refusal if it could not be recorded.
     """
     [(forecast, _)] = _forecasts(evidence, [target], Question(**options))
     return forecast
@@ -87,7 +87,7 @@ def ask(
         not isinstance(target, Storage) and can_probe(Path(target)) for target in targets
     )
     events = read_evidence(files, question, name_statements=places_named)
-    # Without latency the size of an operation does not matter, which ASH alone does not tell.
+    # ASH alone does not show the sizes of operations, which do not matter without latency.
     places = [
         EventTarget(LIMIT, latency_s=NO_LATENCY_S)
         if target == LIMIT
@@ -98,7 +98,7 @@ def ask(
 
 
 def _check_apart(traces: Sequence[Path], targets: Sequence[Target]) -> None:
-    """TargetUnsuited for a target that is one of the traces, as in a folder with both."""
+    """TargetUnsuited for a target that is also a trace of the evidence, as in a common folder."""
     places = {Path(target).resolve() for target in targets if not isinstance(target, Storage)}
     if both := next((trace for trace in traces if trace.resolve() in places), None):
         hint = "give the traces of today's storage alone"
@@ -136,7 +136,7 @@ def _of_application(
 def forecasts_of(
     recording: Recording, targets: Sequence[str], question: Question
 ) -> list[Forecast]:
-    """Forecasts of a recording that is shown with others: a refusal is the reason of each."""
+    """Forecasts of a recording; a refusal becomes the reason in each forecast."""
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
     except Refusal as refusal:
@@ -174,7 +174,7 @@ def _answers(
 ) -> list[TargetForecast]:
     """A forecast, or a refused one, for each target by name.
 
-    Storages of one name, such as a directory that was probed twice, are called as given.
+    Storages with the same name, such as a directory probed twice, keep the name as given.
     """
     confidence = question.confidence
     named = Counter(storage.name for _, storage in storages if isinstance(storage, Storage))
@@ -192,7 +192,7 @@ def _answers(
 def _resolved(
     target: Target, like: Recording | Counts, question: Question
 ) -> tuple[str, Storage | Refusal]:
-    """A target's name and storage, probed now if it is a directory; or why it has no forecast."""
+    """The name and storage of a target (a directory is probed now), or why it has no forecast."""
     if isinstance(target, Storage):
         return target.name, target
     if target == LIMIT:
@@ -212,9 +212,9 @@ def _resolved(
     return str(target), storage
 
 
-#: Least time between two forecasts, and the share of one CPU that they may take.
+#: Least time between two forecasts, and the largest share of one CPU they may use.
 INTERVAL_MIN_S, CPU_SHARE_MAX = 3.0, 0.02
-#: The widths of this many latest forecasts are kept.
+#: The number of latest forecasts whose interval widths are kept.
 WIDTHS_MAX = 120
 
 
@@ -238,7 +238,7 @@ class RunningForecast:
         self.half_widths: deque[float | None] = deque(maxlen=WIDTHS_MAX)
 
     def look(self, so_far: Callable[[], Recording | None], *, last: bool = False) -> None:
-        """Renew the forecast if it is due or the ``last``; an error becomes ``because``."""
+        """Renew the forecast if it is due or ``last``; an error becomes ``because``."""
         if not last and time.monotonic() < self._due_s:
             return
         cpu_begin_s = time.thread_time()

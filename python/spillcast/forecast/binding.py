@@ -13,7 +13,7 @@ NEGLIGIBLE = 0.001
 LATENCY, QUEUE, MEMORY = "latency", "queue", "memory"
 #: Relieving a cause must save at least this share of the elapsed time to count.
 SAVING_MIN = 0.005
-#: Share of temp I/O that must be waits for limits before they are named together.
+#: A second limit is named if it causes this share of temp I/O once the first is raised.
 TOGETHER_MIN = 0.1
 MIB = 1 << 20
 #: Fields of a limit that are device time per operation or byte.
@@ -25,7 +25,7 @@ COSTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class BindingWait:
-    """Time of temp I/O by one cause on the target, and what relieving that saves.
+    """Time of temp I/O due to one cause on the target, and the time that relieving it saves.
 
     ``cause`` is the name of a limit of the storage, ``latency``, ``queue`` (for a server) or
     ``memory`` (answers of the page cache).
@@ -71,9 +71,9 @@ class BindingWait:
 class Binding:
     """What temp I/O waits for on a storage with limits."""
 
-    #: The binding causes: doubling them saves the most. Empty if no cause matters.
+    #: The binding causes: relieving them saves the most. Empty if no cause matters.
     bound_by: Sequence[str]
-    #: Elapsed time that doubling them saves.
+    #: Elapsed time that relieving them saves.
     saved_s: float
     waits: Sequence[BindingWait]
 
@@ -103,7 +103,7 @@ class Binding:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """A rate in the unit in which it is a round number: ``125 MiB/s`` or ``900 MB/s``."""
+    """A rate in the unit that gives the rounder number: ``125 MiB/s`` or ``900 MB/s``."""
     mib, mb = bytes_per_s / MIB, bytes_per_s / 1e6
     off_mib, off_mb = abs(mib - round(mib)), abs(mb - round(mb))
     return f"{mib:,.4g} MiB/s" if off_mib <= off_mb else f"{mb:,.4g} MB/s"
@@ -127,7 +127,7 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
     best_s = max(saved_s.values(), default=0.0)
     if pair := _reached_together(limits, causes_s, outcomes):
         together_s = elapsed_s - outcome_on(relieved(storage, pair))[0]
-        # Relieving one of them alone saves little.
+        # Relieving either limit alone saves little.
         if together_s > max(2 * max(saved_s.get(cause, 0.0) for cause in pair), best_s):
             bound_by, best_s = pair, together_s
     if best_s < SAVING_MIN * elapsed_s:
@@ -147,7 +147,7 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
 def _reached_together(
     limits: Mapping[str, Limit], causes_s: Mapping[str, float], outcomes: Mapping[str, Outcome]
 ) -> list[str]:
-    """The limit with the most waits, and another one that binds once that is raised."""
+    """The limit with the most waits, and the limit that binds once the first is raised."""
     waiting = [cause for cause in outcomes if cause in limits]
     first = max(waiting, key=lambda cause: causes_s[cause], default=None)
     if first is None:
@@ -183,7 +183,7 @@ def relieved(storage: Storage, causes: Sequence[str]) -> Storage:
 
 
 def _rates(limit: Limit | None) -> dict[str, float]:
-    """Operations or bytes per second of a limit, if it limits these alone."""
+    """The rate of a limit in operations or bytes per second, if it limits only one of the two."""
     if limit is None:
         return {}
     of_operations = limit.read_random_ns or limit.write_random_ns

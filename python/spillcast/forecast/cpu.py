@@ -30,25 +30,25 @@ from spillcast.storage.model import Estimate
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 
-#: Relative error of the slope within a run, because longer waits may precede other work.
+#: Relative error of the slope within a run: different work may follow longer waits.
 WITHIN_RUN_SPREAD = 0.3
 #: Relative error of CPU time for waits outside the recorded range, from queries of TPC-H.
 WITHIN_RUN_BEYOND = 0.2
-#: Least relative standard error of an estimate; no such measurement repeats better.
+#: Least relative standard error of an estimate: no such measurement repeats more closely.
 MIN_ERROR = 0.05
 #: Steps of the bisection, which end at a relative error of 1e-12.
 HALVINGS = 40
-#: Without a calibration: memory that a query touches in its CPU time over the memory that the loop
-#: reads in the same time, and the relative standard deviation of that ratio over ten queries.
+#: Without a calibration: the memory that a query touches divided by the memory that the loop reads
+#: in the same CPU time, and the relative standard deviation of that ratio (ten queries).
 TOUCHED = 0.15
 GUESS_ERROR = 0.6
-#: Stretches of the run in which work is alike. The slope's error is its variation over them.
+#: Number of stretches of a run with comparable work; their scatter is the error of the slope.
 STRETCHES = 20
 #: Least number of bursts, and of stretches with comparable bursts, for a slope.
 BURSTS_MIN, STRETCHES_MIN = 200, 5
 #: Quantiles of the weights of waits that bound the range of the slope.
 QUANTILES = (0.05, 0.95)
-#: Classes of sizes per power of two.
+#: Size classes per power of two.
 SIZES = 8
 #: Least number of operations of a kind for an estimate of it.
 OPERATIONS_MIN = 100
@@ -74,7 +74,7 @@ class CpuChange:
 def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuChange:
     """The mean of independent estimates for the same loads, weighted by inverse variance.
 
-    If they differ by more than their errors explain, the error grows by as much (Birge).
+    If they differ by more than their errors explain, the error is scaled up (Birge ratio).
     """
     estimates = [change for change in changes if change is not None]
     if not estimates:
@@ -135,7 +135,7 @@ def _moved_s(cost: WaitCost, cpu: CpuTime, op: str, recorded_s: float, target_s:
 
 
 def _guess_s(caches: Sequence[CpuCache], wait_s: Floats, warm_cpu_s: float) -> Floats:
-    """Additional CPU time after a wait by the loop: work refills the part of the caches it uses."""
+    """Additional CPU time after a wait, from the loop: work refills its part of the caches."""
     extra_s: Floats = np.zeros(len(wait_s))
     for cache in caches:
         waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
@@ -147,7 +147,7 @@ def _guess_s(caches: Sequence[CpuCache], wait_s: Floats, warm_cpu_s: float) -> F
 def _warm_cpu_s(
     caches: Sequence[CpuCache], recorded_s: Floats, count: Floats, cpu_s: float
 ) -> float:
-    """CPU time between two waits with warm caches; with the cost of waits it is ``cpu_s``."""
+    """CPU time between two waits with warm caches; plus the cost of waits it is ``cpu_s``."""
     lower_s, upper_s = 0.0, cpu_s
     for _ in range(HALVINGS):
         middle_s = (lower_s + upper_s) / 2
@@ -161,14 +161,14 @@ def _warm_cpu_s(
 
 @dataclass(frozen=True)
 class CpuSlope:
-    """CPU time after an operation by the weight of its wait, from the bursts of a run."""
+    """CPU time after an operation as a function of its wait's weight, from the bursts of a run."""
 
     #: CPU seconds per unit of weight among bursts of the same work, and the standard error.
     slope_s: float
     error_s: float
     #: Mean CPU time.
     cpu_s: float
-    #: Weights of waits: the mean, the mean after each op, and the range of most.
+    #: Weights of waits: the mean, the mean by op, and the range between two quantiles.
     mean: float
     mean_after: Mapping[str, float]
     range: tuple[float, float]
@@ -192,7 +192,7 @@ class CpuSlope:
 
 
 def cpu_slope(bursts: Bursts) -> CpuSlope | None:
-    """The slope within a run, its error a jackknife over stretches; None for too few bursts."""
+    """The slope within a run, with a jackknife error over stretches; None for too few bursts."""
     if len(bursts) < BURSTS_MIN:
         return None
     weight = weights_of(bursts.idle_s)
@@ -291,7 +291,7 @@ def _later_error_s(
 
 
 def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool]:
-    """The operations from the run's start, and True; all, and False, if too few were kept."""
+    """The operations from the run's start and True, or all and False if too few were kept."""
     slices = recorded.slices_s
     if slices is None:
         return recorded, True
@@ -303,7 +303,7 @@ def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool
     return recorded.first(before), True
 
 
-#: Excess in standard errors beyond which CPU time is not a cost of waits.
+#: CPU time that exceeds the cost of waits by more standard errors than this is polling.
 SURE = 2.0
 
 
@@ -319,7 +319,7 @@ def _weights_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> Floa
 def spinning_s(
     runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], cores_per_thread: float
 ) -> float:
-    """CPU time of the run beyond the cost of waits, from former runs with shorter waits, or 0."""
+    """CPU time of the run beyond the cost of waits, by former runs with shorter waits, or 0."""
     spun_s = 0.0
     for run in runs:
         latencies = run.latencies(loads)

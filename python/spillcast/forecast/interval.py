@@ -1,4 +1,4 @@
-"""Intervals of forecasts, from the errors of their inputs and those of verified forecasts."""
+"""Intervals of forecasts, from the errors of their inputs and of verified forecasts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from spillcast.errors import EvidenceContradictory, IntervalTooWide
 from spillcast.stats import NORMAL_95, resampled_means
 from spillcast.units import format_duration
 
-#: A recording of less than this share of the elapsed time is one of a part. Repeated runs differ
-#: by as much.
+#: A recording of less than this share of the elapsed time covers only a part of the run. Repeated
+#: runs differ by the rest.
 WHOLE = 0.95
-#: Least elapsed time of another run of a query, as a share of the recorded one. A shorter one has
-#: the wrong unit.
+#: Least elapsed time of another run of a query, as a share of the recorded time. A shorter time
+#: probably has the wrong unit.
 SHORTER = 0.5
-#: Largest ratio of the ends of an interval that answers, unless all of it is below today's time.
+#: Largest ratio of the ends of a useful interval, unless all of it is below today's time.
 USELESS = 10.0
 
 DRAWS = 4000
@@ -29,7 +29,7 @@ SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 
 @dataclass(frozen=True)
 class MeasuredTerm:
-    """Seconds of a term today and on the target, and the measured blocks behind the latter.
+    """Seconds of a term today and on the target, and the measured blocks behind the target's time.
 
     ``error`` is the relative standard error of an interpolated latency. ``count`` is the number of
     operations, whose times differ from run to run; None if they are too many to matter.
@@ -58,7 +58,7 @@ class Uncertainty:
     above: float
     #: Share of the errors of verified forecasts that applies. A rehearsal makes it smaller.
     residual_share: float = 1.0
-    #: The most that it takes, such as today's time where no call gets slower.
+    #: Upper limit of the elapsed time, such as today's time if no call gets slower.
     max_s: float = inf
 
     @classmethod
@@ -85,7 +85,7 @@ class Uncertainty:
     ) -> tuple[float, float]:
         """Bounds (s) that contain the elapsed time with probability ``confidence``.
 
-        They are as many spreads away as contained that share of verified forecasts.
+        They lie as many spreads from the forecast as held that share of verified forecasts.
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
@@ -112,7 +112,7 @@ def drawn_totals(
     factors: Mapping[str, Floats] | None = None,
     whole_known: bool = True,
 ) -> Floats:
-    """Draws of the elapsed time, s.
+    """Draws of the elapsed time (s).
 
     ``rest_s`` are draws of the time outside temp I/O. ``noise`` is the standard deviation of the
     logarithm of all latencies together. ``factors`` are draws of the I/O of the entire query over

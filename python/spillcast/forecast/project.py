@@ -1,6 +1,6 @@
 """The forecast of a workload on a storage.
 
-If only bounds of a quantity are known, the forecast is for the middle of them, and its interval
+If only bounds of a quantity are known, the forecast is for their middle, and its interval
 contains the intervals at both bounds.
 """
 
@@ -32,7 +32,7 @@ from spillcast.recording.completeness import DIFFERENCE_MAX
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
-#: Temp I/O of more than this multiple of the elapsed time is not that of the same run.
+#: Temp I/O that takes more than this multiple of the elapsed time is of another run.
 IO_MAX = 1.25
 #: Least recorded share of a query that has not read its temp files yet. The smallest verified
 #: share is a fifth.
@@ -81,7 +81,7 @@ class Projector:
         return projected.total_s, projected.causes_s
 
     def work_memory(self, confidence: float = CONFIDENCE) -> WorkMemoryEffect | None:
-        """The effect of more work_mem; None without a plan with its counts."""
+        """The effect of more work_mem; None without a plan that has counts."""
         workload = self.workload
         if workload.plan is None:
             return None
@@ -112,7 +112,7 @@ class Projector:
         at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
         quality = self.workload.quality
         unknown = quality.unknown
-        # If the time of temp I/O is unknown, its bounds are the answer, however wide.
+        # If the time of temp I/O is unknown, its bounds are the answer, even if they are wide.
         if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
             forecast = replace(central, interval_s=(low_s, high_s), uncertainty=None)
         else:
@@ -157,7 +157,7 @@ class Projector:
             uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
         without_cache_s = None
         if uncached_s is not None and (projected.missed or 0.0) <= SHARE_REPORTED:
-            # Memory is never slower than the storage behind it, whatever a model says of that.
+            # Memory is never slower than the storage behind it, even if a model says so.
             without_cache_s = max(forecast_s, uncached_s)
         low_s, high_s = uncertainty.bounds_s(confidence)
         unanswered = replace(
@@ -184,14 +184,14 @@ class Projector:
         )
 
     def _warm(self, forecast_s: float | None) -> WarmRun | None:
-        """The same run with cached data files; None if it read next to none of them."""
+        """The same run with cached data files; None if it read almost nothing from storage."""
         if (cold := self.baseline.cold_data) is None:
             return None
         warm_s = None if forecast_s is None else max(forecast_s - cold.forecast_s, 0.0)
         return WarmRun(self.workload.total_s - cold.baseline_s, warm_s)
 
     def _unanswered(self, target: str, confidence: float) -> Forecast:
-        """A forecast for a target without a number, and without a reason for that."""
+        """A forecast for a target without a number, and without the reason for its absence."""
         workload, baseline = self.workload, self.baseline
         ceiling_s, ceiling_interval_s = baseline.remainder_s, None
         if self._unusable is None:
@@ -223,7 +223,7 @@ def interval_of(forecast: Forecast) -> Interval | None:
 
 
 def _unusable(baseline: Baseline) -> str | None:
-    """Why no forecast is possible for any storage; None if one is."""
+    """Why no storage can have a forecast; None if it can."""
     workload = baseline.workload
     quality, total_s = workload.quality, workload.total_s
     if quality.unseen.excessive:
@@ -275,7 +275,7 @@ def _check_cpu_limits(workload: Workload, throttled_share: float) -> None:
 
 
 def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
-    """The rehearsal on the target as part of a forecast; None without one that is to be used."""
+    """The rehearsal on the target as part of a forecast; None if there is none to use."""
     rehearsal, workload = baseline.rehearsal_on(storage), baseline.workload
     if rehearsal is None:
         return None

@@ -33,7 +33,7 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT, PROBE
 from spillcast.storage.storage import Storage
 
-#: Recording is never taken to be more than this share of the time outside temp I/O.
+#: Upper limit of the cost of recording, as a share of the time outside temp I/O.
 OVERHEAD_MAX = 0.5
 #: Cold reads of data files are a term of their own from this share of the elapsed time on.
 COLD_SHOWN = 0.01
@@ -41,7 +41,7 @@ COLD_SHOWN = 0.01
 WAITS = CPU_AND_WAITS, OTHER_WAITS = "CPU and other waits", "other waits"
 #: Waits for a CPU because of other programs are a term and a warning above this share of the run.
 BUSY_REPORTED = 0.05
-#: A limit of the storage saturates if temp I/O waits for it in more than this share of its time.
+#: A limit of the storage saturates if waits for it exceed this share of the time of temp I/O.
 LIMITED = 0.5
 #: Relative standard error of the change of CPU time for compression.
 COMPRESSING_SPREAD = 0.5
@@ -74,12 +74,12 @@ def estimators_without(names: Collection[str]) -> Collection[str]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Baseline:
-    """Today's elapsed time of a workload in parts, s; only ``rest`` has the cost of recording."""
+    """Today's elapsed time of a workload in parts (s); only ``rest`` has the cost of recording."""
 
     workload: Workload
     #: Names of the estimators in use.
     estimators: Collection[str]
-    #: Share of the time of temp I/O that the elapsed time contains; below 1 for unseen overlap.
+    #: Share of the time of temp I/O within the elapsed time; below 1 for unobserved overlap.
     io_share: float
     #: Temp I/O, by load.
     io_s: Sequence[float]
@@ -90,12 +90,12 @@ class Baseline:
     #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
-    #: Upper bounds of the time that other processes kept threads off the CPUs: in all, and as a
-    #: part of the remainder that is not CPU time.
+    #: Upper bounds of the time that other processes kept threads from running: in total, and within
+    #: the part of the remainder that is not CPU time.
     others_s: float
     run_queue_s: float
-    #: Upper bound of the waits for memory in the remainder. The kernel writes temp files back in
-    #: them, so they may change with the storage; how is unknown.
+    #: Upper bound of the waits for memory in the remainder. The kernel writes temp files back
+    #: during them, so the storage may change them, by an unknown amount.
     memory_stalled_s: float
     #: Reads of data files that the page cache did not serve; None if negligible.
     cold_data: Term | None
@@ -134,7 +134,7 @@ class Baseline:
 
     @property
     def min_cpu_change_s(self) -> float:
-        """The largest decrease of CPU time: cold caches never cause most of it."""
+        """The largest decrease of CPU time: cold caches never cause more than half of it."""
         return -self.remainder_s / 2
 
     def rehearsal_on(self, storage: Storage) -> Rehearsal | None:
@@ -167,7 +167,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     remainder_s = recorded_rest_s - outside_s
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)
-    # CPU time is no wait, and the time without a CPU none for memory.
+    # Neither CPU time nor waits for a CPU are waits for memory.
     busy_s = scale * overlap.cpu_weight * (workload.cpu.total_s or 0.0)
     waited_s = max(remainder_s - busy_s, 0.0)
     run_queue_s = min(scale * others_s / workload.threads.at_work, waited_s)
@@ -193,7 +193,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
 
 
 def _others_s(workload: Workload) -> float:
-    """The most time that threads were runnable without a CPU because of other processes.
+    """Upper bound of the time that threads were runnable without a CPU because of other processes.
 
     While a quota throttles the run, all runnable threads wait for the quota.
     """
@@ -258,12 +258,12 @@ def _rest(
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """The elapsed time on a storage in parts, s, and the intermediate results behind them."""
+    """The elapsed time on a storage in parts (s), and the intermediate results behind them."""
 
     latencies: Sequence[Estimate]
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that change temp files, by kind, and all of those for which the target has no figures.
+    #: Calls that change temp files, by kind, and the sum of those without figures of the target.
     changes_s: Sequence[float]
     changes_kept_s: float
     #: Time outside temp I/O, without ``cpu_change_s``.
@@ -284,7 +284,7 @@ class Projection:
     storage_share: float
     #: Share of the run in which a CPU quota throttles threads.
     throttled_share: float
-    #: Time that the run is shorter by if long CPU bursts during other threads' temp I/O are waits.
+    #: Time saved if long CPU bursts during other threads' temp I/O are waits.
     spinning_s: float
 
     @property
@@ -311,7 +311,7 @@ class Projection:
 
 
 def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) -> Projection:
-    """The workload on a storage. FiguresMissing if the storage has none for an op of it."""
+    """The workload on a storage. FiguresMissing if the storage has none for one of its ops."""
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
     _check_figures(workload, storage)
@@ -376,7 +376,7 @@ def _cpu_change(
     rehearsal: Rehearsal | None,
     compressing_s: float,
 ) -> CpuChange:
-    """Change of the CPU time of operations on a target, by all estimates that are known."""
+    """Change of the CPU time of operations on a target, by all known estimates."""
     workload, loads, cpu = baseline.workload, baseline.workload.loads, baseline.workload.cpu
     changes = list[CpuChange | None]()
     if MACHINE in baseline.estimators and (cpu.wait_cost is not None or cpu.caches):
@@ -392,7 +392,7 @@ def _cpu_change(
 
 
 def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
-    """The limit that temp I/O waits for most; None if for less than LIMITED of its time."""
+    """The limit that temp I/O waits for most; None if it does for less than LIMITED of its time."""
     shares = zip(limited, (limit.name for limit in storage.limits), strict=False)
     share, name = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     return name if share > LIMITED else None
@@ -431,10 +431,11 @@ def _change_ratios(storage: Storage, workload: Workload) -> dict[str | None, flo
 
 
 def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float) -> float:
-    """Waits for writeback over the recorded ones, in the ratio of writes with their writeback.
+    """Ratio of target to recorded waits for writeback: that of writes including writeback.
 
-    A write to the page cache is paid for later. A storage's figures contain the entire cost of a
-    write, or were measured with a page cache as small as the recorded one, so no wait grows.
+    The cost of a write to the page cache comes later. A storage's figures
+    contain the entire cost of a write, or were measured with a page cache as small as the recorded
+    one, so no wait grows.
     """
     writes = [load for load in loads if load.op == "write"]
     recorded_s = sum(load.total_s for load in writes) + writeback_s

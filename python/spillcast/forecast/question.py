@@ -44,8 +44,8 @@ class Question:
 
     #: Wall time of the entire query, if the evidence covers only a part or has none.
     elapsed_s: float | None = None
-    #: Oracle: pattern of wait events that take less time on the target, a statement, one execution
-    #: of it in ASH or a report, a time span of ASH, the block size, and ``counts`` or ``seed``.
+    #: Oracle: pattern of the wait events that the target changes, the SQL_ID, one execution of it
+    #: in ASH or a report, a time span of ASH, the block size, and ``counts`` or ``seed``.
     temp_events: str | None = None
     sql_id: str | None = None
     exec_id: int | None = None
@@ -57,7 +57,7 @@ class Question:
     item: int | None = None
     #: A row of pg_stat_statements or system.query_log.
     queryid: str | None = None
-    #: Present storage of temp files, for counts without times and event logs of Spark.
+    #: Today's storage of temp files, for counts without times and event logs of Spark.
     origin: str | None = None
     #: Spark: a SQL execution, a job, and the memory of each node that temp files may occupy.
     execution: int | None = None
@@ -67,7 +67,7 @@ class Question:
     executors: int | None = None
     cores: int | None = None
     memory_bytes: int | None = None
-    #: Directories of temp files of a recording; by default those that were recognised.
+    #: Directories of temp files of a recording; by default the recognised ones.
     temp_dirs: str | Path | Sequence[str | Path] = ()
     #: Whether damaged traces are read.
     lenient: bool = False
@@ -89,7 +89,7 @@ class Question:
     reading: Reading = _unshown
 
     def __post_init__(self) -> None:
-        """OptionInvalid for values that the options do not have, such as a negative time."""
+        """OptionInvalid for impossible values, such as a negative time."""
         check_types(vars(self), Question.__annotations__)
         if not 0 < self.confidence < 1:
             raise OptionInvalid(f"confidence {self.confidence:g}: not a share", "such as 0.9")
@@ -105,7 +105,7 @@ class Question:
     def storage(self, word: str, like: Recording | Counts, option: str = "--to") -> Storage:
         """The storage that a word names; a directory is probed with the I/O of ``like``.
 
-        InputError for a word that names none, and for an invalid ``budget``.
+        InputError for a word that names no storage, and for an invalid ``budget``.
         """
         with self.watch(word) as show:
             budget = parse_budget(self.budget)
@@ -156,7 +156,7 @@ class Question:
             )
 
     def given_beside(self, usable: Set[str]) -> Iterator[tuple[str, str]]:
-        """The fields with a value and their options, but ``usable`` ones and those of all verbs."""
+        """The fields with a value, and their options, except ``usable`` fields and general ones."""
         for field in fields(self):
             value, name = getattr(self, field.name), field.name
             if name not in usable | _GENERAL and value not in (field.default, []):
@@ -170,9 +170,9 @@ _OPTIONS = {
     "page_cache_bytes": "page-cache", "temp_dirs": "temp",
 }  # fmt: skip
 _GENERAL = {"confidence", "budget", "without", "watch", "reading"}
-#: Fields that select what a page shows of evidence without a forecast.
+#: Fields that select what is shown of evidence without a forecast.
 OF_EVIDENCE = {"temp_dirs", "lenient", "sql_id", "exec_id", "since", "until"}
-#: Fields by the evidence that uses them; kinds of figures select by further ones.
+#: Fields by the evidence that uses them; kinds of figures may add others.
 _ORACLE = {"elapsed_s", "temp_events", "method", "sql_id", "block", "lenient"}
 _USED_BY: Mapping[str, Set[str]] = {
     "recordings": {"elapsed_s", "temp_dirs", "cpus", "cpu_quota", "exact", "rehearse", "known"},

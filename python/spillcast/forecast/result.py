@@ -37,7 +37,7 @@ QUOTA = "CPU quota"
 RECORDING = "recording"
 
 Interval = tuple[float, float]
-#: ``op`` of a term that the target changes though it neither reads nor writes, as of a network.
+#: ``op`` of a term that the target changes but that is not a read or write, such as a network wait.
 WAIT = "wait"
 
 
@@ -124,7 +124,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Caveat:
-    """A weakness of the forecast; ``code`` is stable, the other fields are for people."""
+    """A weakness of the forecast; ``code`` is stable, the other fields are text for people."""
 
     code: str
     message: str
@@ -138,7 +138,7 @@ class Caveat:
             object.__setattr__(self, "next_step", about.next_step)
 
     def of_engine(self, engine: str) -> "Caveat":
-        """The same, with what to do about it for evidence of an engine."""
+        """The same warning, with the next step for evidence of an engine."""
         about = explanations().get(self.code)
         step = None if about is None else about.by_engine.get(engine)
         return self if step is None else replace(self, next_step=step)
@@ -205,7 +205,7 @@ class SpillSpread:
 
 @dataclass(frozen=True, kw_only=True)
 class StageForecast:
-    """A stage of a Spark application: its part of the elapsed time, here and on the target."""
+    """A stage of a Spark application: its part of the elapsed time, today and on the target."""
 
     id: int
     name: str
@@ -213,7 +213,7 @@ class StageForecast:
     shuffle_read_bytes: int
     shuffle_write_bytes: int
     spill_bytes: int
-    #: Its part of the elapsed time; time of concurrent stages counts for the first of them.
+    #: Its part of the elapsed time; the time of concurrent stages counts for the first of them.
     baseline_s: float
     forecast_s: float
     #: Begin and end, from the begin of the run.
@@ -226,7 +226,7 @@ class StageForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Executors:
-    """Executors of a Spark application, from its event log or assumed instead."""
+    """Executors of a Spark application, from its event log or assumed."""
 
     executors: int
     cores: int
@@ -248,7 +248,7 @@ class WithoutSpills:
 
     memory_bytes: int
     current_bytes: int
-    #: Whether the page cache of the nodes is large enough to give that memory; None if unknown.
+    #: Whether the nodes' page cache is large enough to give up that memory; None if unknown.
     fits: bool | None
     forecast_s: float
     interval_s: Interval
@@ -264,7 +264,7 @@ class Forecast(Tabular):
     interval_s: Interval | None
     confidence: float
     ceiling_s: float
-    #: Interval of ``ceiling_s``: probably no storage is faster than its lower end. None if unknown.
+    #: Interval of ``ceiling_s``: no storage is likely to beat its lower end. None if unknown.
     ceiling_interval_s: Interval | None = later()
     #: Elapsed time without free memory, if the page cache is assumed to hold the temp files.
     without_cache_s: float | None = later()
@@ -292,7 +292,7 @@ class Forecast(Tabular):
     sampled: Sampled | None = later()
     #: Variation of the spill from run to run, which widens the interval; None if unknown.
     spill_spread: SpillSpread | None = later()
-    #: How to get this storage, in words.
+    #: How to get this storage, as sentences.
     advice: Sequence[str] = later(())
     #: The effect of more work memory, if a plan of PostgreSQL is known.
     work_memory: WorkMemoryEffect | None = later()
@@ -308,7 +308,7 @@ class Forecast(Tabular):
     without_spills: WithoutSpills | None = later()
     #: Price of the target, in the unit that the user gave all prices in.
     cost: float | None = later()
-    #: Whether it saves the most time for its price.
+    #: Whether the target saves the most time for its price.
     best_value: bool = later(False)
     #: The causes of the interval, also if that was too wide for a forecast.
     uncertainty: Uncertainty | None = internal()
@@ -348,14 +348,14 @@ class Forecast(Tabular):
 
     @property
     def ceiling_share(self) -> float | None:
-        """Time saved over that of zero-latency storage; None if slower, or if that saves none."""
+        """Time saved over that of zero-latency storage; None if slower or if that saves nothing."""
         if self.forecast_s is None or not self.ceiling_s < self.baseline_s >= self.forecast_s:
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width over the forecast; None if refused."""
+        """Half of the interval's width, relative to the forecast; None if refused."""
         if not self.forecast_s or self.interval_s is None:
             return None
         return (self.interval_s[1] - self.interval_s[0]) / 2 / self.forecast_s
@@ -405,7 +405,7 @@ class Forecast(Tabular):
         """The time on zero-latency storage, ``of`` today's, and the limit that no storage can beat.
 
         ``beside`` are forecasts of the same query that are shown with this one. The limit is the
-        lowest of all.
+        lowest of all their limits.
         """
         words = f"{ZERO_LATENCY} would leave about {format_duration(self.ceiling_s)}{of}"
         intervals_s = (forecast.ceiling_interval_s for forecast in (self, *beside))
@@ -477,7 +477,7 @@ EXPLANATIONS = Path(__file__).with_name("explained.toml")
 
 @dataclass(frozen=True)
 class Explanation:
-    """A warning in a few words, why it weakens a number, and what to do, by engine or for all."""
+    """A warning's title, why it weakens a number, and the next step, by engine or for all."""
 
     title: str
     cause: str

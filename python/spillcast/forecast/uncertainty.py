@@ -18,24 +18,24 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Storage
 
-#: In a part that was not recorded, an op may take this share less or more of the time.
+#: In the unrecorded part, an op may take this much less or more of the time (relative).
 UNSEEN = 1.0
-#: Error of two models of threads (standard deviation), as a share of the way between them.
+#: Standard deviation between two models of threads, as a share of their difference.
 MODELS_APART = 0.25
-#: Error over the share of CPUs that others had: with half of them, a replay took a fifth longer.
+#: Relative error per share of CPUs that others used: with half, a replay took a fifth longer.
 DISTURBED_ERROR = 0.4
-#: Relative error (standard deviation) of what a page cache saves that holds half of the files.
+#: Relative standard error of the time saved by a page cache that holds half of the files.
 PAGE_CACHE_ERROR = 0.1
-#: Of a query recorded in part, the least time outside temp I/O as a share of its estimate.
+#: Least time outside temp I/O of a partly recorded query, as a share of its estimate.
 MIN_REST = 0.05
-#: Least sampling error: the parts of a sample do not show what all its windows have in common.
+#: Least sampling error: the parts of a sample do not show errors that all its windows share.
 MIN_SAMPLE_ERROR = 0.0025
 #: Student's 95 % quantile with three degrees of freedom (of four parts), over the normal one.
 FEW_PARTS = 2.353 / NORMAL_95
 #: Standard deviation of the logarithm of the elapsed time of repeated runs.
 REPEATED_RUN = 0.04
-#: Least share of a saving that other runs confirm: it was 0.67 or more of the 29 verified plans in
-#: docs/accuracy/calibration.parquet whose operations took at most 0.7 of the time.
+#: Least share of a forecast saving that is certain: it was 0.67 or more for the 29 verified plans
+#: in docs/accuracy/calibration.parquet whose operations took at most 0.7 of the time.
 SAVING_KEPT = 0.5
 #: Relative standard error of the measured cost of recording.
 OVERHEAD_OFF = 0.3
@@ -52,8 +52,8 @@ def elapsed_on(
 ) -> tuple[Uncertainty, Sampled | None]:
     """The elapsed time with temp I/O as projected, and the sample that it is estimated from.
 
-    ``uncached_s`` is the elapsed time without the page cache that the target is taken to have, and
-    ``measured`` the rehearsal in which the entire query ran there.
+    ``uncached_s`` is the elapsed time without the page cache that the target is assumed to have,
+    and ``measured`` the rehearsal in which the entire query ran there.
     """
     workload, forecast_s, sample = baseline.workload, float(projected.total_s), None
     loads = workload.loads
@@ -77,13 +77,13 @@ def elapsed_on(
 
 
 def _most_s(baseline: Baseline, storage: Storage, projected: Projection) -> float:
-    """The most that a counted run takes on a storage; inf if its temp I/O may get slower.
+    """The longest time of a counted run on a storage; inf if its temp I/O may get slower.
 
-    It saves at least a share of what it saves with latencies at the slow end of the storage's.
+    It saves at least SAVING_KEPT of what it saves with the slowest latencies of the storage.
     """
     workload, today_s = baseline.workload, baseline.workload.total_s
     max_s = today_s if storage.never_slower else inf
-    # Where today's time of temp I/O is not known, there may be nothing to save.
+    # If today's time of temp I/O is unknown, there may be nothing to save.
     if workload.quality.time_unknown or workload.quality.timed_on is not None:
         return max_s
     slow = 1.0 if storage.never_slower else exp(NORMAL_95 * storage.source.noise)
@@ -111,7 +111,7 @@ def _drawn_s(
     drawn_s = drawn_totals(
         rest_s,
         [
-            # The more operations the whole query does, the less it matters how each of them goes.
+            # The mean over more operations varies less from run to run.
             MeasuredTerm(
                 load.op, today_s, s, lat.blocks, lat.error, round(workload.io_scale * load.count)
             )
@@ -134,7 +134,7 @@ def _drawn_s(
     spread = MODELS_APART * log(projected.overlap.apart)
     drawn_s *= np.exp(draws.normal(0, spread, DRAWS))
     if projected.spinning_s:
-        # Work or a wait, each as likely.
+        # Long bursts are work or waits with equal probability.
         drawn_s = drawn_s - projected.spinning_s * draws.integers(0, 2, DRAWS)
     if sample is not None:
         drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
@@ -175,7 +175,7 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Flo
     share = workload.quality.unseen.calls_share
     if not 0 < share < 1:
         return factors
-    # Calls that the capture missed may be temp I/O, all or none of them.
+    # Any share of the calls that the capture missed may be temp I/O.
     missed = 1 + share / (1 - share) * draws.uniform(0, 1, DRAWS)
     return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
 
@@ -183,8 +183,8 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Flo
 def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled | None:
     """The sampling error of a forecast; None if it uses all waits, or is for a part of a sample.
 
-    It is the scatter of the forecasts of the sample's parts, each from a share of the waits, and an
-    error that all parts share: threads seem to overlap less at the ends of a sampled window,
+    It combines the scatter of the forecasts of the sample's parts, each from a share of the waits,
+    and an error that all parts share: threads seem to overlap less at the ends of a sampled window,
     because some of their waits lie outside.
     """
     sample, parts = baseline.workload.sample, baseline.sample_parts
@@ -200,6 +200,6 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
 
 
 def run_s(rehearsal: Rehearsal) -> float:
-    """The elapsed time without the cost of recording of a query that ended in its rehearsal."""
+    """The elapsed time of a query that ended in its rehearsal, less the cost of recording."""
     elapsed_s = rehearsal.recording.elapsed_s
     return max(elapsed_s - rehearsal.overhead_s, elapsed_s / 2)

@@ -44,7 +44,7 @@ PROBLEM_SHARE = 0.5
 #: The least share of the time that a sentence mentions.
 NOTABLE_SHARE = 0.1
 
-#: ``storage`` is the problem; ``partly``: of a part of the time; ``data``: reads of tables are;
+#: ``storage`` is the problem; ``partly``: for a part of the time; ``data``: reads of tables are;
 #: ``memory``: the page cache holds the temp files; ``other``: no storage for temp files helps;
 #: ``none``: no target has a number.
 VerdictKind = Literal["storage", "partly", "data", "memory", "other", "none"]
@@ -64,7 +64,7 @@ class Fix:
     best_value: bool = False
 
     def gains(self, baseline_s: float) -> bool:
-        """Whether even the upper end of its interval is below today's time, by a notable part."""
+        """Whether even the upper end of its interval is notably below today's time."""
         return notable_s(baseline_s - self.interval_s[1], baseline_s) > 0
 
     @property
@@ -96,7 +96,7 @@ class Verdict:
     #: Parts of today's elapsed time; None where that is not known.
     temp_share: float | None
     data_share: float | None
-    #: The fixes whose whole interval is a gain, the cheapest or fastest first.
+    #: The fixes whose whole interval is below today's time, the cheapest or fastest first.
     fixes: Sequence[Fix]
 
     @property
@@ -144,7 +144,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
 
 
 def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
-    """The targets, and work memory by its name, that the verdict on one query recommends."""
+    """The names of targets and work memory that the verdict on one query recommends."""
     answer = verdict(forecasts)
     valid = [forecast for forecast in forecasts if forecast.forecast_s is not None]
     if answer.kind in ("none", "other") or _is_data_reads_only(valid[0], answer.kind):
@@ -155,7 +155,7 @@ def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
 def rank(forecast: Forecast) -> Interval:
     """The sort key of storages: the time, or the two bounds if only these are known.
 
-    A storage behind a page cache is ranked by its time without that.
+    A storage behind a page cache is ranked by its time without the cache.
     """
     if forecast.forecast_s is None:
         return float("inf"), float("inf")
@@ -199,7 +199,7 @@ def _io_name(query: Forecast) -> str:
 
 
 def _has_other_waits(query: Forecast) -> bool:
-    """Whether events of --temp-events are waits for something else than a storage."""
+    """Whether events of --temp-events are waits for something other than storage."""
     return any(term.op == WAIT for term in query.terms)
 
 
@@ -251,7 +251,7 @@ def unknown_share(query: Forecast) -> str | None:
     """The range of the share of temp I/O, such as ``10 % to 40 %``, if only bounds are known."""
     if TIME_UNKNOWN.isdisjoint(warned.code for warned in query.warnings):
         return None
-    # ``ceiling_interval_s`` also contains the error of the model, so it must be wider to matter.
+    # ``ceiling_interval_s`` also contains the model's error, so its threshold is higher.
     bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s
     notable = PROBLEM_SHARE if query.ceiling_bounds_s is None else NOTABLE_SHARE
     if bounds_s is None:
@@ -271,7 +271,7 @@ def _largest_other_term(query: Forecast) -> str:
 
 
 def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
-    """All fixes, the fastest first; free work memory comes before them if it gains."""
+    """All fixes, the fastest first; work memory, which costs nothing, precedes them if it gains."""
     order = sorted(valid, key=lambda forecast: (not forecast.best_value, rank(forecast)))
     bounds_only = unknown_share(valid[0]) is not None
     fixes = [
@@ -292,7 +292,7 @@ def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
         elif memory.fits and more.gains(valid[0].baseline_s):
             fixes = [more, *fixes]
         else:
-            # Memory that may be in use comes first only if even its upper bound is the least.
+            # Memory that may be in use comes first only if its upper bound is below all others.
             ends_s = [0.0 if fix.best_value else fix.interval_s[1] for fix in fixes]
             surer = [n for n, end_s in enumerate(ends_s, 1) if end_s <= more.interval_s[1]]
             fixes.insert(max(surer, default=0), more)
@@ -380,7 +380,7 @@ def priced(
     """Forecasts for ``targets``, in the same order, with ``costs`` by target."""
     pairs = zip(targets, forecasts, strict=True)
     results = [replace(forecast, cost=costs.get(target)) for target, forecast in pairs]
-    # Among free ones, or those of equal savings per price, the one that saves more.
+    # If savings per price are equal, as for free targets, the target that saves more.
     best = max((f for f in results if _gain(f)[0] > 0), key=_gain, default=None)
     return [replace(forecast, best_value=forecast is best) for forecast in results]
 
@@ -417,7 +417,7 @@ def parse_costs(
 ) -> dict[str, float]:
     """Prices such as ``catalogue:aws-gp3=96`` of the storages ``names``, given by ``option``.
 
-    InputError for a text that is not a price, or that names none of ``names``.
+    InputError for a text that is not a price, or whose name is not in ``names``.
     """
     costs = {}
     for text in priced:
@@ -437,7 +437,7 @@ def parse_costs(
 
 
 def _gain(forecast: Forecast) -> tuple[float, float]:
-    """Time saved (s) per unit of the price, and in all; 0 without a price or a forecast."""
+    """Time saved (s) per unit of the price, and in total; 0 without a price or a forecast."""
     cost, baseline_s = forecast.cost, forecast.baseline_s
     if cost is None or forecast.forecast_s is None:
         return 0.0, 0.0

@@ -28,11 +28,11 @@ from spillcast.units import format_bytes, format_duration
 THROTTLED_REPORTED = 0.02
 #: Calls without figures of the target are reported above this share of the elapsed time.
 CHANGES_REPORTED = 0.01
-#: Ratio of latencies above which a small error of the recording is a large one of the forecast.
+#: Ratio of latencies above which the forecast amplifies errors of the recording.
 AMPLIFIED = 20.0
 #: An uncalibrated machine is reported if CPU time is uncertain by this share of the forecast.
 UNCALIBRATED = 0.02
-#: Shares of compressed blocks that differ by less count as equal.
+#: Shares of compressed blocks are equal if they differ by less than this.
 COMPRESSED_ALIKE = 0.05
 #: Dependent threads are reported if the times of the models differ by more than this share.
 DEPENDENT = 0.1
@@ -45,9 +45,9 @@ class Computed:
     baseline: Baseline
     storage: Storage
     projected: Projection
-    #: Elapsed time on storage of no latency.
+    #: Elapsed time on zero-latency storage.
     ceiling_s: float
-    #: Elapsed time without the page cache; None if the forecast assumes none.
+    #: Elapsed time without the page cache; None if the forecast does not assume a page cache.
     uncached_s: float | None
 
     @property
@@ -307,7 +307,7 @@ def _limits(case: Computed) -> Iterator[Caveat]:
 
 
 def _page_cache(case: Computed) -> Iterator[Caveat]:
-    """Memory that serves temp I/O on the target or did in the recording, if it matters."""
+    """A page cache that serves temp I/O, on the target or in the recording, if it matters."""
     workload, projected, forecast_s = case.workload, case.projected, case.projected.total_s
     cache = workload.threads.page_cache(workload.loads)
 
@@ -351,12 +351,12 @@ _CHECKS: Sequence[Callable[[Computed], Iterator[Caveat]]] = (
 DAYS_MAX = 30
 #: Other programs disturb a probe above this share of the CPUs.
 OTHERS_MAX = 0.1
-#: Reads of files that the probe wrote itself are reported above this share of the bytes read.
+#: Reads of files that the probe prefilled are reported above this share of the bytes read.
 PREFILLED_MAX = 0.1
 
 
 def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Caveat]:
-    """Weaknesses of a probe, and network storage, which others share."""
+    """Weaknesses of a probe, and network storage, which other hosts may share."""
     facts = nonnull_facts(facts)
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
     if facts.get("steps_from") == "counts":
@@ -403,7 +403,7 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
 
 
 def size_warnings(whose: str, beyond: float, between: float, error: float) -> Iterator[Caveat]:
-    """I/O of sizes that were not measured: a share beyond the measured ones, and one between."""
+    """I/O of unmeasured sizes: a share outside the measured range, and a share within it."""
     if beyond > SHARE_REPORTED:
         text = f"{beyond:.0%} of {whose} I/O has sizes outside the measured range: extrapolated"
         yield Caveat("extrapolated", text)
@@ -413,14 +413,14 @@ def size_warnings(whose: str, beyond: float, between: float, error: float) -> It
 
 
 def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> Iterator[Caveat]:
-    """Old latencies, and those of another host or mount; the query ran on ``recorded_host``."""
+    """Latencies that are old or of another host or mount; the query ran on ``recorded_host``."""
     origin = storage.provenance
     if origin is None:
         return
     if (days := origin.age_days) is not None and days > DAYS_MAX:
         date = (origin.measured_at or "")[:10]
         yield Caveat("stale", f"its latencies are {days:,} days old ({date})")
-    # Another host's storage may well be meant, but not its CPUs and memory.
+    # The user may mean another host's storage, but not its CPUs and memory.
     query_host = recorded_host or platform.node()
     if origin.host not in (None, query_host):
         purpose = "the query was recorded" if recorded_host else "this runs"
@@ -435,7 +435,7 @@ def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> I
 
 
 def free_space_warnings(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Caveat]:
-    """Free space that is less than the size of the temp files, or hardly more."""
+    """Free space below the size of the temp files, or barely above it."""
     facts = nonnull_facts(facts)
     quota = f" by the quota of {facts.get('quota_of')}"
     limits = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)

@@ -1,4 +1,4 @@
-"""Costs measured on a machine and kept for the user: of waits to later work, and of captures."""
+"""Costs measured on a machine and kept for the user: CPU cost of waits, and cost of captures."""
 
 import hashlib
 import json
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from spillcast.columns import Floats
 
 #: Between measured waits the cost is linear in log(1 + wait / SHORT_S): shorter waits cost almost
-#: nothing, and each doubling of longer ones adds the same.
+#: nothing, and each doubling of a longer wait adds the same cost.
 SHORT_S = 20e-6
-#: Beyond so many times the longest measured wait the cost is constant.
+#: Beyond this multiple of the longest measured wait the cost is constant.
 CONSTANT_BEYOND = 8.0
-#: The engine of a cost that rests on all engines.
+#: The engine name of a cost that is measured over all engines.
 ANY = "any"
 #: Classes of wait lengths per power of ten.
 CLASSES_PER_DECADE = 8
@@ -43,9 +43,9 @@ CLASSES_PER_DECADE = 8
 class WaitCost:
     """Extra CPU time of the work after a wait, by the lengths of the wait and of the work.
 
-    Memory went cold in the wait. It has parts, each of which takes CPU time f to read. Work of CPU
-    time b reads the share 1 - exp(-b / f) of a part, and a wait of length w lengthens that by the
-    share s(w): extra(b, w) = sum over f of s(w) * f * (1 - exp(-b / f)).
+    Memory becomes cold during the wait. It has parts, each of which takes CPU time f to read. Work
+    of CPU time b reads the share 1 - exp(-b / f) of a part, and a wait of length w lengthens these
+    reads by the share s(w): extra(b, w) = sum over f of s(w) * f * (1 - exp(-b / f)).
     """
 
     engine: str = key("engine whose queries were run; `any` for all together", example="postgres")
@@ -64,13 +64,13 @@ class WaitCost:
     )
 
     def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
-        """Extra CPU time after a wait of ``wait_s``, of work that takes ``warm_s`` without one."""
+        """Extra CPU time, after a wait of ``wait_s``, of work that takes ``warm_s`` without it."""
         import numpy as np
 
         return filled_s(warm_s, np.array(self.fill_s)) @ self._shares(wait_s)
 
     def warm_s(self, burst_s: "Floats", wait_s: float) -> "Floats":
-        """CPU time without a wait, of work that took ``burst_s`` after a wait of ``wait_s``."""
+        """CPU time, without a wait, of work that took ``burst_s`` after a wait of ``wait_s``."""
         import numpy as np
 
         if not len(burst_s):
@@ -92,7 +92,7 @@ class WaitCost:
         return total_s / max(len(burst_s), 1)
 
     def _shares(self, wait_s: float) -> "Floats":
-        """The shares s of a wait of any length, interpolated, with an entry for each f."""
+        """The shares s of a wait of any length, interpolated: an entry for each f."""
         import numpy as np
 
         known_s = [0.0, *self.waits_s]
@@ -114,36 +114,36 @@ class MachineCalibration:
     )
 
     def cost_of(self, engine: str, version: str | None, owner: str | None = None) -> WaitCost:
-        """The cost for an engine, or for the engine ``owner`` whose temp files have such names.
+        """The cost for an engine, or for ``owner``, the engine that uses the recorded file names.
 
-        If the version was not measured, the cost of another version; if the engine was not, that
-        of all engines, whose spread is larger.
+        If the version was not measured, the cost of another version; if the engine was not
+        measured, the cost over all engines, whose spread is larger.
         """
         of_engine = [cost for cost in self.costs if cost.engine == engine] or [
             cost for cost in self.costs if cost.engine == owner
         ]
-        # A server adds the package's name to its version.
+        # A server appends the package name to its version.
         number = (version or "").partition(" ")[0]
         same = [cost for cost in of_engine if cost.version and cost.version == number]
         return (same or of_engine or [self.costs[-1]])[0]
 
 
 def idle_s(latency_s: "Floats", size_bytes: "NDArray[Any]") -> "Floats":
-    """The part of latencies in which a thread waits; the rest is what memory takes to copy data."""
+    """The part of latencies in which a thread waits; the rest is the copying of data in memory."""
     import numpy as np
 
     return np.asarray(np.maximum(latency_s - calibrated().in_memory_s(size_bytes), 0.0))
 
 
 def weights_of(waits_s: "Floats") -> "Floats":
-    """The relative amount of memory that goes cold in each wait; 0 for no wait."""
+    """The relative amount of memory that becomes cold in each wait; 0 for no wait."""
     import numpy as np
 
     return np.log1p(waits_s / SHORT_S)
 
 
 def filled_s(work_s: "Floats", fill_s: "Floats") -> "Floats":
-    """CPU time in which work reads each part of memory: a row for each work, a column per f."""
+    """CPU time in which work reads each part of memory: a row per piece of work, a column per f."""
     import numpy as np
 
     return np.asarray(fill_s * -np.expm1(-np.asarray(work_s)[:, None] / fill_s))
@@ -186,7 +186,7 @@ class CalibratedOn:
 
     @staticmethod
     def this_machine() -> "CalibratedOn":
-        """The present conditions on this machine."""
+        """The current conditions on this machine."""
         return CalibratedOn(
             platform.node(), _core.__version__, platform.release(), cpu_model(), os.cpu_count()
         )
@@ -194,7 +194,7 @@ class CalibratedOn:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The kept file with all measurements."""
+    """The document of all measurements that is kept on disk."""
 
     schema: str = key("the format", example=CALIBRATION_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
@@ -208,7 +208,7 @@ class Calibration:
 
     @property
     def for_recordings(self) -> MachineCalibration | None:
-        """The part of it that a recording contains."""
+        """The part of the calibration that a recording contains."""
         return MachineCalibration(self.measured_at_s, self.costs) if self.costs else None
 
 
@@ -226,7 +226,7 @@ def _write(path: Path, document: object) -> None:
 
 
 def kept_calibration() -> Calibration | None:
-    """The calibration of this machine; None if there is none, or the file is damaged."""
+    """The calibration of this machine; None if missing or damaged."""
     try:
         path = calibration_path()
         kept = read(Calibration, json_of(text_of(path)))
@@ -247,14 +247,14 @@ def calibration_path() -> Path:
 
 
 COST_SCHEMA = "spillcast.capture-cost/1"
-#: A cost of the same boot is a rough estimate for a day, and for this long exact enough for the
-#: account of a recording for minutes: load and clock rates change.
+#: A capture's cost from the same boot is exact enough for a recording's account for this long, and
+#: a rough estimate for a day: load and clock rates change.
 FRESH_S = 600.0
 
 
 @dataclass(frozen=True)
 class CaptureCost:
-    """The losses of an observed thread; low and high are quartiles of the measurement."""
+    """The time that each call and context switch costs a thread; low and high are quartiles."""
 
     call_s: float = key("by a call", unit="s", example=3.6e-07)
     call_low_s: float = key("lower quartile", unit="s", example=3.4e-07)
@@ -296,15 +296,15 @@ class KeptCost:
 
 
 def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | None:
-    """The cost of a source with these calls: kept for minutes, else measured now and kept.
+    """The cost of a source with these calls: the kept one if fresh, else measured now and kept.
 
-    If it cannot be measured, the kept one of the last day; None if there is none.
+    If it cannot be measured, the kept cost of the last day; None without that.
     """
     if (kept := kept_cost(source, calls, FRESH_S)) is not None:
         return kept
     if (cost := measured_cost(source, calls)) is None:
         return kept_cost(source, calls)
-    # A folder that cannot be written keeps nothing.
+    # The cost is not kept if the folder cannot be written.
     with suppress(OSError, SpillcastError):
         document = KeptCost(COST_SCHEMA, time.time(), _setting(source, calls), cost)
         _write(_cost_path(source, calls), document)
@@ -314,7 +314,7 @@ def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | No
 def kept_cost(
     source: str, calls: Sequence[str] | None = None, within_s: float = DAY_S
 ) -> CaptureCost | None:
-    """The kept cost; None if there is none, if it is too old, or of another machine or boot."""
+    """The kept cost; None if missing, too old, or of another machine or boot."""
     try:
         path = _cost_path(source, calls)
         kept = read(KeptCost, json_of(text_of(path)))
@@ -367,6 +367,6 @@ def _setting(source: str, calls: Sequence[str] | None) -> CostConditions:
 
 
 def cpu_model() -> str:
-    """The CPU's model, or its architecture where the kernel names none."""
+    """The CPU's model, or its architecture if the kernel does not give a model."""
     match = re.search(r"^model name\s*:\s*(.+)$", proc_text("cpuinfo"), re.MULTILINE)
     return match[1] if match else platform.machine()

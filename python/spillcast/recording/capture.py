@@ -16,22 +16,22 @@ PRELOAD = "preload"
 
 @dataclass(frozen=True)
 class CaptureSource:
-    """Describes a capture source of the core, which has it under the same name."""
+    """Describes a capture source, which has the same name in the core."""
 
     #: The name for ``--capture`` and meta.json, and the title for people.
     name: str
     title: str
-    #: What its recordings do not show; empty for nothing.
+    #: The events that its recordings do not show; may be empty.
     blind_spots: str
-    #: Whether it records waits for other than files.
+    #: Whether it also records waits that are not for files.
     sees_all_waits: bool = True
     #: Whether it can observe a process that is already running.
     attaches: bool = True
-    #: Whether an ordinary user never may use it.
+    #: Whether it always needs privileges.
     needs_privilege: bool = False
 
 
-#: By name, the best first.
+#: The sources by name, the best first.
 SOURCES = {
     source.name: source
     for source in (
@@ -53,7 +53,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """Holds the options of a recording, as meta.json keeps them."""
+    """The options of a recording, as kept in meta.json."""
 
     temp_dirs: Sequence[Path] = key(
         "directories whose files count as temp files", example=[], default=()
@@ -85,7 +85,7 @@ class RecordOptions:
 
 @dataclass(frozen=True)
 class CaptureAccount:
-    """What a capture observed, lost and cost. All counts are 0 without a capture."""
+    """The counts, losses and cost of a capture. All counts are 0 without a capture."""
 
     method: str = key(
         "`perf`, `preload`, or `none` if only samples were recorded; `explain` for "
@@ -242,7 +242,7 @@ class CaptureAccount:
 
     @property
     def shows_run_queue(self) -> bool:
-        """Whether a thread between two of its waits either uses a CPU or is ready for one."""
+        """Whether all time of a thread between two recorded waits is running or runnable."""
         source = SOURCES.get(self.method)
         return source is not None and source.sees_all_waits and not self.lost
 
@@ -275,7 +275,7 @@ class Temp:
 
 @dataclass(frozen=True)
 class OtherIO:
-    """I/O on files that are no temp files."""
+    """I/O on files other than temp files."""
 
     count: int = key(
         "calls on other files; for PostgreSQL without those of its I/O workers",
@@ -288,7 +288,7 @@ class OtherIO:
         return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
 
 
-#: Fields of an account that the parts of a run share.
+#: Counts of an account that are divided among the parts of a run.
 SHARED = (
     *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
     *("tracer_cpu_s", "overhead_s", "overhead_low_s", "overhead_high_s", "run_queue_delay_s"),
@@ -297,7 +297,7 @@ SHARED = (
 
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
-    """The account of a part of a run: the part's ``share`` of all that parts share."""
+    """The account of a part of a run, with the ``share`` of the counts in SHARED."""
     shares: dict[str, Any] = {
         name: round(value * share) if isinstance(value, int) else value * share
         for name in SHARED
@@ -308,9 +308,9 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
 
 #: The kind of MySQL's temporary tables on disk, whose pages InnoDB's threads write.
 TABLES_KIND = "temporary tables of a session"
-#: Shares of missing calls above which there is a warning, and no forecast.
+#: Shares of missing calls above which there is a warning, and above which there is no forecast.
 SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
-#: The smallest share that is shown: smaller ones are rounded up.
+#: The smallest share that is shown: smaller shares are rounded up.
 SHARE_SHOWN = 0.001
 #: The resolution of the start times of processes.
 TICK_S = 0.01
@@ -322,24 +322,24 @@ class MissingIo:
 
     #: Upper bound of the share of all temp I/O calls that are missing from the recording.
     calls_share: float
-    #: What was not observed, in words; empty if nothing is missing.
+    #: Descriptions of the unobserved calls; empty if nothing is missing.
     causes: tuple[str, ...]
-    #: What observes it, in words.
+    #: Description of how to observe them.
     remedy: str
 
     @property
     def notable(self) -> bool:
-        """Whether so much may be missing that the user is warned."""
+        """Whether enough may be missing to warn the user."""
         return self.calls_share > SHARE_REPORTED
 
     @property
     def excessive(self) -> bool:
-        """Whether so much may be missing that there is no forecast."""
+        """Whether too much may be missing for a forecast."""
         return self.calls_share > SHARE_MAX
 
     @property
     def text(self) -> str:
-        """What may be missing, and why."""
+        """A clause on the share that may be missing, and the causes."""
         share = self.calls_share
         shown = f"{share:.0%}" if self.notable else f"{max(share, SHARE_SHOWN):.1%}"
         return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"

@@ -1,4 +1,4 @@
-"""How much of its run a recording covers: parts, missed spills, contradictions."""
+"""The completeness of a recording: recorded part, missed spills, contradictions."""
 
 import os
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from spillcast.units import format_bytes, format_duration
 class RecordedPart:
     """A recording of a part of a run whose length is unknown.
 
-    ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
-    if the run was cancelled or failed, or ``late`` if the recording began after the run.
-    ``before_s`` is the time before the recording began, of the run or of its ``process``, whose
-    query may have begun at any time; None if the run began with the recording.
+    ``because`` is the cause of the recording's end (``duration``, ``interrupt``, ``failure``),
+    ``error`` if the run was cancelled or failed, or ``late`` if the recording started after the
+    run. ``before_s`` is the age of the run at the start of the recording, or that of its
+    ``process``, whose query may have started at any time; None if both started together.
     """
 
     recorded_s: float
@@ -32,7 +32,7 @@ class RecordedPart:
 
     @classmethod
     def of(cls, meta: Meta) -> "RecordedPart | None":
-        """The part that was recorded; None if the elapsed time of the whole run is known."""
+        """The recorded part; None if the elapsed time of the whole run is known."""
         if meta.whole_s is not None:
             return None
         because = meta.cut_off_by or "late"
@@ -71,8 +71,8 @@ def large_other_io(meta: Meta) -> bool:
 def unrecognised(recording: Recording) -> str | None:
     """A hint that a spill may be unrecognised, with the remedy; None if nothing suggests that.
 
-    After temp I/O, more bytes written to other files suggest it, unless the user or a server has
-    named the directories of temp files.
+    If there was temp I/O, more bytes written to other files suggest a missed spill, unless the user
+    or a server has named the directories of temp files.
     """
     meta = recording.meta
     if not meta.captured or meta.server is not None:
@@ -145,16 +145,16 @@ def server_to_record(meta: Meta) -> str | None:
     return None
 
 
-#: From this difference on it is worth a warning; above the other there is no forecast.
+#: Relative differences above which there is a warning, and above which there is no forecast.
 DIFFERENCE_REPORTED, DIFFERENCE_MAX = 0.02, 0.2
-#: Blocks that a plan and a recording may differ by: the last of a file is counted by one of them.
+#: Blocks that a plan and a recording may differ by: only one of them counts a file's last block.
 BLOCKS_APART = 2
 PLAN_FILE = "plan.json"
 
 
 @dataclass(frozen=True)
 class CaptureCheck:
-    """A quantity as it was captured and as another source states it."""
+    """A quantity as captured and as another source gives it."""
 
     quantity: str
     recorded: int
@@ -162,7 +162,7 @@ class CaptureCheck:
     source: str
     #: Whether the source is a lower bound, which the capture may exceed.
     at_least: bool = False
-    #: The largest difference that is no contradiction.
+    #: The largest absolute difference that is not a contradiction.
     apart: int = 0
     is_bytes: bool = False
 
@@ -185,7 +185,7 @@ class CaptureCheck:
 
 
 def checks_of(recording: Recording) -> list[CaptureCheck]:
-    """All quantities of a whole query that two sources state. InputError for a damaged plan."""
+    """All quantities of a whole query that two sources give. InputError for a damaged plan."""
     query = recording.meta.server
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
     if query is None or not whole or not recording.meta.captured:
@@ -211,7 +211,7 @@ def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
         )
     blocks = {"read": 0, "write": 0}
     for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
-        # A read at the end of a file moves no block.
+        # A read at end of file moves no block.
         blocks[row["op"]] += row["count"] if row["bytes"] else 0
     for name, recorded in (("read", blocks["read"]), ("written", blocks["write"])):
         expected = root.get(f"Temp {name.title()} Blocks")
@@ -233,7 +233,7 @@ def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureChe
 
 
 def _by_processes(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:
-    """Compare the attached processes with those that have rows."""
+    """Compare the attached processes with the processes that have rows."""
     workers = {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):
         return

@@ -1,10 +1,10 @@
-"""Recordings derived from a recording: with other temp files, with both ops, or with fewer waits.
+"""Recordings derived from a recording: with other temp files, both ops, or fewer waits.
 
 256,000 waits show the overlap of threads almost as well as ten million, in a fiftieth of the time
-and an eighth of the memory. Single waits picked at random would not show which thread waits for
-which. So a sample contains all waits of some windows, which are spread evenly over the run, and
-readers treat it like a recording that kept slices. The core still reads and checks the whole file,
-in one pass, and estimates from regions of the files which reads missed a page cache.
+and an eighth of the memory. Randomly picked waits would not show which threads wait for each other.
+So a sample contains all waits of some windows, which are spread evenly over the run, and readers
+treat it like a recording that kept slices. The core still reads and checks the whole file, in one
+pass, and estimates from regions of the files which reads miss a page cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ from spillcast.text import several
 
 
 def with_temp(recording: Recording, temp_dirs: str | Path | Sequence[str | Path]) -> Recording:
-    """The same run in memory, whose temp files are exactly those under ``temp_dirs``.
+    """The same run in memory, with exactly the files under ``temp_dirs`` as temp files.
 
-    The recording itself if there are no ``temp_dirs``. Refusal unless all single waits were kept,
-    InputError if none of the recorded I/O was under them.
+    Returns the recording itself without ``temp_dirs``. Refusal unless all single waits were kept,
+    InputError if no recorded I/O was under them.
     """
     if not temp_dirs:
         return recording
@@ -68,31 +68,31 @@ def with_temp(recording: Recording, temp_dirs: str | Path | Sequence[str | Path]
 
 
 def with_temp_column(waits: Table, temp: Mapping[str, bool]) -> Table:
-    """``waits`` with column ``temp`` from the mapping ``temp``, for the files that it has."""
+    """``waits`` with column ``temp`` replaced by the mapping ``temp``, for the files in it."""
     file, before = waits["file"], waits["temp"].values
     is_temp = file.isin(name for name, label in temp.items() if label)
     return waits.with_column("temp", np.where(file.isin(temp), is_temp, before))
 
 
 def _labelled(waits: Table, folders: Sequence[str]) -> Table:
-    """``waits`` with column ``temp`` true for files under ``folders``, and false for others."""
+    """``waits`` with column ``temp`` true exactly for files under ``folders``."""
     file = waits["file"]
     is_below = file.isin(name for name in file.names if _is_under(name, folders))
-    # Writeback names no file: as in a capture, it is of temp files if these had more writes so far.
+    # Writeback has no file: as in a capture, it is temp if temp files had most writes so far.
     writes = waits["op"].equals("write")
     mostly_temp = np.cumsum(np.where(is_below, 1, -1) * writes) > 0
     return waits.with_column("temp", is_below | (waits["event"].equals(WRITEBACK) & mostly_temp))
 
 
-#: The beginning of the events of io_uring requests.
+#: The prefix of the events of io_uring requests.
 _REQUEST = "io_uring_"
 
 
 def _io_uring_depth(waits: Table) -> int:
-    """The most io_uring requests of a session in flight at once; 0 if none is of a temp file."""
+    """The most io_uring requests of a session in flight; 0 if none is on a temp file."""
     event = waits["event"]
     names = [name for name in event.names if name.startswith(_REQUEST)]
-    # A thread waits for its only request, so that ``blocked`` is known.
+    # ``blocked`` is known for a thread's only request, for which it waits.
     concurrent = event.isin(names) & waits["blocked"].is_null()
     if not (concurrent & waits["temp"].values).any():
         return 0
@@ -110,10 +110,10 @@ def _is_under(name: str, folders: Sequence[str]) -> bool:
 
 
 def read_back(recording: Recording) -> Recording:
-    """The run extended by reading back what was written, or writing what was read.
+    """The run extended by reads of the written bytes, or by writes of the read bytes.
 
-    Each file is read or written from its beginning, with the times of the recorded op, because
-    those of the other are unknown. The same recording if it has both ops or lacks single waits.
+    Each file is read or written from its beginning, with the times of the recorded op, because the
+    other op's times are unknown. Without effect if it has both ops or lacks single waits.
     """
     temp = recording.temp_waits
     ops = temp["op"].unique()
@@ -135,7 +135,7 @@ def read_back(recording: Recording) -> Recording:
         "event": [f"p{other_op}64"] * count,
         "cpu_before_ns": np.zeros(count, dtype=np.int64),
         "woken_by": ColumnValues.nulls(count, "int64"),
-        # The first thread does it all: how several would share the work is unknown.
+        # The first thread does all added work: its division among threads is unknown.
         "session": np.full(count, temp["session"][0], dtype=np.int64),
     }
     waits = Table.concat([recording.waits, Table({**added.columns, **changed})])
@@ -151,23 +151,23 @@ def read_back(recording: Recording) -> Recording:
     return Recording.of_tables(path, meta, waits, seconds, recording.samples)
 
 
-#: Windows of a sample: few and long, because the states of threads are unknown between them.
+#: Number of windows of a sample: few and long, because threads' states between them are unknown.
 WINDOWS = 64
-#: Parts of a sample, each spread evenly over the run: their differences show its uncertainty.
+#: Number of parts of a sample, each spread evenly over the run: their differences show its error.
 PARTS = 4
-#: Slices are chosen by the start of every 64th wait.
+#: Slices are chosen by the start of every START_STRIDE-th wait.
 START_STRIDE = 64
 #: A column of a sample's waits: the bytes of a read that a page cache would not have held.
 MISSING_BYTES = "missing_bytes"
-#: Its value for rows that are not reads of temp files.
+#: The value of MISSING_BYTES in rows that are not reads of temp files.
 NOT_A_READ = -1
-#: About as many operations are on the regions that are chosen to estimate a page cache.
+#: Approximate number of operations in the regions that are chosen to estimate a page cache.
 OPERATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
 class PageCacheSize:
-    """The size of the engine's page cache, and the most that a call served from memory takes."""
+    """The size of the engine's page cache, and the longest time of a call served from memory."""
 
     bytes: int
     memory_ns: float
@@ -202,7 +202,7 @@ def sampled(recording: Recording, rows: int, page_cache: PageCacheSize | None = 
 
 
 def parts_of(recording: Recording) -> list[Recording]:
-    """The PARTS of a sample, each with every fourth window; none if the recording is no sample."""
+    """The PARTS of a sample, each with every fourth window; empty if it is not a sample."""
     if (sample := recording.sample) is None:
         return []
     part_of_slice = np.array(sample.windows) % PARTS
@@ -234,9 +234,9 @@ def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Integers) -
 def _slices_ns(recording: Recording, rows: int) -> tuple[Integers, list[int]]:
     """Slices (n x 2) that hold about ``rows`` waits, and the number of the window of each.
 
-    The waits are divided into WINDOWS parts of equal size. A window is taken at random from each
-    part, so that periodic work is sampled fairly. A recording that kept slices has only the parts
-    of windows within them.
+    The waits are divided into WINDOWS parts of equal size, and each part has a window at a random
+    position, so that periodic work is sampled fairly. Of a recording that kept slices, only the
+    parts of windows within its slices remain.
     """
     starts = [
         # A copy: a view would keep the whole batch in memory.

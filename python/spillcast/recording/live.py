@@ -19,18 +19,18 @@ from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
 from spillcast.recording.writer import FROM_ITS_START, Sink, TimeShift
 from spillcast.tables import Table
 
-#: Bins of latency in each power of ten, each 6 % wide, from 1 ns to 10,000 s.
+#: Latency bins per power of ten, each 6 % wide, and powers of ten from 1 ns to 10,000 s.
 BINS, POWERS = 40, 13
-#: Single waits kept for a forecast: enough for exact sums, few enough for a quick forecast.
+#: Maximum number of single waits kept for a forecast: enough for exact sums, few enough for speed.
 ROWS_MAX = 200_000
-#: Per-second rows that are kept, and tallies of waits by event and thread: enough for hours of a
-#: query with hundreds of threads.
+#: Maximum number of per-second rows, and of tallies of waits by event and thread: enough for hours
+#: of a query with hundreds of threads.
 SECONDS_MAX, WAITS_MAX = 100_000, 2_000
-#: Session numbers of the threads whose waits were added up: without and with temp I/O.
+#: Session numbers under which the waits of many threads are summed: without and with temp I/O.
 OTHERS, OTHERS_SPILLING = -1, -2
-#: Batches of per-second rows that are kept before they are joined.
+#: Maximum number of batches of per-second rows before they are merged.
 BATCHES_MAX = 1_000
-#: The latest seconds whose counts and sums are kept one by one.
+#: The number of latest seconds whose counts and sums are kept individually.
 RECENT = 120
 ON_CPU = "CPU"
 
@@ -47,7 +47,7 @@ class Tally:
     recent: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, start_ns: Integers, elapsed_ns: Integers, size: int) -> None:
-        """Count some operations, which moved ``size`` bytes."""
+        """Count operations that moved ``size`` bytes in total."""
         self.count += len(elapsed_ns)
         self.total_ns += int(elapsed_ns.sum())
         self.bytes += size
@@ -78,7 +78,7 @@ class Tally:
         return self.total_ns / self.count
 
     def quantile_ns(self, quantile: float) -> float:
-        """Latency (ns) below which that share of operations lies, to within 3 %."""
+        """Latency (ns) below which the share ``quantile`` of operations lies, within 3 %."""
         sums = np.cumsum(self.bins)
         bin_number = int(np.searchsorted(sums, max(1.0, quantile * sums[-1])))
         return float(10 ** ((bin_number + 0.5) / BINS))
@@ -87,15 +87,15 @@ class Tally:
 class Running(Sink):
     """Collects rows from a recorder.
 
-    Memory is bounded, however long the run is. Single waits are kept for whole seconds: of every
-    second, then of every 2nd, 4th, 8th ... Counts and totals include all waits. Per-second rows
-    become sums of 2, 4, 8 ... seconds, and waits of many threads are added up.
+    Memory is bounded for runs of any length. Single waits are kept for whole seconds: for every
+    second, then for every 2nd, 4th, 8th ... Counts and totals include all waits. Per-second rows
+    become sums of 2, 4, 8 ... seconds, and waits of many threads are summed.
     """
 
     def __init__(self) -> None:
         #: Reads and writes by event, op and whether the file is a temp file.
         self.tallies: dict[tuple[str, str | None, bool], Tally] = {}
-        #: Waits that move no data, by event and session: idle threads have them all the time.
+        #: Waits that move no data, by event and session: idle threads have these all the time.
         self._waits: dict[tuple[str, int], Tally] = {}
         self._spilling: set[int] = set()
         #: Time (us) that samples stand for, by wait event.
@@ -107,7 +107,7 @@ class Running(Sink):
         self._seconds: list[Table] = []
         self._seconds_rows = 0
         self._seconds_stride = 1
-        #: Whether a file is a temp file, for files with rows from before this was decided.
+        #: Whether a file is a temp file, for files with rows from before the decision.
         self._decided: dict[str, bool] = {}
 
     def add_waits(self, rows: Any) -> None:
@@ -216,13 +216,13 @@ class Running(Sink):
     def recording(
         self, meta: Meta, clock: TimeShift = FROM_ITS_START, *, before_s: int | None = None
     ) -> Recording:
-        """A recording in memory of the rows that began before ``before_s``; by default of all."""
+        """A recording in memory of the rows that start before ``before_s``, by default of all."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = Table.concat(batches or [Table.empty(WAITS)])
         seconds = Table.concat(self._seconds or [Table.empty(SECONDS)])
         if self._decided:
             waits = with_temp_column(waits, self._decided)
-            # Per-second rows name no files, so they are made again, unless waits were dropped.
+            # Per-second rows have no file names, so they are rebuilt, unless waits were dropped.
             seconds = seconds_of(waits) if self._stride == 1 else seconds
         kept = waits.num_rows
         if before_s is not None:
@@ -232,7 +232,7 @@ class Running(Sink):
         if self._stride > 1:
             slices = clock.slices_s([(float(part), part + 1.0) for part in sorted(self._parts)])
         of_run = clock.waits(waits)
-        # Waits outside of this recording do not count as seen by it.
+        # Waits outside this recording do not count as seen by it.
         seen = self._rows_seen - (kept - of_run.num_rows)
         raw = KeptWaits(of_run.num_rows, seen, slices)
         recording = Recording(Path("so far"), replace(meta, raw=raw))
@@ -260,13 +260,13 @@ _SUMS = ("count", "bytes", "total_ns")
 
 
 def added_up(seconds: Table, stride: int) -> Table:
-    """Per-second rows summed over ``stride`` seconds; ``second`` is the first of them."""
+    """Per-second rows summed over ``stride`` seconds; ``second`` is the first of these seconds."""
     rows = seconds.with_column("second", seconds["second"].values // stride * stride)
     groups = rows.group_by(*_KEYS)
     latency_ns, latency_count = rows["latency_ns"], rows["latency_count"]
     assert latency_ns.items is not None
     assert latency_count.items is not None
-    # Histograms of a group are merged: one row for each bucket, summed by latency.
+    # Histograms of a group are merged: one row per bucket, summed by latency.
     buckets = Table(
         {
             "group": np.repeat(groups.number, latency_ns.lengths),

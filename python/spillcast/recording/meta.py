@@ -32,20 +32,20 @@ from spillcast.text import is_utf8
 
 #: PostgreSQL's estimated plan of a query that still ran when its recording ended.
 ESTIMATE_FILE = "estimate.json"
-#: Rows of pg_stat_statements of earlier calls of that query's statement.
+#: Rows of pg_stat_statements for earlier calls of the same statement.
 FORMER_FILE = "former_calls.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
-#: A process had worked before its recording if its earlier CPU time exceeds this share of the
-#: recorded time, or its earlier bytes this share of the recorded bytes.
+#: A process had worked before its recording if its CPU time until then exceeds this share of the
+#: recorded time, or its bytes until then this share of the recorded bytes.
 WORKED = 0.1
 _AGAIN = "record again"
-#: What ended a recording. After ``duration``, ``interrupt`` and ``failure`` the run went on.
+#: The cause of a recording's end. After ``duration``, ``interrupt``, ``failure`` the run goes on.
 EndedBy = Literal["end", "error", "duration", "interrupt", "failure"]
 
 
 @dataclass(frozen=True)
 class ObservedEngine:
-    """The observed engine and query. ``settings`` has all keys that have no field."""
+    """The observed engine and query. ``settings`` holds all keys that are not fields."""
 
     name: str = key("`process`, or the engine's name", example="duckdb")
     version: str | None = key("its version", example="18.6", optional=True)
@@ -100,7 +100,7 @@ class CpuCache:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine of the run; None for unknown values. Without a capture all are unknown."""
+    """The machine of the run; None for unknown values. Without a capture all values are unknown."""
 
     host: str | None = key("host name; null if unknown, like all keys below", default=None)
     kernel: str | None = key("release of the kernel", default=None)
@@ -191,7 +191,7 @@ class KeptWaits:
         return self.slices_s is None
 
 
-#: Keys that need a capture: their value on disk without one, and the same as a document to read.
+#: Keys that need a capture: their value on disk without one, and the equivalent document to read.
 _WITHOUT_CAPTURE: Mapping[str, tuple[object, object]] = {
     "machine": ({}, written(Machine())),
     "temp": (None, written(Temp())),
@@ -206,9 +206,9 @@ _NOTHING_COUNTED = {
 
 @dataclass(frozen=True)
 class Meta:
-    """All of meta.json. ``temp`` and ``other_io`` are 0 where nothing was ``captured``.
+    """The content of meta.json. ``temp`` and ``other_io`` are 0 if I/O was not ``captured``.
 
-    By default nothing is known.
+    By default all values are unknown.
     """
 
     spillcast: str = key("version that recorded", example="0.1.0", default="")
@@ -279,7 +279,7 @@ class Meta:
     def __post_init__(self) -> None:
         if self.started_at is not None:
             datetime.fromisoformat(self.started_at)
-        # It follows from the counts, also after ``replace`` and for recordings without the key.
+        # ``spilled`` follows from the counts, also after ``replace`` and for files without the key.
         spilled = True if self.temp.operations else None if self.blind_to else False
         object.__setattr__(self, "spilled", spilled)
 
@@ -297,7 +297,7 @@ class Meta:
 
     @property
     def cut_off_by(self) -> str | None:
-        """What ended the recording or the run before its work was done; None if nothing did."""
+        """The cause that ended the recording or the run early; None for a complete run."""
         ended_by = self.ended_by if self.server is None else self.server.ended_by
         if ended_by == "end" and self.engine.settings.get("exit_status"):
             return "error"
@@ -312,7 +312,7 @@ class Meta:
     def had_worked(self) -> bool:
         """Whether the query may have begun before its recording, by the process's earlier work.
 
-        A process that waited for its query until then, like a shell, had done next to nothing.
+        A process that was only waiting for its query, such as a shell, has done almost nothing.
         """
         before = self.before
         if before is None:
@@ -333,7 +333,7 @@ class Meta:
     def engine_cache_bytes(self) -> int | None:
         """The page cache that the engine could have used; None if it is unknown."""
         memory, resident_bytes = self.memory, self.memory.peak_rss_bytes or 0
-        # The cgroup's own figure counts shared pages once, and includes its other processes.
+        # The cgroup's figure counts shared pages once, and includes its other processes.
         held = resident_bytes if memory.group_held_bytes is None else memory.group_held_bytes
         available, limit = self.machine.memory_available_bytes, memory.limit_bytes
         room = [] if available is None else [available - resident_bytes]
@@ -344,7 +344,7 @@ class Meta:
     def run_queue_others_s(self) -> float:
         """Upper bound of the time runnable but not scheduled that other processes caused.
 
-        If it was not measured, others had at most the CPU time that the observed threads left.
+        If it was not measured, the bound is the CPU time that the observed threads left unused.
         """
         capture, cpus = self.capture, self.machine.cpus
         if capture.run_queue_others_s is not None:
@@ -355,7 +355,7 @@ class Meta:
 
     @property
     def captured(self) -> bool:
-        """Whether I/O was captured, and not samples alone."""
+        """Whether I/O was captured, not only samples."""
         return self.capture.method != "none"
 
     @property
@@ -366,7 +366,7 @@ class Meta:
     @property
     def named_temp_places(self) -> list[TempPlace]:
         """The ``temp_places`` below or above a directory that the user named; else all."""
-        # A relative path was relative to an unknown directory.
+        # Relative paths are excluded: the directory they were relative to is unknown.
         named = [path for path in map(Path, self.asked.temp_dirs) if path.is_absolute()]
 
         def is_named(place: TempPlace) -> bool:
@@ -377,7 +377,7 @@ class Meta:
 
     @property
     def of_statement(self) -> CountedStatement | None:
-        """The recorded statement, as a server's counts name it; None if it is unknown."""
+        """The recorded statement, as identified by a server's counts; None if unknown."""
         return self.statement or self.engine.statement
 
     def to_json(self) -> dict[str, Any]:
@@ -425,7 +425,7 @@ def is_recording(path: Path) -> bool:
 
 
 def check_name(path: Path) -> None:
-    """InputError for a path that readers of its tables cannot open."""
+    """InputError for a path that readers of the tables cannot open."""
     if not is_utf8(str(path)):
         hint = "rename the folder, or go into it and name what is below"
         raise PathUnusable("the path of a recording must be UTF-8", hint, path)

@@ -24,23 +24,23 @@ from spillcast.recording.schema import seconds_of
 from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
-#: Twelve bursts. By default they take a quarter of an hour with the pauses.
+#: Length and number of bursts; with the default pauses they take a quarter of an hour.
 BURST_S, BURSTS = 5.0, 12
-#: The first pause, and the factor by which each one exceeds the one before.
+#: The first pause, and the ratio of each pause to the previous one.
 GAP_S, GAP_GROWTH = 5.0, 1.5
 #: The notice for a run that ended between two bursts.
 ENDED = "ended while detached (give its total time to a forecast with --elapsed)"
 
-#: What is counted in each burst.
+#: The documents that each burst has.
 Part = TypeVar("Part", CaptureAccount, CpuLimits, Memory, Meta, Sampling)
-#: Attach for so many seconds; the recording of them.
+#: Attaches for the given number of seconds; returns their recording.
 Burst = Callable[[float], Recording]
-#: Stay detached for so many seconds.
+#: Stays detached for the given number of seconds.
 Pause = Callable[[float], None]
 
 
 def gaps_s(span_s: float | None) -> list[float]:
-    """The pauses between bursts, each longer than the one before; all take ``span_s`` together."""
+    """The growing pauses (s) between bursts; bursts and pauses together take ``span_s``."""
     gaps = [GAP_S * GAP_GROWTH**number for number in range(BURSTS - 1)]
     if span_s is None:
         return gaps
@@ -49,7 +49,7 @@ def gaps_s(span_s: float | None) -> list[float]:
 
 
 def burst_s(span_s: float | None) -> float:
-    """The length of each burst: shorter if all of them would not fit into ``span_s``."""
+    """The length of each burst (s): shorter if all bursts would not fit into ``span_s``."""
     return BURST_S if span_s is None else min(BURST_S, span_s / BURSTS)
 
 
@@ -59,9 +59,9 @@ def record_bursts(
     span_s: float | None,
     notify: Callable[[str], None] = lambda _text: None,
 ) -> list[Recording]:
-    """The recordings of bursts until the run ends, all are done, or Ctrl-C.
+    """The recordings of bursts until all are done, the run ends, or Ctrl-C.
 
-    ``notify`` gets a notice of the end between two bursts. The error of the first burst is raised.
+    ``notify`` receives a notice if the run ends between bursts. The first burst's error is raised.
     """
     recordings: list[Recording] = []
     for gap_s in [*gaps_s(span_s), 0.0]:
@@ -111,7 +111,7 @@ def keep(
             if part.meta.raw.whole and not part.meta.capture.dropped:
                 writer.add_seconds(seconds_of(waits))
             else:
-                # Their waits are not known, so they can move by whole seconds only.
+                # Without their waits, they can be shifted only by whole seconds.
                 writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
             writer.add_samples(_moved(part.samples, "time_ns", begin_ns))
         for name in (ESTIMATE_FILE, FORMER_FILE):
@@ -149,7 +149,7 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
 
 
 def _memory(parts: Sequence[Memory]) -> Memory:
-    """The memory in all bursts; its cgroup is that which left the least room in any of them."""
+    """The memory over all bursts; the cgroup is the one that left the least room in any burst."""
     limited = [part for part in parts if part.limit_bytes is not None] or parts[-1:]
     group = min(limited, key=lambda part: (part.limit_bytes or 0) - (part.group_held_bytes or 0))
     joined = _joined(parts, ("stalled_s",), ("peak_rss_bytes",))
@@ -160,9 +160,9 @@ _OF_SAMPLING = ("samples", "ticks", "discarded", "gap_s", "client_cpu_s", "serve
 
 
 def _joined(parts: Sequence[Part], sums: Sequence[str], peaks: Sequence[str] = ()) -> Part:
-    """The last part with the sums of some fields over all, and the largest values of others.
+    """The last part, with the sums over all parts of some fields, and the maximum of others.
 
-    A sum is None where any value is unknown, a largest value where all are.
+    A sum is None if any value is unknown, a maximum if all values are unknown.
     """
     changed: dict[str, Any] = {}
     for name in (*sums, *peaks):
@@ -176,7 +176,7 @@ def _joined(parts: Sequence[Part], sums: Sequence[str], peaks: Sequence[str] = (
 
 
 def _capture(accounts: Sequence[CaptureAccount]) -> CaptureAccount:
-    """The account of all bursts; what one of them could not observe is missing from all."""
+    """The account of all bursts; a gap in one burst is a gap in the whole recording."""
     sums = (*SHARED, "io_uring_busy_s", "file_faults")
     peaks = ("recorder_memory_bytes", "io_uring", "io_uring_depth", "unobserved_processes")
     mapped = dict.fromkeys(name for account in accounts for name in account.mapped_temp_files)
@@ -198,7 +198,7 @@ def _kept_waits(bursts: Sequence[KeptWaits], edges_s: Sequence[float]) -> KeptWa
 
 
 def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float]) -> RecordedQuery:
-    """The query as the last burst knows it, with the workers of all bursts."""
+    """The query as in the last burst, with the workers of all bursts."""
     workers: dict[int, Worker] = {}
     for meta, begin_s in zip(metas, edges_s, strict=False):
         for worker in meta.server.workers if meta.server else ():
@@ -217,7 +217,7 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
 
 
 def _without_observed_work(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
-    """``meta`` of the last burst, whose ``before`` excludes the work that ``earlier`` observed."""
+    """``meta`` of the last burst; ``before`` excludes the work that ``earlier`` bursts observed."""
     before = meta.before
     if before is None:
         return meta

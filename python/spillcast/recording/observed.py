@@ -1,4 +1,4 @@
-"""What meta.json says of observed processes, servers and mounts, and how processes are observed."""
+"""The parts of meta.json on observed processes, servers and mounts; helpers for observing."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from spillcast import _core
 from spillcast.document import key
 
-#: File systems that keep files in memory alone.
+#: File systems that keep files only in memory.
 IN_MEMORY = _core.IN_MEMORY
 
 
@@ -92,9 +92,9 @@ class Mounted:
 
 
 def mounted(path: str) -> Mounted | None:
-    """The mount of an absolute path, which need not exist; None if the kernel lists none.
+    """The mount of an absolute path, which need not exist; None if the kernel does not list it.
 
-    Other processes may have other mounts than this one.
+    Other processes may see other mounts than this process.
     """
     entry = _core.mounted(path)
     if entry is None:
@@ -255,7 +255,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class CountedStatement:
-    """The statement that counts are of; never on disk."""
+    """The statement that counts belong to; never on disk."""
 
     queryid: str | None = key("for counts, never on disk: the server's identifier of the statement")
     query: str | None = key("for counts, never on disk: its text, without secrets")
@@ -273,7 +273,7 @@ PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
 
 
 class RecordingTarget(Protocol):
-    """What is recorded: a command, a process or a server's session."""
+    """The target of a recording: a command, a process or a server's session."""
 
     @property
     def pid(self) -> int:
@@ -284,7 +284,7 @@ class RecordingTarget(Protocol):
         """The status of a command that has ended, negative for a signal; else None."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait up to ``timeout_s`` for its end; whether it has ended."""
+        """Wait up to ``timeout_s`` for its end; returns whether it has ended."""
 
 
 def held_command(arguments: Sequence[str], environment: Mapping[str, str]) -> _core.Target:
@@ -298,7 +298,7 @@ def pairs_of(environment: Mapping[str, str]) -> list[str]:
 
 
 def preload_value() -> str | None:
-    """The value of LD_PRELOAD with our library and the user's; None if ours is missing."""
+    """The value of LD_PRELOAD with our library before the user's; None if ours is missing."""
     if not PRELOAD_LIBRARY.exists():
         return None
     preload = [str(PRELOAD_LIBRARY), os.environ.get("LD_PRELOAD", "")]
@@ -327,7 +327,7 @@ def describe_exit(status: int) -> str:
 
 
 def readable(descriptor: int, timeout_s: float) -> bool:
-    """Wait up to ``timeout_s`` until a descriptor has something to read; whether it has."""
+    """Wait up to ``timeout_s`` until a descriptor is readable; returns whether it is."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0, round(timeout_s * 1000))))

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from spillcast.tables import Table
 
 TICK_S = 0.25
-#: Memory of a recorder and its children, however long it records; and the same with numpy, which
-#: samples of a server and live views load.
+#: Memory of a recorder and its children for recordings of any length; and the same with numpy,
+#: which samples of a server and live views load.
 RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run that its engine knows better than the recorder: a part of the process's life."""
+    """A run as known to its engine: it may cover only a part of the process's lifetime."""
 
-    #: Its start (CLOCK_MONOTONIC), from which all times count.
+    #: Its start (CLOCK_MONOTONIC), the zero of all times.
     started_ns: int | None = None
     #: Fields of ``Meta``, such as its wall time ``elapsed_s``.
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class KnownRun:
     documents: Mapping[str, object] = field(default_factory=dict)
 
     def extrapolated(self, meta: Meta, share: float) -> Meta:
-        """The recorder's account for this ``share`` of the time that it counts."""
-        # The part that other processes caused is known only for the whole time.
+        """The recorder's account, scaled to this ``share`` of the time that it covers."""
+        # The part due to other processes is known only for the whole time.
         delay_s = share * meta.capture.run_queue_delay_s
         capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
@@ -69,8 +69,8 @@ class KnownRun:
 class Recorder:
     """A recording in progress: ``prepare``, ``observe``, ``poll`` until it is True, ``finish``.
 
-    Rows go to the folder ``output``, if there is one, to ``running``, which holds them in memory,
-    and to ``sink``, which may make several recordings of them. ``record_command`` and
+    Rows go to the folder ``output``, to ``running``, which holds them in memory, and to ``sink``,
+    which may make several recordings of them; each may be None. ``record_command`` and
     ``record_pid`` begin a recording. InputError if a directory cannot be used.
     """
 
@@ -93,18 +93,18 @@ class Recorder:
         self._command: list[str] | None = None
         self._samples = self._whole_s = 0
         self._has_ended = self._stopped = False
-        #: What the capture costs the observed threads; None while this is unknown.
+        #: The cost of the capture to the observed threads; None while unknown.
         self.cost: CaptureCost | None = None
-        #: The run up to now, for ``so_far``.
+        #: Returns the run so far, for ``so_far``.
         self.known_run: Callable[[], KnownRun] = KnownRun
 
     def prepare(
         self, pid: int | None = None, label: str | None = None, calls: Sequence[str] | None = None
     ) -> dict[str, str]:
-        """Choose a capture source; returns the variables that it needs in a command's environment.
+        """Choose a capture source; returns the environment variables that it needs in a command.
 
-        ``pid`` is a process that runs already and gets no variables; ``label`` names it in errors.
-        ``calls`` are the system calls to observe, those by which the engine does file I/O (None:
+        ``pid`` is a process that is already running and gets no variables; ``label`` names it in
+        errors. ``calls`` are the system calls to observe, by which the engine does file I/O (None:
         all); each adds to the cost. InputError if the requested source cannot be used.
         """
         self._calls = calls
@@ -122,7 +122,7 @@ class Recorder:
 
     @property
     def captures(self) -> bool:
-        """Whether there is a capture, and not samples alone."""
+        """Whether there is a capture, not only samples."""
         return self.method != "none"
 
     def observe(
@@ -134,15 +134,14 @@ class Recorder:
         only_calls: bool = False,
         watch_memory: bool = True,
     ) -> dict[str, str] | None:
-        """Begin the capture; it sees nothing of the target's work before this call.
+        """Start the capture; it does not see the target's work before this call.
 
-        Returns None. Or, if the source failed and nothing has begun, the environment for the next
-        source, with which a held command has to be started again.
+        Returns None; or, if the source failed before anything started, the environment for the next
+        source, with which a held command must be started again.
 
         ``temp_dirs`` are the engine's directories of temp files; the user's options precede them.
         ``only_calls`` is for an engine that may use io_uring, but never for temp files. Without
-        ``watch_memory`` the memory of the processes is not read, which costs a look at each.
-        InputError if the target cannot be observed.
+        ``watch_memory`` the memory of processes is not polled. InputError if it cannot be observed.
         """
         next_environment = self._core.observe(
             target.pid,
@@ -164,7 +163,7 @@ class Recorder:
         return None
 
     def sample_only(self, target: RecordingTarget, because: str) -> None:
-        """Begin without a capture for the given reason: the recording holds samples alone."""
+        """Start without a capture for the given reason: the recording holds only samples."""
         self._core.observe_nothing(target.pid, because)
         self.cost = self._command = None
         self._begin(target)
@@ -175,11 +174,11 @@ class Recorder:
             self._sinks.insert(0, RecordingOutput(self._core))
 
     def know_before(self) -> None:
-        """Keep the counts of what the target, which runs already, has done before this call."""
+        """Keep the counts of the work that a running target has done before this call."""
         self._core.know_before()
 
     def new_notices(self) -> list[str]:
-        """Notices for the user as the recording starts; that of a source is shown only once."""
+        """Notices for the user as the recording starts; a source's notice is shown only once."""
         if not self.captures:
             return []
         notice = self._core.notice
@@ -188,13 +187,13 @@ class Recorder:
         return [line for line in lines if line is not None]
 
     def attach(self, pid: int) -> None:
-        """Observe one more running process, unless it is observed. OSError if that fails."""
+        """Observe one more running process, unless it already is. OSError if that fails."""
         self._core.attach(pid)
 
     def attach_children(self, parent: int, title: str) -> None:
         """Observe each process that ``parent`` starts from now on with this ``title``.
 
-        From the child's first moment, unlike ``attach``. OSError if that fails.
+        Unlike ``attach``, this observes a child from its start. OSError if that fails.
         """
         self._core.attach_children(parent, title)
 
@@ -213,7 +212,7 @@ class Recorder:
         ]
 
     def poll(self, timeout_s: float = TICK_S) -> bool:
-        """Wait up to ``timeout_s``, pass on new rows; True when the observed process has ended."""
+        """Wait up to ``timeout_s`` and pass on new rows; True if the observed process has ended."""
         self._has_ended = self.target.wait(timeout_s)
         self._note_whole_seconds()
         is_over, waits, seconds = self._core.tick(self._has_ended)
@@ -226,7 +225,7 @@ class Recorder:
         self._pass_on(*self._core.collect())
 
     def _note_whole_seconds(self) -> None:
-        # The core hands a second over two seconds after its end.
+        # The core returns the rows of a second two seconds after its end.
         self._whole_s = (time.monotonic_ns() - self.origin_ns) // SECOND_NS - 2
 
     def _pass_on(self, waits: "_core.Waits", seconds: "_core.Seconds") -> None:
@@ -255,14 +254,14 @@ class Recorder:
         return self._core.status()
 
     def saw_temp_io(self) -> bool:
-        """End the capture; whether it saw temp I/O, or could not have seen all of it."""
+        """End the capture; returns whether it saw temp I/O or could not have seen all of it."""
         self._core.end_capture()
         status = self.status()
         blind = status["io_uring"] or status["mapped"]
         return bool(status["temp_reads"] + status["temp_writes"] or blind)
 
     def finish(self, run: KnownRun | None = None) -> Recording:
-        """End the capture and keep the recording. InputError if nothing was seen of the run."""
+        """End the capture and keep the recording. InputError if nothing of the run was observed."""
         run = run or KnownRun()
         elapsed_s = run.fields.get("elapsed_s")
         if elapsed_s is None:
@@ -274,7 +273,7 @@ class Recorder:
             self.stop(over=ended_by == "end")
             self._check_seen()
             if self.captures:
-                # A measurement would have disturbed the observed processes before.
+                # An earlier measurement would have disturbed the observed processes.
                 self.cost = cost_of(self.method, self._calls)
             meta = replace(self._meta(elapsed_s, run.started_ns), **run.fields)
             clock = TimeShift.of(self.origin_ns, run.started_ns)
@@ -295,7 +294,7 @@ class Recorder:
     def account(self, elapsed_s: float, started_ns: int) -> Meta:
         """meta.json for one of several runs in a capture, which began at ``started_ns``.
 
-        Its counts and costs are those of all observed processes since the capture began.
+        Its counts and costs cover all observed processes since the capture started.
         """
         return replace(self._meta(elapsed_s, started_ns), recorded_s=elapsed_s)
 
@@ -357,7 +356,7 @@ def held_and_observed(
     arguments: Sequence[str],
     hold: "Callable[[dict[str, str]], _core.Target]",
 ) -> "_core.Target":
-    """A held command under observation; ``hold`` starts it in an environment, once per source."""
+    """A held, observed command; ``hold`` starts it in an environment, once per source tried."""
     environment = recorder.prepare()
     while True:
         command = hold(dict(os.environ) | environment)
@@ -404,7 +403,7 @@ def record_pid(
 
 
 def is_running_process(target: RecordingTarget) -> bool:
-    """Whether a target is a process that ran before it was observed."""
+    """Whether a target is a process that was running before it was observed."""
     return isinstance(target, _core.Target) and not target.is_command
 
 
@@ -425,7 +424,7 @@ def memory_warning() -> str | None:
 
 
 def sampled_threads(sampled: tuple[int, int] | None) -> str | None:
-    """A notice that only ``(observed, all)`` threads are observed, and the remedy; None if all."""
+    """A notice that only ``(observed, all)`` threads are observed, with the remedy; None if all."""
     if sampled is None:
         return None
     import resource

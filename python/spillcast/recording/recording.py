@@ -1,6 +1,6 @@
-"""A recording on disk: a folder of meta.json and Parquet files, checked as they are read.
+"""A recording on disk: a folder with meta.json and Parquet files, checked as they are read.
 
-meta.json has the sums of the rows; rows that do not add up to them are incomplete.
+meta.json has the sums of the rows; if the rows do not add up to them, they are incomplete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,11 +35,11 @@ _DISPLAYED = (
     *(Column(name, None, "s") for name in ("time", "mean")),
 )
 AGAIN = "copy the whole folder again from where it was recorded, or record again"
-#: Rows of a batch of which nothing is kept: few enough to stay in the caches of a CPU.
+#: Rows per batch for scans that keep nothing: few enough to stay in the caches of a CPU.
 _SCANNED_ROWS = 8_192
-#: A row may end later than its recording by this much, because the clocks are read in turn.
+#: A row may end this much after its recording, because the clocks are read one after the other.
 _LATER_S, _LATER_SHARE = 1.0, 0.01
-#: The counts in meta.json may include I/O from before the run; at least this share is in the rows.
+#: The counts in meta.json may include I/O from before the run; the rows have at least this share.
 _IN_RUN_SHARE = 0.9
 
 
@@ -80,16 +80,16 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class SelectedWaits:
-    """Which single waits of a large recording were selected."""
+    """The selection of single waits from a large recording."""
 
     #: The recording with all waits.
     whole: "Recording"
     rows: int
-    #: Start and end (s) of each stretch of the run all of whose waits were selected.
+    #: Start and end (s) of each stretch of the run whose waits were all selected.
     slices_s: Sequence[tuple[float, float]]
     #: The number of the window that each slice belongs to.
     windows: Sequence[int]
-    #: The most that temp files held together, and the number of operations without an offset.
+    #: Peak bytes in all temp files, and the number of operations without an offset.
     held_bytes: tuple[int, int]
 
 
@@ -99,13 +99,13 @@ class Recording(Displayed):
     def __init__(self, path: Path, meta: Meta, *, is_stored: bool = False) -> None:
         self.path = path
         self.meta = meta
-        #: What meta.json holds, which the files must agree with; None for a recording in memory.
+        #: The content of meta.json, which the files must match; None for a recording in memory.
         self._stored_meta = meta if is_stored else None
-        #: Tables whose files were read to their end and are complete.
+        #: Tables whose files were read to the end and are complete.
         self._whole_tables = set[str]()
         #: JSON documents of the recording that are in memory, by the names of their files.
         self.documents: dict[str, object] = {}
-        #: How ``waits`` was selected from a larger recording; None if it has all that were kept.
+        #: The selection of ``waits`` from a larger recording; None if all kept waits are there.
         self.sample: SelectedWaits | None = None
 
     @classmethod
@@ -144,7 +144,7 @@ class Recording(Displayed):
         return recording
 
     def need_io(self) -> None:
-        """Refusal for samples without I/O: they show shares of time, neither counts nor sizes."""
+        """Refusal for samples without I/O: they show shares of time, not counts or sizes."""
         if not self.meta.captured:
             because = self.meta.capture.absent_because
             raise TimesUnknown(
@@ -211,7 +211,7 @@ class Recording(Displayed):
 
     @property
     def whole(self) -> "Recording":
-        """The recording that this one is a sample of; itself if it is not a sample."""
+        """The recording that this recording is a sample of; itself if it is not a sample."""
         return self if self.sample is None else self.sample.whole
 
     @property
@@ -222,7 +222,7 @@ class Recording(Displayed):
     @property
     def slices_ns(self) -> list[tuple[int, int]]:
         """Start and end of each of ``slices_s``, ns; empty for the whole run."""
-        # An end within a nanosecond excludes a row that starts at the next one.
+        # The end is rounded down, so a row that starts at the next nanosecond is excluded.
         return [
             (round(begin_s * 1e9), floor(end_s * 1e9)) for begin_s, end_s in self.slices_s or ()
         ]
@@ -251,7 +251,7 @@ class Recording(Displayed):
 
     @cached_property
     def temp_changes(self) -> "Table":
-        """Calls that make, resize, sync, remove or look up temp files, and writeback; by start."""
+        """Calls that create, resize, sync, remove or look up temp files, and writeback."""
         from spillcast.recording.schema import WAITS
         from spillcast.tables import Table
 
@@ -280,7 +280,7 @@ class Recording(Displayed):
     def held_bytes(self) -> int:
         """Upper bound of the bytes that all temp files held at once: the sum of their sizes.
 
-        If the offsets of some operations are unknown, at least all written bytes.
+        If some offsets are unknown, it is at least the bytes written.
         """
         from spillcast import _core
 
@@ -330,7 +330,7 @@ class Recording(Displayed):
 
     @cached_property
     def work(self) -> "ThreadWork":
-        """The work of the recorded threads, by the single waits."""
+        """The work of the recorded threads, from the single waits."""
         from spillcast.recording.thread_trace import work_of
 
         return work_of(self.waits, self.slices_ns, self.elapsed_s)
@@ -342,7 +342,7 @@ class Recording(Displayed):
                 pass
 
     def check_waits(self, seen: Totals) -> None:
-        """InputError if ``seen``, the totals of all waits in the file, shows that some lack."""
+        """InputError if ``seen``, the totals of all waits in the file, shows missing rows."""
         meta = self._stored_meta
         if meta is not None and meta.captured:
             figures = [("waits", seen.rows, meta.raw.rows)]
@@ -364,8 +364,8 @@ class Recording(Displayed):
     def batches(self, table: Literal["waits", "samples"], *names: str) -> Iterator["Table"]:
         """The rows of a table in the batches of its file, or in one batch if it is in memory.
 
-        InputError, at the latest after the last batch, if the table is incomplete. With ``names``
-        only these columns, without that check.
+        InputError, at the latest after the last batch, if the table is incomplete. With ``names``,
+        only these columns, unchecked.
         """
         from spillcast.recording.schema import SIGNED, TABLES
         from spillcast.tables import batches_of
@@ -415,13 +415,13 @@ class Recording(Displayed):
 
 
 def _temp_rows(rows: "Table", *, with_op: bool) -> "Flags":
-    """Which rows are of temp files: those that read or write, or those of other calls."""
+    """Flags of the rows of temp files: reads and writes, or other calls."""
     has_op = rows["op"].is_valid()
     return rows["temp"].values & (has_op if with_op else ~has_op)
 
 
 def _check_seconds(seconds: "Table", meta: Meta) -> None:
-    """InputError if the per-second rows are not all that ``meta`` counts."""
+    """InputError if the per-second rows are fewer than ``meta`` counts."""
     latencies, counts = seconds["latency_ns"], seconds["latency_count"]
     paired = (latencies.lengths == counts.lengths).all()
     assert counts.items is not None
@@ -449,7 +449,7 @@ def _check(figures: Sequence[tuple[str, int, int]]) -> None:
 def _check_temp(seconds: "Table", meta: Meta) -> None:
     """Compare the rows with the counts of temp I/O, in a recording without sums of its rows.
 
-    The counts may exceed the rows by the I/O from before the run.
+    The counts may exceed the rows by I/O from before the run.
     """
     temp, count = seconds["temp"].values, seconds["count"].values
     for op, stated in (("read", meta.temp.reads), ("write", meta.temp.writes)):

@@ -14,7 +14,7 @@ from spillcast.tables import Table, distinct
 
 @dataclass(frozen=True)
 class Described(Field):
-    """Describes a column: name, type, whether it may be null, meaning, example."""
+    """A column: name, type, whether it may be null, meaning, example."""
 
     meaning: str = ""
     example: object = None
@@ -76,16 +76,16 @@ SAMPLES = (
     Described("coordinator", "int64", True, "session that a parallel worker serves", None),
 )
 
-#: By the name of a table.
+#: The columns by the name of the table.
 TABLES = {"waits": WAITS, "seconds": SECONDS, "samples": SAMPLES}
-#: Columns in which a number may be negative: names that a server or a kernel gives.
+#: Columns with possibly negative numbers: identifiers assigned by a server or the kernel.
 SIGNED = frozenset(("session", "object", "sql_exec_id", "coordinator"))
 
 _LATEST_NS = np.iinfo(np.int64).max
 
 
 def within(waits: Table, begin_ns: int, end_ns: int = _LATEST_NS) -> Table:
-    """The parts of waits within a window, without wakers outside of it."""
+    """The parts of waits within a window, without wakers outside it."""
     start = waits["start_ns"].values
     end = start + waits["elapsed_ns"].values
     rows = waits.filter((start < end_ns) & ((start >= begin_ns) | (end > begin_ns)))
@@ -106,7 +106,7 @@ def within(waits: Table, begin_ns: int, end_ns: int = _LATEST_NS) -> Table:
 
 
 def size_classes(size_bytes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The size classes that there are, and by row the number of its own."""
+    """The size classes that occur, and the index of each row's class."""
     sizes, which = distinct(size_bytes)
     of_size = np.array([_core.size_class_bytes(int(n)) for n in sizes], dtype=np.int64)
     classes, number = np.unique(of_size, return_inverse=True)
@@ -129,7 +129,7 @@ def totals(waits: Table) -> tuple[Temp, OtherIO]:
 
 
 def seconds_of(waits: Table) -> Table:
-    """The per-second rows of single waits; latencies are kept to the nanosecond."""
+    """The per-second rows of single waits; latencies are exact to the nanosecond."""
     size, elapsed_ns = waits["bytes"].filled(0), waits["elapsed_ns"].values
     classes, which = size_classes(size)
     rows = Table(
@@ -143,7 +143,7 @@ def seconds_of(waits: Table) -> Table:
     groups = rows.group_by(*rows.column_names)
     histograms = [np.unique(elapsed_ns[at], return_counts=True) for at in groups.rows()]
     op = groups.keys["op"]
-    # The same values in all of them, as of a recorder: then files of several such can be grouped.
+    # All files have the same dictionary, as from a recorder, so several files can be grouped.
     codes = np.select([op.equals(name) for name in OPS], range(len(OPS)), -1).astype(np.int32)
     return Table(
         {

@@ -1,4 +1,4 @@
-"""Recordings of all queries of a server: the rows of all sessions, and the folder of recordings."""
+"""Recordings of all queries of a server: rows of all sessions, and the folder of recordings."""
 
 import os
 import shutil
@@ -21,9 +21,9 @@ from spillcast.recording.writer import Sink, TimeShift
 from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import refuse_planted_link
 
-#: The most rows that are kept, some GB; beyond that the oldest are dropped.
+#: Maximum number of rows that are kept, some GB; above it the oldest are dropped.
 ROWS_MAX = 50_000_000
-#: The latest seconds stay in memory, because more of their rows may come.
+#: The number of latest seconds that stay in memory, because more of their rows may arrive.
 OPEN = 2
 #: The name of the temporary folder of rows.
 _ROWS = "rows"
@@ -50,7 +50,7 @@ class _RowsBySecond:
         self._close(before=int(part_of.max()) - OPEN)
 
     def tables(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """The rows of some sessions, for each second that overlaps a window."""
+        """The rows of ``sessions``, for each second that overlaps a window."""
         for part in sorted(self._files.keys() | self._open.keys()):
             if part * SECOND_NS <= end_ns and (part + 1) * SECOND_NS > begin_ns:
                 tables = [
@@ -61,7 +61,7 @@ class _RowsBySecond:
                 yield rows.filter(np.isin(rows["session"].values, list(sessions)))
 
     def forget(self, before: int) -> None:
-        """Drop the seconds before one."""
+        """Drop the seconds before ``before``."""
         for part in [part for part in self._files if part < before]:
             for path, rows in self._files.pop(part):
                 path.unlink()
@@ -86,7 +86,7 @@ class _RowsBySecond:
 class SessionRows(Sink):
     """Receives the waits and samples of a capture of a whole server, for queries to select from.
 
-    Times (ns) count from the capture's start. No single wait is missing from ``whole_from_ns`` on.
+    Times (ns) count from the capture's start. Single waits are complete from ``whole_from_ns`` on.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -116,9 +116,9 @@ class SessionRows(Sink):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def spilled(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> bool:
-        """Whether any of some sessions did temp I/O in the seconds of a window."""
+        """Whether any of ``sessions`` did temp I/O in the seconds of a window."""
         seconds = range(max(begin_ns, 0) // SECOND_NS, end_ns // SECOND_NS + 1)
-        # The shorter of two ways, as the window may be long or the server busy.
+        # Take the shorter iteration: the window may be long, or the server busy.
         if len(seconds) * len(sessions) < len(self._temp):
             return any(
                 (session, second) in self._temp for session in sessions for second in seconds
@@ -126,19 +126,19 @@ class SessionRows(Sink):
         return any(session in sessions and second in seconds for session, second in self._temp)
 
     def waits(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """The waits of some sessions in a window, second by second; times count from its begin."""
+        """The waits of ``sessions`` in a window, second by second; times count from its start."""
         clock = TimeShift(begin_ns)
-        # A wait that began in an earlier second may reach into the window.
+        # A wait that began in the previous second may extend into the window.
         for rows in self._waits.tables(sessions, begin_ns - SECOND_NS, end_ns):
             yield clock.waits(within(rows, begin_ns, end_ns))
 
     def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """The samples of some sessions in a window, as ``waits``."""
+        """The samples of ``sessions`` in a window, as in ``waits``."""
         for rows in self._samples.tables(sessions, begin_ns, end_ns):
             yield TimeShift(begin_ns).samples(rows.filter(rows["time_ns"].values <= end_ns))
 
     def forget(self, before_ns: int) -> None:
-        """Drop rows from before ``before_ns``, which no query needs."""
+        """Drop rows from before ``before_ns``, which no query needs any more."""
         first = before_ns // SECOND_NS
         self._drop(first)
         self._temp = {(session, second) for session, second in self._temp if second >= first}
@@ -150,7 +150,7 @@ class SessionRows(Sink):
         self._samples.forget(second - 1)
 
     def lack(self, at_ns: int) -> None:
-        """Note that waits up to an instant are incomplete."""
+        """Note that waits until ``at_ns`` are incomplete."""
         self.whole_from_ns = max(self.whole_from_ns, at_ns)
 
 
@@ -230,7 +230,7 @@ class ServerRecording:
 
 
 class RecordingsFolder:
-    """A folder of recordings ``PID-N.spill``: new, or one that holds nothing but recordings."""
+    """A folder of recordings ``PID-N.spill``: new, or one that contains only recordings."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -259,7 +259,7 @@ class RecordingsFolder:
         _core.check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:
-        """Create the folder, or remove what a killed recorder has left in it.
+        """Create the folder, or remove the leftovers of a killed recorder from it.
 
         Returns the temporary folder for rows. InputError if another recorder writes there.
         """
@@ -278,7 +278,7 @@ class RecordingsFolder:
         return path
 
     def leave(self) -> None:
-        """Remove the folder if it stayed empty."""
+        """Remove the folder if it is empty."""
         if self._rows is not None:
             self._rows.close()
         if self._is_ours and self.path.is_dir() and not any(self.path.iterdir()):

@@ -1,4 +1,4 @@
-"""The work of a recording's threads: their trace, and sums of their waits."""
+"""The work of a recording's threads: their trace and sums of their waits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,25 +14,25 @@ from spillcast.columns import Flags, Floats, Integers
 from spillcast.recording.calibration import idle_s
 from spillcast.tables import Numbers, Table, arrays_of
 
-#: No row of another thread.
+#: Stands for no row, or an unknown value.
 NONE = -1
 
 
 @dataclass(frozen=True)
 class ThreadTrace:
-    """Waits of all threads, a row each, sorted by start.
+    """The waits of all threads, one row each, sorted by start.
 
     A thread uses ``cpu_ns`` of CPU time until ``start_ns`` and then waits for ``wait_ns``; if
-    ``on_core``, it keeps its core. Or, if ``after`` is not NONE, it waits until the thread of row
+    ``on_core``, it stays on its core. If ``after`` is not NONE, it waits until the thread of row
     ``after`` has ended that row and then used ``after_cpu_ns``. Rows with ``temp`` are operations
-    on temp files, which have ``file``, ``offset`` (NONE if unknown), ``bytes`` and ``write``.
-    Those with ``change`` move no bytes but create, resize, sync, remove or look up a file.
+    on temp files, which have ``file``, ``offset`` (NONE if unknown), ``bytes`` and ``write``. Rows
+    with ``change`` move no bytes but create, resize, sync, remove or look up a file.
     """
 
     thread: Numbers
     start_ns: Integers
     cpu_ns: Integers
-    #: Time runnable without a core, between the end of the thread's last row and this start.
+    #: Time runnable without a core, between the end of the thread's previous row and ``start_ns``.
     ready_ns: Integers
     wait_ns: Integers
     on_core: Flags
@@ -42,7 +42,7 @@ class ThreadTrace:
     change: Flags
     #: Whether the row is a call on a file of any kind.
     io: Flags
-    #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
+    #: Indexes of rows of ``Recording.waits``; NONE for the start of a thread.
     source: Numbers
     file: Numbers
     offset: Integers
@@ -57,15 +57,15 @@ class ThreadTrace:
         return int(self.thread.max(initial=NONE)) + 1
 
     def io_ns(self, wait_ns: NDArray[Any]) -> NDArray[Any]:
-        """``wait_ns`` of rows of I/O, 0 for others: a thread that waits for work has no I/O."""
+        """``wait_ns`` of I/O rows, 0 for other rows: a thread that waits for work does no I/O."""
         return np.where(self.io, wait_ns, 0)
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns that ``_core.simulate`` takes.
 
-        Optional ones are ``cached_ns``, the time of an operation that a page cache serves,
-        ``missing_bytes``, the bytes of a read that it lacks, and ``call_ns``, CPU time in waits.
+        Optional columns are ``cached_ns``, the time of an operation that a page cache serves,
+        ``missing_bytes``, the bytes of a read that miss it, and ``call_ns``, CPU time in waits.
         """
         return {
             "thread": self.thread, "cpu_ns": self.cpu_ns, "wait_ns": self.wait_ns,
@@ -75,7 +75,7 @@ class ThreadTrace:
         }  # fmt: skip
 
 
-#: Operations as numbers.
+#: Operations as numbers, for arrays.
 READ, WRITE = 0, 1
 
 
@@ -83,11 +83,11 @@ READ, WRITE = 0, 1
 class Bursts:
     """Arrays with an entry for each temp operation that is followed by another of its thread."""
 
-    #: When the operation ended, s since the run began.
+    #: End of the operation, s since the start of the run.
     end_s: Floats
     wait_s: Floats
     bytes: Integers
-    #: READ or WRITE, of the operation and of the next one.
+    #: READ or WRITE: the operation and the next one.
     op: NDArray[np.int8]
     next_op: NDArray[np.int8]
     session: Integers
@@ -100,7 +100,7 @@ class Bursts:
         return idle_s(self.wait_s, self.bytes)
 
     def after(self, op: str) -> Flags:
-        """Which bursts follow a ``read`` or a ``write``."""
+        """Flags of the bursts that follow a ``read`` or a ``write``."""
         return np.asarray(self.op == (WRITE if op == "write" else READ))
 
     def __len__(self) -> int:
@@ -109,14 +109,14 @@ class Bursts:
 
 @dataclass(frozen=True)
 class ReadsOfData:
-    """Reads of files other than temp files; cold ones were slower than memory and left the CPU."""
+    """Reads of files other than temp files; cold reads were slower than memory and blocked."""
 
     total_ns: int
     cold: int
     cold_bytes: int
-    #: Elapsed time of the cold ones: in each stretch of the run, divided by its active threads.
+    #: Elapsed time of cold reads: in each stretch of the run, divided by its active threads.
     cold_elapsed_s: float
-    #: Mean number of active threads, on a CPU or in I/O, while any was: at least 1.
+    #: Mean number of active threads, on a CPU or in I/O, while any is active, at least 1.
     threads_at_once: float
 
 
@@ -124,18 +124,18 @@ class ReadsOfData:
 class ThreadWork:
     """The work of a recording's threads, by the single waits that were kept."""
 
-    #: The threads that do temp I/O, or wait for one that does, directly or through others. The
-    #: beginning of a thread is a row of its own.
+    #: The threads that do temp I/O, or that wait for such a thread, directly or through others. The
+    #: start of a thread has its own row.
     trace: ThreadTrace
     #: The number of threads that did temp I/O.
     threads: int
     #: Mean number of temp operations in flight while there are any; 0 without any.
     in_flight: float
-    #: By op and size class (bytes): the share of temp operations that begin where the last one of
-    #: the op on their file ended. Operations without an offset do not count, nor do the first ones
-    #: of a slice, whose predecessors are unknown.
+    #: By op and size class (bytes): the share of temp operations that begin where the previous one
+    #: of the op on their file ended. Operations without an offset do not count, nor do the first
+    #: operations of a slice, whose predecessors are unknown.
     sequential: Mapping[tuple[str, int], float]
-    #: Share of the temp operations that left the CPU; 0 if none is known to have.
+    #: Share of the temp operations that are known to have blocked.
     blocked_share: float
     #: Calls that change temp files: event, number and time (ns).
     changes: Sequence[tuple[str, int, int]]
@@ -144,7 +144,7 @@ class ThreadWork:
     data_reads: ReadsOfData
     #: Whether the recording shows which threads wait for each other.
     wakings_seen: bool
-    #: The engine whose temp files have such names; None if unknown.
+    #: The engine whose temp files have the recorded names; None if unknown.
     temp_owner: str | None
 
 
@@ -174,12 +174,12 @@ class TempOperations:
 
     start_ns: Integers
     is_read: Flags
-    #: From an operation to the next of its thread: CPU time, and all time outside of waits.
+    #: From an operation to the next one of its thread: CPU time, and all time outside waits.
     cpu_s: Floats
     gap_s: Floats
     #: Threads that did temp I/O.
     threads: int
-    #: Begin and end (s) of the stretches that were kept; None for the entire run.
+    #: Start and end (s) of the kept stretches; None for the entire run.
     slices_s: Sequence[tuple[float, float]] | None
 
     @classmethod
@@ -192,7 +192,7 @@ class TempOperations:
         cpu_ns = rows["cpu_before_ns"].filled(0)
         moved = rows["bytes"].filled(0) > 0
         is_operation = rows["temp"].values & rows["op"].is_valid()
-        # The time before a row counts for the thread's last temp operation before it.
+        # The time before a row counts for the thread's previous temp operation.
         numbers = np.arange(len(start))
         last = np.where(is_operation & moved, numbers, -1)
         last = np.maximum.accumulate(last) if len(last) else last

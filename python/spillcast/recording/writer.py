@@ -1,4 +1,4 @@
-"""A recording while it is written: its clock, samples and documents beside the rows of the core."""
+"""A recording while it is written: its clock, and samples and documents for the core's rows."""
 
 import json
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimeShift:
-    """Moves rows whose times count from the recording's start to a zero ``zero_ns`` after it.
+    """Shifts the times of rows to a zero that is ``zero_ns`` after the recording's start.
 
-    Drops rows that ended before zero, because they are not of the run.
+    Drops rows that ended before zero, because they are not part of the run.
     """
 
     zero_ns: int = 0
 
     @classmethod
     def of(cls, origin_ns: int, started_ns: int | None) -> "TimeShift":
-        """The clock of a recording from ``origin_ns`` of a run from ``started_ns``, if known."""
+        """The shift for a recording that starts at ``origin_ns`` of a run from ``started_ns``."""
         return cls(0 if started_ns is None else max(started_ns - origin_ns, 0))
 
     def waits(self, rows: "Table") -> "Table":
-        """Waits; one that began before zero keeps its part after it, and no CPU time before it."""
+        """Shifts waits; one that began before zero keeps only its part after, without CPU time."""
         if not self.zero_ns:
             return rows
         import numpy as np
@@ -44,7 +44,7 @@ class TimeShift:
         return rows.with_column("start_ns", start_ns).with_column("cpu_before_ns", cpu_ns)
 
     def seconds(self, rows: "Table") -> "Table":
-        """Per-second rows, moved by whole seconds: the first one may hold some of before zero."""
+        """Shifts per-second rows by whole seconds: the first may include time before zero."""
         return _since(rows, "second", self.zero_ns // SECOND_NS)
 
     def samples(self, rows: "Table") -> "Table":
@@ -52,7 +52,7 @@ class TimeShift:
         return _since(rows, "time_ns", self.zero_ns)
 
     def slices_s(self, slices: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        """Start and end of slices, s; of one that began before zero the part after it."""
+        """Start and end of slices (s); a slice that began before zero keeps its part after zero."""
         zero_s = self.zero_ns / 1e9
         return [(max(start - zero_s, 0.0), end - zero_s) for start, end in slices if end > zero_s]
 
@@ -69,7 +69,7 @@ SAMPLES_FILE = "samples.parquet"
 
 
 class Sink:
-    """Receives a recording in progress, beside or instead of its folder; ignores it by default."""
+    """Receives a recording in progress, besides or instead of its folder; by default ignores it."""
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, as a capture hands them over."""
@@ -84,7 +84,7 @@ class Sink:
         """Take a JSON document."""
 
     def finish(self, meta: Meta, clock: TimeShift = FROM_ITS_START) -> Recording:
-        """Complete the recording, its times by ``clock``; ``meta`` does not list the waits yet."""
+        """Complete the recording, shifted by ``clock``; ``meta`` does not list the waits yet."""
         raise NotImplementedError
 
     def discard(self) -> None:
@@ -92,7 +92,7 @@ class Sink:
 
 
 class RecordingOutput(Sink):
-    """A recording whose rows the core writes, with samples and documents beside them."""
+    """A recording whose rows the core writes, with samples and documents in the same folder."""
 
     def __init__(self, rows: "_core.Recorder | _core.RecordingWriter") -> None:
         self._rows = rows
@@ -118,11 +118,11 @@ class RecordingOutput(Sink):
             self._lose_samples(error)
 
     def add_document(self, name: str, document: object) -> None:
-        """Write a JSON document beside the other files."""
+        """Write a JSON document next to the other files."""
         self._rows.add_document(name, json.dumps(document))
 
     def finish(self, meta: Meta, clock: TimeShift = FROM_ITS_START) -> Recording:
-        """Write what is left and make the recording visible."""
+        """Write the remaining rows and make the recording visible."""
         self._rows.finish_rows(clock.zero_ns)
         try:
             self._finish_samples(clock)
@@ -151,7 +151,7 @@ class RecordingOutput(Sink):
         (self._folder / "samples").unlink(missing_ok=True)
 
     def _finish_samples(self, clock: TimeShift) -> None:
-        """Put samples in place of the file without rows that the core writes."""
+        """Replace the empty samples file that the core writes."""
         if self._samples is None:
             return
         self._samples.close()
@@ -168,9 +168,9 @@ class RecordingOutput(Sink):
 
 
 class RecordingWriter(RecordingOutput):
-    """Writes a recording of rows from anywhere, and renames it when it is complete.
+    """Writes a recording of rows from any source, and renames it once it is complete.
 
-    With ``share`` all users may read it; with ``force`` it replaces an older recording.
+    With ``share`` all users can read it; with ``force`` it replaces an older recording.
     """
 
     def __init__(
@@ -186,16 +186,16 @@ class RecordingWriter(RecordingOutput):
         super().__init__(self._writer)
 
     def add_waits(self, rows: Any) -> None:
-        """Take raw waits, of the core or as columns of recording/schema.py."""
+        """Take raw waits, from the core or with the columns of recording/schema.py."""
         self._writer.add_waits(_checked(rows, "waits"))
 
     def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows, of the core or as columns of recording/schema.py."""
+        """Take per-second rows, from the core or with the columns of recording/schema.py."""
         self._writer.add_seconds(_checked(rows, "seconds"))
 
 
 def _checked(rows: Any, table: str) -> Any:
-    """Rows of the core as they are, others with the columns of ``table``."""
+    """Rows of the core unchanged, other rows as a table with the columns of ``table``."""
     if isinstance(rows, _core.Waits | _core.Seconds):
         return rows
     from spillcast.recording.schema import TABLES

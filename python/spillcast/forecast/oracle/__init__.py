@@ -1,4 +1,4 @@
-"""A forecast from Oracle's evidence: a share of elapsed time, and latencies on both storages.
+"""A forecast from Oracle's evidence: shares of elapsed time, and latencies on both storages.
 
     T_B = T_A + sum over temp events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
     g_e = L_A / (L_B * b_A / b_B)
@@ -57,16 +57,16 @@ from spillcast.storage.target import can_probe, parse_assumed, refuse_blank, res
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: Standard deviation from run to run of the time that does not belong to temp operations, as a
-#: share of it. It is assumed: there are no verified forecasts from Oracle's evidence.
+#: Standard deviation, from run to run, of the time that does not belong to temp operations, as a
+#: share of that time. Assumed: no forecasts from Oracle's evidence are verified.
 TRACE_REST_SPREAD = 0.05
-#: With a shorter temp latency the baseline is likely served by flash already.
+#: With a shorter temp latency, flash probably serves the baseline already.
 FLASH_S = 1e-3
-#: A warning names events that only the target has, from this share of its waits on.
+#: A warning names events that only the target has, if they are at least this share of its waits.
 NEW_SHARE = 0.05
-#: A warning says that a flash cache serves temp, from this share of its requests on.
+#: A warning reports that a flash cache serves temp I/O above this share of the requests.
 SERVED = 0.2
-#: The most statements that an error names.
+#: Maximum number of statements that an error names.
 _NAMED = 3
 FORMS = (
     "a trace taken there, latency:150us, factor:60, catalogue:NAME, "
@@ -82,7 +82,7 @@ _ASK = (
 def forecast_events(target: EventTarget, evidence: OracleEvidence, question: Question) -> Forecast:
     """Forecast a run from ASH, traces or both. InputError if ``temp_events`` matches nothing."""
     elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
-    # For one statement, traces have the sum over its sessions, which may exceed the elapsed time.
+    # Traces of one statement give the sum over its sessions, which may exceed the elapsed time.
     if evidence.ash is not None or question.sql_id is None:
         check_elapsed(question.elapsed_s, evidence.covered_s)
     if elapsed_s <= 0:
@@ -144,7 +144,7 @@ def _interval(
 ) -> Interval:
     """Bounds of the elapsed time on the target (s).
 
-    Drawn are the hits of samples, latencies, their growth with size, and the time outside.
+    Draws vary the samples per event, latencies, their growth with size, and the time outside.
     """
     rng = np.random.default_rng(0)
     times_s = _drawn_times(parts, elapsed_s, ash, rng)
@@ -173,7 +173,7 @@ def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> F
     """Draws of the mean latency of ``total`` operations over that of the traced ones.
 
     Resampled seconds of the trace show its drift. ``window_error`` covers what they cannot show:
-    waits that are rare and long, or that came after the trace.
+    rare long waits, and waits after the end of the trace.
     """
     error = window_error(calibrated().oracle_latency_error, seen.count, total)
     unseen = rng.normal(0, error, DRAWS)
@@ -255,7 +255,7 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Caveat]:
 
 
 def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Caveat]:
-    """Warnings about figures that no replay of this trace measured, and about the block size."""
+    """Warnings about figures that no replay of this trace measured, and the block size."""
     size, facts = format_bytes(block.bytes), nonnull_facts(storage.facts)
     if "like" not in facts:
         known = "" if block.known_from is None else f": blocks are {size}, by {block.known_from}"
@@ -268,7 +268,7 @@ def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Caveat]:
 
 
 def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Caveat]:
-    """Warnings about files and lines of traces that were left out."""
+    """Warnings about files and lines of traces that are left out."""
     yield from (Caveat("repeated", note) for traces in read for note in traces.notes)
     yield from (
         Caveat("excess-time", traces.excess) for traces in read if traces.excess is not None
@@ -308,7 +308,7 @@ def _about_gain(part: EventPart, target: EventTarget) -> Iterator[Caveat]:
 
 
 def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Caveat]:
-    """Warnings about events that only the target has: no term contains their time."""
+    """Warnings about events that only the target has, whose time is in no term."""
     waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
     for name, event in sorted(target.events.items()):
         is_new = name not in recorded.events and not event.idle
@@ -323,7 +323,7 @@ def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Cave
 def target_of(
     target: Storage | str | Path, evidence: OracleEvidence, question: Question
 ) -> EventTarget:
-    """The target for a storage, or for a word of ``--to``. InputError if the word names none."""
+    """The target for a storage or a word of ``--to``. InputError if the word names no target."""
     if isinstance(target, Storage):
         return EventTarget(target.name, storage=target)
     text = str(target)
@@ -368,8 +368,8 @@ def resolve_target(text: str, *, lenient: bool = False) -> EventTarget:
 def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
     """The latencies of the traces' reads and writes on the target that ``text`` names, by a probe.
 
-    InputError without traces, and if these name no temp file. Refusal if the temp files would not
-    fit into memory.
+    InputError without traces, or if they name no temp file. Refusal if the files would not fit into
+    memory.
     """
     from spillcast.evidence.oracle.trace_recording import recording_of_traces
 
@@ -386,8 +386,8 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
 def _traces_of_same_work(folder: Path, statements: Set[str], question: Question) -> list[Path]:
     """The traces below ``folder`` in which one of ``statements`` waits for temp events.
 
-    A directory of traces has those of all sessions. InputError if none is of the same statement,
-    or if the baseline does not name its statement.
+    A directory of traces contains the traces of all sessions. InputError if none has the same
+    statement, or if the baseline does not name its statement.
     """
     target = f"--to {folder}"
     probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
@@ -400,7 +400,7 @@ def _traces_of_same_work(folder: Path, statements: Set[str], question: Question)
         )
     same = []
     for path in paths:
-        # Other files of the directory may be no traces, or traces without waits.
+        # Other files of the directory may not be traces, or may be traces without waits.
         with suppress(InputError):
             if statements & statements_of([path], temp_events, lenient=question.lenient):
                 same.append(path)

@@ -1,4 +1,4 @@
-"""Oracle's evidence of one run: its traces and ASH, statistics of a flash cache, what spilled."""
+"""Oracle's evidence of one run: traces, ASH, statistics of a flash cache, lines that spill."""
 
 import re
 from collections import Counter
@@ -51,7 +51,7 @@ from spillcast.tables import Table
 
 #: Traces are read again for their STAT lines, unless they are larger in total.
 _TRACES_BYTES_MAX = 64 << 20
-#: Waits of a parallel query's processes for each other, and one that its coordinator alone has.
+#: Waits of a parallel query's processes for each other, and the wait of its coordinator alone.
 _PEER_WAITS, _COORDINATOR_WAITS = "PX Deq", "PX Deq: Execute Reply"
 _CLOCKS_UNKNOWN = (
     "sessions of a parallel query are at different times, which are added up: if they ran on "
@@ -85,16 +85,16 @@ class EventLatency:
 
 @dataclass(frozen=True)
 class TraceEvidence:
-    """All events of some traces, and the time that the traces cover.
+    """The events of a set of traces, and the time that the traces cover.
 
     ``sessions_s`` is the sum over all sessions: more than ``elapsed_s`` if they ran in parallel.
-    ``shares`` has the share of ``elapsed_s`` by event if there are traces of a parallel query's
-    servers: they work while others wait for them. If it is empty, sessions share the time.
-    ``calls`` is the number of database calls by kind; None if the time is not that of whole
-    sessions. ``open_s`` is the time of waits after which no call ended; ``ended`` says why
-    traces may end before the statement did. ``unmeasured`` is how many of the ``damaged`` lines are
-    waits with an impossible length. ``excess`` is a sentence if waits and CPU time exceed their
-    sessions, and ``notes`` are sentences about the files.
+    ``shares`` is the share of ``elapsed_s`` by event if there are traces of a parallel query's
+    servers, which work while other sessions wait for them. If it is empty, sessions share the time.
+    ``calls`` is the number of database calls by kind; None unless the traces cover whole sessions.
+    ``open_s`` is the time of waits after which no call ended; ``ended`` says why traces may end
+    before the statement did. ``unmeasured`` is the number of ``damaged`` lines that are waits of
+    impossible length. ``excess`` is a sentence if waits and CPU time exceed their sessions, and
+    ``notes`` are sentences about the files.
     """
 
     name: str
@@ -122,13 +122,13 @@ class AshEvidence:
     notes: list[str] = field(default_factory=list)
     #: The SQL_IDs in the export.
     statements: frozenset[str] = frozenset()
-    #: The samples; None if only their sums are kept, as in a dataset.
+    #: The samples; None if only their sums are kept, as in a fleet dataset.
     samples: Table | None = None
 
 
 @dataclass(frozen=True)
 class EventTarget:
-    """The other storage: traces made there, its figures, one latency for all, or a gain."""
+    """The other storage: traces made there, its figures, one latency for all events, or a gain."""
 
     name: str
     traces: TraceEvidence | None = None
@@ -151,7 +151,7 @@ class OracleEvidence:
     block: BlockSize = ASSUMED_BLOCK
     paths: Sequence[Path] = ()
     lenient: bool = False
-    #: Which lines of the plan spill, and what more PGA would save; None if the evidence lacks it.
+    #: Which lines of the plan spill, and what more PGA would save; None if not in the evidence.
     spilled: SpilledLines | None = None
 
     @cached_property
@@ -228,9 +228,9 @@ def read_traces(
 ) -> TraceEvidence:
     """Latencies and sizes by event, of one statement or of all.
 
-    A statement's time is the CPU time of its calls and its waits that are not idle or are for other
-    processes of a parallel query, without that of its servers beside others. InputError without
-    trace lines, or without any of that statement.
+    A statement's time is the CPU time of its calls, its non-idle waits, and its waits for other
+    processes of a parallel query, without the time of its servers if other sessions wait for them.
+    InputError without trace lines, or without lines of that statement.
     """
     by = ["event", "blocks", "second", "session"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
@@ -266,7 +266,7 @@ def read_traces(
 
 
 def servers_of(groups: Sequence[Mapping[str, Any]]) -> set[int | None]:
-    """The sessions of groups that are servers of a parallel query, for which others wait."""
+    """The sessions that are servers of a parallel query, for which other sessions wait."""
     coordinators = {g["session"] for g in groups if g["event"] == _COORDINATOR_WAITS}
     return {g["session"] for g in groups if _is_for_peers(g)} - coordinators
 
@@ -280,7 +280,7 @@ def times_s(
     """``elapsed_s``, ``sessions_s`` and ``shares`` of TraceEvidence.
 
     Groups have session, event, idle and total_us. They are of one statement, or of sessions with
-    the times ``whole_us``. All together took ``wall_s`` at most.
+    the times ``whole_us``. Together they took at most ``wall_s`` of elapsed time.
     """
     spans_us = Counter[int | None]()
     of_statement = (
@@ -292,7 +292,7 @@ def times_s(
     elapsed_s = sessions_s if whole_us is None else wall_s
     others_us = sum(us for session, us in spans_us.items() if session not in servers)
     is_parallel = any(map(_is_for_peers, groups)) if whole_us is None else sessions_s > wall_s
-    # Sessions beside servers that do not wait for them are of other queries.
+    # Other sessions that do not wait for the servers run other queries.
     is_known = not others_us or any(group["event"] == _COORDINATOR_WAITS for group in groups)
     if not (is_parallel and is_known and others_us / 1e6 < sessions_s):
         return elapsed_s, sessions_s, {}
@@ -304,9 +304,9 @@ def times_s(
 def _shares(
     groups: Sequence[Mapping[str, Any]], servers: Set[int | None], others_us: int
 ) -> dict[str, float]:
-    """The share of each event in ``others_us``, the time of all sessions but ``servers``.
+    """The share of each event in ``others_us``, the time of all sessions except ``servers``.
 
-    Their waits for servers are divided as the servers' work.
+    Their waits for servers are divided in proportion to the servers' work.
     """
     others_of_event_us, servers_of_event_us = Counter[str | None](), Counter[str | None]()
     waits_us = 0
@@ -342,7 +342,7 @@ def statements_of(
 
 
 def _of_statement(groups: list[dict[str, Any]], sql_id: str) -> list[dict[str, Any]]:
-    """The groups of one statement; InputError names those there are, the longest first."""
+    """The groups of one statement. InputError without any lists the statements, longest first."""
     matching_groups = [group for group in groups if group["sql"] == sql_id]
     if not matching_groups:
         total_us = Counter[str]()
@@ -399,7 +399,7 @@ def read_shares(
     ash = read_ash(list(paths), chosen, on_progress=on_progress)
     check_single_execution(ash)
     wall_clock = wall_clock_share(ash, temp_events)
-    # Names of events may contain the signs of patterns.
+    # Names of events may contain pattern characters.
     literals = {event: re.sub(r"([*?[])", r"[\1]", event) for event in wall_clock.events}
     share = {event: wall_clock_share(ash, name).share for event, name in literals.items()}
     latency_s = {
@@ -431,7 +431,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
 def spilled_of(
     evidence: EvidenceFiles, samples: Table | None, block_bytes: int, *, lenient: bool
 ) -> SpilledLines | None:
-    """Which lines spill, and what more PGA would save; None if the evidence shows neither."""
+    """Which plan lines spill, and what more PGA would save; None if the evidence shows neither."""
     areas = read_work_areas(evidence.work_areas).to_pylist() if evidence.work_areas else []
     try:
         if samples is not None:
@@ -451,12 +451,12 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
     size_bytes = sum(path.stat().st_size for path in files)
     if len(files) < len(paths) or not 0 < size_bytes < _TRACES_BYTES_MAX:
         return []
-    # Shares do not depend on how large a block is.
+    # Shares do not depend on the block size.
     return row_sources_of_traces(files, 1, TraceOptions(lenient=lenient))[1]
 
 
 def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> list[SpillingLine]:
-    """The lines that spill: from samples or STAT lines, else from temp segments of work areas."""
+    """The lines of the plan that spill: from samples or STAT lines, else from work areas."""
     passes, temp = passes_by_line(areas), Counter[LineKey]()
     names: dict[LineKey, str] = {}
     for area in areas:
@@ -479,14 +479,14 @@ def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> lis
 
 
 def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> MorePga | None:
-    """What more PGA would save for work areas that had spilled when they were sampled."""
+    """What more PGA would save for work areas that had spilled by the time of their sample."""
     if not areas:
         return None
     needed_bytes, estimated = 0, True
     for area in areas:
         held_bytes = area["memory_bytes_max"] or 0
         optimal = area["optimal_bytes"] or 0
-        # The work area spilled, so an estimate of no more than it held is too low.
+        # The work area spilled, so an estimate that does not exceed the memory it held is too low.
         is_optimal = optimal > held_bytes
         needed_bytes += optimal if is_optimal else held_bytes + area["temp_bytes"]
         estimated = estimated and is_optimal

@@ -1,7 +1,7 @@
 """What changes on another storage: the temp events with their gains, and the time outside them.
 
 After a long wait the CPU caches are cold, so the work until the next wait takes longer. Two traces
-of the same work show by how much. Without them the time outside is kept, with a spread.
+of the same work measure the difference. Without them the time outside is kept, with a spread.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,18 @@ from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
 
-#: Traces do the same work if this share of the waits and calls per temp operation agrees.
+#: Traces are of the same work if at least this share of waits and calls per temp operation agrees.
 SAME_WORK = 0.75
-#: Stands for no latency at all, so that gains stay finite.
+#: Stands for zero latency; not 0, so that gains stay finite.
 NO_LATENCY_S = 1e-9
-#: A trace is cut into this number of blocks of seconds, to measure how much they differ. Each needs
-#: a second or more, because waits may begin in one block and end in the next.
+#: Number of blocks of whole seconds that a trace is divided into, to measure their scatter. A block
+#: is a second or longer, because waits may begin in one block and end in the next.
 BLOCKS = 8
 
 
 @dataclass(frozen=True)
 class EventPart:
-    """One temp event: its time today, its gain on the target and what that rests on.
+    """One temp event: its time today, its gain on the target and the latencies behind the gain.
 
     ``share`` is its share of elapsed time in ASH.
     """
@@ -56,7 +56,7 @@ class EventPart:
 
     @property
     def op(self) -> str | None:
-        """Read, write or neither, from the trace or else from the name."""
+        """``read``, ``write`` or None, from the trace or else from the name."""
         if self.seen is not None:
             return self.seen.op
         return next((op for op in OPS if op in self.event.split()), None)
@@ -104,9 +104,9 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     spilled = evidence.spilled
-    # Beside work areas, which may be of other statements, lines need not be of the traces.
+    # With work areas, which may be of other statements, lines may not be of the traces.
     of_traces = spilled.lines if spilled is not None and spilled.more_pga is None else []
-    # Up to release 9.2 writes of temp files have that name.
+    # Up to release 9.2 this event also covers writes of temp files.
     waited = any(is_like(name, temp_events) or name == "direct path write" for name in seen)
     if ash is None and traces and of_traces and not waited:
         raise EvidenceIncomplete(
@@ -158,11 +158,11 @@ def _measured(
 
 
 def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> EventPart | None:
-    """The event with its gain by the figures of a storage, for operations one at a time.
+    """The event with its gain by the figures of a storage, with one operation in flight.
 
-    Bursts of the storage are assumed to be used up. Operations are sequential or random as in the
-    traces, or random if these do not show it. None if their size is unknown, or if the storage has
-    no figures for them.
+    Burst credits of the storage are assumed to be used up. Operations are sequential or random as
+    in the traces, or random if these do not show it. None if their size is unknown, or if the
+    storage has no figures for them.
     """
     seen, op, block_bytes = part.seen, part.op, evidence.block.bytes
     if (
@@ -196,7 +196,7 @@ def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> E
 class TargetRest:
     """How the time outside the temp events changes on the target."""
 
-    #: Seconds of it today that belong to temp operations; the rest is the same on the target.
+    #: Seconds of it today that belong to temp operations; the others do not change on the target.
     near_s: float
     #: Logarithm of these seconds on the target over those today.
     log_ratio: float
@@ -206,7 +206,7 @@ class TargetRest:
     toward: float
     #: Why the target's trace does not show the change; None if it does.
     kept: str | None = None
-    #: Bounds of what is added to ``log_ratio`` if operations on the target move another number of
+    #: Bounds of the term added to ``log_ratio`` if operations on the target move another number of
     #: blocks, because the time may be proportional to blocks or to operations.
     by_size: tuple[float, float] = (0.0, 0.0)
 
@@ -242,9 +242,9 @@ class _Outside:
 
 
 def window_error(level: Sequence[float], count: float, total: float) -> float:
-    """Relative error of the mean of ``count`` operations as that of all ``total`` of a run.
+    """Relative error if the mean of ``count`` operations stands for all ``total`` of a run.
 
-    ``level`` has the error that remains for any number of operations, and that of a single one.
+    ``level`` is the error that no number of operations reduces, and the error of one operation.
     """
     unseen = max(0.0, 1.0 - count / total)
     return max(MIN_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
@@ -258,12 +258,12 @@ def target_rest(
     *,
     enabled: bool = True,
 ) -> TargetRest:
-    """The change by traces on both storages; none, with a spread, without these or if disabled."""
+    """The change by traces on both storages; without them, or if disabled, 0 with a spread."""
     measured = calibrated()
     boosted_s = sum(part.time_s for part in parts)
     rest_s = max(elapsed_s - boosted_s, 0.0)
     count = sum(part.count for part in parts)
-    # A wait as short as that for memory leaves the caches as they are.
+    # A wait as short as an access to memory leaves the caches warm.
     shortest_s = [min(part.count * measured.memory_s, part.time_s) for part in parts]
     gain = boosted_s / sum(map(max, shortest_s, [part.target_s for part in parts]))
     source_outside = _outside(evidence.traces, {part.event: 1.0 for part in parts})
@@ -291,8 +291,8 @@ def target_rest(
     # The measured change is weighted against the assumption that little changes.
     likely = hypot(measured.oracle_rest_spread, moves)
     weight = likely**2 / (likely**2 + error**2)
-    # The query moves the same blocks on both storages. If sizes differ, traces do not show which
-    # time belongs to a block and which to an operation: only the change that both imply is certain.
+    # The query moves the same blocks on both storages. If sizes differ, traces do not show whether
+    # time is per block or per operation: only the change that both cases imply is certain.
     by_operation = log(target_outside.per_operation_s / source_outside.per_operation_s)
     low, high = sorted((by_operation, by_operation + target_outside.log_smaller))
     ratio = min(max(0.0, low), high)
@@ -310,7 +310,7 @@ def _why_not(
         return f"{target.name} does not show it per operation"
     kinds = source_outside.kinds, target_outside.kinds
     pairs = [tuple(shares.get(name, 0.0) for shares in kinds) for name in kinds[0] | kinds[1]]
-    # The work that both have in common, over the work of either.
+    # The work that both traces have in common, over the work of either.
     alike = sum(map(min, pairs)) / sum(map(max, pairs))
     if alike < SAME_WORK:
         return (
@@ -345,7 +345,7 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
 def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
     """Relative standard error of the time outside per operation, from blocks of seconds.
 
-    Zero where it is not known: of several sessions or pieces, and of a trace of few seconds.
+    0 if unknown: for traces of several sessions or pieces, and of only a few seconds.
     """
     seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
     first = int(min((times[0] for times in seconds), default=0))

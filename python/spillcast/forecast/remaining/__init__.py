@@ -1,6 +1,6 @@
-"""Estimates of what remains of a query that was recorded in part, one for each source of evidence.
+"""Estimates of the rest of a partly recorded query, one for each source of evidence.
 
-Most queries are recorded entirely, so ``progress`` and ``model`` are imported only for the others.
+Most queries are recorded entirely, so ``progress`` and ``model`` are imported on demand.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 class RemainingWorkHints:
     """What a user knows about a query that was recorded in part.
 
-    ``progress`` is the share (0..1) done by the recording's end, and ``written_bytes`` are those of
-    the entire query. ``history`` are files: previous runs, or a plan that was not run. ``without``
-    excludes kinds of sources, for experiments that measure what each contributes.
+    ``progress`` is the share (0..1) done by the recording's end, ``written_bytes`` the bytes that
+    the entire query writes. ``history`` are files of previous runs, or of a plan that was not run.
+    ``without`` excludes kinds of sources, for experiments that measure what each contributes.
     """
 
     progress: float | None = None
@@ -67,7 +67,7 @@ class RemainingWorkHints:
 
     @property
     def of_remaining(self) -> str:
-        """The options that do not apply to an entire recording, to which only other runs apply."""
+        """The options that do not apply to an entire recording, which uses only previous runs."""
         only_runs = self.progress is None and self.written_bytes is None
         return "" if only_runs and len(self._runs) == len(self.history) else self.options
 
@@ -81,7 +81,7 @@ class RemainingWorkHints:
         return [content for content in contents if isinstance(content, Recording | Counts)]
 
     def runs_of(self, engine: ObservedEngine) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
-        """The runs of ``history`` of the query that ``engine`` ran, and why others are not used."""
+        """The runs in ``history`` of the query of ``engine``, and why other runs are not used."""
         reasons = [(run, reason_against(run, engine)) for run in self._runs]
         unused = [f"{run.path.name}: {reason}" for run, reason in reasons if reason is not None]
         return [run for run, reason in reasons if reason is None], unused
@@ -101,7 +101,7 @@ class RemainingWorkHints:
     def extrapolate(
         self, progress: "QueryProgress | None", engine: ObservedEngine, elapsed_s: float | None
     ) -> "Extrapolation":
-        """The entire query by all sources. InputError if the recording contradicts a hint."""
+        """The entire query from all sources. InputError if the recording contradicts a hint."""
         from spillcast.forecast.remaining.model import Extrapolation, extrapolate
 
         if progress is None:
@@ -136,7 +136,7 @@ NO_HINTS = RemainingWorkHints()
 def hints_of(
     history: Sequence[Path], progress: str | None = None, written: str | None = None
 ) -> RemainingWorkHints:
-    """The hints given by options. InputError for invalid ones."""
+    """The hints given by options. InputError for invalid options."""
     return RemainingWorkHints(
         None if progress is None else parse_progress(progress),
         None if written is None else float(parse_bytes(written, "--written")),
@@ -159,8 +159,8 @@ def parse_progress(text: str) -> float:
     return share
 
 
-#: Standard deviations of the logarithm of what a user states. A share of a query may be one of its
-#: work, not of its time.
+#: Standard deviations of the logarithm of figures that a user states. A stated progress may be a
+#: share of the work, not of the time.
 USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
 
@@ -191,16 +191,16 @@ def _estimates_of_user(
     return estimates
 
 
-#: Bytes that another part of the query may spill after writing has ended, over those written.
+#: Bytes that another part of the query may spill after writing has ended, over bytes written.
 FILES_MORE = 0.3
 #: Files show what remains only if at least this share of the written bytes is unread.
 MIN_UNREAD = 0.02
-#: Bytes that a query writes again while it reads its files, over those unread: low, centre, high.
+#: Bytes that a query writes again while it reads its files, over unread bytes: low, centre, high.
 REWRITTEN = (0.06, 0.5, 2.5)
 
 
 def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
-    """The bytes that remain to be written, which nothing bounds while writing is at full rate."""
+    """The bytes that remain to be written; empty while writing at full rate, without a bound."""
     written, unread = progress.written, progress.unread
     if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
         return []
@@ -214,20 +214,20 @@ def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
 
 #: A scan that moved less than this share of its table shows no rate.
 MIN_MOVED = 0.02
-#: Spread of the logarithm of bytes until the scan ends, and bytes after it over those until then.
+#: Spread of the logarithm of the bytes until the scan ends, and bytes after over bytes until then.
 SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
 #: The least share that remains: recorded reads do not show the end of a scan exactly.
 MIN_LEFT = 0.01
 
 
 def _estimates_by_scan(progress: "QueryProgress") -> list[Estimated]:
-    """The bytes that remain to be written while a scan feeds the spill."""
+    """The bytes that remain to be written while a table scan feeds the spill."""
     table, begin, end = max(progress.scans, key=lambda at: at[2] - at[1], default=("", 0.0, 0.0))
     if end - begin < MIN_MOVED:
         return []
     written, to_scan = progress.written, max(1 - end, MIN_LEFT)
     left = progress.bytes["write"] / (end - begin) * to_scan
-    # What is written first may have been read since the scan began, and was held in memory.
+    # The first bytes written may be of rows that were read earlier and held in memory.
     lower = min(left, written / end * to_scan) * exp(-NORMAL_95 * SCAN_SPREAD)
     # All of the spill may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (written + left)
@@ -237,11 +237,11 @@ def _estimates_by_scan(progress: "QueryProgress") -> list[Estimated]:
 
 #: Standard deviation of the logarithm of a plan's bytes; its square grows with each join.
 PLAN_SPREAD = 0.3
-#: A session may have set work memory lower than it is seen from outside, by this factor at most.
+#: A session may have less work memory than other sessions see, by at most this factor.
 MAX_LESS = 64
-#: Spread per share of hash aggregates, which write large partitions again, nobody knows how often.
+#: Spread per share of hash aggregates, which rewrite large partitions an unknown number of times.
 AGGREGATED = 0.5
-#: A query that wrote this multiple of its plan's bytes is another one, or has other settings.
+#: A query that wrote this multiple of its plan's bytes has another plan or other settings.
 PLAN_MORE = 1.3
 
 
@@ -254,14 +254,14 @@ def _estimates_by_plan(
 ) -> list[Estimated] | str:
     """Bytes of the entire query by a plan of EXPLAIN, or why it is not used.
 
-    ``settings`` are those of the session, for a plan that names none. A plan that is kept
+    ``settings`` are the session's, for a plan without settings. A plan that is kept
     ``in_recording`` is certainly of the session's statement.
     """
     from spillcast.evidence.postgres.spills import planned_bytes
 
     planned, less = planned_bytes(document, settings), 1
     seen, done = progress.bytes["write"], progress.written
-    # The query spills more than planned: its session may have less work memory than others see.
+    # The query spills more than planned: it may have less work memory than other sessions see.
     while in_recording and planned.written <= seen / PLAN_MORE and less < MAX_LESS:
         less *= 2
         planned = planned_bytes(document, settings, less)
@@ -284,11 +284,10 @@ def _estimates_by_plan(
     ]
 
 
-#: Standard deviations of the logarithm from run to run: of the spill (at least), of the time
-#: outside temp I/O, and of the elapsed time if temp I/O was not timed.
+#: Standard deviations of the logarithm from run to run: of the spill (lower limit), the time
+#: outside temp I/O, and the elapsed time if temp I/O was not timed.
 HISTORY_COUNTS_SPREAD, HISTORY_REST_SPREAD, UNTIMED_SPREAD = 0.03, 0.15, 0.3
-#: Calls of a statement have other constants and so spill other amounts. A single call does not show
-#: how much these differ.
+#: Calls with other constants spill other amounts. A single call does not show the difference.
 CALLS_SPREAD = 0.3
 #: A run with less than these shares of the recorded spill, or of the time outside temp I/O, is of
 #: another query.
@@ -311,7 +310,7 @@ def _estimates_by_run(
     else:
         io_weight = 1 / run.processes
         if (calls := run.statement) is not None and calls.spread is not None:
-            # The more calls there are, the better their spread is known.
+            # More calls give a more certain spread.
             source, others = CALLS_SOURCE, max(calls.calls - 1, 0)
             calls_spread = hypot(others**0.5 * calls.spread, CALLS_SPREAD) / (others + 1) ** 0.5
     written, read = moved_bytes(loads, "write"), moved_bytes(loads, "read")

@@ -1,18 +1,18 @@
 """The entire query from a recording of a part of it, as draws.
 
-At the end of the recording a query has written and read some bytes: those within the recording are
-known, those before it follow from the sizes of its files, from what the kernel counted and from
-the time (`progress`). What remains are
+At the end of the recording a query has written and read some bytes: bytes within the recording are
+known, bytes before it follow from the sizes of its files, from the kernel's counts and from the
+time (`progress`). What remains are
 
-- writes: what a source of the entire query leaves over the bytes done, or else what the files
+- writes: the bytes of the entire query by a source, less the bytes done, or else what the files
   themselves show, and
-- reads: what lies unread in files, and what is still to be written.
+- reads: unread bytes in files, and bytes that are still to be written.
 
-Each remaining byte takes the time that a byte of its op took in the recording, in the operation and
-beside it; the time beside it grows as it grew within the recording. The elapsed time is the sum of
-these and of the time done. All of it is drawn with the errors of each figure. Where the elapsed
-time itself is given, draws that agree with it are picked, so that it also decides how many bytes
-remain. Where nothing bounds the remaining writes there is only a lower bound: no more of them.
+Each remaining byte takes the time that a byte of its op took in the recording, within operations
+and between them; the time between them follows its trend within the recording. The elapsed time is
+the sum of these times and the time done. All figures are drawn with their errors. If the elapsed
+time itself is given, draws that agree with it are picked, so it also decides how many bytes remain.
+If nothing bounds the remaining writes, there is only a lower bound: no more writes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,21 +43,21 @@ MAX_SLOWER = 2.0
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """Draws of the entire query on the storage of the recording; their medians are its figures."""
+    """Draws of the entire query on the recorded storage; their medians are the estimates."""
 
     progress: QueryProgress
     elapsed_s: Floats
     #: The time outside temp I/O.
     rest_s: Floats
-    #: By op: bytes of the entire query, those that remain, and the time of a byte (or a guess).
+    #: By op: bytes of the entire query, bytes that remain, and the time per byte (or a guess).
     bytes: Mapping[str, Floats]
     remaining_bytes: Mapping[str, Floats]
     io_s_per_byte: Mapping[str, float]
-    #: Where ``written``, ``read`` and ``elapsed`` are known from.
+    #: The sources of ``written``, ``read`` and ``elapsed``.
     sources: Mapping[str, str]
     #: Whether the time outside temp I/O is extrapolated, not from a previous run.
     guessed: bool
-    #: Whether the elapsed time was given: unrecorded operations take the time that it leaves.
+    #: Whether the elapsed time was given, which determines the time of unrecorded operations.
     timed: bool
 
     def total_s(self, loads: Sequence[Load]) -> float:
@@ -72,7 +72,7 @@ class RemainingWork:
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
         """The loads of the entire query, scaled from those recorded.
 
-        An op that was not recorded has the sizes of the other one.
+        An op that was not recorded has the sizes of the other op.
         """
         results, overlap = [], self.progress.overlap
         for op in sorted(self.bytes):
@@ -93,11 +93,11 @@ class RemainingWork:
         return sorted(results, key=lambda load: load.kind)
 
     def factors(self) -> Mapping[str, Floats]:
-        """Draws of the bytes of each op, over their median."""
+        """Draws of the bytes of each op, relative to their median."""
         return {op: drawn / max(self.total_bytes(op), 1.0) for op, drawn in self.bytes.items()}
 
     def summary(self, unused: Sequence[str]) -> Remaining:
-        """The part of a forecast's document; ``unused`` are unused hints with reasons."""
+        """The entry of a forecast's document; ``unused`` are unused hints with reasons."""
 
         def quantity(drawn: Floats, source: str, **bytes_of: float) -> RemainingQuantity:
             low, centre, high = np.quantile(drawn, [0.05, 0.5, 0.95]).tolist()
@@ -118,40 +118,40 @@ class RemainingWork:
         )
 
 
-#: The number of draws, of which those are picked that agree with a given elapsed time.
+#: The number of draws, from which the draws that agree with a given elapsed time are picked.
 CANDIDATES = 10 * DRAWS
-#: Standard deviations of the logarithm. Bytes read over those written.
+#: Standard deviations of the logarithm. Bytes read over bytes written.
 READ_SPREAD = 0.08
-#: The time in and beside a remaining byte over that of a recorded one, of its op or of the other.
+#: Time per remaining byte, within and between operations, over that per recorded byte.
 IO_SPREAD, REST_SPREAD = 0.08, 0.5
 UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
-#: Remaining writes over those done, if no source shows them.
+#: Remaining over finished writes, if no source shows them.
 UNKNOWN_SPREAD = 1.5
-#: The earlier time outside temp I/O by the CPU time until then.
+#: Time outside temp I/O before the recording, from the CPU time until then.
 REST_BEFORE_SPREAD = 0.35
 #: Least share of a time that lies outside temp I/O.
 MIN_REST = 0.02
-#: Probability that a query that no longer writes will write again, without an estimate of bytes.
+#: Probability that a query that no longer writes will write again, if no source estimates bytes.
 AGAIN = 0.5
-#: The time that an unseen op took before the recording follows from the time left, if at least this
-#: share of all writes was done then; it is at most this multiple of the other op's, or its inverse.
+#: The time per byte of an unrecorded op follows from the time before the recording, if this share
+#: of all writes was done then. It is within this factor of the other op's.
 MIN_PASSED, UNLIKE = 0.1, 20.0
-#: The time beside a remaining byte is at most this multiple of a recorded one, or its inverse.
+#: Upper limit (and inverse of the lower) of the growth of the time between operations per byte.
 MAX_GROWTH = 2.0
 #: Share of the elapsed time that may come after the last temp I/O.
 TAIL = 0.03
-#: A given time contradicts the recording if fewer draws than this agree with it.
+#: A given elapsed time contradicts the recording if fewer draws than this agree with it.
 MIN_AGREEING = 50
-#: The most standard deviations by which the entire query is longer than a given time.
+#: Largest excess of the entire query's time over a given time, in standard deviations.
 MAX_LONGER = 2.0
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The entire query by all sources; ``work`` is None if none estimates it."""
+    """The entire query by all sources; ``work`` is None if no source estimates it."""
 
     work: RemainingWork | None = None
-    #: What remains: by ``work``, or else a lower bound.
+    #: The remaining work: from ``work``, or else a lower bound.
     to_come: Remaining | None = None
     #: Hints that are not used, with reasons.
     unused: Sequence[str] = ()
@@ -164,7 +164,7 @@ Pooled = Mapping[Quantity, Estimated]
 def extrapolate(
     progress: QueryProgress, estimates: Sequence[Estimated], unused: Sequence[str] = ()
 ) -> Extrapolation:
-    """The entire query by these estimates; ``unused`` are hints that sources did not use."""
+    """The entire query from ``estimates``; ``unused`` are hints that sources did not use."""
     pooled = _pooled_by_quantity(estimates)
     if not {"written", "writes", "elapsed"} & pooled.keys():
         return Extrapolation(None, _lower_bound(progress), unused)
@@ -208,9 +208,9 @@ def extrapolate(
 def _pooled_by_quantity(estimates: Sequence[Estimated]) -> Pooled:
     """One estimate for each quantity: the mean of several, weighted by inverse variance.
 
-    If they differ by more than their spreads explain, the spread grows by as much (Birge). An
-    estimate of all bytes written replaces one of the remaining writes by the files, which more
-    writes may follow.
+    If they differ by more than their spreads explain, the spread is scaled up (Birge ratio). An
+    estimate of all bytes written replaces an estimate of the remaining writes by the files, which
+    more may follow.
     """
     groups: dict[Quantity, list[Estimated]] = {}
     for estimate in estimates:
@@ -232,7 +232,7 @@ def _pooled_by_quantity(estimates: Sequence[Estimated]) -> Pooled:
 
 
 def _lower_bound(progress: QueryProgress) -> Remaining:
-    """What remains at least, without an upper bound: reads of unread bytes, and no CPU time."""
+    """The least remaining work, without an upper bound: reads of unread bytes, and no CPU time."""
     rng = np.random.default_rng(0)
     done, _ = _moved_bytes(progress, {}, rng)
     _, io_each_s = _time_outside(progress, done, rng)
@@ -255,13 +255,13 @@ def _lower_bound(progress: QueryProgress) -> Remaining:
 class _Drawn:
     """Draws of the entire query before its elapsed time is taken into account."""
 
-    #: Bytes by op by the recording's end, and those that remain.
+    #: Bytes by op: moved by the recording's end, and remaining.
     done: Mapping[str, Floats]
     left: Mapping[str, Floats]
-    #: The time outside temp I/O, and in it.
+    #: The time outside temp I/O, and in temp I/O.
     rest_s: Floats
     io_s: Floats
-    #: The time outside temp I/O by the recording's end, or all of it by a previous run.
+    #: The time outside temp I/O by the recording's end, or in total by a previous run.
     min_rest_s: Floats
     io_s_per_byte: Mapping[str, float]
 
@@ -274,7 +274,7 @@ def _drawn(progress: QueryProgress, pooled: Pooled, rng: np.random.Generator) ->
     tail_s = TAIL * progress.done_s * np.abs(rng.standard_normal(CANDIDATES))
     rest_s = passed_s + sum(left[op] * rest_each_s[op] for op in OPS) + tail_s
     if "rest" in pooled:
-        # No less than has passed already.
+        # At least the time that has passed already.
         rest_s = pooled["rest"].drawn(rng.standard_normal(CANDIDATES))
         rest_s = passed_s = np.maximum(rest_s, progress.rest_s)
     each_s = {op: float(np.median(io_each_s[op])) for op in OPS}
@@ -284,7 +284,7 @@ def _drawn(progress: QueryProgress, pooled: Pooled, rng: np.random.Generator) ->
 def _moved_bytes(
     progress: QueryProgress, pooled: Pooled, rng: np.random.Generator
 ) -> tuple[Mapping[str, Floats], Mapping[str, Floats]]:
-    """Draws of the bytes by op done by the recording's end, and of those that remain."""
+    """Draws of the bytes by op that are done by the recording's end, and that remain."""
     normal, uniform = rng.standard_normal((4, CANDIDATES)), rng.uniform(0, 1, (2, CANDIDATES))
     files = progress.unread
     min_done = max(files.written_since + files.held_before, progress.bytes["write"])
@@ -295,7 +295,7 @@ def _moved_bytes(
     if given is not None:
         total = np.maximum(given.drawn(normal[1]), min_done)
         writes = np.maximum(total - done, 0.0) * goes_on
-        # If nothing remains, done and total are two estimates of one figure, weighted by errors.
+        # If nothing remains, done and total are two estimates of one figure, weighted by error.
         weight = _weight(progress.before_error, given.spread)
         all_done = np.maximum(done, 1.0) ** (1 - weight) * np.maximum(total, 1.0) ** weight
         done = np.where(writes > 0, done, np.maximum(all_done, min_done))
@@ -305,7 +305,7 @@ def _moved_bytes(
         writes = done * np.exp(UNKNOWN_SPREAD * normal[1]) * goes_on
     unread = np.minimum(files.drawn(uniform[1]), done)
     reads = (unread + writes) * np.exp(READ_SPREAD * normal[2])
-    # All that is done and not unread was read.
+    # Bytes that were written and are not unread were read.
     read = np.maximum(done - unread, progress.bytes["read"])
     if "read" in pooled:
         total = pooled["read"].drawn(normal[3])
@@ -315,7 +315,7 @@ def _moved_bytes(
 
 
 def _probability_of_writes(given: Estimated | None, progress: QueryProgress) -> float:
-    """Probability (Bayes) that a query, even one that no longer writes, will write more bytes."""
+    """Probability (Bayes) that a query will write more bytes, even if it has stopped writing."""
     if "write" in progress.recent_ops:
         return 1.0
     if given is None:
@@ -326,7 +326,7 @@ def _probability_of_writes(given: Estimated | None, progress: QueryProgress) -> 
 
 
 def _weight(error: float, of_other: float) -> float:
-    """Weight of the other one of two figures, by inverse variance."""
+    """Weight of the second of two figures, by inverse variance."""
     return error**2 / (error**2 + of_other**2) if error else 0.0
 
 
@@ -356,7 +356,7 @@ def _time_outside(
         io_s = io_s + before[op] * each_s[op]
     rest_s = np.maximum(before_s - io_s, min_rest_s)
     if by_cpu_s is not None and progress.rest_before_s is not None:
-        # If the times of both ops are known, the time that they leave is a second estimate.
+        # If the times of both ops are known, the time without them is a second estimate.
         errors = (REST_BEFORE_SPREAD * progress.rest_before_s, IO_SPREAD * float(np.median(io_s)))
         weight = 0.0 if follows else _weight(*errors)
         rest_s = np.minimum(rest_s * weight + by_cpu_s * (1 - weight), before_s)
@@ -380,8 +380,8 @@ def _rest_each_s(
             grown = _growth(rate, left[op], progress.bytes[op])
             each_s[op] = np.maximum(rate.rest_s * grown, MIN_REST * mean_s)
         else:
-            # An unseen op has at most the time of the other one, and at most the mean, but at least
-            # the time that has passed, spread over all bytes to be written.
+            # An unrecorded op takes at most the time of the other op and at most the mean, but at
+            # least the time that has passed, spread over all bytes to be written.
             [like], spread = progress.rates.values(), UNSEEN_REST_SPREAD
             written = np.maximum(done["write"] + left["write"], 1.0)
             each_s[op] = np.maximum(np.minimum(max(like.rest_s, 0.0), mean_s), rest_s / written)
@@ -390,7 +390,7 @@ def _rest_each_s(
 
 
 def _growth(rate: Rate, left: Floats, recorded: float) -> Floats:
-    """Draws of the time per remaining byte over the recorded one.
+    """Draws of the time per remaining byte over the recorded time per byte.
 
     The trend of the recording may end anywhere in the remaining bytes.
     """
@@ -416,14 +416,14 @@ def _agreeing(elapsed_s: Floats, given: Estimated, rng: np.random.Generator) -> 
 
 
 def _fitting(drawn: _Drawn, given: Estimated, rng: np.random.Generator) -> Integers | None:
-    """Indexes of draws that fit into a longer time outside temp I/O; None if there are too few."""
+    """Indexes of draws whose least time fits the given elapsed time; None if there are too few."""
     max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)
     return rng.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
 
 
 def _contradiction(given: Estimated, drawn: _Drawn, pooled: Pooled) -> str:
-    """A sentence on what contradicts a given time."""
+    """A sentence on what contradicts a given elapsed time."""
     known = [pooled[quantity].source for quantity in ("written", "rest") if quantity in pooled]
     sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""
     io_s, rest_s = float(np.median(drawn.io_s)), float(np.median(drawn.min_rest_s))
@@ -434,7 +434,7 @@ def _contradiction(given: Estimated, drawn: _Drawn, pooled: Pooled) -> str:
 
 
 def _sources(pooled: Pooled) -> Mapping[str, str]:
-    """Where each figure comes from, for the table of what remains."""
+    """The source of each figure, for the table of remaining work."""
     sources = {quantity: given.source for quantity, given in pooled.items()}
     elapsed, rest = sources.get("elapsed"), sources.get("rest")
     written = sources.get("written")

@@ -21,8 +21,8 @@ from spillcast.recording.observed import DoneBefore
 from spillcast.stats import NORMAL_95
 from spillcast.tables import Table
 
-#: Figures of the entire query: bytes written and read, time outside temp I/O (``rest``), elapsed
-#: time. ``writes`` are the bytes that remain to be written.
+#: Quantities of the entire query: bytes written and read, time outside temp I/O (``rest``), elapsed
+#: time; and ``writes``, the bytes that remain to be written.
 Quantity = Literal["written", "read", "rest", "elapsed", "writes"]
 #: Sources of estimates, as messages name them.
 ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
@@ -34,7 +34,7 @@ ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
 )
 #: Least standard deviation of the logarithm of an estimate.
 MIN_SPREAD = 0.01
-#: If 0 is the most likely value: standard deviations up to which a draw is 0.
+#: If 0 is the most likely value, a draw is 0 up to this many standard deviations.
 LIKELY = 0.5
 
 
@@ -57,7 +57,7 @@ class Estimated:
         source: str,
         above: float | None = None,
     ) -> "Estimated":
-        """An estimate with a standard deviation of its logarithm, and another one ``above``."""
+        """An estimate with a standard deviation of its logarithm, and a different one ``above``."""
         low = centre * exp(-NORMAL_95 * spread)
         high = centre * exp(NORMAL_95 * (spread if above is None else above))
         return cls(quantity, low, centre, high, source)
@@ -84,22 +84,22 @@ class Estimated:
         return draws
 
 
-#: The share of a recording that is its last part. An op with less than this share of the bytes of
-#: a part is not one of its phases.
+#: The share of a recording that counts as its last part, and the least share of a part's bytes that
+#: an op must move to be one of its phases.
 LATE, MIN_PHASE = 0.2, 0.1
-#: Writes are at full rate if the late rate is at least this share of the earlier one, and at least
-#: this multiple of the late reads. Files that are read faster than that drain.
+#: Writes are at full rate if the late rate is at least this share of the earlier rate, and late
+#: writes are at least this multiple of late reads; faster reads drain the files.
 MIN_RATE, MIN_WRITES_PER_READ = 0.5, 0.8
-#: An op with less than this share of the recorded bytes shows no rate.
+#: The rate of an op is unknown below this share of the recorded bytes.
 MIN_SEEN = 0.01
-#: A trend is fitted to this number of groups with at least so many operations each. A slope below
-#: this number of its standard errors is no trend.
+#: A trend is fitted to GROUPS groups of at least MIN_OPERATIONS operations. A slope below
+#: MIN_ERRORS standard errors is not a trend.
 GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
-#: A session that is at most this much older than its query did nothing else: factor and seconds.
+#: A session that is at most this much older than its query (factor and seconds) ran only the query.
 ALONE, ALONE_S = 1.1, 0.5
-#: The most that waits other than temp I/O take, over the CPU time.
+#: Upper limit of waits other than temp I/O, over the CPU time.
 MAX_WAITING = 2.0
-#: Relative error of the bytes written before the recording, as counted and as left by the time.
+#: Relative error of the bytes written before the recording, from counts and from the time left.
 COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
 
 
@@ -107,8 +107,8 @@ COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
 class Unread:
     """Bytes of temp files that are unread at the end of the recording.
 
-    ``held_before`` and ``unread_before`` are bytes when the recording began, or its last burst;
-    ``written_since`` were written since then.
+    ``held_before`` and ``unread_before`` are bytes at the start of the recording or of its last
+    burst; ``written_since`` are bytes written since then.
     """
 
     lower: float
@@ -142,12 +142,12 @@ class QueryProgress:
     """Bytes of temp I/O and seconds of a query, within the recording and before it."""
 
     recorded_s: float
-    #: Elapsed time of the query before the recording, and the part outside temp I/O; None: unknown.
+    #: Elapsed time before the recording, and the part outside temp I/O; None if unknown.
     before_s: float
     rest_before_s: float | None
     #: Bytes by op within the recording.
     bytes: Mapping[str, float]
-    #: Bytes written by the recording's end, and the relative error of those before it.
+    #: Bytes written by the recording's end, and the relative error of bytes before it.
     written: float
     before_error: float
     unread: Unread
@@ -159,11 +159,11 @@ class QueryProgress:
     writes_at_full_rate: bool
     #: Seconds of latency, summed over threads, per second of elapsed time.
     overlap: float
-    #: Recorded time before the first temp I/O of the query, which belongs to no byte.
+    #: Recorded time before the first temp I/O of the query, which counts for no byte.
     ahead_s: float
-    #: Tables of known size that are read in order: name, and shares where the scan began and is.
+    #: Tables of known size that are read in order: name, and first and last position (shares).
     scans: Sequence[tuple[str, float, float]]
-    #: The plan by estimates, and earlier calls or why they are not used, with their files.
+    #: The estimated plan, and earlier calls or why they are not used, with their files.
     kept: Sequence[tuple[Path, Mapping[str, Any] | Counts | str]]
 
     @property
@@ -179,7 +179,7 @@ class QueryProgress:
 
 
 def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
-    """The progress of a recorded query; None if the recording lacks the single waits for it."""
+    """The progress of a recorded query; None if the recording lacks the necessary single waits."""
     waits, raw = recording.temp_waits, recording.meta.raw
     some_missing = raw.rows < raw.rows_seen
     if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and some_missing):
@@ -188,7 +188,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
     kept = {op: rows.moved(op) for op in OPS}
     moved = kept
     if some_missing:
-        # Single waits were kept in slices only; the sums by second have all bytes.
+        # Single waits were kept only in slices; the sums by second contain all bytes.
         seconds = recording.temp_seconds
         by_op = {op: float(seconds["bytes"].values[seconds["op"].equals(op)].sum()) for op in OPS}
         moved = {op: max(kept[op], by_op[op]) if kept[op] else 0.0 for op in OPS}
@@ -203,7 +203,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
     before, error = _written_before(counted, files, earlier, before_s, rates)
     rest_before_s = None
     if counted is not None and (cpu_s := recording.meta.cpu_s):
-        # Other waits are in proportion to CPU time, as in the recording.
+        # Other waits are proportional to CPU time, as in the recording.
         io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
         waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
         rest_before_s = min(counted.cpu_s * waiting, before_s)
@@ -242,7 +242,7 @@ def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Coun
 
 @dataclass(frozen=True)
 class _Rows:
-    """Temp operations in the order of their ends; times without the gaps between kept slices."""
+    """Temp operations ordered by end; times exclude the gaps between kept slices."""
 
     op: NDArray[np.str_]
     size: Floats
@@ -269,11 +269,11 @@ class _Rows:
         )
 
     def moved(self, op: str, after: float = 0.0) -> float:
-        """Bytes of an op that ended after a share of the time."""
+        """Bytes of operations that ended after a share of the time."""
         return float(self.size[(self.op == op) & (self.end_s >= after * self.elapsed_s)].sum())
 
     def rates(self, overlap: float, ahead_s: float) -> dict[str, Rate]:
-        """Rates by op; the time since the end of the previous operation counts to each."""
+        """Rates by op; an operation's time counts from the end of the previous operation."""
         passed_s = np.diff(self.end_s, prepend=ahead_s)
         passed_s[-1] += max(self.elapsed_s - self.end_s[-1], 0.0)
         rates = {}
@@ -285,7 +285,7 @@ class _Rows:
             io_s, size = self.latency_s[which] / overlap, self.size[which]
             elapsed_s = passed_s[which]
             if size[1:].sum():
-                # The time before the first one may be the end of another phase: it is left out.
+                # The time before the first operation may belong to another phase.
                 elapsed_s, io_s, size = elapsed_s[1:], io_s[1:], size[1:]
             each_s = float(elapsed_s.sum() / size.sum())
             io_each_s = min(float(io_s.sum() / size.sum()), each_s)
@@ -294,7 +294,7 @@ class _Rows:
 
 
 def _growth(rest_s: Floats, size: Floats) -> tuple[float, float]:
-    """Relative growth of the time per byte from first to last, by a fitted line, and its error."""
+    """Relative growth of the time per byte from first to last, by a line fit, and its error."""
     if len(size) < GROUPS * MIN_OPERATIONS:
         return 0.0, 0.0
     parts = np.array_split(np.arange(len(size)), GROUPS)
@@ -314,7 +314,7 @@ def _phases(moved: Mapping[str, float]) -> frozenset[str]:
 
 
 def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
-    """Whether late writes have not slowed, and reads do not drain the files."""
+    """Whether late writes are not slower than earlier ones, and reads do not drain the files."""
     writes = rows.op == "write"
     if "write" not in _phases(late):
         return False
@@ -328,10 +328,10 @@ def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
 
 
 def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
-    """Elapsed time (s) of the query before the recording, and what the kernel counted until then.
+    """Elapsed time (s) of the query before the recording, and the kernel's counts until then.
 
-    The query of a process began when the process began to work. The counts are None unless they are
-    of the query alone, whose process or session began with it.
+    A process's query starts when the process starts to work. The counts are None unless they cover
+    only the query, because its process or session started with it.
     """
     meta, counted = recording.meta, recording.meta.before
     if meta.server is not None:
@@ -352,13 +352,13 @@ def _written_before(
 ) -> tuple[float, float]:
     """Bytes written before the recording, and their relative error.
 
-    Files still hold what was written and not read. The kernel's counts have all that a process
-    wrote that did nothing else. Without counts, other files were written and read in the time that
-    the held bytes leave.
+    Files still hold bytes that were written and not read. The kernel's counts contain all bytes
+    that a process wrote if it ran only the query. Without counts, other files are assumed to be
+    written and read in the time that the held bytes leave.
     """
     if before_s <= 0:
         return 0.0, 0.0
-    # ``earlier`` bytes of what files held when the last burst began were written in earlier bursts.
+    # Of the bytes in files when the last burst began, ``earlier`` were written in earlier bursts.
     held, unread_then = (
         max(before - earlier, 0.0) for before in (files.held_before, files.unread_before)
     )
@@ -370,22 +370,22 @@ def _written_before(
     return held + max(left_s, 0.0) / (write_s + read_s), TIMED_ERROR
 
 
-#: How far the reads of an earlier file are that go out of order is unknown, unless none is before
-#: this share of the file. Then reading has just begun, because what was written last is read first,
-#: and these shares are unread.
+#: The progress of out-of-order reads of an earlier file is unknown, unless all are beyond the share
+#: TOP of the file. Then reading has just begun, because the last bytes written are read first, and
+#: the shares BEGUN are unread (lower, middle, upper).
 TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
-#: Fewer bytes written to a file, over those read, do not show how far reading is.
+#: A smaller ratio of bytes written to bytes read of a file does not show the progress of reading.
 STRAY = 0.01
 #: Reads are in order if at most this share of them goes backward.
 MAX_BACKWARD = 0.1
 
 
 def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
-    """Unread bytes of the temp files; ``times`` is bytes moved over bytes of kept waits, by op."""
+    """Unread bytes of the temp files; ``times`` is bytes moved over bytes in kept waits, by op."""
     held = {sized.file: float(sized.bytes) for sized in recording.meta.temp_before}
     waits, raw = recording.temp_waits, recording.meta.raw
     if raw.slices_s and raw.rows == raw.rows_seen:
-        # The sizes of files are known from the begin of the last burst.
+        # The sizes of files are known at the start of the last burst.
         began_ns = round(raw.slices_s[-1][0] * 1e9)
         waits = waits.filter(waits["start_ns"].values >= began_ns)
     write = waits["op"].equals("write")
@@ -417,7 +417,7 @@ def _ends_ns(recording: Recording) -> Mapping[str, int]:
 
 
 def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bool) -> Unread:
-    """The unread bytes of a file, which had ``held`` bytes before, and is ``gone`` at the end."""
+    """The unread bytes of a file that held ``held`` bytes before and is ``gone`` at the end."""
     written, read = float(size[write].sum()), float(size[~write].sum())
     left = 0.0 if gone else max(held + written - read, 0.0)
     if not read or not held:
@@ -427,7 +427,7 @@ def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bo
         return Unread(left / 2, left * 0.9, left, held, before, written)
     if gone:
         return Unread(0.0, 0.0, 0.0, held, read, written)
-    # If several runs of a file are merged, reading is equally far in each.
+    # If several sorted runs of a file are merged, reading has progressed equally in each.
     first = float(offset[~write].min())
     last = max(held - float((offset + size)[~write].max()), 0.0)
     share = last / (first + last) if first + last else 0.0
@@ -443,11 +443,11 @@ def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bo
     return Unread(lower, middle, upper, held, middle + read, written)
 
 
-#: A file of which fewer bytes are read is not scanned.
+#: Fewer bytes read of a file are not a scan.
 MIN_INPUT_BYTES = 1 << 20
-#: The share of reads that may be behind the scan, by this share of the table.
+#: The share of reads that may be behind the scan, by up to this share of the table.
 BEHIND = 0.1
-#: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are no scan.
+#: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are not a scan.
 ENDS, MIN_READS = 0.95, 4
 #: PostgreSQL's segments of one table.
 _SEGMENT = re.compile(r"\.(\d+)$")
@@ -455,14 +455,14 @@ _SEGMENT_BYTES = 1 << 30
 
 
 def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
-    """The ``scans`` of a QueryProgress, by the reads since ``after_s``."""
+    """The ``scans`` of a QueryProgress, from the reads since ``after_s``."""
     waits = recording.waits
     known = waits["offset"].is_valid() & waits["file"].is_valid()
     later = waits["start_ns"].values >= round(after_s * 1e9)
     rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
     names = rows["file"].to_numpy()
     offset, size = rows["offset"].values, rows["bytes"].filled(0)
-    # The begin of each file of a table within it, and the size of each table.
+    # The offset of each file in its table, and the size of each table.
     begins, sizes = dict[str, dict[str, int]](), dict[str, int]()
     for file in recording.meta.inputs:
         match = _SEGMENT.search(file.file)

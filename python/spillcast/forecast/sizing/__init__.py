@@ -46,9 +46,9 @@ from spillcast.storage.storage import PATTERNS, Storage, unloaded_groups
 from spillcast.text import shell_word
 from spillcast.units import DAY_S, format_bytes, format_duration, format_setting, parse_duration_s
 
-#: Rows of a frontier.
+#: Maximum number of rows of a frontier.
 ROWS_MAX = 14
-#: Without a limit the cheapest storage is chosen that saves this share of what the fastest saves.
+#: Without a limit, the cheapest storage with this share of the fastest one's saving is chosen.
 WORTH = 0.9
 
 
@@ -64,15 +64,15 @@ def size(
 ) -> Sizing:
     """The cheapest storage for the temp files of all statements that meets ``within_s``.
 
-    Without a limit the cheapest is chosen that saves nine tenths of what the fastest saves.
+    Without a limit, it is the cheapest that saves nine tenths of the fastest one's saving.
     ``free_memory_bytes`` is memory that temp files may take on a tmpfs. Only ``products`` are
-    considered where they are given.
+    considered, if given.
     """
     search = Search(statements, prices, within_s, confidence, steps)
     tried = _candidates(search, products, free_memory_bytes)
     priced = [candidate for candidate in tried if candidate.cost is not None]
     best = None if within_s is None else _cheapest(priced, search)
-    # Memory is free only while nothing else needs it, so it replaces no storage of the frontier.
+    # Memory is free only while nothing else needs it, so the frontier excludes it.
     free = [candidate for candidate in priced if candidate.product is None]
     frontier = _frontier([candidate for candidate in priced if candidate.product is not None])
     thinned = [*free, *_thinned(frontier, None if best in free else best)]
@@ -114,7 +114,7 @@ def size(
 
 
 def _unpriced_rows(tried: "Sequence[Candidate]", search: Search) -> list[SizeRow]:
-    """The fastest storage without a price, if it is clearly faster than all with one."""
+    """The fastest storage without a price, if it is clearly faster than all priced storages."""
     fastest_s = min((c.elapsed_s for c in tried if c.cost is not None), default=inf)
     best = min((c for c in tried if c.cost is None), key=lambda c: c.elapsed_s, default=None)
     if best is None or best.elapsed_s >= (1 - FASTER_MIN) * fastest_s:
@@ -125,14 +125,14 @@ def _unpriced_rows(tried: "Sequence[Candidate]", search: Search) -> list[SizeRow
 
 @dataclass(frozen=True)
 class Candidate:
-    """A storage that is compared by its price and its time without an interval."""
+    """A storage that is compared by its price and its time, without an interval."""
 
     name: str
     cost: float | None
     elapsed_s: float
     product: Product | None = None
     settings: Mapping[str, float] = field(default_factory=dict)
-    #: The row of the answer for memory, which is no product.
+    #: The row of the answer for memory, which is not a product.
     free: SizeRow | None = None
 
     def row(self, search: Search) -> SizeRow | None:
@@ -148,7 +148,7 @@ class Candidate:
 def _candidates(
     search: Search, names: Collection[str] | None, free_memory_bytes: int | None
 ) -> list[Candidate]:
-    """Settings of all products for the frontier, and of each the cheapest that meets the limit."""
+    """Settings of all products for the frontier, and each one's cheapest that meet the limit."""
     candidates = [
         Candidate(row.target, 0.0, row.elapsed_s, free=row)
         for row in _free_rows(search, free_memory_bytes)
@@ -176,7 +176,7 @@ def free_memory_bytes(statements: Sequence[Sized]) -> int | None:
 
 
 def _products(search: Search, names: Collection[str] | None) -> list[Product]:
-    """The providers' products, without those with fixed rates that a cheaper one dominates."""
+    """The providers' products, except those with fixed rates that a cheaper product dominates."""
     providers = search.prices.regions
     products = [
         Product(row, search)
@@ -244,7 +244,7 @@ def _frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _thinned(frontier: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
-    """At most ROWS_MAX of the candidates, without those that save least over the previous one."""
+    """At most ROWS_MAX candidates, without those that save least over the previous one."""
     kept = list(frontier)
     if best is not None and best not in kept:
         kept = sorted([*kept, best], key=lambda c: (c.cost or 0.0, -c.elapsed_s))
@@ -263,7 +263,7 @@ def _thinned(frontier: Sequence[Candidate], best: Candidate | None) -> list[Cand
 
 
 def _cheapest(priced: Sequence[Candidate], search: Search) -> Candidate | None:
-    """The cheapest that meets the limit."""
+    """The cheapest candidate that meets the limit."""
     for candidate in sorted(priced, key=lambda c: (c.cost or 0.0, c.elapsed_s)):
         row = candidate.row(search) if candidate.elapsed_s <= (search.within_s or inf) else None
         if row is not None and row.meets:
@@ -272,9 +272,9 @@ def _cheapest(priced: Sequence[Candidate], search: Search) -> Candidate | None:
 
 
 def _worth(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candidate | None:
-    """The cheapest candidate that saves time with certainty, and most of what the fastest saves."""
+    """The cheapest candidate that surely saves time, at least WORTH of the fastest's saving."""
     baseline_s = search.mean([statement.baseline_s for statement in search.statements])
-    # With several statements the interval is that of the slowest, not of the mean.
+    # With several statements the interval is of the slowest statement, not of the mean.
     one_only = len(search.statements) == 1
     sure = [
         (candidate, row)
@@ -288,7 +288,7 @@ def _worth(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candid
 
 
 def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Iterator[Knob]:
-    """What twice as much of each setting saves and costs."""
+    """The saving and the cost of doubling each setting."""
     for key, grid in product.grids.items():
         higher = next((value for value in grid if value >= 2 * chosen[key]), grid[-1])
         settings = {**chosen, key: higher}
@@ -306,7 +306,7 @@ def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Itera
 
 
 def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[str]:
-    """Sentences about limits of the answer; ``wide`` are storages with too wide an interval."""
+    """Sentences about the limits of the answer; ``wide`` are storages with too wide an interval."""
     within_s = sizing.within_s
     if not sizing.frontier and not sizing.unpriced:
         yield "no product allows a forecast"
@@ -338,9 +338,9 @@ def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[st
         yield f"no number for {', '.join(wide)}: the interval is too wide"
 
 
-#: A recording of more waits than the first number is sampled to the second.
+#: A recording of more than WHOLE_MAX waits is sampled to WAITS_MAX.
 WHOLE_MAX, WAITS_MAX = 60_000, 20_000
-#: The most statements of an export that are simulated.
+#: Maximum number of statements of an export that are simulated.
 STATEMENTS_MAX = 20
 #: A statement without a forecast for this storage is left out.
 TYPICAL = "aws-gp3"
@@ -368,11 +368,12 @@ def statements_of(
     runs_per_day: float | None,
     limit: Forecast | None = None,
 ) -> list[Sized]:
-    """A statement for each recording, plan or report, and for each row of an export that spills.
+    """A statement for each recording, plan or report, and for each spilling row of an export.
 
-    ``runs_per_day`` are the runs of each. For an export they are those of all rows together, which
-    share them in proportion to their calls. ``limit`` is a forecast of the only recording from all
-    its waits. InputError for evidence without counts or waits, Refusal if none can be forecast.
+    ``runs_per_day`` are the runs of each statement, but for an export the runs of all rows
+    together, which are divided in proportion to their calls. ``limit`` is a forecast of a single
+    recording from all its waits. InputError for evidence without counts or waits, Refusal without
+    any forecast.
     """
     files = find_evidence(arguments)
     of_plan = [Recording.open(path).plan_alone is not None for path in files.recordings]
@@ -387,7 +388,7 @@ def statements_of(
                 "--to A --to B --cost A=PRICE --cost B=PRICE"
             )
             raise EvidenceUnsuited(f"size does not take {kind}", hint, argument)
-        # A stated time is that of one statement.
+        # A stated elapsed time is of one statement.
         of_one = (question.queryid, question.item, question.elapsed_s) != (None, None, None)
         if evidence.statements and not of_one:
             path = evidence.statements[0]
@@ -420,7 +421,7 @@ def sized_rows(
             refusals.append(refusal)
             continue
         if question.origin is not None:
-            # Probed once, with the I/O of the statement that does the most.
+            # A directory is probed once, with the I/O of the statement with the most temp I/O.
             origin = origin or question.storage(question.origin, counts)
             counts = timed_on(counts, origin)
         projector = Projector(workload_of_counts(counts))

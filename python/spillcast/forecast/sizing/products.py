@@ -1,8 +1,8 @@
 """Products of the catalogue with their settings, the statements simulated on them, and the answer.
 
-A setting that raises a rate makes no query slower, so the cheapest one that meets a limit is found
-by bisection: with all others at their maximum each setting has a lowest value that suffices, and
-the cheapest combination lies at or above these values.
+A setting that raises a rate makes no query slower, so bisection finds the cheapest combination that
+meets a limit: with all others at their maximum, each setting has a lowest sufficient value, and the
+cheapest combination lies at or above these values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,14 +34,14 @@ class SizeRow:
     #: A target of ``forecast``; ``work_mem 512MB`` or ``tmpfs`` if nothing is bought.
     target: str
     provider: str | None
-    #: ``size``, ``iops`` and ``throughput`` with their units, or ``memory`` that it takes.
+    #: ``size``, ``iops`` and ``throughput`` with their units, or the ``memory`` needed.
     settings: Mapping[str, str]
     #: None if no price is known.
     cost_per_month: float | None
     elapsed_s: float
-    #: Of the statement with the highest upper end.
+    #: The interval of the statement with the highest upper end.
     interval_s: Interval
-    #: Whether the upper end of every statement's interval is within the limit; None without one.
+    #: Whether every statement's interval ends within the limit; None without a limit.
     meets: bool | None
     #: The sum over all statements; None if their runs per day are unknown.
     saved_h_per_month: float | None = key("", signed=True)
@@ -53,7 +53,7 @@ class SizeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """What a higher setting of the chosen storage saves and costs."""
+    """The saving and the cost of a higher setting of the chosen storage."""
 
     setting: str
     value: str
@@ -66,7 +66,7 @@ class Sizing:
     """What to buy: the chosen row, the frontier of price and time, and limits of any storage."""
 
     baseline_s: float
-    #: That of the slowest statement.
+    #: Today's elapsed time of the slowest statement.
     slowest_s: float
     #: The time on zero-latency storage, and its interval if there is a single statement.
     ceiling_s: float
@@ -74,7 +74,7 @@ class Sizing:
     within_s: float | None
     confidence: float
     currency: str
-    #: The row to buy; None if none meets the limit or none has a price.
+    #: The row to buy; None if no row meets the limit or has a price.
     chosen: SizeRow | None
     #: The cheapest first; each is faster than all cheaper ones.
     frontier: Sequence[SizeRow]
@@ -105,10 +105,9 @@ class Sizing:
 STEPS: Mapping[str, float] = {"iops": 1000.0, "throughput": 25.0, "size": 50.0 * GIB}
 #: Space that temp files need, over the space that they took.
 SPACE_FACTOR = 1.25
-#: The factor by which a path raises the setting that binds, and the share of the time that a step
-#: must save.
+#: The factor by which a path raises the binding setting, and the least saving of a step (share).
 PATH_FACTOR, FASTER_MIN = 1.5, 0.03
-#: The smallest local disk of an instance, for those whose size the catalogue does not have.
+#: The smallest local disk of an instance, if the catalogue does not have its size.
 SMALLEST_DISK_GIB = 46.0
 DAYS_PER_MONTH = 365.25 / 12
 
@@ -122,7 +121,7 @@ class Sized:
     name: str = ""
     #: Calls in an export, by which statements are weighted if their runs are unknown.
     calls: float | None = None
-    #: A forecast from all waits, if the search uses a sample of them.
+    #: A forecast from all waits, if the search uses a sample.
     limit_of_all_waits: Forecast | None = None
 
     @cached_property
@@ -132,14 +131,14 @@ class Sized:
 
     @cached_property
     def limit(self) -> Forecast:
-        """The forecast for zero-latency storage, which has the limit of any storage."""
+        """The forecast for zero-latency storage, which contains the limit of any storage."""
         return self.limit_of_all_waits or self.projector.forecast(
             ZERO_LATENCY_STORAGE, explain=False
         )
 
     @property
     def weight(self) -> float:
-        """Its part of a mean over statements."""
+        """Its weight in a mean over statements."""
         return self.runs_per_day or self.calls or 1.0
 
 
@@ -154,7 +153,7 @@ class Times:
 
 @dataclass
 class Search:
-    """Forecasts of all statements on settings of products, each made once."""
+    """Cached forecasts of all statements on products with settings."""
 
     statements: Sequence[Sized]
     prices: Prices
@@ -167,18 +166,18 @@ class Search:
 
     @cached_property
     def needed_bytes(self) -> float:
-        """Space for the temp files of the statement with the most."""
+        """Space for the temp files of the statement that needs most."""
         held = max(statement.projector.workload.held_bytes for statement in self.statements)
         return max(SPACE_FACTOR * held, GIB)
 
     def mean(self, values: Sequence[float]) -> float:
-        """The mean over one run of each statement, weighted by their runs."""
+        """The mean of a value per run over all statements, weighted by their runs."""
         weights = [statement.weight for statement in self.statements]
         pairs = zip(weights, values, strict=True)
         return sum(weight * value for weight, value in pairs) / sum(weights)
 
     def outcome(self, storage: Storage) -> Outcome | None:
-        """The mean time and its waits by cause, without an interval; None if it is refused."""
+        """The mean time and its waits by cause, without an interval; None if refused."""
         if storage.name not in self._outcomes:
             self.forecasts += len(self.statements)
             try:
@@ -194,7 +193,7 @@ class Search:
         return self._outcomes[storage.name]
 
     def times(self, storage: Storage) -> Times | None:
-        """The times with an interval; None if it is refused or too wide."""
+        """The times with an interval; None if refused or too wide."""
         if storage.name not in self._times:
             self._times[storage.name] = self._forecast(storage)
         return self._times[storage.name]
@@ -271,7 +270,7 @@ class Product:
 
     @cached_property
     def grids(self) -> Mapping[str, Sequence[float]]:
-        """The values of each setting, the lowest first."""
+        """The values of each setting that are tried, the lowest first."""
         return {
             p.key: self._grid(p.key, p.low, p.high)
             for p in self.row.parameters
@@ -296,7 +295,7 @@ class Product:
         return size >= self.search.needed_bytes
 
     def settings(self, chosen: Mapping[str, float]) -> dict[str, float]:
-        """The chosen settings, raised to a combination that the product sells."""
+        """The chosen settings, raised to a valid combination of the product."""
         figures, values = self.row.figures, dict(chosen)
         if "throughput" in values and "throughput_max_per_iops" in figures:
             needed = ceil(values["throughput"] / figures["throughput_max_per_iops"])
@@ -370,8 +369,8 @@ class Product:
         needed = {key: self._first(key, self.highest) for key in self.grids}
         if self.meets(needed):
             return needed if self.price(needed) < below else None
-        # With several settings the cheapest combination may be above this corner: try each value
-        # of the first one with the lowest value of the other that suffices.
+        # With several settings the cheapest combination may lie above the lowest sufficient values:
+        # try each value of the first setting with the lowest sufficient value of the other.
         first, *others = self.grids
         best, best_cost = None, below
         for value in self.grids[first]:
@@ -387,7 +386,7 @@ class Product:
         return best
 
     def _first(self, key: str, others: Mapping[str, float]) -> float:
-        """The lowest value of a setting that meets the limit with the others, else the highest."""
+        """The lowest value of a setting that meets the limit with ``others``, else the highest."""
         grid = self.grids[key]
         low, high = 0, len(grid) - 1
         while low < high:
@@ -399,7 +398,7 @@ class Product:
         return grid[low]
 
     def path(self) -> Iterator[dict[str, float]]:
-        """Settings from the lowest up, each with more of what binds the previous one."""
+        """Settings from the lowest up; each step raises the setting that binds the previous one."""
         chosen = self.lowest
         while (outcome := self.search.outcome(self.storage(chosen))) is not None:
             yield chosen

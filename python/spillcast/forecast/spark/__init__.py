@@ -33,20 +33,20 @@ from spillcast.storage.storage import Storage
 from spillcast.storage.target import RELATIVE, resolve_storage
 from spillcast.units import format_bytes, format_duration
 
-#: Bytes/s of one reader, of all and of writeback; page cache and dirty limit
-#: (bytes); whether reads and writes share the bandwidth.
+#: Bytes/s of one reader, of all readers and of writeback; page cache and dirty limit (bytes);
+#: whether reads and writes share the bandwidth.
 Figures = tuple[float, float, float, float, float, bool]
-#: Bytes that Linux reads ahead and that it writes back at once, and the requests in flight.
+#: Bytes of a readahead and of a writeback request of Linux, and requests in flight.
 READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
 #: Bounds of a page cache of unknown size.
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
-#: Standard deviation of the logarithm of simulated over measured times: six jobs, four storages.
+#: Standard deviation of the logarithm of simulated over measured times (six jobs, four storages).
 MODEL_SPREAD = 0.3
-#: The same for the waits that are taken off, by recordings of those jobs, over the time that stays.
+#: The same for the subtracted waits, by recordings of those jobs, relative to the remaining time.
 WAITS_SPREAD = 0.05
-#: The same for two runs of a job, where storage takes less than a tenth of the time.
+#: The same for two runs of a job of which storage takes less than a tenth of the time.
 RUN_SPREAD = 0.1
-#: A warning names a larger relative error of the run that is simulated as it ran.
+#: A larger relative error of the simulation of the logged run is reported as a warning.
 MISFIT = 0.1
 #: The terms of a forecast.
 TERMS = ("temp I/O", "other time of tasks", "time of the driver")
@@ -54,16 +54,16 @@ _FORMS = (
     "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
     "which is made by: spillcast probe DIR --grid"
 )
-#: A multiple of a task's memory with which certainly nothing spills.
+#: A multiple of a task's memory with which nothing can spill.
 _PLENTY = 1e12
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """What is forecast: an application, or one of its SQL executions or jobs.
+    """The subject of a forecast: an application, or one of its SQL executions or jobs.
 
-    ``title`` names it in an error. ``stages`` are positions in the log. ``spill_bytes`` has the
-    spill of each stage with the executors that the question supposes.
+    ``title`` names it in an error. ``stages`` are positions in the log. ``spill_bytes`` is the
+    spill of each stage with the executors that the question assumes.
     """
 
     application: Application
@@ -143,8 +143,8 @@ class _Case:
     def spread(self, measured_s: float) -> float:
         """Standard deviation of the logarithm of the time on the target.
 
-        Simulated are its waits there, and changes by other executors. The waits of today's run,
-        which are taken off, may be wrong, too.
+        Its waits there and the effect of other executors are simulated, and the subtracted waits of
+        today's run may be wrong, too.
         """
         source_s, ceiling_s = (self.scale * run.elapsed_s for run in (self.source, self.ceiling))
         simulated = max(1 - ceiling_s / self.target_s, 0.0)
@@ -204,7 +204,7 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
 
 
 def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
-    """A case for both ends of each unknown quantity, with zero-latency storage as the target."""
+    """The cases for both ends of each unknown quantity, with zero-latency storage as the target."""
     core, cases, known_bytes = scope.application.core, list[_Case](), question.page_cache_bytes
     observed = scope.application.observed
     is_named = question.origin is not None and observed is None
@@ -249,7 +249,7 @@ def _source(
 
 
 def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
-    """Work of tasks beside the recorded waits, scaled to bytes of ``core``; None if unrecorded."""
+    """Work of tasks besides recorded waits, scaled to the bytes of ``core``; None if unrecorded."""
     observed = scope.application.observed
     if observed is None:
         return None
@@ -263,7 +263,7 @@ def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork 
 
 
 def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Caveat | None:
-    """A warning if the run, simulated as it ran, takes another time than in the log."""
+    """A warning if the simulated run takes another time than the logged run."""
     scale = min((case.scale for case in cases), key=lambda scale: -abs(log(scale)))
     if abs(log(scale)) <= log(1 + MISFIT):
         return None
@@ -285,7 +285,7 @@ def _on(scope: _Scope, target: Storage | None, case: _Case) -> _Case:
 def _without_spills(
     scope: _Scope, origins: Sequence[_Case], question: Question
 ) -> WithoutSpills | None:
-    """The gain of more memory for today's executors on today's storage; None without spills."""
+    """The effect of more memory for today's executors on today's storage; None without spills."""
     resources, core = scope.resources, scope.application.core
     memory_bytes = resources.memory_without_spills(core)
     if memory_bytes is None or resources.changed or not any(scope.spill_bytes.values()):
@@ -296,7 +296,7 @@ def _without_spills(
     fits = None if known_bytes is None else more_bytes <= known_bytes
     cases, work = [], _work_today(scope, fitting)
     for case in origins:
-        # The heap takes memory from the page cache if it fits, else the nodes get more memory.
+        # A larger heap takes memory from the page cache if it fits, else the nodes get more memory.
         figures = _figures(case.origin, case.cache_bytes - more_bytes * (fits is True))
         cases.append(replace(case, target=scope.run(fitting, figures, work or case.work)))
     _, forecast_s, interval_s = _ends(scope, cases, question)
@@ -334,7 +334,7 @@ def figures_of(storage: Storage, cache_bytes: float) -> Figures:
 
 
 def _shared(storage: Storage) -> bool:
-    """Whether reads and writes share the bandwidth: by a limit of both, or if there is no limit."""
+    """Whether reads and writes share the bandwidth: with a common limit, or without any limit."""
     both = [
         all(limit.cost_ns(op, READ_BYTES, sequential=True) for op in OPS)
         for limit in storage.limits
@@ -360,7 +360,7 @@ def _answered(
     ends, forecast_s, interval_s = _ends(scope, cases, question)
     today, baseline_s = ends, scope.measured_s
     if scope.resources.changed:
-        # Today's time has bounds then, too, which are the same for each target.
+        # With other executors today's time has bounds, too, which are the same for each target.
         sources = [replace(case, target=case.source) for case in cases]
         today, baseline_s, _ = _ends(scope, sources, question)
     limits = [replace(case, target=case.ceiling) for case in cases]
@@ -389,7 +389,7 @@ def _terms(
     baseline_s: float, ceiling_s: float, forecast_s: float, stages: Sequence[StageForecast]
 ) -> Sequence[Term]:
     """The terms: temp I/O, which zero-latency storage would save, tasks, and the driver."""
-    # A spill is written and read; other executors serve the remote reads from their disks.
+    # A spill is written and read; remote shuffle reads are from other executors' disks.
     moved_bytes = sum(
         s.shuffle_write_bytes + s.shuffle_read_bytes + 2 * s.spill_bytes for s in stages
     )

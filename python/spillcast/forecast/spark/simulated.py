@@ -23,17 +23,17 @@ HEAP_BYTES = 1 << 30
 POOL_BYTES_MIN = 1 << 20
 #: A node whose executors take all of its memory still caches some pages.
 CACHE_BYTES_MIN = 64 << 20
-#: Spark's sizes: a number, and the first letter of a unit, such as ``k`` of ``kb``.
+#: A size of Spark: a number and a unit, such as ``k`` or ``kb``.
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(?:(b)|([kmgtp])b?)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The executors of a log and those of a question, with the memory of tasks and nodes."""
+    """The executors of a log and of a question, with the memory of tasks and nodes."""
 
     today: Executors
     supposed: Executors
-    #: Executors on a node, cores of a task, memory beside the heap, share of the heap for tasks.
+    #: Executors per node, cores per task, memory outside the heap, share of the heap for tasks.
     by_node: int
     task_cpus: int
     off_heap_bytes: int
@@ -41,7 +41,7 @@ class Resources:
 
     @classmethod
     def of(cls, application: Application, question: Question, measured_s: float) -> "Resources":
-        """The executors of a log, and those that a question supposes.
+        """The executors of a log, and those that a question assumes.
 
         InputError if they leave no memory for tasks.
         """
@@ -77,11 +77,11 @@ class Resources:
 
     @property
     def changed(self) -> bool:
-        """Whether the question supposes other executors."""
+        """Whether the question assumes other executors."""
         return self.supposed != self.today
 
     def slots(self, executors: Executors) -> int:
-        """Tasks that an executor runs at once."""
+        """Number of tasks that an executor runs concurrently."""
         return max(executors.cores // self.task_cpus, 1)
 
     def pool_bytes(self, executors: Executors) -> float:
@@ -95,7 +95,7 @@ class Resources:
         return self.pool_bytes(self.today) / self.slots(self.today)
 
     def suppose(self, core: _core.SparkApplication) -> _core.SparkApplication:
-        """The application with the supposed executors."""
+        """The application with the assumed executors."""
         if not self.changed:
             return core
         today, supposed = self.today, self.supposed
@@ -116,7 +116,7 @@ class Resources:
         return ceil(heap_bytes / (1 << 28)) << 28
 
     def cache_bytes(self, cache_bytes: float) -> float:
-        """The page cache of a node with the supposed executors, which take memory from it."""
+        """The page cache of a node with the assumed executors, which take memory from it."""
         more_bytes = (self.supposed.memory_bytes - self.today.memory_bytes) * self.by_node
         return max(cache_bytes - more_bytes, min(cache_bytes, CACHE_BYTES_MIN))
 
@@ -132,7 +132,7 @@ def java_bytes(text: str | None, default: int, unit_bytes: int = 1 << 20) -> int
 
 
 def _memory_fraction(properties: Mapping[str, str]) -> float:
-    """The property spark.memory.fraction, or its default if it is no share above 0."""
+    """The property spark.memory.fraction, or its default if it is not in (0, 1]."""
     with suppress(ValueError):
         fraction = float(properties.get("spark.memory.fraction", MEMORY_FRACTION))
         return fraction if 0 < fraction <= 1 else MEMORY_FRACTION
@@ -140,7 +140,7 @@ def _memory_fraction(properties: Mapping[str, str]) -> float:
 
 
 def _most_at_once(application: Application) -> int:
-    """The most executors that the application had at a time."""
+    """Maximum number of concurrent executors of the application."""
     executors = application.log.executors
     changes = [(executor.added_ms, 1) for executor in executors]
     removed_ms = (executor.removed_ms for executor in executors)
@@ -148,22 +148,22 @@ def _most_at_once(application: Application) -> int:
     return max([1, *accumulate(change for _, change in sorted(changes))])
 
 
-#: Neither CPU nor storage binds a stage in which at least this share of the slots is idle.
+#: Idle slots bind a stage if at least this share of the slots is idle, not CPU or storage.
 IDLE = 0.4
 FEW_TASKS, STRAGGLERS = "too few tasks", "stragglers"
-#: What may bind a stage, in the order of the legend of a chart.
+#: The possible bounds of a stage, in the order of a chart's legend.
 BOUNDS = (
     "CPU", "GC", "storage reads", "storage writes", "network", STRAGGLERS, FEW_TASKS, "other waits",
 )  # fmt: skip
-#: Begin, end, and sums over tasks of work and of waits for reads and writes (s).
+#: Start, end, and sums over tasks of work and of waits for reads and writes (s).
 StageRow = tuple[float, float, float, float, float]
-#: The part of the elapsed time that a stage takes, its begin and its end (s).
+#: A stage's part of the elapsed time, its start and its end (s).
 StageTimes = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """A simulated run, which began at ``begin_s``, with its stages by position in the log."""
+    """A simulated run that started at ``begin_s``, with its stages by position in the log."""
 
     begin_s: float
     elapsed_s: float
@@ -172,7 +172,7 @@ class SimulatedRun:
     slots: int
 
     def times_s(self) -> dict[int, StageTimes]:
-        """Times by position. The time in which several stages run counts to the first of them."""
+        """Times by position. The time in which several stages run counts for the first of them."""
         times, reached_s = {}, 0.0
         for place, (begin_s, end_s, *_) in sorted(self.stages.items(), key=lambda row: row[1][0]):
             span_s = max(end_s - max(begin_s, reached_s), 0.0)
@@ -181,7 +181,7 @@ class SimulatedRun:
         return times
 
     def bound_by(self, place: int, stage: Stage) -> str:
-        """What binds a stage: idle slots, or what its tasks spend most of their time on."""
+        """The bound of a stage: idle slots, or the activity that its tasks spend most time on."""
         begin_s, end_s, work_s, read_s, write_s = self.stages[place]
         slots_s = self.slots * (end_s - begin_s)
         if slots_s > 0 and self._busy_s(begin_s, end_s) < (1 - IDLE) * slots_s:

@@ -23,7 +23,7 @@ PGA_TARGET = "pga_aggregate_target"
 
 @dataclass(frozen=True)
 class WorkMemorySetting:
-    """A work_mem and the elapsed time with it, if the plan stays and memory is there."""
+    """A work_mem and the elapsed time with it, if the plan stays the same and memory suffices."""
 
     work_mem_bytes: int
     forecast_s: float
@@ -32,7 +32,7 @@ class WorkMemorySetting:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkMemoryEffect:
-    """What more work_mem would do to a query."""
+    """The effect of more work_mem on a query."""
 
     #: The work_mem of the run; None if unknown.
     current_bytes: int | None = later()
@@ -41,7 +41,7 @@ class WorkMemoryEffect:
     #: The setting with which no sort needs several passes. None if no sort needs them, or if it is
     #: more than half of ``enough``.
     one_pass: WorkMemorySetting | None = later()
-    #: The most memory that all nodes in all processes take with ``enough``.
+    #: Upper bound of the memory that all nodes in all processes take with ``enough``.
     most_bytes: int
     #: Available memory of this machine; None if the query ran elsewhere.
     available_bytes: int | None = later()
@@ -74,7 +74,7 @@ class SpillingLine:
 class MorePga:
     """The memory of the work areas that spill, and what would keep them in memory.
 
-    ``needed_bytes`` is Oracle's estimate if ``estimated``, else what they held and had spilled.
+    ``needed_bytes`` is Oracle's estimate if ``estimated``, else the memory held plus the spill.
     """
 
     held_bytes: int
@@ -102,22 +102,22 @@ class SpilledLines:
         return replace(self, more_pga=more)
 
 
-#: Standard deviation of the logarithm of a query's work outside temp I/O with other memory: as much
-#: as the CPU time of 15 queries of PostgreSQL was off (0.67 to 1.6 times).
+#: Standard deviation of the logarithm of a query's work outside temp I/O with other memory: the
+#: change of the CPU time of 15 queries of PostgreSQL (0.67 to 1.6 times).
 MEMORY_SPREAD = 0.25
 
 
 def more_work_memory(
     plan: PlanSpills, today_s: float, zeros: Sequence[Uncertainty], confidence: float
 ) -> WorkMemoryEffect:
-    """What more work_mem would save.
+    """The effect of more work_mem.
 
-    ``zeros`` are the times on zero-latency storage; of counts with bounds, one for each bound.
+    ``zeros`` are the times on zero-latency storage, and for counts with bounds those at each bound.
     """
     spills, current = plan.spills, plan.current_bytes
     enough = enough_bytes(plan)
     one_pass = _single_pass_bytes(spills, current or 0, enough)
-    # Without a spill the time is that on zero-latency storage, but other memory is other work.
+    # Without a spill the time is that on zero-latency storage, but the work changes with memory.
     intervals = [
         replace(
             zero,
@@ -154,7 +154,7 @@ def _single_pass_bytes(spills: Sequence[NodeSpill], current: int, enough: int) -
     size = rounded_up(current + 1)
     while state_with(spills, size) == "multi-pass":
         size = rounded_up(size + 1)
-    # Where the memory of the run is not known, it may have been more.
+    # If the memory of the run is unknown, it may have been larger.
     return size if 2 * size <= enough and io_share(spills, size) < 1 else None
 
 
@@ -164,7 +164,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class MemoryCell:
-    """Elapsed time on a storage with some work memory; ``memory_bytes`` None: that of the run."""
+    """Elapsed time on a storage with a work memory (``memory_bytes``; None: that of the run)."""
 
     storage: str
     memory_bytes: int | None
@@ -179,7 +179,7 @@ class MemoryAdvice:
     within_s: float
     #: None if no cell is fast enough.
     cell: MemoryCell | None
-    #: What cheapest means: the price of the storage and then memory, or memory alone.
+    #: The criterion: the price of the storage and then memory, or memory alone.
     by: Literal["price", "memory"]
     cost: float | None = None
     #: Elapsed time of the run as it is; None if unknown.
@@ -208,7 +208,7 @@ def cheapest(
     """The cheapest cell that takes at most ``within_s`` and is no slower than the run, ``now_s``.
 
     With ``costs`` (by storage) the cheapest has the lowest price, and storages without a price are
-    left out. Of cells with the same price the one with less memory is taken, then the faster one.
+    left out. Of cells with the same price, less memory is preferred, then less time.
     """
     max_s = within_s if now_s is None else min(within_s, now_s * (1 + ROUNDING))
     by: Literal["price", "memory"] = "price" if costs else "memory"
@@ -228,12 +228,12 @@ def cheapest(
 NOW = "today"
 #: The least work_mem that PostgreSQL accepts.
 WORK_MEM_MIN_BYTES = 64 << 10
-#: The smallest size of a table is the work_mem of the run over this.
+#: The smallest size in a table is the work_mem of the run divided by this.
 LESS = 4
 
 
 def with_memory(cell: MemoryCell, size: int | None, memory: WorkMemoryEffect | None) -> MemoryCell:
-    """The cell with ``size`` bytes of work memory in place of those of the run; None: unchanged.
+    """The cell with ``size`` bytes of work memory instead of the run's; None leaves it unchanged.
 
     With more memory the bounds lie between those with and without the spill. With less memory they
     move apart as the spill grows. The time of the run itself was measured and may have no bounds.
@@ -260,7 +260,7 @@ def memory_document(cells: Sequence[MemoryCell], advice: MemoryAdvice | None) ->
 
 
 def memory_sizes(memory: WorkMemoryEffect) -> list[int]:
-    """Powers of two from less than the run had to what is enough, and these two sizes."""
+    """Powers of two from below the run's work memory to the size that is enough, and both sizes."""
     enough = memory.enough.work_mem_bytes
     current = memory.current_bytes or enough // 64
     min_bytes = max(power_of_two(current // LESS), WORK_MEM_MIN_BYTES)

@@ -1,4 +1,4 @@
-"""Elapsed time by work memory and storage, from runs with some sizes of it.
+"""Elapsed time by work memory and storage, from runs with several sizes of memory.
 
     T(M, S) = R(M, S) + w * sum over op of N(M) * L(S)
 
@@ -24,7 +24,7 @@ from spillcast.storage.source import LATENCY_NOISE
 
 #: Error of a count between two measured ones, as a share of their difference.
 BETWEEN = 0.25
-#: Relative error of a count that follows from the engine's own arithmetic.
+#: Relative error of a count that is computed by the engine's own formula.
 COMPUTED = 0.05
 #: Counts with a smaller relative difference are treated as equal.
 ALIKE = 0.05
@@ -51,14 +51,14 @@ class Op:
 
 @dataclass(frozen=True)
 class MemoryRun:
-    """A run with some work memory on a storage."""
+    """A run with a given work memory on a storage."""
 
     storage: str
     memory_bytes: int
     elapsed_s: float
-    #: Time that the run was runnable but not scheduled.
+    #: Time in which the run was runnable but not scheduled.
     delay_s: float
-    #: Temp I/O by op; empty if nothing was spilled.
+    #: Temp I/O by op; empty if the run did not spill.
     ops: Mapping[str, Op]
     #: Seconds of elapsed time per second of latency: below 1 if threads overlap.
     io_weight: float = 1.0
@@ -89,16 +89,16 @@ class Between:
 def memory_run(
     storage: str, memory_bytes: int, elapsed_s: float, delay_s: float, recording: Recording | None
 ) -> MemoryRun:
-    """A run with its temp I/O from a recording, which is None if it spilled nothing."""
+    """A run with its temp I/O from a recording, which is None if the run did not spill."""
     ops = {} if recording is None else _ops(recording)
     weight = 1.0 if recording is None else recorded_threads(recording).recorded.io_weight
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, ops, weight)
 
 
 class MemoryCurve:
-    """Times of one query with any work memory between the least and the most of its runs.
+    """Times of one query with any work memory between the smallest and largest of its runs.
 
-    ``io_share`` is the engine's own arithmetic: temp I/O, in any unit, by bytes of memory. Without
+    ``io_share`` is the engine's own formula: temp I/O, in any unit, by bytes of memory. Without
     it counts are interpolated linearly between measured ones, down to 0 at ``enough_bytes``, with
     which nothing spills.
     """
@@ -167,8 +167,8 @@ class MemoryCurve:
         """Time outside temp I/O, and its lower and upper bound.
 
         Spilling takes CPU time, too. Between two runs the time is interpolated by the number of
-        operations, or if these are equal by the logarithm of memory. Memory with which nothing
-        spills takes the time of the runs that spilled nothing.
+        operations, or if these are equal by the logarithm of memory. With memory that avoids all
+        spills, the time is that of the runs that did not spill.
         """
         if not self.spills(memory_bytes) and any(not run.ops for run in runs):
             runs = [run for run in runs if not run.ops]

@@ -1,4 +1,4 @@
-"""A workload: everything that a forecast needs from the evidence of a run.
+"""A workload: all data that a forecast needs from the evidence of a run.
 
 It is read once, and contains plain values and arrays. It depends on no file and no engine, so
 ``project`` treats recordings, plans, reports and stated figures alike.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SHARE_REPORTED = 0.05
 #: Kinds of evidence, by which verified forecasts are looked up: a recording of an entire query; a
 #: recording of a part in slices spread over the run, in one stretch, or in one stretch that read
-#: back little of what it wrote; counts only; a part whose entire query is only estimated.
+#: back little of the written bytes; counts only; a part of a query whose rest is only estimated.
 KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
 #: Evidence without known gaps.
 NOTHING_MISSING = MissingIo(0.0, (), "")
@@ -61,13 +61,13 @@ class DataReads:
     #: Calls and their bytes; None if only page faults or other processes read.
     count: int | None
     bytes: int | None
-    #: Their part of the elapsed time; of concurrent threads, the time divided by their number.
+    #: Their part of the elapsed time: for concurrent threads, the time divided by their number.
     elapsed_s: float
 
 
 @dataclass(frozen=True)
 class CaptureOverhead:
-    """Time that the capture cost all observed threads together."""
+    """The cost of the capture: time lost by all observed threads together."""
 
     #: Within the timed interval of one temp operation.
     operation_s: float = 0.0
@@ -107,12 +107,12 @@ class CpuTime:
     spun_s: float = 0.0
     #: The kept temp operations in order, if a rehearsal is compared with them.
     operations: TempOperations | None = None
-    #: Time that threads were runnable without a CPU, and the most that other processes caused.
+    #: Time that threads were runnable without a CPU, and the most due to other processes.
     run_queue_s: float = 0.0
     run_queue_others_s: float = 0.0
     #: Time that a CPU quota throttled the run; None without a quota.
     throttled_s: float | None = None
-    #: A configured quota that was not in force, because the run had more CPU time.
+    #: A configured quota that was not in force, because the run used more CPU time than it allows.
     exceeded_quota_cpus: float | None = None
 
 
@@ -133,21 +133,21 @@ class Quality:
     other_io_s: float | None = None
     #: Whether wake-ups between threads were recorded.
     wakings_seen: bool = False
-    #: Whether every single wait of the recording was kept.
+    #: Whether all waits of the recording were kept.
     all_waits: bool = False
-    #: The engine that counted; empty for a recording.
+    #: The engine whose counts are used; empty for a recording.
     engine: str = ""
-    #: Gaps of the source of counts, in sentences.
+    #: Gaps in the source of counts, as sentences.
     notes: Sequence[str] = ()
     #: The storage whose latencies are assumed for today's temp files.
     timed_on: str | None = None
     #: Why no I/O was recorded.
     absent_because: str | None = None
-    #: The quantity of which only bounds are known.
+    #: The quantity for which only bounds are known.
     unknown: Unknown | None = None
-    #: Whether it is the time of temp I/O, with bounds far apart.
+    #: Whether the unknown quantity is the time of temp I/O, with bounds far apart.
     time_unknown: bool = False
-    #: Whether it is the number of processes that shared temp I/O.
+    #: Whether the unknown quantity is the number of processes that shared temp I/O.
     processes_unknown: bool = False
 
 
@@ -182,7 +182,7 @@ class Workload:
     unused_hints: Sequence[str] = ()
     #: Variation of the spill from run to run; None if unknown.
     spill_spread: SpillSpread | None = None
-    #: The remaining work by ``remaining``, else its lower bound; None for an entire query.
+    #: The remaining work from ``remaining``, else its lower bound; None for an entire query.
     to_come: Remaining | None = None
     #: Time (ns) in temp I/O: a row per slice or second, a column per op. None for counts.
     io_ns_by_stretch: Floats | None = None

@@ -27,7 +27,7 @@ from spillcast.units import DURATION_MAX_S, format_duration
 
 
 def counted_loads(counts: Counts) -> list[Load]:
-    """A load for each op, of its mean size; without calls that moved no byte."""
+    """A load for each op with its mean size, excluding calls that moved no bytes."""
     return [
         Load(op, _core.size_class_bytes(n.bytes // n.count), n.count, n.bytes, n.total_ns / 1e9)
         for op, n in counts.by_op
@@ -36,9 +36,9 @@ def counted_loads(counts: Counts) -> list[Load]:
 
 
 def workload_of_counts(counts: Counts) -> Workload:
-    """The workload of counts, and that at each bound of a quantity that has only bounds.
+    """The workload of counts, and the workloads at the bounds of an unknown quantity.
 
-    EvidenceContradictory for an elapsed time that no run has; NotSpilled without temp I/O.
+    EvidenceContradictory for an impossible elapsed time; NotSpilled without temp I/O.
     """
     loads = counted_loads(counts)
     if not loads:
@@ -97,7 +97,7 @@ def workload_of_counts(counts: Counts) -> Workload:
 
 
 class OriginWord(Protocol):
-    """Options with the word of ``--from``, and the storages that words name."""
+    """Options with the argument of ``--from``, and the storage that an argument names."""
 
     @property
     def origin(self) -> str | None: ...  # noqa: D102
@@ -105,13 +105,13 @@ class OriginWord(Protocol):
 
 
 def with_origin(counts: Counts, options: OriginWord) -> Counts:
-    """The counts, with the latencies of ``--from`` where it is given."""
+    """The counts, with the latencies of ``--from`` if it is given."""
     if options.origin is None:
         return counts
     return timed_on(counts, options.storage(options.origin, counts, "--from"))
 
 
-#: Least time of an operation that the page cache serves.
+#: Lower limit of the time of an operation that the page cache serves.
 MEMORY_OPERATION_S = 1e-6
 
 
@@ -164,9 +164,9 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
     )
 
 
-#: Simulated operations that suffice to find the effect of a storage's limits and servers.
+#: Number of simulated operations that suffices to show a storage's limits and servers.
 STEPS_MAX = 100_000
-#: The same times threads, because each step of a simulation visits every thread.
+#: Largest product of operations and threads: each step of a simulation visits every thread.
 VISITS_MAX = 6_400_000
 
 
@@ -181,7 +181,7 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
     counts = [max(1, round(load.count * kept)) for load in ordered]
     size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)
     write = np.repeat([load.op == "write" for load in ordered], counts)
-    # Reads begin where writes did.
+    # Reads begin at the same offset as writes.
     offset = np.where(write, np.cumsum(size), np.cumsum(np.where(write, 0, size))) - size
     count = len(size)
     cpu_ns = round(think_s * threads * kept * 1e9 / count)

@@ -1,7 +1,7 @@
-"""DuckDB's adaptive compression of spilled blocks: the loads and CPU time of it on other storage.
+"""DuckDB's adaptive compression of spilled blocks: its loads and CPU time on other storage.
 
-For each block DuckDB picks a compression level, or none, by moving averages of how long writes took
-lately at each (TemporaryFileCompressionAdaptivity). On slow storage it therefore compresses more.
+For each block DuckDB picks a compression level, or none, by moving averages of recent write times
+at each level (TemporaryFileCompressionAdaptivity), so it compresses more on slow storage.
 """
 
 import random
@@ -25,25 +25,24 @@ if TYPE_CHECKING:
 
 #: Fewer blocks of a kind are too few for a mean CPU time.
 BLOCKS_MIN = 30
-#: The longest CPU times are left out of a mean, because blocks are also written between phases.
+#: Share of the longest CPU times that a mean excludes: blocks are also written between phases.
 TRIMMED = 0.2
-#: The highest level takes long, too: of compressed writes CPU times up to this multiple of the
-#: median count.
+#: CPU times of compressed writes count up to this multiple of the median (a slow highest level).
 LONGEST = 10.0
-#: CPUs that a thread moves between during a run; each has its own averages.
+#: Number of CPUs that a thread moves between during a run; each CPU has its own averages.
 CPUS_OF_A_THREAD = 2
-#: Moving averages of the time of a write begin here; a new write has 1/WEIGHT of the weight.
+#: Start value of the moving averages of write times; a new write has the weight 1/WEIGHT.
 INITIAL_S, WEIGHT = 50e-6, 16
-#: A compressed write may take this many times as long as a plain one.
+#: A compressed write may take this many times as long as a plain write.
 RATIO_MAX = 2.0
 #: The algorithm is simulated for at least this many blocks in all.
 SIMULATED_BLOCKS = 1500
-#: After this many blocks on a CPU the shares of the levels stay those of the second half of them.
+#: After this many blocks on a CPU, the shares of the levels stay as in the second half of them.
 SETTLED = 1500
 
 
 class Adaptation(NamedTuple):
-    """The outcome of the algorithm."""
+    """The result of the algorithm."""
 
     #: Compressed blocks over all blocks.
     share: float
@@ -61,7 +60,7 @@ def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> 
     generator = random.Random(0)
     simulated = max(min(blocks, SETTLED), 1)
     second_half = simulated - simulated // 2
-    # The blocks that are not simulated are like those of the second half.
+    # The blocks that are not simulated are assumed to equal those of the second half.
     weight = 1 + max(blocks - simulated, 0) / second_half
     counts = [0.0] * len(write_s)
     for _ in range(-(-SIMULATED_BLOCKS // simulated)):
@@ -75,7 +74,7 @@ def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> 
 
 
 def lowest_level_s(cpu_s: float, blocks: int, compressed_s: float, plain_s: float) -> float:
-    """CPU time of the lowest level with which compressing a block takes ``cpu_s`` in the mean."""
+    """CPU time of the lowest level such that compressing a block takes ``cpu_s`` on average."""
     steps, highest = 40, calibrated().compression_levels[-1]
 
     def error(lowest_s: float) -> float:
@@ -87,7 +86,7 @@ def lowest_level_s(cpu_s: float, blocks: int, compressed_s: float, plain_s: floa
 def _choices(
     blocks: int, write_s: list[float], average_s: list[float], generator: random.Random
 ) -> list[int]:
-    """Number of blocks written at each level, and last plain; ``average_s`` is updated."""
+    """Number of blocks written at each level, and plain (last entry); updates ``average_s``."""
     plain, highest = len(write_s) - 1, len(write_s) - 2
     counts = [0] * len(write_s)
     for _ in range(blocks):
@@ -125,7 +124,7 @@ class CompressedElsewhere:
     share: float
     #: The loads with that share of compressed blocks.
     loads: Sequence[Load]
-    #: CPU time for compression that the run needs more there than here; negative if less.
+    #: Additional CPU time for compression on that storage; below 0 if less.
     cpu_s: float
 
 
@@ -136,14 +135,14 @@ class Compression:
     loads: Sequence[Load]
     #: Compressed blocks over all blocks.
     share: float
-    #: CPU time that a compressed block takes more than a plain one, to write and to read.
+    #: Additional CPU time of a compressed block over a plain one, to write and to read.
     write_cpu_s: float
     read_cpu_s: float
-    #: CPUs that wrote blocks: each adapts by itself.
+    #: CPUs that wrote blocks; each adapts independently.
     cpus: int
 
     def explained(self, more: str) -> str:
-        """The reason why ``more`` or ``less`` is compressed elsewhere."""
+        """The reason why ``more`` or ``less`` is compressed on other storage."""
         return f"DuckDB would compress {more}, because it chooses by how long writes take"
 
     def on_target(self, latencies: Sequence[Estimate]) -> CompressedElsewhere:
@@ -194,8 +193,8 @@ def _mean_write_s(writes: Sequence[tuple[Load, float]]) -> float:
 def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | None:
     """The compression of a recording's blocks; None if it is not DuckDB's or shows too little.
 
-    It must have single waits with CPU times, and a number of blocks of either kind. Nearly all are
-    of one kind for data that does not compress, and on storage so slow that all are compressed.
+    It needs single waits with CPU times, and enough blocks of both kinds. Nearly all blocks are of
+    one kind if the data does not compress, or if slow storage makes DuckDB compress all of them.
     """
     waits = recording.waits
     cpu = waits["cpu_before_ns"]
@@ -210,7 +209,7 @@ def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | 
     after_ns[row] = before_ns[following]
     small = size < BLOCK_BYTES
     writes = waits["op"].equals("write")
-    # DuckDB compresses a block before it writes it, and decompresses it after it has read it.
+    # DuckDB compresses a block before it writes it, and decompresses a block after it reads it.
     written_small_ns, written_plain_ns = (
         before_ns[block & writes & kind] for kind in (small, ~small)
     )

@@ -60,7 +60,7 @@ def time_s(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
     return sum(load.count * mean.mean_s for load, mean in zip(loads, latencies, strict=True))
 
 
-#: Fewer rehearsed operations of a size do not represent the others.
+#: Least number of rehearsed operations of a size that represents all operations of it.
 REHEARSED_MIN = 100
 
 #: The latency of operations that take no time.
@@ -68,13 +68,13 @@ NO_LATENCY = Estimate(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapola
 
 
 def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Estimate]:
-    """Latency of each load with ``depth`` operations in flight. FiguresMissing without figures."""
+    """Latency of each load with ``depth`` operations in flight. FiguresMissing if it is unknown."""
     if storage.source is INSTANT:
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
     if storage.source.any_size:
-        # A formula has no error of interpolation; the spread of the source is accounted elsewhere.
+        # A formula has no interpolation error; the source's spread is taken into account elsewhere.
         return [replace(latency, error=0.0) for latency in latencies]
     return latencies
 

@@ -1,12 +1,12 @@
-"""Other runs of a recorded query: their files, the spread of the spill, the CPU cost of waits.
+"""Previous runs of a recorded query: their files, the spread of the spill, the CPU cost of waits.
 
 The spill of a process depends on when each of its threads takes memory from their common limit:
 
     spread^2 = far^2 + (share * memory / spill)^2
 
-with the peak resident memory and the bytes written. ``far`` and ``share`` were measured for one and
-for several threads (calibrated.toml). Each session of a server has its own limit, which a plan
-reaches at the same row every time. Other runs of the query measure the spread itself.
+where memory is the peak resident memory and spill the bytes written. ``far`` and ``share`` were
+measured for one and for several threads (calibrated.toml). Each session of a server has its own
+limit, which a plan reaches at the same row in each run. Previous runs measure the spread itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ RELATION_RUNS = 2
 def spill_spread(
     relation: float | None, memory_bytes: int | None, runs: Sequence[Sequence[Load]]
 ) -> SpillSpread | None:
-    """The spread of the spill by its relation to memory and the loads of runs, its own first."""
+    """The spread of the spill, by its relation to memory and the loads of runs, this run first."""
     written = [moved_bytes(loads, "write") for loads in runs]
     logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
     degrees, squares = len(logs) - 1, float(len(logs) * logs.var()) if len(logs) else 0.0
@@ -113,14 +113,14 @@ def spill_spread(
     )
 
 
-#: Runs whose numbers of temp operations differ by a larger share did other work.
+#: Runs whose numbers of temp operations differ by a larger share did different work.
 SAME_OPERATIONS = 0.2
-#: Runs whose mean weights of waits differ by less show no effect of waits: 0.5 is 1 and 1.7 ms.
+#: Least difference of mean weights of waits that shows their effect: 0.5 is 1 ms against 1.7 ms.
 WEIGHT_MIN = 0.5
 
 
 def former_runs(runs: Iterable[Recording | Counts], recorded: Sequence[Load]) -> list[FormerRun]:
-    """Former runs of about as many temp operations, with notably different latencies."""
+    """Former runs with about the same number of temp operations and notably different latencies."""
     former, count = list[FormerRun](), operations(recorded)
     for run in runs:
         if not isinstance(run, Recording) or run.meta.cpu_s is None:

@@ -1,4 +1,4 @@
-"""The workload of a query: of its counts, or its recording, what remains of it, and other runs."""
+"""The workload of a query, from its counts, or from its recording, its rest and other runs."""
 
 from dataclasses import replace
 
@@ -26,17 +26,17 @@ from spillcast.recording.derived import PageCacheSize, parts_of, sampled
 from spillcast.recording.meta import Meta
 from spillcast.storage.rehearse import KEPT
 
-#: With a smaller share of the written bytes read back, reading is yet to come.
+#: If a smaller share of the written bytes was read back, most reading is yet to come.
 UNREAD = 0.5
 
 
 def read_workload(
     evidence: Recording | Counts, question: Question, max_rows: int | None = None
 ) -> tuple[Workload, Recording | Counts]:
-    """The workload of any evidence, and the evidence that storages are probed with.
+    """The workload of any evidence, and the evidence whose I/O probes replay.
 
-    A large recording is sampled unless the question is ``exact``. With ``max_rows`` any recording
-    of more waits is sampled, to about that many. Errors as of ``workload_of_recording`` and
+    A large recording is sampled unless the question is ``exact``. With ``max_rows`` a recording
+    with more waits is sampled to about that number. Errors: as for ``workload_of_recording`` and
     ``workload_of_counts``.
     """
     if isinstance(evidence, Counts):
@@ -46,7 +46,7 @@ def read_workload(
     exact = question.exact or question.rehearse is not None
     sample = evidence if exact else sample_of(evidence, max_rows)
     workload = workload_of_recording(sample, question)
-    # A recorded part may have no reads: those that remain read back what it wrote.
+    # A recorded part may contain no reads: the remaining reads read back the written bytes.
     if workload.remaining is None:
         return workload, sample
     from spillcast.recording.derived import read_back
@@ -55,7 +55,7 @@ def read_workload(
 
 
 def workload_of_recording(recording: Recording, question: Question | None = None) -> Workload:
-    """The workload of a recording. NotSpilled without temp I/O, Refusal if none was recorded."""
+    """The workload of a recording. NotSpilled without temp I/O, Refusal without captured I/O."""
     question = question or Question()
     recording.need_io()
     rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
@@ -98,11 +98,11 @@ def workload_of_recording(recording: Recording, question: Question | None = None
 def _extrapolated(
     workload: Workload, progress: QueryProgress | None, meta: Meta, question: Question
 ) -> Workload:
-    """The workload of a query that went on after its recording, by estimates of what remains."""
+    """The workload of a query that went on after its recording, by estimates of its rest."""
     known = question.known.extrapolate(progress, meta.engine, question.elapsed_s)
     workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
     if (remaining := known.work) is None:
-        # What failed does not read the rest of its temp files.
+        # A query that failed does not read the rest of its temp files.
         return replace(workload, to_come=None) if meta.cut_off_by == "error" else workload
     loads, compression = remaining.loads(workload.loads), workload.compression
     return replace(
@@ -118,7 +118,7 @@ def _extrapolated(
 def _among_other_runs(
     workload: Workload, relation: float | None, meta: Meta, hints: RemainingWorkHints
 ) -> Workload:
-    """The workload with the spread of its spill and the CPU time of other runs of its query."""
+    """The workload with the spread of its spill and the CPU time of previous runs of its query."""
     others, unused = hints.runs_of(meta.engine) if hints.history else ((), ())
     runs = [workload.loads, *map(run_loads, others)]
     former, threads = former_runs(others, workload.loads), workload.threads
@@ -139,7 +139,7 @@ def _among_other_runs(
 def _kind(workload: Workload, meta: Meta) -> str:
     """The kind of a recording; verified forecasts are looked up by it."""
     if workload.remaining is not None:
-        # A previous run gives the spread of what remains; a guess needs that of verified parts.
+        # A previous run gives the spread of the rest; a guess needs the spread of verified parts.
         return "part" if workload.remaining.guessed else "recording"
     if not workload.is_part:
         return "recording"
@@ -148,7 +148,7 @@ def _kind(workload: Workload, meta: Meta) -> str:
     return "slices" if meta.raw.slices_of_all else stretch
 
 
-#: A recording of fewer waits is used entirely; a larger one is sampled, to about SAMPLE_ROWS.
+#: A recording below WHOLE_ROWS waits is used entirely; a larger one is sampled to SAMPLE_ROWS.
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 #: If a larger share of temp operations was as fast as memory, the page cache may have served them.
 FAST_MAX = 0.005
@@ -157,11 +157,11 @@ ERROR_MAX, EXACT_ROWS_MAX = 0.05, 20_000_000
 
 
 def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
-    """A sample of a recording's waits, or the recording itself if it is small or all waits count.
+    """A sample of a recording's waits, or the recording itself if it is small or needs all waits.
 
-    It is small with at most ``max_rows`` waits, by default below WHOLE_ROWS. All waits count for a
-    query that went on, because the rest is extrapolated from them, and for a comparison with a
-    rehearsal. If the page cache may have served temp I/O, its contents are simulated for some
+    It is small with at most ``max_rows`` waits, by default below WHOLE_ROWS. All waits are needed
+    for a query that went on, because the rest is extrapolated from them, and for a comparison with
+    a rehearsal. If the page cache may have served temp I/O, its contents are simulated for some
     regions of the files.
     """
     rows = recording.meta.raw.rows

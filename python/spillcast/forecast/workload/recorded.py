@@ -36,20 +36,20 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.thread_trace import NONE, TempOperations
 from spillcast.tables import Table
 
-#: The seconds of a single recorded stretch are joined to at most this many rows.
+#: The seconds of a single recorded stretch are merged into at most this many rows.
 STRETCHES_MAX = 1000
 #: Largest spread of the spills of one query (standard deviation of the logarithm).
 MAX_SPREAD = 1.0
 #: Share of the cost of observing a temp call within its timed interval, and its standard error.
 INSIDE = 0.5
 INSIDE_ERROR = 0.25
-#: Relative error of the cost of observing: repeated measurements differ by as much.
+#: Relative error of the cost of observing: repeated measurements differ by this much.
 OBSERVED_ERROR = 0.5
 #: Standard deviations between the quartiles of a normal distribution.
 QUARTILES = 1.349
-#: Threads that use the CPU in a larger share of the time of io_uring requests do not wait for them.
+#: Threads that use the CPU for a larger share of io_uring requests do not wait for them.
 BUSY_MAX = 0.1
-#: CPU time above this multiple of a quota is no error of the clocks.
+#: CPU time above this multiple of a quota cannot be explained by errors of the clocks.
 QUOTA_EXCEEDED = 1.1
 
 
@@ -96,7 +96,7 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
 
 
 def recorded_spread(recording: Recording) -> float | None:
-    """The spread by the relation of memory and spill; None if unknown or without a shared limit."""
+    """The spread by the spill's relation to memory; None if unknown or without a shared limit."""
     memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
     if recording.meta.server is not None or not memory or not spill:
         return None
@@ -149,7 +149,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
 def _quality(recording: Recording) -> Quality:
     meta, capture = recording.meta, recording.meta.capture
     mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
-    # Page faults of known time are data reads, a term of the forecast.
+    # Page faults of known duration are data reads, a term of the forecast.
     faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
     if faults * mean_s <= SHARE_REPORTED * recording.elapsed_s:
         faults = 0
@@ -170,7 +170,7 @@ def _quality(recording: Recording) -> Quality:
 
 
 def recorded_threads(recording: Recording) -> Threads:
-    """The threads of a recording, from its single waits, or from its counts without any."""
+    """The threads of a recording, from its single waits, or from its counts if there are none."""
     cpus, work, threads = _recorded_cpus(recording.meta), recording.work, 1
     if work.threads:
         trace, threads = work.trace, work.threads
@@ -186,7 +186,7 @@ def recorded_threads(recording: Recording) -> Threads:
         ]
     if trace.change.any():
         change_events = recording.waits["event"][trace.source[trace.change]].to_pylist()
-    # A sample shows the contents of the page cache only if it has the missing bytes of each read.
+    # A sample shows the contents of the page cache only if it has the bytes missed by each read.
     cache_known = recording.sample is None or missing_bytes is not None
     return Threads(
         trace=trace,
@@ -204,7 +204,7 @@ def recorded_threads(recording: Recording) -> Threads:
 
 
 def _recorded_cpus(meta: Meta) -> Cpus:
-    """The CPUs that the run had."""
+    """The CPUs available to the run."""
     machine, limits = meta.machine.cpus, meta.cpu_limits
     cores = min((count for count in (machine, limits.cpus) if count), default=None)
     quota_cpus = None if _quota_exceeded(meta) else limits.quota_cpus
@@ -212,7 +212,7 @@ def _recorded_cpus(meta: Meta) -> Cpus:
 
 
 def _quota_exceeded(meta: Meta) -> bool:
-    """Whether the threads had more CPU time than their quota, which then was not in force."""
+    """Whether the threads used more CPU time than their quota, which was therefore not in force."""
     limits = meta.cpu_limits
     if limits.quota_cpus is None or meta.cpu_s is None:
         return False
@@ -240,7 +240,7 @@ def temp_changes(recording: Recording) -> list[TempChanges]:
 def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOverhead:
     """The cost of recording to the observed threads; 0 if not measured.
 
-    Every call costs the same, and every context switch. A part of the cost of a temp call, and the
+    All calls cost the same, and all context switches. A part of the cost of a temp call, and the
     cost of a switch during it, are within its timed interval; the rest is outside.
     """
     capture = recording.meta.capture
@@ -264,8 +264,8 @@ def data_reads(recording: Recording) -> DataReads | None:
     reads, seconds = recording.work.data_reads, recording.seconds
     count, size, called_s = None, None, 0.0
     if reads.cold:
-        # Single waits show which reads were slower than memory and left the CPU, the per-second
-        # rows how many there were in the entire run.
+        # Single waits show which reads were slower than memory and gave up the CPU, the per-second
+        # rows the number of reads in the entire run.
         is_read = ~seconds["temp"].values & seconds["op"].equals("read")
         scale = max(int(seconds["total_ns"].values[is_read].sum()) / reads.total_ns, 1.0)
         count, size = round(scale * reads.cold), round(scale * reads.cold_bytes)
@@ -293,7 +293,7 @@ def _io_ns_by_stretch(recording: Recording) -> Floats:
     if recording.meta.raw.slices_of_all:
         slices_s = recording.meta.raw.slices_s or ()
         rows = recording.temp_columns("start_ns", "elapsed_ns", "op")
-        # A wait that began before the first slice ended in it.
+        # A wait that began before the first slice ended within it.
         number = np.maximum(slice_numbers(slices_s, rows["start_ns"].to_numpy()) - 1, 0)
         stretches, io_ns = len(slices_s), rows["elapsed_ns"].to_numpy()
     else:

@@ -25,7 +25,7 @@ DIRTY_SHARE = 0.2
 PERIOD_S = 0.1
 #: The kernel's least quota in its longest period.
 QUOTA_CPUS_MIN = 0.001
-#: CPU time of this length without a call during temp I/O of other threads may be spinning: a wait.
+#: CPU time of this length without a call, during temp I/O of other threads, may be a spinning wait.
 BURST_MIN_S = 0.5
 
 
@@ -39,7 +39,7 @@ class Cpus:
     period_s: float = PERIOD_S
 
     def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
-        """The CPUs with other numbers where given. OptionInvalid for impossible ones."""
+        """The CPUs with the given numbers instead. OptionInvalid for impossible numbers."""
         if cpus is not None and cpus < 1:
             raise OptionInvalid(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
         if quota_cpus is not None and not QUOTA_CPUS_MIN <= quota_cpus < inf:
@@ -54,17 +54,17 @@ class Cpus:
 
     @classmethod
     def limited(cls, cores: int | None, quota_cpus: float | None, period_s: float) -> "Cpus":
-        """The CPUs with a quota, unless that is as large as all of them."""
+        """The CPUs with a quota, unless the quota is as large as all cores."""
         if quota_cpus is None or (cores is not None and quota_cpus >= cores):
             return cls(cores)
         return cls(cores, quota_cpus, period_s)
 
     def usable(self, trace: ThreadTrace) -> int:
-        """Cores that the threads of a trace can use at once."""
+        """Cores that the threads of a trace can use concurrently."""
         return self.cores if trace.cpu_known and self.cores else trace.threads
 
     def cpu_s_per_s(self, trace: ThreadTrace) -> float:
-        """CPU time per second that the threads of a trace can have at most."""
+        """Upper limit of the CPU time per second of the threads of a trace."""
         return min(self.usable(trace), self.quota_cpus or inf, trace.threads)
 
     @property
@@ -81,7 +81,7 @@ class Cpus:
         return round(self.quota_cpus * period_ns), period_ns
 
 
-#: Slices of the run, 1 % each, in which the number of active threads counts as constant.
+#: Number of slices of the run; the number of active threads in a slice is taken as constant.
 STRETCHES = 100
 
 
@@ -114,7 +114,7 @@ class Stretches:
 
     @cached_property
     def threads(self) -> Floats:
-        """Mean number of active threads while any was: at least 1."""
+        """Mean number of active threads while any is active, at least 1."""
         work_s = self._spread(self._work_ns, self._end_ns, (self._end_ns - self._work_ns) / 1e9)
         threads = work_s / np.maximum(self.active_s, 1e-9)
         return np.clip(threads, 1.0, max(self._trace.threads, 1))
@@ -134,7 +134,7 @@ class Stretches:
         return self._busy_s(self._trace.wait_ns, self._trace.cpu_ns, self._cpus)
 
     def _busy_s(self, wait_ns: Integers | Floats, cpu_ns: Integers, cpus: Cpus) -> Floats:
-        """Time by stretch that the active threads take."""
+        """Time by stretch that the active threads take for their CPU time and I/O."""
         trace = self._trace
         cpu_s = self.of_work(cpu_ns / 1e9)
         io_s = self.of_waits(trace.io_ns(wait_ns) / 1e9)
@@ -173,7 +173,7 @@ def _whole_repairman_s(threads: int, cores: int, cpu_s: float, latency_s: float)
         return (cpu_s + latency_s) / threads
     if latency_s <= 0:
         return cpu_s / cores
-    # Logarithms of the odds of k threads on cores or in the run queue, against none.
+    # Logarithms of the odds of k threads on cores or in the run queue, against no thread.
     odds = [0.0]
     for k in range(1, threads + 1):
         odds.append(odds[-1] + log((threads - k + 1) * cpu_s / (min(k, cores) * latency_s)))
@@ -183,7 +183,7 @@ def _whole_repairman_s(threads: int, cores: int, cpu_s: float, latency_s: float)
     return cpu_s / on_cores
 
 
-#: Any storage that takes time, to find out which operations miss the cache.
+#: A storage that takes any time at all, to see which operations miss the cache.
 ANY_STORAGE = fixed_behaviour(1e-6, 1e-6)
 #: Least share of the cacheable operations that were as fast as memory if a page cache served them.
 SERVED_MIN = 0.5
@@ -193,7 +193,7 @@ UNLIMITED_BYTES = sys.maxsize
 
 @dataclass(frozen=True)
 class PageCache:
-    """The memory in front of a storage, and the time of each row that it serves."""
+    """The page cache in front of a storage, and the time of each row that it serves."""
 
     free_bytes: int
     #: By row of the thread trace, ns.
@@ -206,7 +206,7 @@ class PageCache:
 
 
 def page_cache_of(trace: ThreadTrace, storage_ns: Floats, free_bytes: int) -> PageCache | None:
-    """The page cache of a recording's threads, by their waits; None if there was none.
+    """The page cache of a recording's threads, by their waits; None without a page cache.
 
     ``storage_ns`` is the time of any storage behind a cache of that size, by row. If most of the
     operations that the cache would have served were slow, the engine bypasses it, or the file
@@ -226,7 +226,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Floats, free_bytes: int) -> Pa
 def page_cache_of_counts(
     trace: ThreadTrace, load_of: Integers, loads: Sequence[Load]
 ) -> PageCache | None:
-    """A page cache that holds everything, if all operations were as fast as memory, else None.
+    """A page cache that holds all files, if all operations were as fast as memory, else None.
 
     Counts do not show how much memory there is.
     """

@@ -1,10 +1,10 @@
 """The part of the temp I/O of threads that adds to the elapsed time.
 
-The recorded threads are simulated on a storage, which schedules each operation. Two models give
-their elapsed time. In the first, work is fixed: each thread repeats its operations, and waits for
-the threads that it waited for. In the second, work moves between threads: each stretch of the run
-keeps its number of active threads. Each model has a restriction that the run does not have, so the
-shorter time counts.
+The recorded threads are simulated on a storage model, which schedules each operation. Two models
+give their elapsed time. In the first, work is fixed: each thread repeats its operations, and waits
+for the threads that it waited for. In the second, work moves between threads: each stretch of the
+run keeps its number of active threads. Both models are more restricted than the run: the shorter
+time counts.
 
 The elapsed time less that without any latency is what temp I/O adds. Divided by the sum of
 latencies, it is the weight of a wait. One thread has the weight 1, unless a CPU quota throttles it:
@@ -40,7 +40,7 @@ from spillcast.tables import Table, arrays_of, followed
 
 
 class CpuDelays(NamedTuple):
-    """Elapsed time that limits of CPUs add; below zero where the target has more cores."""
+    """Elapsed time that CPU limits add; below zero if the target has more cores."""
 
     source_quota_s: float
     target_quota_s: float
@@ -54,11 +54,11 @@ class Simulated:
     #: Wait of each row of the trace, ns.
     wait_ns: Floats
     elapsed_ns: int
-    #: Operations in flight while there are any: at least 1.
+    #: Mean operations in flight while there are any, at least 1.
     in_flight: float
     #: Share of the time of temp I/O that operations wait for each limit of the storage.
     limited: Sequence[float]
-    #: Time of operations on the storage, ns: by limit, for servers, and its own latency.
+    #: Time of operations on the storage (ns): waits for each limit, for servers, and latency.
     at_limits_ns: Sequence[float]
     queued_ns: float
     latency_ns: float
@@ -69,7 +69,7 @@ class Simulated:
     storage_share: float
 
 
-#: Largest ratio between models of threads.
+#: Upper limit of the ratio between the times of the models.
 MAX_APART = 100.0
 
 
@@ -90,18 +90,18 @@ class Overlap:
     @property
     def elapsed_s(self) -> float:
         """The shorter time of the two models."""
-        # A replay repeats the recorded division of work: no evidence against moving work.
+        # A replay repeats the recorded division of work, so it is not evidence against moving work.
         return min(self.dynamic_s, self.static_s)
 
     @property
     def apart(self) -> float:
-        """The longest of these times over the shortest."""
+        """The longest of the models' times over the shortest."""
         models_s = [s for s in (self.dynamic_s, self.static_s, self.replayed_s) if s is not None]
-        # A model may leave no time at all of a short part of a run.
+        # A model may give zero time for a short part of a run.
         return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), MAX_APART)
 
 
-#: Least weight of a wait, however many others overlap with it.
+#: Least weight of a wait, regardless of how many waits overlap with it.
 SHARE_MIN = 1e-3
 
 
@@ -109,16 +109,16 @@ SHARE_MIN = 1e-3
 class Threads:
     """The threads of a run with their waits and CPU times, simulated on storages.
 
-    Loads in its methods are those of the recorded operations, or of more operations of these kinds.
+    Loads in its methods are of the recorded operations, or of more operations of the same kinds.
     """
 
     trace: ThreadTrace
     #: Elapsed time that the trace covers.
     elapsed_s: float
-    #: Threads with temp I/O, and mean temp operations in flight while there are any.
+    #: Threads with temp I/O, and mean number of temp operations in flight while there are any.
     number: int
     in_flight: float
-    #: Temp operations of the run; single waits of some or all of them were kept.
+    #: Temp operations of the run; some or all of their single waits were kept.
     operations: int
     source: Cpus
     target: Cpus
@@ -145,7 +145,7 @@ class Threads:
 
     @cached_property
     def recorded(self) -> Overlap:
-        """On the storage of the recording."""
+        """The overlap on the storage of the recording."""
         if not self._simulates:
             return self._constant
         return self._overlap(self._recorded, self.trace.cpu_ns, self.source)
@@ -211,7 +211,7 @@ class Threads:
         """
         if not self._simulates:
             return self._constant
-        # The last value is for operations that moved nothing and belong to no load.
+        # The last value is for operations that moved no bytes and so belong to no load.
         more_s = np.array([*cpu_s, 0.0])[self._load_of(loads)]
         return self._overlap(simulated, self._cpu_with_more_ns(more_s), self.target, replayed_s)
 
@@ -258,7 +258,7 @@ class Threads:
 
     @cached_property
     def _bursts(self) -> Flags:
-        """Rows after a long CPU burst, in at least a tenth of which other threads did temp I/O."""
+        """Rows after long CPU bursts; in a tenth or more of each, other threads did temp I/O."""
         trace = self.trace
         bursts = (trace.cpu_ns > BURST_MIN_S * 1e9) & (self._several and self.trace.cpu_known)
         begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
@@ -285,7 +285,7 @@ class Threads:
         )
 
     def _kept(self, total_operations: float) -> float:
-        """Kept waits of temp operations that move bytes, over ``total_operations`` of them."""
+        """Kept waits of temp operations that move bytes, over ``total_operations``."""
         kept = int((self.trace.temp & ~self.trace.change).sum())
         return min(1.0, kept / max(total_operations, 1))
 
@@ -311,7 +311,7 @@ class Threads:
 
     @cached_property
     def at_work(self) -> float:
-        """Mean number of active or runnable threads while there are any: at least 1."""
+        """Mean number of active or runnable threads while there are any, at least 1."""
         if not self._several:
             return self.in_flight
         active_s = self._stretches.active_s
@@ -330,7 +330,7 @@ class Threads:
 
     @property
     def _several(self) -> bool:
-        """Whether there are several threads, and their single waits are known."""
+        """Whether there are several threads whose single waits are known."""
         return not self.counted and self.number > 1
 
     @cached_property
@@ -359,7 +359,7 @@ class Threads:
         return self._unwaited_on[cpus]
 
     def _load_of(self, loads: Sequence[Load]) -> Integers:
-        """The number of the load that each temp operation belongs to."""
+        """The index of the load that each temp operation belongs to."""
         kinds = tuple(load.kind for load in loads)
         if kinds not in self._load_numbers:
             classes, which = size_classes(self.trace.bytes[self.trace.temp])
@@ -373,16 +373,16 @@ class Threads:
     def _static_s(self, simulated: Simulated) -> float:
         """Elapsed time if no work moves between threads.
 
-        The part of the recorded time that the simulation of the recording does not explain stays.
-        A simulation that is longer than the recording ties threads to each other more than they
-        were, so its times are scaled.
+        The part of the recorded time that the simulation of the recording does not explain is kept.
+        A simulation that takes longer than the recording couples threads too strongly; it is
+        scaled.
         """
         elapsed_s, recorded_s = self.elapsed_s, self._recorded.elapsed_ns / 1e9
         more_s = simulated.elapsed_ns / 1e9 - recorded_s
         return elapsed_s + more_s * min(elapsed_s / max(recorded_s, 1e-9), 1.0)
 
     def _lower_s(self, cpus: Cpus) -> float:
-        """Lower bound by the CPU time of all threads on all CPUs; 0 if it is not known."""
+        """Lower bound by the CPU time of all threads on all CPUs; 0 if unknown."""
         if not self.trace.cpu_known or None in (cpus.cores, self.source.cores):
             return 0.0
         source, target = self.source.cpu_s_per_s(self.trace), cpus.cpu_s_per_s(self.trace)
@@ -405,7 +405,7 @@ class Threads:
 
     @cached_property
     def _followed(self) -> tuple[Integers, Integers]:
-        """Rows that another row of their thread follows, and those rows."""
+        """Rows that are followed by another row of their thread, and the following rows."""
         return followed(self.trace.thread)
 
     def _cpu_with_more_ns(self, more_s: Floats) -> Integers:
@@ -465,7 +465,7 @@ class Threads:
         )
 
     def _batch(self, columns: Mapping[str, Integers]) -> Any:
-        """The rows for the simulation, with ``columns`` in place of those recorded."""
+        """The rows for the simulation, with ``columns`` in place of the recorded columns."""
         return Table({**self.trace.columns, **columns, "call_ns": self._call_ns})
 
     def _run(self, wait_ns: Integers | Floats, cpus: Cpus, cpu_ns: Integers) -> dict[str, Any]:
