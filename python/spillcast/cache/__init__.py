@@ -1,4 +1,4 @@
-"""What a flash cache in front of a disk would serve of recorded I/O."""
+"""The part of recorded I/O that a flash cache in front of a disk would serve."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +19,10 @@ def _cache(
 ) -> "Curve":
     """Miss ratios (0 to 1) by cache size (bytes) for traces, a recording or CSV files.
 
-    They are those of the last of ``runs``. ``rate`` is the share of the lines sampled, above 0
-    and at most 1; with ``error_points`` all are followed, and the mean error is no more than
-    that many percentage points. With ``temp_writes``, writes to temp files are cached too.
-    InputError for evidence that cannot be read or has no reads.
+    The ratios are of the last of ``runs`` runs. ``rate`` is the share of sampled lines, above 0 and
+    at most 1; with ``error_points`` all lines are followed, with a mean error of at most this many
+    percentage points. With ``temp_writes``, writes to temp files are cached too. InputError for
+    evidence that cannot be read or has no reads.
     """
     from spillcast.cache.evidence import read_requests
     from spillcast.cache.simulation import curve

@@ -1,4 +1,4 @@
-"""Reads traces, recordings, CSV and oracleGeneral files as requests for lines of a cache."""
+"""Reads traces, recordings, CSV and oracleGeneral files as requests for cache lines."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests for lines, and the names behind their numbers."""
+    """Requests for cache lines, and the names of the numbered objects."""
 
     core: _core.CacheRequests
     line_bytes: int
@@ -48,9 +48,9 @@ class Requests:
     notes: Sequence[str] = field(default_factory=list)
 
     def run(self, work: Callable[[], T], on_progress: Callable[[int], None] | None) -> T:
-        """Run work of the core on the requests, interruptibly, and return its result.
+        """Run work of the core on the requests, interruptibly; returns its result.
 
-        InputError for work that is impossible, and for a damaged file.
+        InputError for impossible work and for a damaged file.
         """
         report_progress = None if on_progress is None else lambda: on_progress(self.core.requests())
         try:
@@ -58,7 +58,7 @@ class Requests:
         except ValueError as error:
             raise OptionInvalid(str(error)) from error
         except OSError as error:
-            # Only an oracleGeneral file is read this late, and its name is its object.
+            # Only an oracleGeneral file is read this late; its path is the object's name.
             fault = f"cut or damaged: {first_line(error)}"
             raise EvidenceDamaged(fault, _RECORD_HINT, self.objects[0]) from error
 
@@ -80,7 +80,7 @@ def read_requests(
     block_bytes: int = BLOCK_BYTES,
     lenient: bool = False,
 ) -> Requests:
-    """Read I/O from files. InputError for missing or mixed files, and for those without offsets."""
+    """Read I/O from files. InputError for missing or mixed files, and for files without offsets."""
     paths = [rereadable(argument) for argument in arguments]
     for path in paths:
         check_kind(path)
@@ -114,7 +114,7 @@ def read_requests(
 
 
 def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
-    """Requests of an oracleGeneral file: each id is one line, whatever its size."""
+    """Requests of an oracleGeneral file: each id is one line, regardless of its size."""
     if not path.is_file():
         raise PathMissing("there is no such file", where=path)
     if line_bytes is None:

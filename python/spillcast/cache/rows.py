@@ -1,4 +1,4 @@
-"""Reads I/O with offsets, of recordings, traces, CSV and counts, as columns for the core."""
+"""Reads I/O with offsets from recordings, traces, CSV and counts, as columns for the core."""
 
 import csv
 import re
@@ -35,7 +35,7 @@ TEMP_OBJECT = "temp"
 
 @dataclass(frozen=True)
 class FileAccesses:
-    """Reads and writes of ranges of files, in the order of time.
+    """Reads and writes of ranges of files, ordered by time.
 
     Columns of ``io`` are integers: ``time_s``, ``file``, ``offset``, ``bytes``, ``object``,
     ``query`` and ``class``.
@@ -64,7 +64,7 @@ class FileAccesses:
 
 
 def coded(names: ColumnValues) -> tuple[Integers, list[str]]:
-    """By row the number of its name, and the names by number, in the order of occurrence."""
+    """The number of each row's name, and the names by number, in order of occurrence."""
     groups = Table({"name": names}).group_by("name")
     return groups.number, [
         "?" if name is None else name for name in groups.keys["name"].to_pylist()
@@ -72,7 +72,7 @@ def coded(names: ColumnValues) -> tuple[Integers, list[str]]:
 
 
 def is_sequential(file: Integers, offset: Integers, size: Integers) -> Flags:
-    """Whether each row begins at the end of the previous row of its file."""
+    """Flags of rows that begin at the end of the previous row of their file."""
     order = np.argsort(file, kind="stable")
     end, at = (offset + size)[order], file[order]
     follows = np.zeros(len(file), dtype=bool)
@@ -82,13 +82,13 @@ def is_sequential(file: Integers, offset: Integers, size: Integers) -> Flags:
 
 #: Waits of scans in Oracle's traces.
 SCAN_EVENTS = ("direct path read", "db file scattered read")
-#: A recorded read of this size or more is part of a scan, wherever it begins.
+#: A recorded read of this size or more is part of a scan, regardless of its offset.
 SCAN_BYTES = 64 << 10
 _TRACE_COLUMNS = ("start_ns", "session", "event", "op", "temp", "file", "sql_id", "object")
 
 
 def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccesses:
-    """The raw waits of a recording. InputError if none has an offset."""
+    """The I/O of a recording with offsets. InputError without any."""
     recording.need_io()
     waits = recording.temp_waits if only_temp else recording.waits
     known = waits.filter(waits["offset"].is_valid() & (waits["bytes"].filled(0) > 0))
@@ -123,7 +123,7 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccess
 
 
 def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> FileAccesses:
-    """The I/O of traces with file and block. InputError if none has both."""
+    """The I/O of traces with file and block. InputError without any."""
     paths, repeated = distinct(paths)
     names = [*_TRACE_COLUMNS, "blocks", "p2"]
     waits = waits_of(paths, names, lambda waits: waits["op"].is_valid(), lenient=lenient)
@@ -157,7 +157,7 @@ def _classes(temp: Flags, writes: Flags, scans: Flags) -> Integers:
 
 
 def _with_temp(object_: Integers, names: Sequence[str], temp: Flags) -> tuple[Integers, list[str]]:
-    """The objects that occur, with all temp data as one object."""
+    """The numbers and names of the objects that occur, with all temp data as one object."""
     numbers = np.where(temp, len(names), object_)
     used, numbers = np.unique(numbers, return_inverse=True)
     all_names = [*names, TEMP_OBJECT]
@@ -181,7 +181,7 @@ def _left_out(count: int) -> list[str]:
 
 
 _NEEDED = ("object", "offset", "bytes")
-#: Other names of columns, in small letters.
+#: Aliases of column names, in lower case.
 _NAMES = {
     **dict.fromkeys(("file", "filename", "device", "object_id"), "object"),
     **dict.fromkeys(("offset_bytes", "position"), "offset"),
@@ -191,7 +191,7 @@ _TYPES = {
     "object": TEXT, "offset": "int64", "bytes": "int64",
     "time_s": "float64", "class": TEXT, "query": TEXT,
 }  # fmt: skip
-#: Rows of a CSV file that are split at once.
+#: Number of rows of a CSV file that are split at a time.
 _CSV_ROWS = 1 << 16
 _CSV_HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
 
@@ -202,7 +202,7 @@ def is_csv(path: Path) -> bool:
 
 
 def read_csv(paths: Sequence[Path]) -> FileAccesses:
-    """Read files one after the other. InputError names the column or the value that is wrong."""
+    """Read CSV files one after the other. InputError names the wrong column or value."""
     for path in paths:
         if not is_csv(path):
             raise EvidenceMixed(
@@ -252,7 +252,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _cells(path: Path) -> dict[str, list[str]]:
-    """The texts of the columns that are used, by their standard names."""
+    """The texts of the used columns, by standard name."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         heading_line = 1
         # Exports may begin with blank lines.
@@ -262,14 +262,14 @@ def _cells(path: Path) -> dict[str, list[str]]:
         titles = next(csv.reader([heading.strip("\r\n")], delimiter=delimiter), [])
         exact = [title.strip().lower() for title in titles]
         aliases = [_NAMES.get(name, name) for name in exact]
-        # An alias counts only if no column has the name itself.
+        # An alias counts only if no column has the standard name.
         names = [n if alias in exact else alias for n, alias in zip(exact, aliases, strict=True)]
         _check_names(names)
         cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         rows, first = filter(None, reader), heading_line + 1
         while batch := [*islice(rows, _CSV_ROWS)]:
-            # A row above may have several lines, and may be blank.
+            # Rows above may span several lines or be blank.
             short = (at for at, row in enumerate(batch, first) if len(row) != len(names))
             if (line := next(short, None)) is not None:
                 raise ValueError(f"from line {line} on, a row has not {len(names)} fields")
@@ -281,7 +281,7 @@ def _cells(path: Path) -> dict[str, list[str]]:
 
 
 def _column(name: str, type: str, texts: Sequence[str]) -> ColumnValues:
-    """A column of texts as its type. InputError for invalid and impossible numbers."""
+    """A column of texts converted to its type. InputError for invalid and impossible numbers."""
     if type == TEXT:
         return ColumnValues.of(texts, TEXT)
     if "" in texts:
@@ -308,7 +308,7 @@ _COUNTS_HINT = (
 _STAT = re.compile(r"^(physical read total bytes|cell flash cache read hits)\s+([\d,]+)\s*$")
 _ELAPSED = re.compile(r"^Elapsed: (\d+):(\d+):([\d.]+)")
 _COUNTED = {"objectNumber", "hitCount", "missCount"}
-#: Databases and tablespaces have objects of the same number.
+#: Object numbers are unique only within a database and tablespace.
 _IDENTITY = ("objectNumber", "dbID", "tableSpaceNumber")
 _ATTRIBUTE = re.compile(rf"^(?:([\w.-]+): )?\s*({'|'.join({*_COUNTED, *_IDENTITY})}):\s+([\d,]+)")
 _METRIC = re.compile(
@@ -319,7 +319,7 @@ _METRIC = re.compile(
 
 @dataclass(frozen=True)
 class Scan:
-    """Counts of one scan or interval; ``elapsed_s`` is None if it was not timed."""
+    """Counts of one scan or interval; ``elapsed_s`` is None if not timed."""
 
     object: str
     bytes: int
@@ -349,7 +349,7 @@ class Scan:
 
 
 def is_observed(path: Path) -> bool:
-    """Whether a file contains counts of scans, judged by its beginning."""
+    """Whether a file contains counts of scans, judging by its first bytes."""
     if not path.is_file() or path.suffix.lower() in (".csv", ".trc", ".zst", ".gz"):
         return False
     with reading(path), path.open("rb") as file:
@@ -396,7 +396,7 @@ def _rows(sizes: dict[str, int], notes: Sequence[str]) -> FileAccesses:
 
 
 def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of v$mystat between snapshots; counts that shrink begin a new session."""
+    """Growth of v$mystat between snapshots; counts that shrink mark a new session."""
     before, elapsed_s = (0, 0), None
     counters: dict[str, int] = {}
     for line in lines:
@@ -413,13 +413,13 @@ def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
             before = (0, 0)
         moved = read - before[0]
         if moved:
-            # Hits of smart scans are of 1 MiB each.
+            # Hits of smart scans are 1 MiB each.
             yield Scan("scan", moved, min((hits - before[1]) * MIB, moved), elapsed_s)
         before, counters, elapsed_s = (read, hits), {}, None
 
 
 def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of an object's hits and misses from one listing to the next, summed over cells."""
+    """Growth of an object's hits and misses between listings, summed over cells."""
     entries: dict[str, list[dict[str, int]]] = {}
     for line in lines:
         if match := _ATTRIBUTE.match(line):
@@ -444,7 +444,7 @@ def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
 
 
 def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of a cell's counts over the history: megabytes if there are any, else requests."""
+    """Growth of a cell's counts over the history: in megabytes if known, else in requests."""
     seen: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
     for line in lines:
         if match := _METRIC.match(line):
@@ -456,7 +456,7 @@ def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
     def grown(kind: str) -> float:
         histories = [sorted(of_cell) for (_, name), of_cell in seen.items() if name == kind]
         steps = [step for history in histories for step in pairwise(history)]
-        # A count that falls began at 0 again, with its cell.
+        # A count that falls restarted at 0, as its cell did.
         return sum(now if now < before else now - before for (_, before), (_, now) in steps)
 
     for hit, miss in (("FC_IO_BY_R", "FC_IO_BY_R_MISS"), ("FC_IO_RQ_R", "FC_IO_RQ_R_MISS")):

@@ -31,13 +31,13 @@ class Device:
     write_bytes_per_s: float
 
 
-#: Flash and disk, which are read and written at the same time.
+#: Flash and disk, which are read and written in parallel.
 Devices = tuple[Device, Device]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """Bytes that flash and disk read and write, and the time that takes."""
+    """Bytes that flash and disk read and write, and the time it takes."""
 
     flash_read_bytes: int = key("read from flash", unit="bytes")
     flash_write_bytes: int = key("written to flash", unit="bytes")
@@ -47,7 +47,7 @@ class Moved:
     read_bytes_per_s: float | None = key("bytes read over that time", unit="bytes/s")
 
 
-#: Share of the cache that the policy ``keep`` allows temp data.
+#: The largest share of the cache for temp data with the policy ``keep``.
 TEMP_SHARE = 0.5
 _LINES_MAX = 1 << 30
 
@@ -61,13 +61,13 @@ class CacheOptions:
     keep: Sequence[str] = ()
     temp_writes: bool = False
     temp_share: float = TEMP_SHARE
-    #: Share of the hits that flash serves; the disk reads the others at the same time.
+    #: Share of the hits that flash serves; the disk reads the rest in parallel.
     from_flash: float = 1.0
-    #: How often the same I/O runs: the first run fills the cache, the next one starts warm.
+    #: Number of runs of the same I/O: the first run fills the cache, the next starts warm.
     runs: int = 2
 
     def check(self) -> None:
-        """InputError for parameters that no cache can have."""
+        """InputError for parameters that are impossible for a cache."""
         policies = _core.CacheRequests.policies()
         if self.policy not in policies:
             raise ChoiceUnknown(
@@ -144,9 +144,9 @@ def simulate(
     cells: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> Cache:
-    """Run the requests through an empty cache, then again. InputError for an impossible cache.
+    """Run the requests, starting with an empty cache. InputError for an impossible cache.
 
-    Its contents are spread over ``cells`` servers. ``on_progress`` gets the number of requests
+    The cache is divided among ``cells`` servers. ``on_progress`` gets the number of requests
     done; their total is unknown.
     """
     options.check()
@@ -199,7 +199,7 @@ def _run(
     for account in run["accounts"]:
         alone = account.pop("alone_hits")
         if len(requests.objects) == 1:
-            # A single object has the cache to itself.
+            # A single object has the whole cache.
             alone = account["hits"]
         named = {"object": requests.objects[account.pop("object")], "class_": account.pop("class")}
         accounts.append(Account(**named, **account, lost_hits=alone - account["hits"]))
@@ -237,17 +237,17 @@ def _moved(
     }
 
 
-#: A cache is large enough with this share of the hits of the largest one.
+#: A cache is large enough if it has this share of the hits of the largest cache.
 MOST = 0.9
-#: Sizes between the smallest and the data, each some percent larger than the last.
+#: Number of sizes from the smallest to all data, in equal ratios of a few percent.
 _FINE = 400
-#: Sizes of a curve as a table, and as it is shown.
+#: Number of sizes of a curve in a table, and as shown.
 POINTS, _SHOWN = 64, 13
 
 
 @dataclass(frozen=True, repr=False)
 class Curve(Tabular):
-    """Miss ratios of LRU caches of every size, for the last of some runs."""
+    """Miss ratios of LRU caches of every size, for the last run."""
 
     core: _core.CacheCurve
     line_bytes: int
@@ -256,7 +256,7 @@ class Curve(Tabular):
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of all distinct lines: the size of a cache that holds everything."""
+        """Bytes of all distinct lines: the size of a cache that holds all data."""
         return round(self.core.lines) * self.line_bytes
 
     @property
@@ -281,7 +281,7 @@ class Curve(Tabular):
         return [float(s) * self.line_bytes for s in np.geomspace(least, self.core.lines, count)]
 
     def enough_bytes(self) -> float | None:
-        """The smallest size with ``MOST`` of the hits of any size; None if no size has hits."""
+        """The smallest size with the share ``MOST`` of the most hits; None if no size has hits."""
         sizes = self.sizes(_FINE)
         ratios = self.miss_ratios(sizes)
         hits = 1 - ratios[-1]
@@ -320,9 +320,9 @@ def curve(
 ) -> Curve:
     """The miss-ratio curve of requests. InputError without reads, or for an invalid rate or error.
 
-    All lines are followed, or the share ``rate`` of them. With ``error_points`` all are, with
-    rounded distances: the mean error is at most that many percentage points (``Curve.error_max``).
-    ``on_progress`` gets the number of requests done, as in ``simulate``.
+    All lines are followed, or the share ``rate`` of them. With ``error_points`` all are followed,
+    with rounded distances: the mean error is at most this many percentage points
+    (``Curve.error_max``). ``on_progress`` gets the number of requests done, as in ``simulate``.
     """
     if runs < 1:
         raise OptionInvalid(f"--runs {runs}: too few", "give 1 or more")
@@ -353,7 +353,7 @@ CACHE_SCHEMA = "spillcast.cache/1"
 
 @dataclass(frozen=True, kw_only=True)
 class MissCurve:
-    """Reads of the last run that miss, by the size of an LRU cache."""
+    """Missed reads of the last run, by the size of an LRU cache."""
 
     policy: str = key("`lru`", example="lru")
     sampled: float = key("share of the lines it is made from", example=1.0)

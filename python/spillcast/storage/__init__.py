@@ -1,4 +1,4 @@
-"""Storages: how long their operations take, and the source of that knowledge."""
+"""Storages: the latencies of their operations, and the source of these figures."""
 
 from pathlib import Path
 

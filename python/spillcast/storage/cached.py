@@ -1,8 +1,8 @@
 """A flash cache in front of a disk, as a storage for the temp files of one recording.
 
 The cache is simulated with the recorded offsets. Operations of each op and size then have the
-latencies of flash and of the disk in the simulated shares. Temp data is written to flash, and in
-the background to the disk when it leaves the cache.
+latencies of flash and of the disk, in the simulated shares. Temp data is written to flash, and in
+the background to the disk when it is evicted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def cached(
 ) -> Storage:
     """The storage of a cache of ``flash`` in front of ``disk`` for the I/O of ``baseline``.
 
-    Refusal if the temp files do not fit, and the recording does not show which data is read again.
+    Refusal if the temp files do not fit and the recording does not show which data is reread.
     """
     recorded = observed(baseline).groups
     shares = _shares(recorded, baseline, options)
@@ -124,12 +124,12 @@ def _group(
 
 
 def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate:
-    """The latency of a group's operations on flash or disk alone."""
+    """The latency of a group's operations on flash or disk only."""
     sequential, threads = True, 1
     if isinstance(baseline, Recording):
         sequential = baseline.work.sequential.get(group.kind, 1.0) > 0.5
         threads = baseline.work.threads or 1
-    # The limits of the parts are limits of the cached storage, and must not count twice.
+    # The limits of the parts become limits of the cached storage, and must not count twice.
     model = Model(replace(storage, limits=()))
     return model.latency(*group.kind, depth=float(threads), sequential=sequential)
 
@@ -137,7 +137,7 @@ def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate
 def _distance(
     storage: Storage, groups: Sequence[Group], shares: Shares, baseline: TempEvidence
 ) -> dict[str, float]:
-    """Shares of the operations of a part that are outside or between its measured sizes.
+    """Shares of a part's operations whose sizes are outside or between its measured sizes.
 
     ``error`` is the relative standard error of their latencies, as the root mean square.
     """

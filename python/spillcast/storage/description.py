@@ -18,16 +18,16 @@ from spillcast.storage.model import Estimate, Model
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_duration
 
-#: Steps of the density in a power of ten, and standard deviation of the kernel in powers of ten.
+#: Steps of the density per power of ten, and standard deviation of the kernel in powers of ten.
 STEPS = 100
 KERNEL = 0.05
-#: A peak has at least this share of the operations...
+#: The smallest share of the operations in a peak.
 SHARE_MIN = 0.0075
-#: ...the valley beside it is at most this deep, as a share of its height...
+#: The largest density in the valley beside a peak, as a share of the peak's density.
 VALLEY_MAX = 0.7
-#: ...and the operations above the valley are this many standard deviations of their number.
+#: The least height of a peak over its valley, in standard deviations of the number of operations.
 SIGNIFICANT = 3.2
-#: A peak this many times above another one is far from it.
+#: The ratio of the latencies of two peaks from which they are far apart.
 FAR = 3.0
 #: A peak whose bounds differ by at most this factor is described by its mode alone.
 NARROW = 1.25
@@ -35,7 +35,7 @@ NARROW = 1.25
 
 @dataclass(frozen=True)
 class Peak:
-    """Operations of about the same latency: 5 to 95 % of them between ``low_s`` and ``high_s``."""
+    """Operations of similar latency; ``low_s`` and ``high_s`` are the 5 % and 95 % quantiles."""
 
     share: float
     low_s: float
@@ -45,7 +45,7 @@ class Peak:
 
 @dataclass
 class _Basin:
-    """Steps ``begin`` up to ``end`` of the density, about its highest."""
+    """Steps ``begin`` up to ``end`` of the density, around the maximum ``top``."""
 
     begin: int
     end: int
@@ -55,8 +55,8 @@ class _Basin:
 def find_peaks(latency_ns: Sequence[int], counts: Sequence[int]) -> list[Peak]:
     """The peaks of a histogram of bucket middles (ns) and counts, the fastest first.
 
-    Hills of the smoothed density are joined, the least significant first, until each is clear of
-    its neighbours. Empty without operations.
+    Hills of the smoothed density are merged, the least significant first, until each is clearly
+    separate from its neighbours. Empty without operations.
     """
     ns = np.maximum(np.asarray(latency_ns, dtype=float), 1.0)
     count = np.asarray(counts, dtype=float)
@@ -76,7 +76,7 @@ def find_peaks(latency_ns: Sequence[int], counts: Sequence[int]) -> list[Peak]:
 
 
 def _smoothed(count: Floats) -> Floats:
-    """Operations per step, smoothed, with a margin on either side that lets the kernel end."""
+    """Operations per step, smoothed, with a margin for the kernel on either side."""
     reach = round(4 * KERNEL * STEPS)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / (KERNEL * STEPS)) ** 2)
     return np.convolve(count, kernel / kernel.sum())
@@ -92,7 +92,7 @@ def _hills(density: Floats) -> list[_Basin]:
 
 
 def _clear(density: Floats, basins: list[_Basin]) -> list[_Basin]:
-    """Basins joined until every valley between two is clear."""
+    """Basins merged until every valley between two is significant."""
     while len(basins) > 1:
         significance = [_significance(density, *pair) for pair in pairwise(basins)]
         least = int(np.argmin(significance))
@@ -105,7 +105,7 @@ def _clear(density: Floats, basins: list[_Basin]) -> list[_Basin]:
 
 
 def _significance(density: Floats, low: _Basin, high: _Basin) -> float:
-    """Standard deviations by which the lower of two neighbours rises above the valley between."""
+    """Standard deviations by which the lower of two neighbours exceeds the valley between them."""
     valley = density[high.begin]
     lower = min(low, high, key=lambda basin: density[basin.top])
     operations = [float(density[basin.begin : basin.end].sum()) for basin in (low, high)]
@@ -116,10 +116,10 @@ def _significance(density: Floats, low: _Basin, high: _Basin) -> float:
 
 
 def _peak(ns: Floats, count: Floats, total: float, top: float) -> Peak:
-    """The peak of these operations; ``top`` is the decimal logarithm of where they are densest."""
+    """The peak of these operations; ``top`` is the decimal logarithm of its maximum (ns)."""
     reached = np.cumsum(count)
     low, high = np.searchsorted(reached, [0.05 * reached[-1], 0.95 * reached[-1]])
-    # The mean about the top is more accurate than the top, which is a step of the density.
+    # The mean around the top is more accurate than the top, which is a step of the density.
     power = np.log10(ns)
     near = count * (np.abs(power - top) <= KERNEL)
     mode_ns = 10 ** (float(np.average(power, weights=near)) if near.any() else top)
@@ -142,7 +142,7 @@ def peaks_text(peaks: Sequence[Peak]) -> str:
 
 
 def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
-    """One careful sentence about the likely cause of the shape; None without one."""
+    """One cautious sentence about the likely cause of the shape; None without a likely cause."""
     largest = max(peaks, key=lambda peak: peak.share)
     memory = "the page cache" if access == "buffered" else "a cache of the device"
     if peaks[0].mode_s < calibrated().memory_s:
@@ -173,7 +173,7 @@ def _peak_range(peak: Peak, *, around: bool) -> str:
 
 
 def _rounded_duration(seconds: float, digits: int) -> str:
-    """A duration with ``digits`` digits, or one more if that would be off by more than 5 %."""
+    """A duration with ``digits`` digits, or one more digit if the rounding error exceeds 5 %."""
     rounded = float(f"{seconds:.{digits - 1}e}")
     if abs(rounded / seconds - 1) > 0.05:
         rounded = float(f"{seconds:.{digits}e}")
@@ -188,10 +188,10 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True)
 class Ability:
-    """Limits of one op of a storage; None for unknown ones.
+    """Limits of one op of a storage; None for unknown limits.
 
-    ``servers`` are operations served at once; the errors are those of each inner measured cell
-    predicted from the others, as a ratio less 1; None also where nothing was measured.
+    ``servers`` are operations served concurrently; the errors are of each inner measured cell when
+    predicted from the others, as a ratio minus 1; None also if nothing was measured.
     """
 
     servers: float | None
@@ -248,7 +248,7 @@ def described(storage: Storage, groups: Sequence[Group]) -> dict[str, Any]:
     return {**storage.to_json(), "model": model}
 
 
-#: A letter is the name of each in a comparison.
+#: Maximum number of storages in a comparison, each named by a letter.
 STORAGES_MAX = 26
 
 
@@ -264,7 +264,7 @@ class Latency:
     measured: bool
     extrapolated: bool
     error: float
-    #: Time of the operations that were measured.
+    #: Total time of the measured operations.
     measured_s: float = internal(0.0)
 
 
@@ -280,9 +280,9 @@ class StorageComparison:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed-up of a storage over the first: over all sizes, and its range.
+    """The speed-up of a storage over the first storage: over all sizes, and its range.
 
-    ``error`` is its mean relative standard error by interpolation on either storage.
+    ``error`` is its mean relative standard error due to interpolation on both storages.
     """
 
     storage: str
@@ -296,7 +296,7 @@ class SpeedUp:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of storages, and verdicts on each but the first; ratios are to the first of them."""
+    """Rows of storages, and a verdict on each except the first, to which all ratios refer."""
 
     names: Sequence[str]
     storages: Sequence[Storage]
@@ -319,8 +319,8 @@ class Comparison:
 def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
     """Compare storages at every size that one of them has, with one operation at a time.
 
-    Short bursts of stated limits are used up. Sizes that were not measured are interpolated, and
-    marked so. InputError if no other storage has an op of the first.
+    Short bursts of stated limits are used up. Unmeasured sizes are interpolated, and marked.
+    InputError if no other storage has an op of the first.
     """
     if len(storages) > STORAGES_MAX:
         raise OptionInvalid(f"{len(storages)} storages: up to {STORAGES_MAX} can be compared")
@@ -377,7 +377,7 @@ def _latency(estimate: Estimate | None, first: Estimate | None) -> Latency | Non
 def _verdict(
     rows: Sequence[StorageComparison], name: str, op: str, pattern: str, at: int
 ) -> SpeedUp | None:
-    """The speed-up of the I/O that the first storage was measured with.
+    """The speed-up for the I/O that the first storage was measured with.
 
     The weight of a row is its measured time there; without measured times all rows are equal.
     """

@@ -20,7 +20,7 @@ from spillcast.storage.target import KNOWN, parse_assumed, resolve_storage
 from spillcast.units import format_bytes, format_duration, parse_bytes_per_s, parse_latency_s
 
 EMULATION_SCHEMA = "spillcast.emulation/1"
-#: Late operations, by over 10 %, are a warning above this share.
+#: Operations that are late by over 10 % cause a warning above this share.
 LATE = 0.05
 
 
@@ -40,7 +40,7 @@ class Mount:
         self.mountpoint = mountpoint.absolute()
         self.backing = backing.absolute()
         self.page_cache = page_cache
-        #: What the mount itself adds: op, size in bytes, ns.
+        #: The time that the mount itself adds: op, size in bytes, ns.
         self.floor = mounted.floor()
         self._mounted = mounted
         self._since = time.monotonic()
@@ -55,7 +55,7 @@ class Mount:
         return EmulationResult(self, elapsed_s, self._mounted.stats())
 
     def too_fast(self) -> dict[str, str]:
-        """By op, a sentence about the requested latency that the mount misses most."""
+        """By op, a sentence about the requested latency that the mount exceeds most."""
         words = {}
         for op in OPS:
             wanted = [point for point in self.behaviour.idle_points if point.op == op]
@@ -86,7 +86,7 @@ class EmulationResult:
     operations: Sequence[Mapping[str, Any]]
 
     def warnings(self) -> list[Note]:
-        """What weakens the emulation."""
+        """The weaknesses of the emulation."""
         too_fast = self.mount.too_fast()
         warnings = [Note(code="floor", message=words) for words in too_fast.values()]
         slow = f"the machine, or {self.mount.backing}, is too slow or too busy"
@@ -129,8 +129,8 @@ def emulate(
     """Mount ``backing`` at the empty directory ``mountpoint``, with the latencies of ``behaviour``.
 
     Opening, renaming and removing files takes no extra time. The mount ends with the block, or at
-    once if this process is killed. This process must not use the mount: killed during an operation
-    it would hang. InputError for an unusable directory, SpillcastError without FUSE.
+    once if this process is killed. This process must not use the mount: if killed during an
+    operation, it would hang. InputError for an unusable directory, SpillcastError without FUSE.
     """
     try:
         mounted = _core.Emulation(backing, mountpoint, behaviour, page_cache=page_cache)
@@ -179,7 +179,7 @@ def model_of_options(
     return model if servers is None else replace(model, servers=servers)
 
 
-#: The interval of checks whether the mount still exists, and of its progress.
+#: The interval at which the mount is checked and its progress is shown.
 TICK_S = 0.25
 
 
@@ -207,7 +207,7 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
 
 
 def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
-    """Stay until somebody unmounts it; KeyboardInterrupt by Ctrl-C or SIGTERM."""
+    """Wait until the mount is unmounted; KeyboardInterrupt on Ctrl-C or SIGTERM."""
     while mount.is_mounted():
         on_tick()
         time.sleep(TICK_S)

@@ -1,4 +1,4 @@
-"""fio: reads its JSON as a storage, and writes a recording as a log that it replays."""
+"""Reads fio's JSON as a storage, and writes a recording as an iolog for fio."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +26,7 @@ _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
 def fio_storage(path: Path, text: str) -> Storage:
-    """The storage that fio measured. InputError if no job did reads or writes."""
+    """The storage measured by fio. InputError if no job did reads or writes."""
     with reading(path, _HINT):
         document = json_of(text[text.index("{") :], rest=True)
         try:
@@ -42,7 +42,7 @@ def fio_storage(path: Path, text: str) -> Storage:
 
 
 def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
-    # Version 2.2 and excerpts have no options, so no depth is stated.
+    # Version 2.2 and excerpts have no options, so they do not give a depth.
     depths = (max(1, int(options.get(name, 1))) for name in ("iodepth", "numjobs"))
     stated = prod(depths) if options else 0
     reached, groups = 0.0, list[Group]()
@@ -58,13 +58,13 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
         _check(options, op, done[timed])
         # Version 2 counts KiB.
         moved = int(done.get("io_bytes") or 0) * (1024 if timed in ("lat", "clat") else 1)
-        # Options such as bssplit replace the stated size.
+        # Options such as bssplit override the stated size.
         size = round(moved / count) or _size(options, op) or 1
         if runtime_s := float(done.get("runtime") or 0) / 1e3:
             mean_s = mean_ns / 1e9
             took = f"{count:,} {op}s of {format_duration(mean_s)}"
             run = f"{format_duration(runtime_s)} with {stated} at once"
-            # The last of them may have ended a latency after it.
+            # The last operations may have ended up to one latency after the runtime.
             most_s = (runtime_s + mean_s) * (stated or inf)
             check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
             reached += count * mean_s / runtime_s
@@ -85,14 +85,14 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             access="direct" if str(options.get("direct", "0")) == "1" else "buffered",
         )
         groups.append(group)
-    # Little's law: engines that wait for each operation, rates and think times keep fewer at once.
+    # Little's law: synchronous engines, rate limits and think times keep fewer in flight.
     is_stated = stated and not 0 < reached <= 0.75 * stated
     depth = stated if is_stated else max(1, round(reached))
     return [replace(group, depth=depth) for group in groups]
 
 
 def _check(options: Mapping[str, Any], op: str, latency: Mapping[str, Any]) -> None:
-    """InputError for writes of a job that only reads, and for a mean beyond its extremes."""
+    """InputError for writes of a read-only job, and for a mean outside minimum and maximum."""
     if op == "write" and options.get("rw") in ("read", "randread"):
         raise damaged(f"a job with rw={options['rw']} did writes", _HINT)
     least, mean, most = (
@@ -103,7 +103,7 @@ def _check(options: Mapping[str, Any], op: str, latency: Mapping[str, Any]) -> N
 
 
 def _size(options: Mapping[str, Any], op: str) -> int | None:
-    """The size (bytes) of all operations; None if it is not stated, or a range."""
+    """The size (bytes) of all operations; None if not stated, or a range."""
     sizes = str(options.get("bs", "")).split(",")
     text = sizes[1] if op == "write" and len(sizes) > 1 and sizes[1] else sizes[0]
     number = number_of(text.strip().upper().removesuffix("IB").removesuffix("B"), step=1024)
@@ -132,7 +132,7 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
             below = upto
     if len(percentiles) < 3 or not counts:
         return [round(mean_ns)], [count]
-    # Operations above the last percentile count as that.
+    # Operations above the last percentile count at that latency.
     counts[-1] += count - below
     return latency_ns, counts
 

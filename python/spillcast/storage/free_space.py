@@ -1,4 +1,4 @@
-"""Space that temp files may take: budget of a probe, disk quota, tmpfs, page cache."""
+"""Space available to temp files: budget of a probe, disk quota, tmpfs, page cache."""
 
 import ctypes
 import os
@@ -31,14 +31,14 @@ _HINT = "write for example 60s, 4G or 60s,4G"
 
 @dataclass(frozen=True)
 class Budget:
-    """Time and bytes of a probe; without ``bytes`` the share ``free_share`` of the free space."""
+    """Time and bytes of a probe; without ``bytes``, the share ``free_share`` of the free space."""
 
     time_s: float = 60.0
     bytes: int | None = None
     free_share: float = 0.1
 
     def limits(self, directory: Path) -> dict[str, Any]:
-        """The limits of a probe of ``directory``; None bytes for all free space but a reserve."""
+        """The limits of a probe of ``directory``; None bytes mean all free space but a reserve."""
         count, free = self.bytes, free_bytes(directory)
         if count is None and self.free_share < 1 and free < sys.maxsize:
             count = int(free * self.free_share)
@@ -50,7 +50,7 @@ ALL_FREE = Budget(free_share=1.0)
 
 
 def parse_budget(text: str) -> Budget:
-    """A budget from ``60s``, ``4G`` or ``60s,4G``; m are minutes, M and MB are bytes."""
+    """A budget from ``60s``, ``4G`` or ``60s,4G``; ``m`` is minutes, ``M`` and ``MB`` are bytes."""
     time_s: float | None = None
     count: int | None = None
     parts = text.split(",")
@@ -73,10 +73,10 @@ def parse_budget(text: str) -> Budget:
     return Budget(bytes=count) if time_s is None else Budget(time_s, count)
 
 
-#: Numbers of Linux: the call that takes an open directory (5.14), its command, kinds of quota.
+#: Linux numbers: quotactl_fd (5.14), its command Q_GETQUOTA, and the types of quota.
 _QUOTACTL_FD, _GETQUOTA = 443, 0x800007
 _KINDS = {"user": 0, "group": 1}
-#: The kernel counts limits in blocks of this size, and usage in bytes.
+#: The kernel gives limits in blocks of this size, but usage in bytes.
 _LIMIT_BYTES = 1024
 
 
@@ -100,10 +100,10 @@ class _Quota(ctypes.Structure):
 
 
 def quota_of(directory: Path) -> Quota | None:
-    """The quota with the least space left for the owner of a directory; None if none is known.
+    """The quota with the least space left for the owner of a directory; None if unknown.
 
-    The owner is the engine's user; in a directory that all may write to, it is this user. Root has
-    no quota. The free space of the file system already accounts for project quotas.
+    The owner is assumed to be the engine's user; in a world-writable directory it is this user.
+    Root has no quota. The free space of the file system already accounts for project quotas.
     """
     about = directory.stat()
     user = os.geteuid() if about.st_mode & stat.S_IWOTH else about.st_uid
@@ -125,7 +125,7 @@ def quota_facts(directory: Path) -> dict[str, Any]:
 
 
 def quota_left_bytes(directory: Path, kind: str, number: int) -> int | None:
-    """Bytes that the ``kind`` (``user`` or ``group``) of this number may still write there.
+    """Bytes that the user or group (``kind``) with this ID may still write there.
 
     None if there is no limit, or it cannot be read.
     """
@@ -152,11 +152,11 @@ def machine_cache_bytes() -> int:
 
 
 def dirty_limit_bytes(filesystem: str) -> int | None:
-    """The kernel's limit of dirty pages, from what user space can read; None if there is none.
+    """The kernel's limit of dirty pages, as far as user space can read it; None without a limit.
 
-    FUSE, of which virtiofs is a kind, has its own, or no page cache.
-    ``vm.dirty_bytes``, or the share ``vm.dirty_ratio`` of free memory and the pages of files, of
-    the machine or of the smallest memory cgroup. The kernel slows writers down before that.
+    FUSE (including virtiofs) has its own limit, or no page cache. Otherwise it is
+    ``vm.dirty_bytes``, or the share ``vm.dirty_ratio`` of free memory and file pages, of the
+    machine or of the smallest memory cgroup. The kernel throttles writers below it.
     """
     if filesystem in IN_MEMORY or filesystem.startswith(("fuse", "virtiofs")):
         return None
@@ -176,12 +176,12 @@ def dirty_limit_bytes(filesystem: str) -> int | None:
 
 
 def _cgroups_free_bytes() -> list[int]:
-    """The memory that the cgroups of this process leave, in bytes."""
+    """The memory left in each cgroup of this process, in bytes."""
     return [group.limit_bytes - group.held_bytes for group in memory_groups()]
 
 
 SHARED_MEMORY = Path("/dev/shm")
-#: Size of a mount over that of the recorded spill: the next run may spill a little more.
+#: Size of a tmpfs mount over the recorded spill: the next run may spill a little more.
 HEADROOM = 1.25
 _STEP_BYTES = 256 << 20
 
@@ -189,8 +189,8 @@ _STEP_BYTES = 256 << 20
 def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) -> list[str]:
     """Instructions to put the temp files of ``baseline`` into memory.
 
-    ``directory`` is on a tmpfs that is mounted already. Refusal with the figures where the spill
-    does not fit: it would swap, run out of memory, or fill the mount.
+    ``directory`` is on a mounted tmpfs, if given. Refusal with the figures if the spill does not
+    fit: it would swap, run out of memory, or fill the mount.
     """
     if isinstance(baseline, Counts):
         spill, memory, held_now = baseline.held_bytes, Memory(), 0
@@ -202,10 +202,10 @@ def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) ->
     if memory.limit_bytes is not None:
         groups.append(memory.limit_bytes - (memory.group_held_bytes or query))
     meminfo = meminfo_bytes()
-    # The query wants for itself what it does not hold now.
+    # The query will also need the part of its memory that it does not hold now.
     free = meminfo["MemAvailable"] - max(0, query - held_now)
     _check_fits(spill, free, meminfo.get("SwapFree", 0), groups)
-    # The spill and a quarter, in steps of 256 MiB.
+    # The spill plus a quarter, rounded up to 256 MiB.
     size = -(-round(spill * HEADROOM) // _STEP_BYTES) * _STEP_BYTES
     where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
     if directory is not None:
@@ -231,7 +231,7 @@ def is_tmpfs(directory: Path) -> bool:
 
 
 def _check_fits(spill: int, free: int, swap: int, groups: Sequence[int]) -> None:
-    """Refusal where bytes do not fit into free memory, or into what a memory cgroup leaves."""
+    """Refusal if the spill does not fit into free memory, or into a memory cgroup's rest."""
     holds = f"the spill holds up to {format_bytes(spill)}"
     if groups and min(groups) < spill:
         raise SpillTooLarge(
@@ -250,12 +250,12 @@ def _check_fits(spill: int, free: int, swap: int, groups: Sequence[int]) -> None
 
 
 def mount_word(size: int) -> str:
-    """A size as mount reads it: ``8G``, ``1280M``."""
+    """A size in the notation of mount(8): ``8G``, ``1280M``."""
     return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
 
 
 def _resident_now_bytes(baseline: Recording) -> int:
-    """The present memory of the recorded process, if it still runs on this machine."""
+    """The current memory of the recorded process, if it still runs on this machine."""
     engine = baseline.meta.engine
     if engine.pid is None or not baseline.meta.machine.is_this_one:
         return 0

@@ -11,9 +11,9 @@ import numpy as np
 from spillcast.columns import Floats
 from spillcast.storage.storage import Group
 
-#: Replaces 0 in logarithms: a thousandth of a nanosecond.
+#: Replaces 0 in logarithms: one picosecond.
 _LATENCY_MIN_S = 1e-12
-#: Standard deviation of a uniform distribution on [0, 1], about its middle and about an end.
+#: Root mean square deviation of a uniform distribution on [0, 1] from its middle and from an end.
 _STDDEV_ABOUT_MIDDLE, _STDDEV_ABOUT_END = 1 / math.sqrt(12), 1 / math.sqrt(3)
 #: Standard deviation of a normal distribution over the median of its absolute values.
 _STDDEV_PER_MEDIAN = 1.4826
@@ -21,7 +21,7 @@ _STDDEV_PER_MEDIAN = 1.4826
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Holds a latency in seconds; ``error`` is its relative standard error, 0 if measured."""
+    """A latency in seconds; ``error`` is its relative standard error, 0 if measured."""
 
     mean_s: float
     error: float
@@ -30,16 +30,17 @@ class Interpolation:
 
 
 def interpolate(x: Floats, mean_s: Floats, at: float, *, power: bool) -> Interpolation:
-    """Latency at ``at`` from those at the ascending ``x``.
+    """Latency at ``at`` from the latencies ``mean_s`` at the ascending ``x``.
 
     With ``power`` a power law connects points (queue depth), else a straight line (size: base +
-    size/bandwidth). Outside of ``x`` the nearest slope continues, but latency never falls with size
-    or depth and never grows faster than they do.
+    size/bandwidth). Outside ``x`` the nearest slope continues, but latency never falls with size or
+    depth and never grows faster than they do.
 
-    The error of an interpolation is that of measured points predicted from their neighbours: the
-    larger of that of the two points beside ``at`` and of the typical one along the axis. With only
-    two points it follows from the bounds of the slope. The error of an extrapolation is that of the
-    last point predicted from those before it, by distance, and that of a change of slope.
+    The error of an interpolation is the error of predicting measured points from their neighbours:
+    the larger of the errors at the two points beside ``at`` and the typical error along the axis.
+    With only two points it follows from the bounds of the slope. The error of an extrapolation
+    combines the error of predicting the last point from the previous points, scaled by distance,
+    and that of a change of slope.
     """
     index = int(np.searchsorted(x, at))
     if index < len(x) and x[index] == at:
@@ -66,10 +67,10 @@ def _line(x: Floats, mean_s: Floats, at: float, power: bool) -> float:
 
 
 def _extrapolate(x: Floats, mean_s: Floats, at: float, power: bool) -> Interpolation:
-    """Extrapolates from ``x``, which begins with the nearest point."""
+    """Extrapolate from ``x``, whose first point is the nearest."""
     distance = abs(math.log(at / x[0]))
     value_s, exponent = _extended_line(x[0], x[1], mean_s[0], mean_s[1], at, power)
-    # Beyond the largest x, latency may start to grow with x; below the smallest it may stop.
+    # Above the largest x, latency may start to grow with x; below the smallest it may stop.
     turn = (1 - exponent if at > x[0] else exponent) * distance * _STDDEV_ABOUT_END
     predicted = 0.0
     if len(x) > 2:
@@ -82,7 +83,7 @@ def _extrapolate(x: Floats, mean_s: Floats, at: float, power: bool) -> Interpola
 def _extended_line(
     x: float, x_next: float, mean_s: float, next_s: float, at: float, power: bool
 ) -> tuple[float, float]:
-    """Latency on the line through two points, and the power by which it grows at ``at``."""
+    """Latency on the line through two points, and its exponent of growth at ``at``."""
     if power:
         slope = (_log(mean_s) - _log(next_s)) / math.log(x / x_next)
         exponent = min(max(slope, 0.0), 1.0)
@@ -109,7 +110,7 @@ def _typical_error(x: Floats, mean_s: Floats, power: bool) -> float:
 
 
 def _prediction_error(x: Floats, mean_s: Floats, point: int, power: bool) -> float:
-    """Error at a measured point of the line through its neighbours."""
+    """Error of the line through its neighbours at a measured point."""
     ends = [point - 1, point + 1]
     return abs(_log(_line(x[ends], mean_s[ends], x[point], power)) - _log(mean_s[point]))
 
@@ -118,13 +119,13 @@ def _log(seconds: float) -> float:
     return math.log(max(seconds, _LATENCY_MIN_S))
 
 
-#: A cell of fewer operations is used only if it extends the measured range.
+#: A cell with fewer operations is used only if it extends the measured range.
 COUNT_MIN = 8
 
 
 @dataclass(frozen=True)
 class MeasuredCell:
-    """Holds the measurement at one size and depth. ``depth`` 0 is that of a recording."""
+    """The measurement at one size and depth. ``depth`` 0 is the depth of a recording."""
 
     size_bytes: int
     depth: int
@@ -149,7 +150,7 @@ class MeasuredCell:
 
     @property
     def histogram(self) -> tuple[Floats, Floats]:
-        """Latencies in seconds, ascending, and how many operations took each."""
+        """Latencies in seconds, ascending, and the number of operations at each."""
         latency_s = np.concatenate([np.asarray(g.latency_ns, dtype=float) for g in self.groups])
         count = np.concatenate([np.asarray(g.latency_count, dtype=float) for g in self.groups])
         order = np.argsort(latency_s, kind="stable")
@@ -159,7 +160,7 @@ class MeasuredCell:
 class CellInterpolation:
     """Interpolates latencies between the cells of one op, pattern and access.
 
-    ``counted``: the cells were measured, so that the mean of few operations is uncertain.
+    ``counted``: the cells were measured, so the mean of few operations is uncertain.
     """
 
     def __init__(self, groups: Sequence[Group], *, by_depth: bool, counted: bool) -> None:
@@ -192,7 +193,7 @@ class CellInterpolation:
 
     @property
     def single_depth(self) -> bool:
-        """Whether the cells have one depth only, so growth with depth is unknown."""
+        """Whether the cells have only one depth, so growth with depth is unknown."""
         return len({c.depth for c in self.cells}) == 1
 
     def nearest(self, size_bytes: int, depth: float) -> MeasuredCell:
@@ -207,7 +208,7 @@ class CellInterpolation:
     def interpolate(self, size_bytes: int, depth: float) -> Interpolation:
         """Latency at a size and depth: along depth for each measured size, then along size.
 
-        If sizes measured at this depth lie on both sides of the size, no others are used.
+        If sizes measured at this depth lie on both sides of the size, only these are used.
         """
         rows = {size: self._at_depth(size, depth) for size in self.sizes}
         exact = [size for size, row in rows.items() if row.measured]
@@ -218,7 +219,7 @@ class CellInterpolation:
             sizes, np.array([r.mean_s for r in rows.values()]), size_bytes, power=False
         )
         near = [rows[size] for size in _neighbours(list(rows), size_bytes)]
-        # The standard error of a mean of few operations, if their spread equals their mean.
+        # The standard error of a mean of few operations, assuming a spread equal to the mean.
         count = self.nearest(size_bytes, depth).count
         sampling_error = 1 / math.sqrt(count) if count < self._count_min else 0.0
         return Interpolation(
@@ -251,7 +252,7 @@ class CellInterpolation:
         return self._as_nearest_size(size_bytes, depth)
 
     def _as_nearest_size(self, size_bytes: int, depth: float) -> Interpolation:
-        """Takes the growth with depth from the nearest size that was measured at several depths."""
+        """Take the growth with depth from the nearest size that was measured at several depths."""
         several = [size for size, (depths, _) in self._rows.items() if len(depths) > 1]
         (known_depth,), (known_s,) = self._rows[size_bytes]
         if not several:
@@ -280,7 +281,7 @@ def _neighbours(sizes: list[int], size_bytes: int) -> list[int]:
 
 
 def _reliable(cells: list[MeasuredCell]) -> list[MeasuredCell]:
-    """Drops cells of few operations unless they extend the range of sizes or depths."""
+    """Drop cells with few operations unless they extend the range of sizes or depths."""
     enough = [cell for cell in cells if cell.count >= COUNT_MIN]
     if not enough:
         return cells

@@ -1,4 +1,4 @@
-"""How long an operation takes on a storage, for any op, size, depth and pattern."""
+"""The latency of an operation on a storage, for any op, size, depth and pattern."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ from spillcast.storage.interpolation import CellInterpolation
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
-#: Throughput no longer grows if twice the depth or size multiplies it by less than this.
+#: Throughput has stopped growing if twice the depth or size multiplies it by less than this.
 GROWTH_MIN = 1.1
-#: A bucket that holds more than this is credit for a burst, not a rate.
+#: A bucket that holds more seconds of its rate than this is burst credit.
 CREDIT_S = 60.0
 
 
 def _bandwidth(cells: CellInterpolation) -> float | None:
-    """Bytes per second of the largest size, where neither depth nor size raises them any more."""
+    """Bytes per second of the largest size; None if a larger depth or size may raise them."""
     if len(cells.sizes) < 2:
         return None
     smaller, largest = cells.sizes[-2:]
@@ -33,13 +33,13 @@ def _bandwidth(cells: CellInterpolation) -> float | None:
 
 
 def _plateau(depths: Floats, mean_s: Floats) -> float | None:
-    """Operations per second of a size at its largest depths, where these do not differ."""
+    """Operations per second of a size at its largest depths; None if they still grow."""
     if len(depths) < 2 or depths[0] == 0 or not np.all(mean_s > 0):
         return None
     per_s = depths / mean_s
     if not _is_flat(depths[-2], depths[-1], per_s[-2], per_s[-1]):
         return None
-    # The median over all depths without growth, because the first of them may be in transition.
+    # The median over all depths without growth, because the first may be in transition.
     at = len(depths) - 2
     while at > 0 and _is_flat(depths[at - 1], depths[at], per_s[at - 1], per_s[at]):
         at -= 1
@@ -60,11 +60,11 @@ def queued_s(
     sequential: bool,
     lasting: bool,
 ) -> float:
-    """Latency with ``depth`` operations always under way, from the latency of an idle storage.
+    """Latency with ``depth`` operations always in flight, from the latency of an idle storage.
 
     With depth q, idle latency L, k servers, and the device time c of an operation by the tightest
-    limit without a burst: max(c + L, q * L / k, q * c). A burst takes no time; for a ``lasting``
-    load, limits with a burst of less than a minute count in q * c too.
+    limit without a burst: max(c + L, q * L / k, q * c). Limits with a burst add no time, except
+    that for a ``lasting`` load limits with a burst of less than a minute count in q * c.
     """
     costs_ns = [
         (limit.burst_ns, limit.cost_ns(op, size_bytes, sequential=sequential))
@@ -92,8 +92,8 @@ class Estimate:
 
     ``blocks`` contains count and mean (s) of consecutive stretches of the measurement, scaled to
     ``mean_s``. ``error`` is the relative standard error of an estimate from other sizes and depths;
-    it is 0 if ``measured``: the storage has a figure for exactly this cell. An ``extrapolated`` one
-    is outside the measured range, or from another pattern.
+    it is 0 if ``measured``: the storage has a figure for exactly this cell. An ``extrapolated``
+    estimate is outside the measured range, or from another pattern.
     """
 
     mean_s: float
@@ -106,7 +106,7 @@ class Estimate:
     latency_count: Floats = field(default_factory=lambda: np.zeros(0))
 
     def at(self, mean_s: float) -> "Estimate":
-        """The estimate scaled to another mean, such as that of operations that queue."""
+        """The estimate scaled to another mean, such as that of queued operations."""
         factor = mean_s / self.mean_s if self.mean_s else 1.0
         blocks, latency_s = self.blocks * [1.0, factor], self.latency_s * factor
         return replace(self, mean_s=mean_s, blocks=blocks, latency_s=latency_s)
@@ -117,7 +117,7 @@ class Estimate:
 
 
 class Model:
-    """Latencies of a storage. ``access`` is preferred where both were measured."""
+    """Latencies of a storage. ``access`` is preferred if both kinds were measured."""
 
     def __init__(self, storage: Storage, *, access: str = "buffered") -> None:
         self.storage = storage
@@ -133,12 +133,12 @@ class Model:
         sequential: bool | None = None,
         lasting: bool = False,
     ) -> Estimate:
-        """Latency of ``op`` (``read`` or ``write``) with ``depth`` operations under way.
+        """Latency of ``op`` (``read`` or ``write``) with ``depth`` operations in flight.
 
-        Without ``sequential`` it is that of random operations if the patterns were measured
+        If ``sequential`` is None, it is that of random operations if patterns were measured
         separately. Figures from the I/O of a recording apply to any pattern, at the depth of that
-        recording. Stated servers and limits apply if only depth 1 was measured (``queued_s``);
-        with ``lasting`` short bursts are used up. Refusal if there are no figures for the op.
+        recording. Stated servers and limits apply if only depth 1 was measured (``queued_s``); with
+        ``lasting`` short bursts are used up. Refusal if there are no figures for the op.
         """
         if size_bytes <= 0:
             raise ValueError(f"an operation of {size_bytes} bytes")
@@ -169,10 +169,10 @@ class Model:
         ).at(mean_s)
 
     def servers(self, op: str) -> float | None:
-        """The number of operations that the storage serves at once; None if unknown.
+        """The number of operations that the storage serves concurrently; None if unknown.
 
-        For a measured storage it is the rate of the smallest size at the largest depths over that
-        at depth 1. It may be a fraction, because operations share a part of their path.
+        For a measured storage it is the rate of the smallest size at the largest depths over the
+        rate at depth 1. It may be fractional, because operations share a part of their path.
         """
         cells = self.cells(op, False)[0]
         depths, mean_s = cells.row(cells.sizes[0])
@@ -182,7 +182,7 @@ class Model:
         return max(1.0, most * float(mean_s[0]))
 
     def bandwidth_bytes_per_s(self, op: str) -> float | None:
-        """Bytes per second that larger sizes and depths do not raise; None if unknown."""
+        """Maximum bytes per second at any size and depth; None if unknown."""
         cells = self.cells(op, True)[0]
         shown = _bandwidth(cells)
         if shown is not None or not self._is_unloaded(cells):
@@ -191,7 +191,7 @@ class Model:
         return 1e9 / slowest_ns if slowest_ns else None
 
     def operations_per_s(self, op: str) -> float | None:
-        """Small operations per second that larger depths do not raise; None if unknown."""
+        """Maximum small operations per second at any depth; None if unknown."""
         cells, storage = self.cells(op, False)[0], self.storage
         size = cells.sizes[0]
         depths, mean_s = cells.row(size)
@@ -205,7 +205,7 @@ class Model:
         return 1 / slowest_s if slowest_s else None
 
     def cells(self, op: str, sequential: bool | None) -> tuple[CellInterpolation, bool]:
-        """The cells to use for an op and pattern, and whether they have that pattern."""
+        """The cells to use for an op and pattern, and whether they are of that pattern."""
         key = op, sequential
         if key not in self._cells:
             groups = [g for g in self.storage.of(op) if g.count]
@@ -230,7 +230,7 @@ class Model:
 
 
 def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]:
-    """The groups with the first wanted value that occurs, else those of the first group."""
+    """The groups with the first value of ``wanted`` that occurs, else that of the first group."""
     values = [getattr(g, key) for g in groups]
     value = next((v for v in wanted if v in values), values[0])
     return [g for g in groups if getattr(g, key) == value]
@@ -242,7 +242,7 @@ ANY_SIZE_BYTES = 8192
 
 @dataclass(frozen=True)
 class LatencyResampler:
-    """Holds latencies of one op, pattern, size and depth as a histogram to resample."""
+    """Latencies of one op, pattern, size and depth, as a histogram to resample."""
 
     op: str
     sequential: bool
@@ -254,15 +254,15 @@ class LatencyResampler:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Determines latencies of operations. An op without points takes no time.
+    """The latencies of operations. An op without points takes no time.
 
     Between points, latency is linear in bytes and a power law of the depth: the number of
-    operations under way when one arrives.
+    operations in flight when one arrives.
     """
 
     name: str
     points: Sequence[LatencyResampler]
-    #: Operations served at once; the others queue. None for all.
+    #: Operations served concurrently, beyond which they queue; None for all.
     servers: int | None = None
     limits: Sequence[Limit] = ()
 
@@ -273,7 +273,7 @@ class Behaviour:
         return [point for point in self.points if point.depth == least]
 
     def median_s(self, point: LatencyResampler) -> float:
-        """Median time of a single operation of a point, with the device time of limits."""
+        """Median time of a single operation of a point, including the device time of limits."""
         costs_ns = (
             limit.cost_ns(point.op, point.size_bytes, sequential=point.sequential)
             for limit in self.limits
@@ -306,7 +306,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[LatencyResample
     for cell in cells.cells:
         moved = sum(group.bytes for group in cell.groups)
         latency_s, count = cell.histogram
-        # The middles of buckets are scaled, so that their mean is the measured one.
+        # The middles of buckets are scaled, so that their mean is the measured mean.
         middle_s = float(np.dot(latency_s, count)) / cell.count
         latency_ns = latency_s * 1e9 * (cell.mean_s / middle_s if middle_s else 1.0)
         yield LatencyResampler(

@@ -1,4 +1,4 @@
-"""Storages without a probe: observed in evidence of a run, or with stated latencies and limits."""
+"""Storages without a probe: observed in evidence of a run, or with given latencies and limits."""
 
 from itertools import groupby
 from operator import itemgetter
@@ -24,12 +24,12 @@ from spillcast.storage.storage import (
 )
 from spillcast.units import parse_bytes_per_s, parse_latency_s, parse_rate
 
-#: Evidence of temp I/O: a recording of it, or counts alone.
+#: Evidence of temp I/O: a recording, or only counts.
 TempEvidence = Recording | Counts
 
 
 def observed(evidence: TempEvidence) -> Storage:
-    """The storage of a run, with the latencies of its evidence."""
+    """The storage of a run, with the latencies in its evidence."""
     if isinstance(evidence, Recording):
         return _observed_in(evidence)
     groups = [_counted_group(op, counts) for op, counts in evidence.by_op]
@@ -51,8 +51,8 @@ def _counted_group(op: str, counts: OpCounts) -> Group:
 
 
 def _observed_in(recording: Recording) -> Storage:
-    """From the whole run's per-second histograms, and single waits that change temp files."""
-    # The sort is stable, so that rows stay in order of seconds within a group.
+    """The storage from a recording's per-second histograms and waits that change temp files."""
+    # The sort is stable, so rows stay in order of seconds within a group.
     key = itemgetter("op", "size_class_bytes")
     counted = [row for row in recording.temp_seconds.to_pylist() if row["count"]]
     rows = groupby(sorted(counted, key=key), key)
@@ -94,7 +94,7 @@ _EXAMPLE = "for example limits:iops=12000,throughput=500MiB/s,latency=0.5ms"
 
 
 def limits_storage(text: str, value: str) -> Storage:
-    """The storage of ``value``, the text after ``limits:``. InputError for an invalid one."""
+    """The storage of ``value``, the text after ``limits:``. InputError for an invalid text."""
     given: dict[str, str] = {}
     for part in value.split(","):
         key, equals, figure = (word.strip() for word in part.partition("="))

@@ -1,6 +1,6 @@
 """Measures a directory, with the I/O of a recording or with a grid of ops, sizes and depths.
 
-The temp I/O of a recording becomes steps, which are issued again.
+The temp I/O of a recording becomes steps, which are replayed.
 """
 
 import errno
@@ -39,7 +39,7 @@ from spillcast.workspace import NoMemoryGroup, join_memory_group, memory_group, 
 
 
 def moved_waits(recording: Recording) -> Table:
-    """The temp waits that moved bytes, by start. InputError if there are none."""
+    """The temp waits that moved bytes, by start. InputError without any."""
     waits = recording.temp_waits
     return waits.filter(_moved(waits, recording))
 
@@ -60,7 +60,7 @@ def plan(recording: Recording) -> Table:
 def replay_plan(recording: Recording) -> tuple[Table, bool]:
     """All operations on temp files as steps, and whether they include waits between threads.
 
-    They do if the recording shows the waits of threads outside of I/O.
+    They do if the recording shows the waits of threads outside I/O.
     """
     _moved(recording.temp_columns("bytes"), recording)
     return _steps(recording.waits, recording)
@@ -85,12 +85,12 @@ def steps_of(columns: Mapping[str, Any]) -> Table:
     return Table(columns).cast(_STEPS)
 
 
-#: At most this many steps are made: some 3 GiB of I/O are enough to measure a storage.
+#: Maximum number of steps: some 3 GiB of I/O are enough to measure a storage.
 STEPS_MAX = 400_000
 
 
 def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> Table:
-    """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
+    """At most ``steps_max`` steps in the proportions of the counts, in one thread per process."""
     reads, writes = counts.reads.count, counts.writes.count
     read_bytes, write_bytes = _mean_bytes(counts)
     threads = max(1, round(counts.processes))
@@ -121,7 +121,7 @@ def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> Table:
 
 
 def _mean_bytes(counts: Counts) -> tuple[int, int]:
-    """The sizes of a read and of a write; a missing op has the size of the other."""
+    """The sizes of a read and of a write; a missing op has the size of the other op."""
     any_bytes = counts.bytes // counts.operations
     means = {op: of_op.bytes // of_op.count for op, of_op in counts.by_op}
     read, write = (max(1, means.get(op, any_bytes)) for op in OPS)
@@ -131,7 +131,7 @@ def _mean_bytes(counts: Counts) -> tuple[int, int]:
 def _process_plan(
     reads: int, writes: int, passes: int, files: int, ratio: float
 ) -> tuple[Flags, Integers, Integers]:
-    """By step: whether it writes, its file, and its block of a write's size or a read's."""
+    """By step: whether it writes, its file, and its block, in units of its op's size."""
     parts = []
     for at in range(passes):
         pass_writes, pass_reads = (
@@ -139,7 +139,7 @@ def _process_plan(
         )
         written, read = np.arange(pass_writes), np.arange(pass_reads)
         parts.append((np.ones(pass_writes, dtype=bool), written % files, written // files))
-        # Files are read one after the other; reads beyond the written blocks begin again.
+        # Files are read one after the other; reads beyond the written blocks wrap around.
         file_reads = max(1, int(-(-(pass_writes * ratio or pass_reads) // files)))
         file = read // file_reads % files
         parts.append((np.zeros(pass_reads, dtype=bool), file, read % file_reads))
@@ -149,7 +149,7 @@ def _process_plan(
 
 @contextmanager
 def failures_as_errors(directory: Path) -> Iterator[None]:
-    """Turn errors of the core while it measures ``directory`` into errors with a remedy."""
+    """Convert errors of the core while it measures ``directory`` to errors with a remedy."""
     if not directory.exists():
         raise PathMissing(
             "there is no such directory", "create it on the storage you mean", directory
@@ -176,9 +176,9 @@ _TURN = threading.Lock()
 
 @contextmanager
 def no_names_left(directory: Path) -> Iterator[None]:
-    """Remove names that this process gives files in ``directory`` at the end of the block.
+    """Remove the files that this process named in ``directory``, at the end of the block.
 
-    Threads take turns: their names begin alike, and they would disturb each other's times.
+    Threads take turns: their names have the same prefix, and they would disturb each other's times.
     """
     names = directory.absolute(), _core.scratch_prefix()
     with _TURN, undone_by(_NAMES_JANITOR, "spillcast-janitor", *names):
@@ -188,7 +188,7 @@ def no_names_left(directory: Path) -> Iterator[None]:
 #: ``groups``, ``changes`` and ``facts`` of storage.json.
 Measured = dict[str, Any]
 ProbeProgress = Callable[[int, int, int], None]
-#: Memory that the kernel and Python take besides that of the replay.
+#: Memory that the kernel and Python need besides the replay.
 SLACK_BYTES = 4 << 20
 
 
@@ -203,7 +203,7 @@ def bounded_run(
     """Run ``replay`` of the plan ``steps`` with ``limits``, bound to the page cache of the engine.
 
     Facts: ``page_cache_bytes`` that the engine could use; ``memory_bound``, the page cache of the
-    replay, None if unlimited; ``memory_bound_reason``, why a bound could not be set.
+    replay, None if unlimited; ``memory_bound_reason``, why no bound could be set.
     """
     engine_bytes = like.meta.engine_cache_bytes if isinstance(like, Recording) else None
     bound = replay.page_cache_bound(engine_bytes)
@@ -231,8 +231,8 @@ _RUN = "from spillcast.storage.probe import run_bounded_replay; run_bounded_repl
 def _in_a_process(
     steps: Table, options: Mapping[str, Any], on_progress: ProbeProgress | None
 ) -> Measured:
-    """The result of ``run_bounded_replay`` in a process of its own, or its exception."""
-    # Ctrl-C reaches this process alone, which ends the other one.
+    """The result of ``run_bounded_replay`` in a separate process; raises its exception."""
+    # Ctrl-C reaches only this process, which ends the other process.
     process = subprocess.Popen(
         [sys.executable, "-c", _RUN],
         stdin=subprocess.PIPE,
@@ -246,7 +246,7 @@ def _in_a_process(
     results = list[Measured | Exception]()
 
     def exchange() -> None:
-        """Send the plan and receive results. The end of the pipe would end the process."""
+        """Send the plan and receive results. Closing the pipe would end the process."""
         nonlocal progress
         with suppress(BrokenPipeError):
             pickle.dump((steps, options), plan)
@@ -281,7 +281,7 @@ def _in_a_process(
 def run_bounded_replay() -> None:
     """Replay the plan of stdin in a memory cgroup; send progress and the result to stdout.
 
-    All modules are loaded before this process joins the group, which limits its memory.
+    All modules are loaded before this process joins the cgroup, which limits its memory.
     """
     steps, options = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_the_owner, daemon=True).start()
@@ -305,7 +305,7 @@ def _send(reply: object) -> None:
 
 
 def _end_with_the_owner() -> None:
-    """End this process with its owner, which keeps stdin open during its life."""
+    """End this process when its owner ends, which closes stdin."""
     while os.read(0, 1 << 16):
         pass
     os._exit(1)
@@ -318,17 +318,17 @@ def probe(
     budget: Budget | None = None,
     on_progress: ProbeProgress | None = None,
 ) -> Storage:
-    """Replay the temp I/O of ``like`` on ``directory`` and time it, with the memory it had.
+    """Replay the temp I/O of ``like`` on ``directory`` and time it, with the same memory.
 
-    ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError for an
-    unusable directory; nothing is left in it, whatever happens.
+    ``on_progress`` gets steps done, total steps and bytes, a few times a second. InputError for an
+    unusable directory; no files are left in it in any case.
     """
     with failures_as_errors(directory):
         if isinstance(like, Counts):
             source, steps, closed_loop = like.source, plan_of_counts(like), False
         else:
             source, (steps, closed_loop) = like.meta.capture.method, replay_plan(like)
-        # Databases with traces and reports (Oracle) bypass the page cache.
+        # The database of traces and reports (Oracle) bypasses the page cache.
         limits = (budget or Budget()).limits(directory) | {"direct": source in (TRACE, REPORT)}
         replay = _core.Probe(steps, str(directory), **limits)
         measured = bounded_run(like, steps, replay, directory, limits, on_progress)
@@ -350,11 +350,11 @@ def probe_grid(
     psync: bool = False,
     on_progress: Callable[[int, int, int], None] | None = None,
 ) -> Storage:
-    """Measure ``directory``: reads and writes of 4 KiB to 1 MiB, 1 to 32 at once.
+    """Measure ``directory``: reads and writes of 4 KiB to 1 MiB, with 1 to 32 in flight.
 
     They are buffered and direct, random and sequential; sustained writes follow. ``psync`` avoids
-    io_uring. ``on_progress`` gets milliseconds passed, milliseconds in all and bytes. InputError
-    for an unusable directory; nothing is left in it, whatever happens.
+    io_uring. ``on_progress`` gets milliseconds passed, total milliseconds and bytes. InputError for
+    an unusable directory; no files are left in it in any case.
     """
     with failures_as_errors(directory):
         limits = (budget or Budget()).limits(directory)

@@ -1,4 +1,4 @@
-"""Where the latencies of a storage come from, and when and where they were measured."""
+"""The source of a storage's latencies: how, when and where they were measured."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,22 @@ from spillcast.recording.observed import Mounted, TempPlace, mounted
 from spillcast.stats import NORMAL_95
 
 #: Spread (standard deviation of the logarithm) of all latencies of a storage together: of the
-#: engine's own, from one run to another.
+#: engine's own latencies, from run to run.
 LATENCY_NOISE = 0.05
-#: Between a replay's latencies and the engine's on the same storage.
+#: The same between a replay's and the engine's latencies on one storage.
 REPLAY_NOISE = 0.03
-#: The same where the storage was measured with other I/O than the engine's.
+#: The same if the storage was measured with other I/O than the engine's.
 GRID_NOISE = 0.10
-#: The same for an assumed storage, of which nothing was measured.
+#: The same for an assumed storage, without any measurement.
 ASSUMED_NOISE = 0.15
 
 
 @dataclass(frozen=True)
 class StorageSource:
-    """Describes how a storage is known; ``name`` is its name in storage.json.
+    """The source of a storage's figures; ``name`` is its name in storage.json.
 
     ``description`` is a text with ``{like}`` for a recording and ``{where}`` for a directory.
-    ``warnings`` are codes and texts for who reads a forecast.
+    ``warnings`` are codes and texts for a forecast's reader.
     """
 
     name: str
@@ -38,11 +38,11 @@ class StorageSource:
     noise: float
     warnings: tuple[tuple[str, str], ...] = ()
     measured: bool = True
-    #: Latencies are those of an idle storage: depth affects them only by limits and servers.
+    #: Latencies are of an idle storage: depth affects them only by limits and servers.
     unloaded: bool = False
-    #: Figures lie on a formula's line, which holds for any size.
+    #: Figures are from a formula that holds for any size.
     any_size: bool = False
-    #: Histograms are those of the forecast's load.
+    #: Histograms are of the load that is forecast.
     of_load: bool = True
     #: Figures are without a page cache, which may serve some of the I/O.
     uncached: bool = False
@@ -66,12 +66,12 @@ ASSUMED = StorageSource(
     measured=False,
     unloaded=True,
 )
-#: A storage that none can be faster than; not in documents.
+#: A storage that no storage can beat; not in documents.
 INSTANT = StorageSource("instant", "operations take no time", 0.0, measured=False)
 
 
 def catalogue(spread: float, origin: str) -> StorageSource:
-    """Figures that ``origin`` states, likely right within the factor ``spread`` either way."""
+    """Figures from ``origin``, probably right within the factor ``spread`` in both directions."""
     text = f"nothing was measured: figures of {origin}, up to {spread:.2g}x off"
     return StorageSource(
         "catalogue",
@@ -87,7 +87,7 @@ def catalogue(spread: float, origin: str) -> StorageSource:
 
 
 def cache(parts: Sequence[StorageSource], error: float = 0.0) -> StorageSource:
-    """A cache that is simulated of these parts: known as well as the least known of them.
+    """A simulated cache of these parts: its noise is that of the noisiest part.
 
     ``error`` is the relative standard error of figures of a part for operations of other sizes.
     """
@@ -102,7 +102,7 @@ def cache(parts: Sequence[StorageSource], error: float = 0.0) -> StorageSource:
 
 
 def source_of(name: str, facts: Mapping[str, Any]) -> StorageSource:
-    """The source that a document names, with the details in its ``facts``.
+    """The source named in a document, with the details in its ``facts``.
 
     ValueError, KeyError or TypeError for an unknown name or missing facts.
     """
@@ -175,13 +175,13 @@ class Provenance:
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What identifies the storage; device numbers change when it is mounted again."""
+        """The values that identify the storage; device numbers change when it is mounted again."""
         named = self.device_name or self.filesystem
         return named, self.filesystem, self.mount_point, self.mount_options
 
     @property
     def remounted(self) -> "Provenance | None":
-        """The same on the mount that the directory lies on now; None unless another one is seen."""
+        """The provenance on the directory's current mount; None unless that is another mount."""
         if self.directory is None or self.mount_point is None or self.host != platform.node():
             return None
         mount = mounted(self.directory)
@@ -196,7 +196,7 @@ class Provenance:
 
 
 def provenance_now(directory: Path) -> Provenance:
-    """The present provenance of a directory."""
+    """The current provenance of a directory."""
     from spillcast._core import __version__
 
     path = str(directory.resolve())

@@ -1,4 +1,4 @@
-"""A storage: latencies by op, size and depth as histograms, rate limits, and further facts."""
+"""A storage: latencies by op, size and depth as histograms, rate limits, and other facts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limit:
-    """A token bucket of device time that operations take tokens from; it fills in real time.
+    """A token bucket of device time that operations consume; it fills in real time.
 
     An operation of n bytes costs ``base + n * ns_per_byte``; above ``operation_bytes`` it counts as
-    several. It begins as soon as the bucket covers its cost. With ``burst_ns`` 0 every operation
-    first waits for its own cost, as on a bus or a disk. With more, operations do not wait until the
-    burst is used up, as on a rented volume.
+    several. It starts as soon as the bucket covers its cost. With ``burst_ns`` 0 every operation
+    first waits for its own cost, as on a bus or a disk. With a larger value, operations wait only
+    once the burst is used up, as on a rented volume.
     """
 
     name: str = key("its name", example="iops")
@@ -60,8 +60,8 @@ class Limit:
         return base_ns + size_bytes * (self.read_ns_per_byte if read else self.write_ns_per_byte)
 
 
-#: Burst of a rate in seconds of it, so that single operations are not delayed. Products do not
-#: document it; it is too short to affect a run.
+#: Burst of a rate, in seconds at that rate, so that single operations are not delayed. Products do
+#: not document it; it is too short to affect a run.
 BURST_S = 0.1
 
 
@@ -85,7 +85,7 @@ def write_cache_limit(cache_bytes: float, bytes_per_s: float) -> Limit:
 
 @dataclass(frozen=True)
 class Sustained:
-    """Holds the result of sustained writing."""
+    """The result of sustained writing."""
 
     bytes: int
     reached: bool
@@ -101,7 +101,7 @@ class Sustained:
 
 @dataclass(frozen=True)
 class CachePart:
-    """Describes a device of a simulated cache."""
+    """A device of a simulated cache."""
 
     name: str
     source: str
@@ -111,7 +111,7 @@ class CachePart:
 
 @dataclass(frozen=True)
 class StorageFacts:
-    """The keys that readers use, as in docs/schema.md; all are optional."""
+    """The facts that code reads, with the keys of docs/schema.md; all are optional."""
 
     directory: str | None = None
     filesystem: str | None = None
@@ -127,7 +127,7 @@ class StorageFacts:
     closed_loop: bool | None = None
     think_scale: float | None = None
     #: Of a replay: how often it was repeated because others used the CPUs, the time its threads
-    #: were ready without a CPU within operations and elsewhere, and what others caused of both.
+    #: were runnable without a CPU within operations and elsewhere, and the parts due to others.
     repeated: int | None = None
     run_queue_io_ns: int | None = None
     run_queue_ns: int | None = None
@@ -153,19 +153,19 @@ class StorageFacts:
 
 
 def nonnull_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts without those that a document holds as null."""
+    """The facts without keys that are null in a document."""
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 @dataclass(frozen=True)
 class _WithFacts:
-    """The key of a document by which an error names a fact."""
+    """The document key by which an error names a fact."""
 
     facts: StorageFacts = key("")
 
 
 def check_facts(facts: Mapping[str, Any]) -> None:
-    """EvidenceDamaged if a fact of the storage or of a part of it has another type."""
+    """EvidenceDamaged if a fact of the storage or of one of its parts has a wrong type."""
     for part in read(_WithFacts, {"facts": dict(facts)}).facts.parts:
         check_facts(part.facts)
 
@@ -185,7 +185,7 @@ def uniform(latency_ns: int, count: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Group:
-    """Holds the measured operations of one op, size class and pattern at one depth."""
+    """The measured operations of one op, size class and pattern at one depth."""
 
     op: str = key("`read` or `write`", example="read")
     size_class_bytes: int = key(
@@ -245,7 +245,7 @@ SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 
 
 def unloaded_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
-    """Groups of one operation of each op, pattern and size: ``base_ns`` plus ``ns_per_byte``."""
+    """Groups of one operation for each op, pattern and size: ``base_ns`` plus ``ns_per_byte``."""
 
     def group(op: str, pattern: str, size: int) -> Group:
         ns = round(base_ns[op, pattern] + size * ns_per_byte)
@@ -266,7 +266,7 @@ def unloaded_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float
 
 @dataclass(frozen=True)
 class Changes:
-    """Holds calls of one kind that create, resize, sync, remove or look up files."""
+    """Calls of one kind that create, resize, sync, remove or look up files."""
 
     event: str = key("system call", example="ftruncate")
     count: int = key("calls", example=212)
@@ -286,9 +286,9 @@ class Changes:
 class Storage(Tabular):
     """Latencies of one storage, and their source: storage.json.
 
-    ``limits`` and ``servers`` (operations served at once; None for all) are stated, not measured:
-    latencies are those of an operation on the idle storage. ``facts`` contains other facts: file
-    system, replayed and skipped steps, sources of figures.
+    ``limits`` and ``servers`` (operations served concurrently; None for all) are stated, not
+    measured: latencies are of an operation on the idle storage. ``facts`` contains other facts:
+    file system, replayed and skipped steps, sources of figures.
     """
 
     name: str = key("its name", example="/mnt/nvme")
@@ -311,13 +311,13 @@ class Storage(Tabular):
         default=(),
         later=True,
     )
-    #: When, where and with what it was measured; None if the document lacks it.
+    #: When, where and how it was measured; None if the document lacks it.
     provenance: Provenance | None = key("", optional=True)
-    #: The first part of the query as it ran there, a ``Rehearsal``.
+    #: The first part of the query as run on the storage, a ``Rehearsal``.
     rehearsal: Any = internal()
-    #: If latencies are relative to those of a run with bounds: the storage at each of its bounds.
+    #: If latencies are relative to a run with bounds: the storage at each of the run's bounds.
     at_bounds: "Sequence[Storage]" = internal(())
-    #: Whether no operation takes longer there than today.
+    #: Whether no operation takes longer on it than today.
     never_slower: bool = internal(default=False)
 
     def of(self, op: str) -> list[Group]:
@@ -409,7 +409,7 @@ def _check(group: Group) -> None:
     group_name = f"a group of {group.op}s"
     _check_histogram(group_name, group)
     _check_counts(group_name, group.count, group.block_mean_ns, group.block_count)
-    # Means are whole nanoseconds, which a factor enlarges.
+    # Means are rounded to whole nanoseconds, and a factor scales the rounding error.
     apart_ns = abs(sum(map(mul, group.block_count, group.block_mean_ns)) - group.total_ns)
     if apart_ns > max(group.count, group.total_ns // 100):
         raise ValueError(f"{group_name} does not add up to its time")
@@ -418,11 +418,11 @@ def _check(group: Group) -> None:
 
 
 def _check_histogram(name: str, of: Group | Changes) -> None:
-    """ValueError if a histogram is not of the operations: of another number, order or unit."""
+    """ValueError if a histogram does not match the operations: wrong count, order or unit."""
     _check_counts(name, of.count, of.latency_ns, of.latency_count)
     if list(of.latency_ns) != sorted(of.latency_ns):
         raise ValueError(f"{name} has latencies that do not ascend")
-    # A histogram of percentiles lacks its ends; another unit is a factor of 1000.
+    # A histogram from percentiles lacks its ends; a wrong unit is a factor of 1000.
     if of.count and not (
         of.latency_ns[0] / 10 - 1 <= of.total_ns / of.count <= 10 * of.latency_ns[-1] + 1
     ):
@@ -437,5 +437,5 @@ def _check_counts(
 
 
 def name_of(directory: Path) -> str:
-    """The name of a measured directory: as given, unless that is ``.`` or ``..``."""
+    """The name of a measured directory: as given, unless it is ``.`` or ``..``."""
     return str(directory if directory.name.strip(".") else directory.resolve())

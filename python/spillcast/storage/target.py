@@ -37,7 +37,7 @@ RELATIVE = ("latency:", "factor:", "cache:")
 
 
 def parse_assumed(text: str, option: str = "--to") -> tuple[str, float] | None:
-    """The prefix and value of ``latency:150us`` (in seconds) or ``factor:60``; None for others.
+    """The prefix and value of ``latency:150us`` (in seconds) or ``factor:60``; otherwise None.
 
     InputError for an invalid value, and for an empty word.
     """
@@ -89,9 +89,9 @@ def resolve(
 
 
 def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:
-    """The storage of a description: a file, a recording made on it, a row of the catalogue.
+    """The storage of a description: a file, a recording made on it, a catalogue entry.
 
-    InputError for an unknown one; it is called ``role``, and ``forms`` are what it may be.
+    InputError for an unknown storage; messages call it ``role``, and list its valid ``forms``.
     """
     kind, colon, value = text.partition(":")
     if colon and kind == "catalogue":
@@ -155,9 +155,9 @@ _DEVICES = "a rate such as 9G/s or 9G/s,3.4G/s (read, write), a storage.json, or
 
 
 def device(text: str, option: str, operation_bytes: int) -> "Device":
-    """The device that ``text`` names, with its throughput in operations of a size.
+    """The device that ``text`` names, with its throughput for operations of a size.
 
-    InputError for an unknown device, or one without figures.
+    InputError for an unknown device or a device without figures.
     """
     from spillcast.cache.simulation import Device
 
@@ -182,7 +182,7 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
 
 
 def _measured(path: Path, forms: str) -> Storage:
-    """The storage of a file: a document of a probe, or of fio."""
+    """The storage of a file: a document of a probe or of fio."""
     content = text_of(path)
     if is_fio(content):
         from spillcast.storage.fio import fio_storage
@@ -195,35 +195,35 @@ def _measured(path: Path, forms: str) -> Storage:
 
 
 def is_fio(text: str) -> bool:
-    """Whether a text is JSON of fio, which its messages may precede."""
+    """Whether a text is JSON of fio, possibly after messages of fio."""
     return '"fio version"' in text and '"jobs"' in text
 
 
 def depends_on_recording(text: str) -> bool:
-    """Whether a TARGET differs by recording: it is relative, or probed with the recorded I/O."""
+    """Whether a TARGET depends on the recording: relative, or probed with the recorded I/O."""
     return text.startswith(RELATIVE) or text == "tmpfs" or can_probe(Path(text))
 
 
 def can_probe(path: Path) -> bool:
-    """Whether a path is a directory that can be probed, and not a recording."""
+    """Whether a path is a directory that can be probed, not a recording."""
     return path.is_dir() and not is_recording(path)
 
 
 _KINDS = {"lat": "latency", "cat": "catalogue"}
-#: A form in another spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
+#: A form with a variant spelling, such as ``latency=150us`` or ``Catalog:aws-gp3``.
 _FORM = re.compile(r"\s*([a-z]+)(?:\s*+[:=]|\s)\s*+(\S(?:.*\S)?)\s*", re.I)
 _TIMES = re.compile(r"\s*(?:x\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:x|times))\s*", re.I)
 _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
 
 def refuse_blank(text: str, option: str) -> None:
-    """InputError for an empty word, often from an unset variable; Path would take it as ``.``."""
+    """InputError for an empty word, often of an unset variable; Path would read it as ``.``."""
     if not text.strip():
         raise TargetUnknown(f"{option} '{text}': names nothing", "is a shell variable unset?")
 
 
 def suggestion(text: str, forms: str) -> str | None:
-    """The likely meaning of ``text`` among ``forms``; None if nothing is similar."""
+    """The likely meaning of ``text`` among ``forms``; None if no form is similar."""
     for word in (_other_form(text), *_names(text)):
         kind, colon, _ = (word or "").partition(":")
         known = word != "tmpfs" if not colon else f"{kind}:" in forms
@@ -233,7 +233,7 @@ def suggestion(text: str, forms: str) -> str | None:
 
 
 def _other_form(text: str) -> str | None:
-    """The form for a word that spells one differently, or that is only its value."""
+    """The form for a word with a variant spelling of it, or with only its value."""
     words = (*STORAGE_WORDS, *_KINDS)
     if text.startswith(("iops=", "throughput=")):
         return f"limits:{text},latency=0.5ms"

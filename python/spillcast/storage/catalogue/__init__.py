@@ -1,9 +1,9 @@
-"""Storages that are looked up, not measured: known devices and what can be rented.
+"""Storages that are looked up, not measured: known devices and rented storage.
 
-``data/storages.csv`` has all rows in one shape. Its column ``figures`` holds ``name=value`` pairs,
-from which ``formulas`` makes rate limits. ``data/latencies.csv`` has latencies, which products
-do not document. Further tables, such as those of prices and of managed databases, refer to rows by
-their names. Users write ``NAME?key=value&key=value``.
+``data/storages.csv`` has all rows in one format. Its column ``figures`` holds ``name=value`` pairs,
+which ``formulas`` converts to rate limits. ``data/latencies.csv`` has latencies, which products do
+not document. Further tables, such as those of prices and of managed databases, refer to rows by
+their names. The user's notation is ``NAME?key=value&key=value``.
 """
 
 import csv
@@ -44,7 +44,7 @@ def table(name: str) -> tuple[Mapping[str, str], ...]:
 
 @dataclass(frozen=True)
 class LatencyClass:
-    """Latencies that are assumed for a class of storages, because no row has measured ones."""
+    """Latencies that are assumed for a class of storages, because no row has measured latencies."""
 
     name: str
     #: Latency of an operation of 0 bytes, by op and pattern.
@@ -110,7 +110,7 @@ class CatalogueEntry:
         return parameters_of(self.figures)
 
     def storage(self, settings: Mapping[str, str] | None = None) -> Storage:
-        """The storage with these settings. InputError for an unknown or invalid one."""
+        """The storage with these settings. InputError for an unknown or invalid setting."""
         settings = settings or {}
         parameters = {parameter.key: parameter for parameter in self.parameters}
         for key in settings:
@@ -145,7 +145,7 @@ class CatalogueEntry:
 
 @cache
 def rows_by_name() -> Mapping[str, CatalogueEntry]:
-    """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
+    """All rows: Linux's assumptions, SSD models, local disks of rented machines, rented volumes."""
     return {entry["name"]: _row(entry) for entry in table("storages")}
 
 
@@ -155,7 +155,7 @@ def _row(entry: Mapping[str, Any]) -> CatalogueEntry:
     return CatalogueEntry(**{**entry, "spread": float(entry["spread"]), "figures": figures})
 
 
-#: Words for the values of the column ``movable``.
+#: Texts for the values of the column ``movable``.
 MOVABLE = {
     "yes": "yes, by a setting",
     "class": "only with another instance class",
@@ -170,10 +170,10 @@ class Managed:
 
     name: str
     service: str
-    #: What the provider calls its storage, and what it allows.
+    #: The provider's name and limits of its storage.
     storage: str
     limits: str
-    #: Place of the temp files; empty if not documented.
+    #: Location of the temp files; empty if not documented.
     temp_files: str
     #: A key of MOVABLE.
     movable: str
@@ -197,7 +197,7 @@ _ALIKE = 0.6
 
 
 def lookup(text: str) -> Storage:
-    """The storage of ``text``, the part after ``catalogue:``. InputError for an unknown one."""
+    """The storage of ``text``, the part after ``catalogue:``. InputError for an unknown name."""
     name, question, tail = text.partition("?")
     row = rows_by_name().get(_slug(name))
     if row is None:
@@ -220,7 +220,7 @@ def lookup(text: str) -> Storage:
 def matching(pattern: str) -> list[CatalogueEntry]:
     """Rows whose name, title or description contains ``pattern``, which may contain ``*``.
 
-    All rows contain the empty one.
+    An empty pattern matches all rows.
     """
     wanted = f"*{pattern.lower()}*"
     matches = [
@@ -236,7 +236,7 @@ def matching(pattern: str) -> list[CatalogueEntry]:
 
 
 def nearest(name: str) -> list[str]:
-    """The names that are most similar to an unknown one, as a whole or in a part."""
+    """The names that are most similar to an unknown name, as a whole or in a part."""
     slug = _slug(name)
 
     def likeness(known: str) -> float:

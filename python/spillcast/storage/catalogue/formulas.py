@@ -3,8 +3,8 @@
 A device's figures are those of block/blk-iocost.c: page = 4096 / bytes_per_s; base = max(1 /
 operations_per_s - page, 0), for sequential and for random operations; cost = base + pages * page.
 
-A volume's rates are fixed, chosen within limits of the product, or follow from its size. A burst on
-credit is a second pair of limits, which fill at the rates that the volume sustains.
+A volume's rates are fixed, chosen within limits of the product, or follow from its size. Burst
+credits are a second pair of limits, which fill at the volume's sustained rates.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Parameter:
         return f"{self.low:,.10g} to {self.high:,.10g} {self.unit}"
 
     def value(self, name: str, text: str) -> float:
-        """The number of ``text``. InputError for an invalid one, or one outside the range."""
+        """The number of ``text``. InputError if it is invalid or outside the range."""
         try:
             value = self._parsed(text)
         except InputError:
@@ -85,7 +85,7 @@ def parameters_of(figures: EntryFigures) -> list[Parameter]:
 def settled(name: str, figures: EntryFigures, given: Values) -> Values:
     """A value for every parameter: ``given`` or its default.
 
-    InputError for values that the product does not offer together.
+    InputError for a combination of values that the product does not offer.
     """
     values = {**{p.key: p.default for p in parameters_of(figures)}, **given}
     if "iops" in values:
@@ -122,14 +122,14 @@ def device_limits(figures: EntryFigures, _values: Values) -> list[Limit]:
         }
         sequential_ns = base_ns.get("sequential", base_ns["random"])
         costs[f"{op}_sequential_ns"] = sequential_ns
-        # Some devices were measured faster with random operations, which temp I/O does not achieve.
+        # Some devices measure faster with random operations, which temp I/O does not achieve.
         costs[f"{op}_random_ns"] = max(base_ns["random"], sequential_ns)
         costs[f"{op}_ns_per_byte"] = page_ns / PAGE_BYTES
     return [Limit("device time", **costs)]
 
 
 def volume_limits(figures: EntryFigures, values: Values) -> list[Limit]:
-    """The limits of a volume: its rates, or those of its burst and of its credits."""
+    """The limits of a volume: its rates, or the rates of its burst and of its credits."""
     base = _base(figures, values)
     burst = _burst(figures, values, base)
     if burst is None:
@@ -212,7 +212,7 @@ def _credit_s(figures: EntryFigures, values: Values, base: _Rates, burst: _Rates
 def _buckets(
     figures: EntryFigures, rates: _Rates, credit_s: _CreditSeconds | None = None, suffix: str = ""
 ) -> list[Limit]:
-    """A bucket of operations if they are limited, and one of bytes."""
+    """A bucket of operations if they are limited, and a bucket of bytes."""
     if credit_s is None:
         # At least one operation of 1 MiB.
         at_once_s = max(BURST_S, MIB / rates.bytes_per_s["write"])
@@ -233,8 +233,8 @@ def _buckets(
     if bytes_s is None:
         return limits
     if "merged" in figures and operation_bytes is not None:
-        # Random operations count whole. Sequential ones are merged, and count by their bytes in the
-        # bucket below. A mixture of both is limited a little too weakly.
+        # Random operations count as whole operations. Sequential ones are merged, and count by
+        # bytes in the bucket below. The limit for a mixture of both is slightly too high.
         whole_ns = operation_bytes / rates.bytes_per_s["read"] * 1e9
         limits.append(
             Limit(

@@ -1,7 +1,7 @@
 """Prices of the catalogue's products by region, from the built-in table or a CSV file of the user.
 
-``data/prices.csv`` names for each price the date that its source states and the date on which it
-was read. A row without a price says that no source was found; nothing is estimated.
+``data/prices.csv`` has the date that the source of each price states and the date on which it was
+read. A row without a price means that no source was found; nothing is estimated.
 """
 
 import csv
@@ -17,17 +17,17 @@ from spillcast.storage.catalogue import nearest, rows_by_name, table
 from spillcast.storage.catalogue.formulas import GIB
 
 PROVIDERS = ("aws", "gcp", "azure")
-#: The region of each provider where none is given.
+#: The default region of each provider.
 DEFAULT_REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
-#: A price is per unit and month, or per hour of an instance. What an instance costs without local
-#: disks is subtracted.
+#: A price is per unit and month, or per hour of an instance. The price without local disks is
+#: subtracted.
 UNITS = (
     "GiB-month", "IOPS-month", "throughput-month", "month", "instance-hour",
     "instance-hour-without",
 )  # fmt: skip
-#: Hours of a month, as price lists count them.
+#: Hours per month in price lists.
 MONTH_H = 730
-#: Prices of which the source is older than this are reported as old.
+#: Prices whose source is older than this are reported as old.
 OLD_DAYS = 365
 _REQUIRED = ("product", "unit", "price")
 _COLUMNS = "product,unit,above,price,currency,region,as_of,read,source"
@@ -35,16 +35,16 @@ _COLUMNS = "product,unit,above,price,currency,region,as_of,read,source"
 
 @dataclass(frozen=True)
 class Price:
-    """A price of a product in a region. ``price`` is None where no source was found."""
+    """A price of a product in a region. ``price`` is None if no source was found."""
 
     product: str
     unit: str
-    #: The quantity from which on it applies; what lies below is included or has another price.
+    #: The quantity above which it applies; less is included or has another price.
     above: float
     price: float | None
     currency: str
     region: str
-    #: The date that the source states; None where it states none.
+    #: The date that the source states; None if it does not.
     as_of: date | None
     read: date | None
     source: str
@@ -66,7 +66,7 @@ class Prices:
         return by_product
 
     def of(self, product: str) -> Sequence[Price]:
-        """The prices of a product; empty where the region has none."""
+        """The prices of a product; empty if the region has none."""
         return self._by_product.get(product, ())
 
     @property
@@ -75,7 +75,7 @@ class Prices:
         return next((price.currency for price in self.prices), "USD")
 
     def month(self, product: str, values: Mapping[str, float], size_bytes: float) -> float | None:
-        """The cost of a month with these settings; None where a price is missing.
+        """The cost of a month with these settings; None if a price is missing.
 
         ``values`` holds IOPS and throughput by the keys of the catalogue; ``size_bytes`` is
         provisioned.
@@ -103,7 +103,7 @@ class Prices:
         return cost
 
     def notes(self, products: Iterable[str], today: date) -> list[str]:
-        """The dates and regions of prices of products, and which are old or without a date."""
+        """The dates and regions of prices of products, and which of them are old or undated."""
         used: dict[str, list[Price]] = {}
         for product in products:
             used.setdefault(provider_of(product), []).extend(self.of(product))
@@ -124,7 +124,7 @@ class Prices:
 
 
 def _tiered(tiers: Sequence[Price], quantity: float) -> float | None:
-    """The cost of a quantity, the part in each tier at its price; None where one has no price."""
+    """The cost of a quantity, each part at its tier's price; None if a tier has no price."""
     cost, order = 0.0, sorted(tiers, key=lambda price: price.above)
     if quantity < 0:
         return None if order[0].price is None else quantity * order[0].price
@@ -147,9 +147,9 @@ def load_prices(
     region: str | None = None,
     providers: Sequence[str] = PROVIDERS,
 ) -> Prices:
-    """The built-in prices, those of a file in place of any of its products and regions.
+    """The built-in prices, replaced by a file's prices for the products and regions in it.
 
-    InputError names the line of a damaged file, and the regions that have prices.
+    InputError gives the line of a damaged file, or the regions that have prices.
     """
     prices = [_price(record) for record in table("prices")]
     if file is not None:
@@ -195,7 +195,7 @@ def _read(file: Path) -> list[Price]:
 
 
 def _price(record: Mapping[str, str | None]) -> Price:
-    """A line of a table of prices. EvidenceDamaged says what is wrong."""
+    """A line of a table of prices. EvidenceDamaged if it is invalid."""
     cells = {name: (value or "").strip() for name, value in record.items() if name}
     product, unit = cells["product"].removeprefix("catalogue:"), cells["unit"]
     if product not in rows_by_name():

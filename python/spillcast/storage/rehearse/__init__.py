@@ -1,4 +1,4 @@
-"""Rehearsals: the recorded first part of a query on another storage; those of commands are run."""
+"""Rehearsals: the recorded first part of a query on another storage; runs those of commands."""
 
 import os
 import re
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
 
 #: The remedy for a rehearsal without temp I/O.
 LONGER = "rehearse longer, or leave out --rehearse"
-#: The folder of a recording with its rehearsals, each named after its directory.
+#: The subfolder of a recording with its rehearsals, each named after its directory.
 KEPT = "rehearsals"
 #: Time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
-#: Kills all processes with a mounted directory of the first name, and removes the other named
-#: directories if empty.
+#: Kills all processes with a mount of the first name, and removes the other directories if empty.
 _GUARD = """
 name="$1"; shift
 attempt=0
@@ -71,11 +70,11 @@ class Rehearsal:
 
     @property
     def ended(self) -> bool:
-        """Whether the query ended on the storage."""
+        """Whether the query completed on the storage."""
         return self.recording.meta.ended_by == "end"
 
     def read(self) -> "Rehearsal":
-        """Read the operations and latencies now instead of at their first use."""
+        """Read the operations and latencies now instead of on first use."""
         _ = self.temp_operations, self.groups
         return self
 
@@ -98,7 +97,7 @@ class Rehearsal:
 
 
 def check_free_space(recording: Recording, directory: Path) -> None:
-    """Refusal if the writes of the query could fill a directory's storage, or memory."""
+    """Refusal if the query's writes could fill the directory's storage or memory."""
     if is_tmpfs(directory):
         tmpfs_advice(recording, directory)
     wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
@@ -113,7 +112,7 @@ def check_free_space(recording: Recording, directory: Path) -> None:
 
 
 def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:
-    """Keep the rehearsal on a directory with the recording, in place of an older one."""
+    """Keep the rehearsal on a directory with the recording, replacing an older one."""
     path = _kept_path(like, directory)
     path.parent.mkdir(exist_ok=True)
     if path.exists():
@@ -134,7 +133,7 @@ def _kept_path(like: Recording, directory: Path) -> Path:
 
 @dataclass(frozen=True)
 class Replaced:
-    """Pairs of a replacement and the directory that a command sees it as."""
+    """Pairs of a replacement and the directory at which a command sees it."""
 
     name: str
     pairs: Sequence[tuple[Path, Path]]
@@ -152,7 +151,7 @@ class Replaced:
         return processes
 
     def end(self) -> None:
-        """Terminate these processes and wait GRACE_S; the guard kills those that remain."""
+        """Terminate these processes and wait GRACE_S; the guard kills the remaining processes."""
         deadline = time.monotonic() + GRACE_S
         signalled: set[int] = set()
         while (running := [pid for pid in self.processes() if not _ended(pid)]) and (
@@ -162,7 +161,7 @@ class Replaced:
                 try:
                     os.kill(pid, signal.SIGTERM)
                 except OSError:
-                    # It has ended, or belongs to another user by now.
+                    # The process has ended, or belongs to another user now.
                     continue
             signalled |= set(running)
             time.sleep(0.02)
@@ -170,7 +169,7 @@ class Replaced:
 
 @contextmanager
 def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
-    """Replace directories of a command by empty ones in ``target``; missing ones are created.
+    """Replace directories of a command by empty ones in ``target``; create missing directories.
 
     After the block, or if this process is killed, they are removed and processes that see them end.
     """
@@ -202,22 +201,22 @@ def _ended(pid: int) -> bool:
 
 
 INSIDE = Path(__file__).with_name("inside.py")
-#: Words of SQL that write: statements, which are no part of a path, and functions.
+#: SQL words that write: statements (not as a part of a path) and functions.
 WRITES = re.compile(
     r"(?i)(?<!\w[/.-])(?:\b|(?<=^-[a-z]))(insert|update|delete|create|copy|drop|alter|merge|truncate"
     r"|vacuum|export|reindex)\b(?![/.-]\w)|\b(nextval|setval|writefile)\b"
 )
-#: Clients that spill themselves and have SQL in their arguments, and the beginning of statements
-#: that only read. The functions of a server may write, and a pragma sets what a database keeps.
+#: Clients that spill in their own process and have SQL in their arguments, and the start of
+#: read-only statements. A server's functions may write, and a pragma may change the database.
 CLIENT = re.compile("duckdb|sqlite3")
 READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|show|describe)\b")
 INTO = re.compile(r"(?i)\binto\b")
-#: A comment, or a quotation, in which there is none. What is not ended goes to the end.
+#: A comment, or a quoted string, which contains no comment. An unterminated one extends to the end.
 COMMENT = re.compile(
     r"""(?si)(\be'(?:[^'\\]|\\.)*+'|'[^']*'|"[^"]*"|(\$\w*\$).*?(?:\2|\Z))"""
     r"""|--[^\n]*|/\*.*?(?:\*/|\Z)"""
 )
-#: Options of clients with SQL, or with a file of SQL, as the next argument.
+#: Options of clients whose next argument is SQL, or a file of SQL.
 STATEMENTS = frozenset(("-c", "-s", "-cmd"))
 SCRIPTS = frozenset(("-f", "-init"))
 GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
@@ -236,8 +235,8 @@ def rehearse_command(
     """Run the recorded or given command for ``duration_s`` with its temp files in ``directory``.
 
     ``notify`` gets a sentence about the command before it runs. The recording goes to ``folder``.
-    Refusal if the command cannot run again, writes, or does no temp I/O in that time. Refusal also
-    for a recorded command that may write, unless the user has ``confirmed`` that it may run.
+    Refusal if the command cannot run again, writes, or does no temp I/O in that time; also for a
+    recorded command that may write, unless the user has ``confirmed`` that it may run.
     """
     arguments = command_to_run(recording, command)
     if command is None and not confirmed and not reads_only(arguments):
@@ -264,7 +263,7 @@ def rehearse_command(
 
 
 def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[str]:
-    """The arguments of the command. Refusal if the recording does not have all of them."""
+    """The arguments of the command. Refusal if the recording lacks some of them."""
     if given is not None:
         if not given:
             raise OptionInvalid("--command is empty", GIVE)
@@ -284,13 +283,13 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
 
 
 def writing_word(arguments: Sequence[str]) -> str | None:
-    """The first word that shows that a command writes; None if there is none."""
+    """The first word that shows that a command writes, or None."""
     for text in arguments:
         statement = text
         if text.endswith(".sql") and Path(text).is_file():
             statement = Path(text).read_text(errors="replace")
         elif not re.search(r"\s", text):
-            # It is an option or a path, not a statement.
+            # The text is an option or a path, not a statement.
             continue
         if (match := WRITES.search(statement)) is not None:
             return match[0]
@@ -298,7 +297,7 @@ def writing_word(arguments: Sequence[str]) -> str | None:
 
 
 def reads_only(arguments: Sequence[str]) -> bool:
-    """Whether it is a known client, and all its SQL in arguments and files only reads."""
+    """Whether the command is a known client and all SQL in its arguments and files only reads."""
     if not CLIENT.fullmatch(Path(arguments[0]).name):
         return False
     texts = []
@@ -322,7 +321,7 @@ def reads_only(arguments: Sequence[str]) -> bool:
 
 
 def temp_directories(recording: Recording) -> list[Path]:
-    """The directories of its temp files, without nested ones. Refusal if unknown."""
+    """The directories of a recording's temp files, without nested ones. Refusal if unknown."""
     requested = [Path(path) for path in recording.meta.asked.temp_dirs]
     directories = requested or [path.parent for path in _written(recording)]
     directories = sorted({path for path in directories if path.is_absolute()})
@@ -332,7 +331,7 @@ def temp_directories(recording: Recording) -> list[Path]:
 
 
 def _written(recording: Recording) -> set[Path]:
-    """The temp files that were written; a file that was only read may be a table among them."""
+    """The written temp files; a temp file that was only read may be a table."""
     waits = recording.temp_waits
     written = waits.filter(waits["op"].equals("write"))
     return {Path(name) for name in written["file"].unique()}
@@ -341,7 +340,7 @@ def _written(recording: Recording) -> set[Path]:
 def _check_alone(
     recording: Recording, arguments: Sequence[str], directories: Sequence[Path]
 ) -> None:
-    """Refusal if other files of the command are in the directories of its temp files."""
+    """Refusal if the directories of the command's temp files contain its other files."""
     temp = _written(recording)
     named = [Path(text).absolute() for text in arguments]
     for path in [*named, *map(Path, recording.other_files)]:
@@ -364,7 +363,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
     inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
 
     def hold(environment: Mapping[str, str]) -> "_core.Target":
-        # Other processes must not inherit it, because they would keep it open.
+        # Only the command inherits it: other processes would keep it open.
         os.set_inheritable(report_fd, True)
         try:
             return held_command([*inside, "--", program, *arguments[1:]], environment)
@@ -403,7 +402,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
 
 
 def _release(command: "_core.Target", report: int) -> int:
-    """Start the command; returns CLOCK_MONOTONIC, ns. Refusal if it cannot have the mounts."""
+    """Start the command; returns CLOCK_MONOTONIC (ns). Refusal if its mounts cannot be made."""
     command.release()
     if refused := os.read(report, 4096).decode():
         hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"

@@ -1,8 +1,8 @@
-"""Becomes a command for which, and for its children, other directories replace temp directories.
+"""Becomes a command; other directories replace the temp directories for it and its children.
 
-Run by path, as ``inside.py DESCRIPTOR PARENT FROM:TO... -- PROGRAM ARGUMENT...``, each word of
-FROM:TO without the slashes that would need escapes being percent-encoded. The descriptor closes as
-the command begins; before that, a failure is written to it. Imports nothing of spillcast.
+Run by path, as ``inside.py DESCRIPTOR PARENT FROM:TO... -- PROGRAM ARGUMENT...``, with FROM and TO
+percent-encoded. The descriptor closes when the command starts; a failure before that is written to
+it. Imports no module of spillcast.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 def main(report: int, parent: int, *words: str) -> None:
     """Mount, then become the command."""
     at = words.index("--")
-    # The starter may have been killed before this call.
+    # The parent may have been killed before this call.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
@@ -29,7 +29,7 @@ def main(report: int, parent: int, *words: str) -> None:
     for pair in words[:at]:
         source, target = map(unquote_to_bytes, pair.split(":"))
         checked("mount", LIBC.mount(source, target, None, MS_BIND, None))
-    # Standard output belongs to spillcast, and there is no input.
+    # Standard output belongs to spillcast, and the command gets no input.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
@@ -37,7 +37,7 @@ def main(report: int, parent: int, *words: str) -> None:
 
 
 def separate() -> None:
-    """Enter a new mount namespace; an ordinary user needs a user namespace, too."""
+    """Enter a new mount namespace; an unprivileged user also needs a user namespace."""
     user, group = os.geteuid(), os.getegid()
     if LIBC.unshare(CLONE_NEWNS) != 0:
         checked("unshare", LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNS))
