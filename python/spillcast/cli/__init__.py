@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from spillcast.errors import SpillcastError
 
-#: The module of each verb, in the order of a user's work: what spills, a recording, a storage, a
-#: forecast, a move; then the rest. Modules of other packages come with an extra.
+#: The module of each verb, in the order of a user's work: spills, a recording, a storage, a
+#: forecast, a move; then the rest. Modules of other packages are installed by an extra.
 VERBS = {
     "postgres": "spillcast.cli.ranking",
     "mysql": "spillcast.cli.ranking",
@@ -53,10 +53,10 @@ Record a query: spillcast record -o run.spill -- duckdb warehouse.db -c "select 
 """
 #: Settings of verbs for click. Options after the command of ``record`` are the command's.
 _SETTINGS = {"record": {"allow_interspersed_args": False}}
-#: Options of the last version, and their present names.
+#: Options of the last version, and their current names.
 _RENAMED_OPTIONS = {"--boost": "--temp-events"}
-#: The exit status if the reader of stdout ends first: that of git and cat, which SIGPIPE ends. 1 is
-#: an answer of check, and 0, as ripgrep has it, would call a cut answer a whole one.
+#: The exit status if the reader of stdout ends first: as of git and cat, which SIGPIPE kills. 1 is
+#: an answer of check, and 0, as in ripgrep, would report a truncated answer as complete.
 _SIGPIPE_STATUS = 128 + signal.SIGPIPE
 
 
@@ -70,7 +70,7 @@ def main() -> None:
         try:
             status = run(arguments)
         finally:
-            # Python's flush at its exit would fail with a traceback.
+            # Python's own flush at exit would fail with a traceback.
             sys.stdout.flush()
     except KeyboardInterrupt:
         status = _interrupted()
@@ -84,7 +84,7 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print_version()
         return 0
-    # Imports and long answers allocate many objects and little garbage.
+    # Imports and long answers allocate many objects but little garbage.
     gc.set_threshold(20_000)
     from spillcast.cli.output import visible_streams
 
@@ -147,7 +147,7 @@ def _failed(error: "SpillcastError", arguments: list[str]) -> int:
 
 
 def _mask_passwords(error: "SpillcastError", arguments: list[str]) -> None:
-    """Hide the passwords of arguments that the error quotes."""
+    """Hide passwords in arguments that the error quotes."""
     for argument in filter(_may_hold_password, arguments):
         from spillcast.redaction import masked_arguments
 
@@ -158,7 +158,7 @@ def _mask_passwords(error: "SpillcastError", arguments: list[str]) -> None:
 
 
 def _write_error_status(error: OSError) -> int:
-    """Redirect a stdout that takes no more to /dev/null; return the exit status."""
+    """Redirect a stdout that fails to /dev/null; return the exit status."""
     with open(os.devnull, "wb") as null:
         os.dup2(null.fileno(), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
@@ -181,7 +181,7 @@ def _open_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # It gets the lowest free number, which is this one; child processes do not inherit it.
+            # It gets the lowest free descriptor, the closed one; child processes do not inherit it.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None or sys.stderr is None:
         null = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -191,7 +191,7 @@ def _open_streams() -> None:
 def _handle_signals() -> None:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does: recordings are kept, mounts are removed.
 
-    SIGHUP stays ignored under nohup. SIGINT, which shells ignore in background commands, does not.
+    SIGHUP stays ignored under nohup, but not SIGINT, which shells ignore in background commands.
     """
     from spillcast.interruptible import interrupt
 
@@ -214,7 +214,7 @@ def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def application(arguments: list[str]) -> "Typer":
-    """The typer application with the verb that ``arguments`` begin with, or with all verbs."""
+    """The typer application with the verb at the start of ``arguments``, or with all verbs."""
     import typer
 
     from spillcast.cli.usage import VerbList, usage_errors_explained
@@ -241,7 +241,7 @@ def application(arguments: list[str]) -> "Typer":
         rich_markup_mode=None,
     )
 
-    # ``run`` answers a mere ``spillcast --version`` faster, without typer.
+    # ``run`` answers a plain ``spillcast --version`` faster, without typer.
     def any_verb(
         version: bool = typer.Option(False, "--version", help="Show the version and exit."),
     ) -> None:
@@ -274,7 +274,7 @@ def _register(application: "Typer", verb: str, commands: Any) -> None:
 
 
 def print_version() -> None:
-    """Print the version, with the commit of a wheel."""
+    """Print the version, and the commit of a wheel."""
     from spillcast._core import __version__
     from spillcast.installation import commit
 
@@ -283,7 +283,7 @@ def print_version() -> None:
 
 
 def with_present_names(arguments: list[str]) -> list[str]:
-    """Replace verbs and options of the last version by the present ones, with notices on stderr.
+    """Replace verbs and options of the last version by current ones, with notices on stderr.
 
     A command after ``--`` stays as it is. InputError for a verb without a replacement.
     """
@@ -329,14 +329,14 @@ def _deprecated(former: str, present: str) -> None:
 _PROCESS = Path("/proc/self")
 #: Index of arg_start among the fields of /proc/self/stat after the program's name; proc(5).
 _ARG_START = 45
-#: Variables that hold the password of a server.
+#: Environment variables with the password of a server.
 _PASSWORDS = {"CLICKHOUSE_PASSWORD", "MYSQL_PWD", "PGPASSWORD"}
 
 
 def hide_passwords(arguments: Sequence[str]) -> None:
     """Overwrite passwords of addresses and connection strings in this process's arguments.
 
-    Other users can read those with ps. A notice says so, unless the password is in the command
+    Other users can read them with ps. A notice warns of that, unless the password is in the command
     after ``--``.
     """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
@@ -361,12 +361,12 @@ def hide_passwords(arguments: Sequence[str]) -> None:
 
 
 def _may_hold_password(argument: str) -> bool:
-    # Every start runs this: regular expressions would have to be compiled.
+    # This runs at every start, and regular expressions would have to be compiled.
     return ("://" in argument and "@" in argument) or "password" in argument.lower()
 
 
 def _overwrite(arguments: Sequence[str], shown: Sequence[str]) -> None:
-    """Write ``shown`` where the kernel reads the arguments; each keeps its place and length."""
+    """Overwrite the memory from which the kernel reads the arguments; each keeps its length."""
     try:
         command_line = (_PROCESS / "cmdline").read_bytes()
         before = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
@@ -381,7 +381,7 @@ def _overwrite(arguments: Sequence[str], shown: Sequence[str]) -> None:
             file.seek(int(fields[_ARG_START]) + len(command_line) - len(before))
             file.write(after)
     except (OSError, ValueError, IndexError):
-        # If the kernel refuses it, the notice on stderr still warns the user.
+        # If the kernel does not permit it, the notice on stderr still warns the user.
         return
 
 

@@ -1,4 +1,4 @@
-"""Verbs with a command for each engine that offers it: ``move`` and ``collect``."""
+"""Verbs with a command for each engine that supports it: ``move`` and ``collect``."""
 
 import inspect
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from spillcast.workspace import check_output_file, whole_file
 
 
 def _command(function: Callable[..., Any], run: Callable[..., None]) -> Callable[..., Any]:
-    """A command with the options of an engine's function, and the named ones of ``run``."""
+    """A command with the options of an engine's function, and the keyword options of ``run``."""
     options, shared = (inspect.signature(each).parameters.values() for each in (function, run))
     named = [each for each in shared if each.kind is inspect.Parameter.KEYWORD_ONLY]
     return with_parameters(run, function, [*options, *named])

@@ -96,8 +96,8 @@ def forecast(
 ) -> Answer:
     """Forecast a run with its temp files on other storage.
 
-    Without --to, it says what time no storage can beat. A directory is probed now. Exits with 3 if
-    the evidence does not allow a forecast.
+    Without --to, it prints the time that no storage can beat. A directory is probed now. Exits with
+    3 if the evidence does not allow a forecast.
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 
@@ -188,7 +188,7 @@ def forecast(
 def check_rehearse(
     directories: Sequence[Path] | None, pid: int | None, explain: str | None, server: str | None
 ) -> None:
-    """InputError if ``record`` cannot run its target again, and for a missing directory."""
+    """InputError if ``record`` cannot run its target again, or for a missing directory."""
     if not directories:
         return
     if pid is not None or (server is not None and explain is None):
@@ -199,7 +199,7 @@ def check_rehearse(
             raise PathMissing(f"--rehearse {directory}: there is no such directory", "make it")
 
 
-#: Time of a rehearsal by ``record --rehearse``.
+#: Duration of a rehearsal by ``record --rehearse``.
 DURATION_S = 10.0
 
 
@@ -211,7 +211,7 @@ def rehearse_recorded(
     from spillcast.workspace import workspace
 
     with workspace() as folder:
-        # The user gave the command and --rehearse together, which confirms it.
+        # The user gave both the command and --rehearse, which is the confirmation.
         rehearse = rehearsing(DURATION_S, None, server, folder, confirmed=True)
         for directory in directories:
             try:
@@ -263,7 +263,7 @@ def rehearsing(
 
 
 def _split_command(command: str) -> list[str]:
-    """Split a command as a shell does. InputError for an open quote."""
+    """Split a command as a shell does. InputError for an unclosed quote."""
     try:
         return shlex.split(command)
     except ValueError as error:

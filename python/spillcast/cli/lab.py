@@ -12,14 +12,14 @@ from spillcast.cli.usage import refuse
 from spillcast.engines.registry import engines as known_engines
 from spillcast.errors import CalibrationMissing
 
-#: Engines on which experiments are made; the first is the usual one.
+#: Engines for experiments; the first is the default.
 ENGINE_NAMES = [engine.name for engine in known_engines("lab")]
 DEFAULT_ENGINE = ENGINE_NAMES[0]
 
 if TYPE_CHECKING:
     _Name = str
 else:
-    # Of the registry, which no type checker reads.
+    # Computed from the registry, so type checkers do not see the values.
     _Name = Literal[tuple(ENGINE_NAMES)]
 Engine = Annotated[_Name, option("--engine", "The engine, with data and processes of its own.")]
 
@@ -148,7 +148,7 @@ def calibrate(
         return Answer(lambda: written(kept), lambda: machine_page(kept))
     from spillcast.lab.machine import measure_machine
 
-    # It fails before the work, not after it, if nothing can be stored there.
+    # If the folder cannot be written, it fails before the work, not after it.
     calibration_path().parent.mkdir(parents=True, exist_ok=True)
     with TerminalStage() as stage:
         calibration = measure_machine(stage, work, repeat, queries, postgres)
@@ -157,10 +157,10 @@ def calibrate(
 
 
 def demo(engine: Engine = DEFAULT_ENGINE, work: WorkOption = None) -> Answer:
-    """Record, forecast, run and compare a query on an engine of its own.
+    """Record, forecast, run and compare a query on a private engine.
 
     A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is
-    made; then the query is run there. Nothing is left behind.
+    made; then the query is run there. No files are left behind.
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.lab.case import document
@@ -188,9 +188,9 @@ def doctor() -> Answer:
 
 
 def engines() -> Answer:
-    """List engines: how their temp files are found, what is read of them, and how well it works.
+    """List engines: how temp files are recognised, which evidence is read, and the accuracy.
 
-    Other programs are recorded just as well; --temp names the directory of their temp files.
+    Other programs can be recorded, too: --temp gives the directory of their temp files.
 
     Example: spillcast engines
     """

@@ -35,7 +35,7 @@ def option(
 ) -> Any:
     """An option for typer. ``term`` has its names and a placeholder: ``--output, -o DIR``.
 
-    A flag has no placeholder. ``parse(text, name)`` converts the value; errors have the name.
+    A flag has no placeholder. ``parse(text, name)`` converts the value; errors contain the name.
     """
     words = term.replace(",", "").split()
     names = [word for word in words if word.startswith("-")]
@@ -48,7 +48,7 @@ def option(
 
 
 def _finite(value: float | None) -> float | None:
-    """The value of an option with a range, which nan and inf may pass. BadParameter for these."""
+    """The value of an option with a range. BadParameter for nan and inf, which ranges admit."""
     if value is not None and not isfinite(value):
         raise typer.BadParameter(f"{value} is not a number")
     return value

@@ -1,4 +1,4 @@
-"""Prints answers as text, JSON, CSV or Markdown; no text can control the terminal."""
+"""Prints answers as text, JSON, CSV or Markdown; control characters are made visible."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class VisibleStream:
         try:
             self.obeyed.write(shown)
         except UnicodeEncodeError as error:
-            # The encoding of a locale such as C or ISO-8859-1 lacks some letters.
+            # The encoding of a locale such as C or ISO-8859-1 lacks some characters.
             encoded = shown.encode(error.encoding, "replace")
             self.obeyed.write(encoded.decode(error.encoding))
         except OSError as error:
@@ -54,17 +54,17 @@ def visible_streams() -> Iterator[None]:
 
 
 def obeyed(stream: TextIO) -> TextIO:
-    """The stream below, for our own escape codes and for bytes that a program reads."""
+    """The underlying stream, for our own escape codes and for bytes that a program reads."""
     return stream.obeyed if isinstance(stream, VisibleStream) else stream
 
 
-#: The line on stderr that the next one overwrites. Bars are drawn by a thread: hence the lock.
+#: The line on stderr that the next line overwrites. A thread draws bars, hence the lock.
 _line = ""
 _line_lock = threading.RLock()
 
 
 def write_over(text: str, width: int) -> None:
-    """Overwrite the last line on stderr by a text, cut to ``width`` columns."""
+    """Overwrite the last line on stderr with a text, cut to ``width`` columns."""
     global _line
     with _line_lock:
         _line = " ".join(visible(text).split("\n"))[:width]
@@ -75,13 +75,13 @@ def write_over(text: str, width: int) -> None:
 
 
 def clear_line() -> None:
-    """Remove the line that ``write_over`` has written, if there is one."""
+    """Remove the line that ``write_over`` has written, if any."""
     if _line:
         write_over("", 0)
 
 
 def notice_line(text: str) -> str:
-    """A notice as it is printed; a text that begins with a blank continues the last one."""
+    """A notice as printed; a text that begins with a blank continues the previous notice."""
     return text if text.startswith(" ") else f"spillcast: {text}"
 
 
@@ -124,7 +124,7 @@ def emit(document: Mapping[str, Any]) -> None:
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
     """JSON of printable ASCII, without control sequences for a terminal.
 
-    JSON has no infinity: null stands for a ratio that is beyond all numbers.
+    JSON has no infinity, which becomes null.
     """
     try:
         text = json.dumps(document, indent=indent, default=str, allow_nan=False)
@@ -142,7 +142,7 @@ def _finite(tree: Any) -> Any:
 
 
 def terminal_columns() -> int:
-    """Columns that output may fill: the terminal's, within 60 and 200; 200 without a terminal."""
+    """Columns available for output: the terminal's, between 60 and 200; 200 without a terminal."""
     import shutil
 
     return min(max(shutil.get_terminal_size((COLUMNS_MAX, 24)).columns, COLUMNS_MIN), COLUMNS_MAX)
@@ -157,7 +157,7 @@ def print_coloured(text: str) -> None:
 
     from spillcast.report import highlighter
 
-    # Markup and emoji codes in the text stay as they are.
+    # Markup and emoji codes in the text are printed unchanged.
     console = Console(file=obeyed(sys.stdout), highlighter=highlighter(), markup=False, emoji=False)
     console.print(visible(text), soft_wrap=True)
 

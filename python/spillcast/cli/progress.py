@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Shorter work shows no progress.
 SHOWN_AFTER_S = 0.5
-#: The least columns of a terminal with room for a bar beside the figures.
+#: The least width of a terminal that has room for a bar beside the figures.
 WIDE = 80
 #: Columns of a bar.
 BAR = 20
@@ -70,7 +70,7 @@ def live_line(*, show: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _columns() -> int:
-    """The columns of stderr's terminal but the last one, at which lines would wrap."""
+    """The columns of stderr's terminal except the last, at which lines would wrap."""
     given = os.environ.get("COLUMNS", "")
     columns = int(given) if given.isdecimal() else 0
     return (columns or os.get_terminal_size(sys.stderr.fileno()).columns or WIDE) - 1
@@ -78,7 +78,7 @@ def _columns() -> int:
 
 @contextmanager
 def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None]]:
-    """A bar for reading files; its function takes the bytes read so far."""
+    """A bar for reading files; the yielded function takes the bytes read so far."""
     total = sum(map(os.path.getsize, evidence)) if all(map(os.path.isfile, evidence)) else None
     more = f" and {len(evidence) - 1:,} more" if len(evidence) > 1 else ""
     with progress_bar(f"reading {evidence[0]}{more}") as show:
@@ -89,7 +89,7 @@ def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None
 def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
     """A bar on a terminal's stderr with rate and time left, after half a second of work.
 
-    Without calls of its function it shows the elapsed time.
+    Until the yielded function is called it shows the elapsed time.
     """
     begin_s = time.monotonic()
     latest: tuple[int, int | None, int | None] = (0, None, None)
@@ -147,7 +147,7 @@ def progress_text(
 class TerminalStage:
     """Numbers steps, shows the progress of the current one, and prints the time of each.
 
-    With a ``budget_s`` it shows how much of that is left.
+    With a ``budget_s`` it shows the time left.
     """
 
     def __init__(self, steps: int | None = None, budget_s: float | None = None) -> None:
@@ -212,19 +212,19 @@ class View:
         self._write = write
 
     def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
-        """Show the present state."""
+        """Show the current state."""
         self._write(status_line(status))
 
     def end(self) -> None:
         """Show the state at the end; nothing if the summary of the recording follows."""
 
     def notify(self, text: str) -> None:
-        """Print a permanent line; one that begins with a blank continues the last."""
+        """Print a permanent line; a line that begins with a blank continues the previous line."""
         notify(text)
 
 
 class LiveView(View):
-    """Shows the profile so far and the forecast each second: drawn, or as JSON lines on stdout.
+    """Shows the profile and the forecast each second: drawn, or as JSON lines on stdout.
 
     ``look`` raises KeyboardInterrupt if q was pressed.
     """

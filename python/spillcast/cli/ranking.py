@@ -36,7 +36,7 @@ Targets = Annotated[
 
 
 def has_no_forecast(ranking: "ServerRanking") -> bool:
-    """Whether there is no forecast although statements spill, or may spill unseen."""
+    """Whether there is no forecast although statements spill or may spill."""
     unknown = all(statement.no_spill is None for statement in ranking.statements)
     return unknown and bool(ranking.statements or ranking.is_blind)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
 else:
-    # Of the sources, which no type checker reads.
+    # Computed from SOURCES, so type checkers do not see the values.
     CaptureName = Literal[(AUTO, *SOURCES)]
 
 
@@ -267,7 +267,7 @@ def _record(
 
     running = None
     if live:
-        # It imports Arrow, without which a recorder takes a third of the memory.
+        # It imports Arrow, which triples the memory of a recorder.
         from spillcast.recording.live import Running
 
         running = Running()
@@ -311,7 +311,7 @@ def _print_recording(
         )
     if (because := recording.meta.raw.because) is not None:
         texts.append(f"{recording.path}: not all single waits could be kept: {because}")
-    # A file with a command's output, and lines of JSON, must not contain anything else.
+    # Our summary must not go into a file with a command's output or among lines of JSON.
     is_taken = (json and live) or (beside_output and S_ISREG(os.fstat(1).st_mode))
     as_document, status = json and not live, 0
     texts.append(unrecognised(recording) if as_document else calibration_wanted(recording.meta))
@@ -322,7 +322,7 @@ def _print_recording(
             print(recording_text(recording), file=sys.stderr if is_taken else sys.stdout)
         sys.stdout.flush()
     except OSError as error:
-        # Whoever read the command's output has ended, as head does; the recording is complete.
+        # The reader of the command's output has ended, as head does; the recording is complete.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         print(recording_text(recording), file=sys.stderr)
         if not isinstance(error, BrokenPipeError):

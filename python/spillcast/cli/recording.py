@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from spillcast.recording.live import Running
     from spillcast.recording.record import Recorder
 
-#: Where the recordings of all sessions go by default.
+#: The default folder for recordings of all sessions.
 ALL_OUTPUT = Path("server.spills")
-#: Intervals at which a wait for a command's end, and a pause between bursts, can be interrupted.
+#: Polling intervals of a wait for a command's end, and of a pause between bursts.
 TICK_S, _PAUSE_TICK_S = 1.0, 0.25
 
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """What is recorded: a command, a process, or a session or statement of a server."""
+    """The target of a recording: a command, a process, or a session or statement of a server."""
 
     command: list[str] | None = None
     pid: int | None = None
@@ -76,7 +76,7 @@ _SELECTORS = {
     "--postgres": "--backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
     "--mysql": "--session ID or --query PATTERN",
 }
-#: Options that do not go with --all, and what to do instead.
+#: Options that conflict with --all, and what to do instead.
 _NOT_WITH_ALL = {
     **dict.fromkeys(
         ("--backend", "--query", "--wait-for-spill"),
@@ -91,7 +91,7 @@ _NOT_WITH_ALL = {
 def check_target(
     targets: Mapping[str, object], of_sessions: Mapping[str, object], *, live: bool
 ) -> str:
-    """The option that names the target. InputError unless there is one that takes all options."""
+    """The option that names the target. InputError unless one target supports all options."""
     options, given = given_of(of_sessions), given_of(targets)
     usable = [option for target in given for option in _SESSION_OPTIONS.get(target, ())]
     for option in options:
@@ -146,7 +146,7 @@ def check_live(
 
 
 def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
-    """InputError for options that do not go with --minute."""
+    """InputError for options that conflict with --minute."""
     if command is not None or others or options.slices is not None:
         raise OptionMissing(
             "--minute needs a process or session that is already running, and no other mode",
@@ -160,7 +160,7 @@ def until_command_ends(words: Sequence[str] | None) -> Iterator["PassedOn[_core.
     """Leave the block when its command has ended, even after an error; pass signals on to it.
 
     SIGTERM, SIGINT and SIGHUP end the command, and its end ends the recording. If the command
-    fails, exit with its status. Without a command (``words`` is None) nothing is done.
+    fails, exit with its status. Without a command (``words`` is None) it has no effect.
     """
     if words is None:
         yield None
@@ -189,7 +189,7 @@ class CommandOutput:
         self._kept: dict[int, BinaryIO] = {}
         self._redirected = {1: 2} if json else {}
         if not json and sys.stderr.isatty():
-            # Files without a name, closed by ``print_kept`` or with the program.
+            # Unnamed files, closed by ``print_kept`` or at exit.
             self._kept = {
                 number: os.fdopen(os.memfd_create("spillcast-output"), "w+b")
                 for number in (1, 2)
@@ -267,7 +267,7 @@ def begin(
 def follow(recorder: "Recorder", view: "View") -> None:
     """Show a recording to its end, or to Ctrl-C."""
     try:
-        # The first look comes before the first poll: even a command that ends at once is shown.
+        # The view looks before the first poll, so that even a very short command is shown.
         view.look(recorder, recorder.status())
         while not recorder.poll():
             view.look(recorder, recorder.status())
@@ -331,7 +331,7 @@ def _setting(text: str) -> tuple[str, str]:
 def record_minute(
     target: TargetOptions, output: Path, options: "RecordOptions", view: "View"
 ) -> "Recording":
-    """Record in bursts until the target ends, all are done, or Ctrl-C; join and keep them."""
+    """Record in bursts until all are done, the target ends, or Ctrl-C; join and keep them."""
     from spillcast._core import check_output
     from spillcast.recording.minute import keep, record_bursts
     from spillcast.recording.record import record_pid
@@ -351,7 +351,7 @@ def record_minute(
             return recorder.finish()
         recording = record_server(target, path, record_options, view)
         if recording.meta.server is not None:
-            # Further bursts are of this session, even if other sessions match by then.
+            # Further bursts record this session, even if other sessions match by then.
             target = replace(target, session=SessionSelector(recording.meta.server.backend))
         return recording
 

@@ -248,7 +248,7 @@ def _add_forecasts(
 def _add_sizing(
     page: "Inputs", words: list[str], question: "Question", forecast: "Forecast"
 ) -> None:
-    """Add what to buy for the run of a forecast, if its evidence is sufficient for that."""
+    """Add the storage to buy for the run of a forecast, if its evidence suffices."""
     from spillcast.forecast.sizing import free_memory_bytes, size, statements_of
     from spillcast.storage.catalogue.prices import load_prices
 
@@ -261,7 +261,7 @@ def _add_sizing(
             free_memory_bytes=free_memory_bytes(statements),
         )
     except (InputError, Refusal):
-        # The forecasts of the page say why, or the evidence is of another kind.
+        # The forecasts on the page give the reason, or the evidence is of another kind.
         return
     page.documents.append((Path(words[0]).name, sizing))
 

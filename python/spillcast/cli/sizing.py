@@ -56,7 +56,7 @@ def size(
     """Find the cheapest storage for temp files that is fast enough.
 
     It searches the catalogue's products and their settings, tmpfs and more work memory. A storage
-    meets the limit if the upper end of the interval does. Exits with 3 if none does.
+    meets the limit if the upper end of the interval does. Exits with 3 if no storage does.
 
     Example: spillcast size run.spill --within 60s --provider aws --runs 40/day
 
@@ -88,7 +88,7 @@ def size(
 def _statements(
     evidence: list[str], question: "Question", runs_per_day: float | None
 ) -> "list[Sized]":
-    """The statements of all evidence; those of servers' snapshots with their counted runs."""
+    """The statements of all evidence; those of server snapshots with their counted runs."""
     from spillcast.cli.ranking import TEN_TIMES, rankings_of_snapshots
     from spillcast.engines.postgres.rank import statements_to_size
     from spillcast.engines.ranking import RankRequest
@@ -140,7 +140,7 @@ def io_size(
 ) -> Answer:
     """Find the best I/O size for a spill by issuing it in each size.
 
-    On a directory it measures the sizes in turn and leaves nothing behind; on a storage.json it
+    On a directory it measures the sizes in turn and leaves no files behind; on a storage.json it
     computes them. Without --like the spill is an external sort.
 
     Example: spillcast sweep io-size /mnt/nvme --like run.spill
@@ -272,7 +272,7 @@ def memory(
 
 
 def _workload(engine: str, name: str | None, threads: int) -> LabQuery:
-    """A query of the lab by its name; without one its sort, or its first."""
+    """A query of the lab by name; by default its sort, or its first query."""
     if threads > THREADS_MAX:
         raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     workloads = {workload.name: workload for workload in lab_of(engine).verified(threads)}

@@ -54,7 +54,7 @@ def probe(
 ) -> Answer:
     """Replay a recording's temp I/O on a directory and time it.
 
-    Without a recording, --grid measures the directory by size and depth. Nothing is left behind,
+    Without a recording, --grid measures the directory by size and depth. No files are left behind,
     however the probe ends.
 
     Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
@@ -97,7 +97,7 @@ def probe(
 def _check_source(
     like: Path | None, replay_options: Mapping[str, object], *, grid: bool, psync: bool
 ) -> None:
-    """InputError unless a replay or a grid is requested, with options of that kind alone."""
+    """InputError unless a replay or a grid is requested, with only the options of that kind."""
     if grid == (like is not None):
         hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
         raise OptionMissing("give either --like RECORDING or --grid", hint)
@@ -196,7 +196,7 @@ def show(
 ) -> Answer:
     """Show a storage: latencies, servers and ceilings.
 
-    Peaks of the histogram are named. Sizes that were not measured are estimated from the others.
+    Peaks of the histogram are named. Unmeasured sizes are estimated from measured ones.
 
     Example: spillcast storage show nvme.json --op read --size 256K
     """
@@ -229,7 +229,7 @@ def compare(
 ) -> Answer:
     """Compare storages with the first of them, by op, size and pattern.
 
-    Sizes at which one of them was not measured are estimated from its others and marked.
+    Sizes that were not measured on a storage are estimated from its other sizes, and marked.
 
     Example: spillcast storage compare disk.json nvme.json
     """
@@ -319,7 +319,7 @@ def emulate(
         except KeyboardInterrupt:
             if command:
                 raise
-        # A Ctrl-C from here on would interrupt the unmount and lose the result.
+        # A second Ctrl-C would interrupt the unmount and lose the result.
         interrupted_once()
         result = mount.result()
     return Answer(
@@ -330,7 +330,7 @@ def emulate(
 
 
 def _serve(mount: "Mount", command: list[str] | None) -> int | None:
-    """Serve until the command ends, whose exit status is returned, or until it is unmounted."""
+    """Serve until the command ends, or until the unmount; returns the command's exit status."""
     from spillcast.cli.progress import live_line
     from spillcast.report.storage import mount_status
     from spillcast.storage.emulation import run_command, stay
@@ -428,7 +428,7 @@ def cache(
 ) -> Answer:
     """Simulate a flash cache in front of a disk.
 
-    The first run fills the cache, the second uses it; the curve is that of the last run.
+    The first run fills the cache, the second uses it; the curve is for the last run.
 
     Example: spillcast cache scan.trc --size 90G --policy keep --keep 115825
 

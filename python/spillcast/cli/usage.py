@@ -19,11 +19,11 @@ from spillcast.cli.output import Answer, show
 from spillcast.errors import OptionConflict, UsageInvalid
 from spillcast.text import near_names
 
-#: What stands for "not a valid TYPE" of click's errors.
+#: Replacements for "not a valid TYPE" in click's errors.
 _NUMBERS = {"float": "not a number", "int": "not an integer"}
 #: Maximum length of a verb's first sentence, in characters.
 _SENTENCE_MAX = 300
-#: Placeholders of values by the names of click's types; of others, a number.
+#: Placeholders of values by the name of click's type; other types are numbers.
 _PLACEHOLDERS = {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N"}
 
 
@@ -42,9 +42,9 @@ class Grouped(TyperCommand):
     """A command whose help lists options by panel; those without a panel come first."""
 
     def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
-        """Parse as typer does. BadParameter for an empty argument or path, the current folder.
+        """Parse as typer does. BadParameter for an empty argument or path (the current folder).
 
-        Also for a second value, of which the last would count without a word.
+        Also for a repeated option, of which typer would silently use the last value.
         """
         try:
             raw, _, order = self.make_parser(context).parse_args(args=list(arguments))
@@ -57,7 +57,7 @@ class Grouped(TyperCommand):
             if valued and order.count(parameter) > 1:
                 raise BadParameter("it takes one value", ctx=context, param=parameter)
             value = raw.get(parameter.name or "")
-            # An empty DSN is that of the environment.
+            # An empty DSN means that of the environment.
             names_file = not is_option(parameter) and "DSN" not in term_of(parameter)
             if (names_file or parameter.type.name == "path") and value in ("", [""], ("",)):
                 text = "it is empty: is a shell variable unset?"
@@ -123,20 +123,20 @@ def given_of(options: Mapping[str, object]) -> list[str]:
 
 
 def refuse(options: Mapping[str, object], why: str, hint: str | None = None) -> None:
-    """OptionConflict if one of the options has a value; the message is its name and ``why``."""
+    """OptionConflict if one of the options has a value; the message is the name and ``why``."""
     for option in given_of(options):
         raise OptionConflict(f"{option} {why}", hint)
 
 
 def command_group(help_: str) -> Typer:
-    """A verb with commands of its own."""
+    """A verb with subcommands."""
     group = Typer(cls=VerbList, help=help_, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(lambda: None)
     return group
 
 
 def usage_errors_explained(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """The result of ``call``. UsageInvalid in place of a usage error of click."""
+    """The result of ``call``. Raises UsageInvalid in place of click's usage errors."""
     try:
         return call(*arguments, **options)
     except NoArgsIsHelpError:
@@ -157,7 +157,7 @@ def _message(error: UsageError) -> str:
 
 
 def _remedy(error: UsageError) -> str:
-    """A suggestion or the missing parameter, and where to find all of them."""
+    """A suggestion or the missing parameter, and the command that lists all parameters."""
     see = f"see: {_path(error)} -h"
     if isinstance(error, NoSuchOption):
         near = near_names(error.option_name, error.possibilities or ())
@@ -170,7 +170,7 @@ def _remedy(error: UsageError) -> str:
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
     sentence = re.split(r"(?<=\.) |\. ", help_text)[0]
-    # Three dots are no full stop.
+    # An ellipsis is not a full stop.
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
     # An acronym keeps its capital letter.
     initial = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()
@@ -187,7 +187,7 @@ def _path(error: UsageError) -> str:
 
 
 def is_option(parameter: Any) -> bool:
-    """Whether a parameter is named on the command line."""
+    """Whether a parameter is an option, given by its name."""
     return bool(parameter.param_type_name == "option")
 
 
@@ -195,7 +195,7 @@ def term_of(parameter: Any) -> str:
     """The names of a parameter, the shortest first, and the placeholder of its value."""
     if not is_option(parameter):
         return str(parameter.metavar or parameter.name.upper())
-    # Click keeps the names of --help in a set, whose order differs from run to run.
+    # Click keeps the names of --help in a set, whose order varies from run to run.
     names = ", ".join(sorted((*parameter.opts, *parameter.secondary_opts), key=len))
     if parameter.is_flag:
         return names
@@ -213,7 +213,7 @@ def about_of(parameter: Any) -> str:
 
 
 def usage_of(context: Any) -> str:
-    """How a command is called: its arguments and the options that are required."""
+    """The usage of a command: its arguments and required options."""
     words = []
     for parameter in context.command.get_params(context):
         if not is_option(parameter):

@@ -1,4 +1,4 @@
-"""The cases of a verification, and the Parquet file of them, the source of all reports."""
+"""The cases of a verification, and their Parquet file, the source of all reports."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ COLUMNS = (
     Described("to_means", TEXT, True, "what makes the storage slow", "none"),
     Described("variants", f"list of {_VARIANT}", True, "the forecast made otherwise", []),
 )
-#: Columns that contain a field of a case, or of its evidence, unchanged: the name of that field.
+#: Columns that contain a field of a case or of its evidence unchanged, with the field's name.
 _OF_CASE = {
     **{name: name for name in ("engine", "workload", "threads", "direction", "seed_formula_s")},
     "from": "source", "to": "target", "from_means": "source_means", "to_means": "target_means",
@@ -128,7 +128,7 @@ DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
 class Runs:
     """Runs of one query on one storage without recording, in order.
 
-    The ``wanted`` least disturbed ones count; there are more if other work on the machine disturbed
+    The ``wanted`` least disturbed runs count; there are more if other work on the machine disturbed
     some.
     """
 
@@ -161,9 +161,9 @@ class CaseEvidence:
     """
 
     name: str
-    #: Time of the run that it covers.
+    #: The part of the run's time that it covers.
     covers_s: float
-    #: Time that the recorded run was runnable but not scheduled.
+    #: Time in which the recorded run was runnable but not scheduled.
     run_queue_delay_s: float
     probe_s: float
     #: Mean time of a temp operation, as recorded and as probed; None if not timed.
@@ -206,17 +206,17 @@ class Case:
     threads: int
     source: str
     target: str
-    #: From a fast or a slow storage to a fast or a slow one: ``slow to fast`` and so on.
+    #: The direction of the move: ``slow to fast`` and so on.
     direction: str
     on_source: Runs
     on_target: Runs
     forecast: Forecast
     seed_formula_s: float | None
     evidence: CaseEvidence
-    #: What makes each storage slow: ``fuse``, ``preload``, ``kernel`` or ``none``.
+    #: The means that make each storage slow: ``fuse``, ``preload``, ``kernel`` or ``none``.
     source_means: str | None = None
     target_means: str | None = None
-    #: Forecasts without an estimate or with more evidence, by the names of ``variants``.
+    #: Forecasts without one estimator or with more evidence, by the name of the variant.
     variants: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
@@ -231,20 +231,20 @@ class Case:
 
     @property
     def error(self) -> float | None:
-        """Forecast over measured, minus 1; None where the forecast was refused."""
+        """Forecast over measured, minus 1; None if the forecast was refused."""
         forecast_s = self.forecast.forecast_s
         return None if forecast_s is None else forecast_s / self.measured_to_s - 1
 
     @property
     def seed_error(self) -> float | None:
-        """The seed's formula over measured, minus 1; None without the former."""
+        """The seed's formula over measured, minus 1; None if the formula has no result."""
         seed_s = self.seed_formula_s
         return None if seed_s is None else seed_s / self.measured_to_s - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCase:
-    """A case in a document: the forecast, and the medians of what was measured."""
+    """A case in a document: the forecast, and the medians of the measurements."""
 
     engine: str = key("engine and version", example="DuckDB 2.0.0")
     workload: str = key("kind of query", example="hash join")
@@ -279,7 +279,7 @@ class Verification:
     """The document of ``demo`` and ``verify``."""
 
     cases: Sequence[MeasuredCase] = key("each forecast beside the measured runs")
-    #: Of a verification, what was run.
+    #: The description of a verification's runs.
     about: Mapping[str, Any] = key("", rest=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def seed_formula_s(baseline: Recording, target: Storage) -> float:
 
 
 def sampled_share(baseline: Recording) -> float:
-    """Share of instants one second apart at which a temp operation was under way."""
+    """Share of instants one second apart at which a temp operation was in progress."""
     waits = baseline.temp_waits
     start = waits["start_ns"].to_numpy()
     end = np.maximum.accumulate(start + waits["elapsed_ns"].to_numpy())

@@ -1,4 +1,4 @@
-"""A forecast beside the measured run: after a move, and in a demo of the whole loop."""
+"""Compares a forecast with the measured run: after a move, and in a demo of the whole loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -51,7 +51,7 @@ _SAME_STORAGE = "factor:1"
 
 @dataclass(frozen=True)
 class ActualRun:
-    """The measured time of a query: in all, and by the terms of a forecast if known."""
+    """The measured time of a query: in total, and by the terms of a forecast if known."""
 
     elapsed_s: float
     terms_s: Mapping[str, float]
@@ -60,7 +60,7 @@ class ActualRun:
     #: The statement, and the places of its temp files, if known.
     statement: CountedStatement | None = None
     places: Sequence[TempPlace] = ()
-    #: Mean latency of its temp operations, if single ones were measured.
+    #: Mean latency of its temp operations, if single operations were measured.
     latency_s: float | None = None
 
 
@@ -103,7 +103,7 @@ def actual_run(executed: Executed) -> ActualRun:
 
 
 def _of_terms(forecast: Forecast) -> ActualRun:
-    # If only bounds of the time of temp I/O are known, so is the total, but no term.
+    # If only bounds of the time of temp I/O are known, the total is known, but no term.
     terms = [] if unknown_share(forecast) else forecast.terms_by_name
     terms_s, moved = {term.name: term.baseline_s for term in terms}, forecast.moved
     return ActualRun(
@@ -115,9 +115,9 @@ CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
 #: The storage of the temp files before the move.
 OLD_STORAGE = "the old storage"
-#: Runs whose temp operations differ by a larger share did other work.
+#: Runs whose temp operations differ by a larger share did different work.
 SAME_WORK = 0.2
-#: A storage whose mean latency is so many times an assumed one, or as small a part, is another.
+#: A storage whose mean latency differs from an assumed one by this factor is another storage.
 OTHER_STORAGE = 2.0
 
 
@@ -130,7 +130,7 @@ class ForecastCheck:
 
     @property
     def error(self) -> float:
-        """Forecast over measured, minus 1; by the nearest bound if the forecast is only bounds."""
+        """Forecast over measured, minus 1; of bounds the nearest one counts."""
         forecast_s = self.forecast.forecast_s or 0.0
         if self.bounded and self.forecast.interval_s is not None:
             low_s, high_s = self.forecast.interval_s
@@ -139,7 +139,7 @@ class ForecastCheck:
 
     @property
     def bounded(self) -> bool:
-        """Whether the forecast is only bounds, so that its middle has no meaning."""
+        """Whether the forecast has only bounds, so that their middle has no meaning."""
         return unknown_share(self.forecast) is not None
 
     @property
@@ -182,7 +182,7 @@ class ForecastCheck:
         return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
-        """The terms: name, seconds before the move, as forecast, and as measured."""
+        """The terms: name and seconds before the move, as forecast, and as measured."""
         measured_s, terms = self.actual.terms_s, self.forecast.terms_by_name
         rows = [
             (term.name, term.baseline_s, term.forecast_s, measured_s.get(term.name))
@@ -212,7 +212,7 @@ class ForecastCheck:
 
 
 def _is_on(place: TempPlace, target: str) -> bool:
-    """Whether a place is on the storage of a target; True if the target's name does not show it."""
+    """Whether a place is on the storage of a target; True if the target's name does not tell."""
     if target == "tmpfs":
         return place.filesystem in IN_MEMORY
     named = Path(target)
@@ -252,7 +252,7 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
 
 
 def query_to_measure(forecast: Forecast, named: StatementSelector) -> StatementSelector:
-    """The query to find on a server: the named one, or else that of the forecast.
+    """The query to look up on a server: the named one, or else the forecast's.
 
     InputError if neither is known.
     """
@@ -322,7 +322,7 @@ def run_demo(
     engine: str,
     workload: LabQuery | None = None,
 ) -> Demo:
-    """Record, probe, forecast and measure a query. Nothing is left behind."""
+    """Record, probe, forecast and measure a query. No files are left behind."""
     lab = lab_of(engine)
     workload = workload or lab.demo
     with workspace(work) as workdir, _candidate(workdir) as fast, ExitStack() as stack:
@@ -364,7 +364,7 @@ def run_demo(
 
 @contextmanager
 def _candidate(workdir: Path) -> Iterator[SpillDirectory]:
-    """The fast place: shared memory if it has room, else a directory on the workspace's disk."""
+    """The fast directory: in shared memory if it has room, else on the workspace's disk."""
     memory = fast_parent(SPILL_BYTES)
     if memory is None:
         yield plain(f"a directory in {workdir.parent}", workdir / "fast")

@@ -1,4 +1,4 @@
-"""Checks what works on this machine for this user, and gives one command that repairs the rest."""
+"""Checks which features work on this machine for this user, with a command for each fix."""
 
 import os
 import platform
@@ -19,13 +19,13 @@ from spillcast.text import shell_word
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
-#: The most that lets ordinary users observe processes of their own.
+#: Largest perf_event_paranoid that lets unprivileged users observe their own processes.
 PARANOID_MAX = 2
 CAP_SYS_ADMIN = 21
 MOUNTS = Path("/proc/self/mounts")
-#: How long an emulated storage may take to answer; its latencies are much shorter.
+#: Timeout for an answer of an emulated storage, whose latencies are much shorter.
 ANSWER_S = 5.0
-#: What a container needs to be observed from within, or to observe.
+#: The needs of a container for being observed from inside, or for observing.
 CONTAINER = (
     "docker run --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE "
     "--security-opt seccomp=unconfined"
@@ -63,7 +63,7 @@ class Diagnosis:
 
 
 def diagnose() -> Diagnosis:
-    """Run all checks, which change nothing and observe no process."""
+    """Run all checks, which have no side effects and observe no process."""
     parts = (_proc, _sources, _fuse, _dead_mounts, _kept, _extras)
     findings = [finding for part in parts for finding in part()]
     return Diagnosis(
@@ -105,7 +105,7 @@ def _sources() -> Iterator[Finding]:
 
 
 def _fix(source: CaptureSource, error: OSError) -> str | None:
-    """The command after which a source works, as far as one is known."""
+    """The command that makes a source work, if one is known."""
     if not isinstance(error, PermissionError):
         return _core.source_refusal(source.name, error.errno or 0)[1]
     if source.needs_privilege and os.geteuid() != 0:
@@ -143,9 +143,9 @@ def _fuse() -> Iterator[Finding]:
 
 
 def _dead_mounts() -> Iterator[Finding]:
-    """Mounts of emulations whose process has ended: everything that enters them fails."""
+    """Mounts of emulations whose process has ended: all accesses to them fail."""
     for mount in _emulations(os.fsdecode(MOUNTS.read_bytes()) if MOUNTS.exists() else ""):
-        # In a process of its own, for a file system may never answer, and then nothing ends it.
+        # In a separate process, because a file system may never answer, in an uninterruptible call.
         looked = subprocess.Popen(
             ["stat", "--", mount], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -165,12 +165,12 @@ def _emulations(mounts: str) -> list[str]:
     """Mount points of emulated storages in the text of /proc/self/mounts."""
     rows = (line.split(" ") for line in mounts.splitlines())
     points = [row[1] for row in rows if row[0] == "spillcast" and row[2].startswith("fuse")]
-    # Blanks, tabs and backslashes are octal there.
+    # Blanks, tabs and backslashes are octal escapes in it.
     return [re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path) for path in points]
 
 
 def _may_mount() -> bool:
-    """Whether this process has CAP_SYS_ADMIN; True where nothing says so."""
+    """Whether this process has CAP_SYS_ADMIN; True if unknown."""
     return bool(int(status_of("self").get("CapEff", "-1"), 16) >> CAP_SYS_ADMIN & 1)
 
 

@@ -1,4 +1,4 @@
-"""Calibrates a machine: the CPU cost of waits, from equal queries in memory and on slow storage."""
+"""Calibrates a machine: the CPU cost of waits, from queries run in memory and on slow storage."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,17 +32,17 @@ from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
 T = TypeVar("T")
-#: Candidate times to refill a part of the caches: half a power of ten apart.
+#: Candidate times to refill a part of the caches, half a power of ten apart.
 FILL_S = tuple(float(f"{fill_s:.3g}") for fill_s in np.geomspace(1e-6, 1e-2, 9))
-#: Number of quantiles by which bursts of a kind are compared, and least bursts in each.
+#: Number of quantiles by which bursts of a kind are compared, and least number of bursts in each.
 QUANTILES, BURSTS_MIN = 12, 4
-#: Error of a quantile for other reasons: relative, and absolute.
+#: Error of a quantile due to other causes: relative and absolute.
 OFF_SHARE, OFF_S = 0.08, 0.5e-6
 #: Bounds of the spread over queries, because few queries give a rough estimate.
 SPREAD_MIN, SPREAD_MAX = 0.2, 1.5
-#: The least spread of the cost for an engine that was not measured.
+#: Lower limit of the spread of the cost for an engine that was not measured.
 OTHER_ENGINE_SPREAD = 0.6
-#: Mean wait on each storage but memory, s.
+#: Mean wait on each storage except memory (s).
 Waits = Sequence[float]
 
 
@@ -59,7 +59,7 @@ class BurstKind:
 
     @property
     def extra_s(self) -> Floats:
-        """CPU time that waits add to each quantile, a row for each storage but memory."""
+        """CPU time that waits add to each quantile, a row for each storage except memory."""
         return np.asarray(self.cpu_s[1:] - self.cpu_s[0])
 
 
@@ -68,7 +68,7 @@ def kinds_of(
 ) -> list[BurstKind]:
     """The bursts of runs by storage (memory first), grouped by the operations around them.
 
-    ``before`` are operations that may follow a burst: READ, WRITE. Bursts are matched by rank,
+    ``before`` are the operations that may follow a burst: READ, WRITE. Bursts are matched by rank,
     because the work is the same on every storage. Repeated runs count by their median.
     """
     kinds = []
@@ -85,7 +85,7 @@ def kinds_of(
 
 
 def fit(engine: str, kinds: Sequence[BurstKind], waits_s: Waits, version: str = "") -> WaitCost:
-    """The cost of a wait over all queries, and the spread of queries around that of the others.
+    """The cost of a wait over all queries, and the spread of each query around the others' cost.
 
     InputError without any query.
     """
@@ -105,7 +105,7 @@ def _grouped(kinds: Iterable[tuple[T, BurstKind]]) -> list[list[BurstKind]]:
 
 
 def _spread(groups: Sequence[Sequence[BurstKind]]) -> float:
-    """Relative deviation of groups from the cost of the others, without that of repeated runs.
+    """Relative deviation of each group from the others' cost, less that of repeated runs.
 
     SPREAD_MAX for a single group.
     """
@@ -157,14 +157,14 @@ def _predicted(kind: BurstKind, shares: Floats) -> Floats:
 
 
 def _shares(kinds: Sequence[BurstKind]) -> Floats:
-    """Cost (s) by wait and fill time: least squares in which a longer wait costs no less."""
+    """Cost (s) by wait and fill time: least squares such that a longer wait never costs less."""
     warm_s = np.concatenate([kind.cpu_s[0] for kind in kinds])
     count = np.concatenate([np.full(len(kind.cpu_s[0]), kind.count) for kind in kinds])
     weight = np.sqrt(count) / np.hypot(OFF_SHARE * warm_s, OFF_S)
     filled = filled_s(warm_s, np.array(FILL_S)) * weight[:, None]
     extra = np.concatenate([kind.extra_s for kind in kinds], axis=1) * weight
     waits = len(extra)
-    # The unknowns are the non-negative increments from wait to wait; a wait costs their sum.
+    # The unknowns are non-negative increments from wait to wait; a wait costs their sum.
     up_to = np.tril(np.ones((waits, waits)))
     shares = nonnegative_least_squares(np.kron(up_to, filled), extra.reshape(-1)).reshape(
         waits, len(FILL_S)
@@ -175,7 +175,7 @@ def _shares(kinds: Sequence[BurstKind]) -> Floats:
 def pooled(costs: Mapping[tuple[str, str], Sequence[BurstKind]], waits_s: Waits) -> list[WaitCost]:
     """A cost for each engine and version, and a common one for engines that were not measured.
 
-    The spread of the latter is that of engines around the cost of the others.
+    The common cost's spread is that of each engine around the others' cost.
     """
     measured = {name: kinds for name, kinds in costs.items() if kinds}
     fits = [fit(name, kinds, waits_s, version) for (name, version), kinds in measured.items()]
@@ -215,7 +215,7 @@ def measure_machine(
     queries: int | None = None,
     server: str | None = None,
 ) -> Calibration:
-    """Run queries of each engine in turn, at most the first ``queries``. Nothing is left behind.
+    """Run queries of each engine in turn, at most the first ``queries``. No files are left behind.
 
     With a DSN ``server``, PostgreSQL runs with the programs of that server. InputError for too
     little space, or without any engine.
@@ -250,7 +250,7 @@ def measure_machine(
 def _opened(
     workdir: Path, queries: int | None, server: str | None
 ) -> tuple[list[_Measured], list[str]]:
-    """The available engines, and the reasons why others are not."""
+    """The available engines, and the reasons why other engines are unavailable."""
     opened, skipped = list[_Measured](), list[str]()
     for engine in engines("lab"):
         try:
@@ -308,7 +308,7 @@ def _point(
         meta, loads, bursts = recording.meta, recorded_loads(recording), recording.work.bursts
     if bursts is not None:
         engine.bursts.setdefault(query.name, {}).setdefault(place.name, []).append(bursts)
-    # The preload library sees no CPU time outside calls.
+    # The preload library does not see CPU time outside calls.
     cpu_s = ran.cpu_s if meta.cpu_s is None else meta.cpu_s
     return CalibrationRun(
         engine=engine.lab.label,

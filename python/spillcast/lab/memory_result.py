@@ -15,14 +15,14 @@ SWEEP_SCHEMA = "spillcast.sweep/1"
 
 @dataclass(frozen=True)
 class SpillState:
-    """How a query spills with a size of memory, on any storage."""
+    """The spill of a query with a size of memory, on any storage."""
 
     state: State
-    #: How often the rows of a sort, or all spilled data, were written; None if unknown.
+    #: Number of times that the rows of a sort, or all spilled data, were written; None if unknown.
     passes: int | None
     #: Batches of a hash join of PostgreSQL.
     batches: int | None
-    #: Whether it was observed in a run, and not computed.
+    #: Whether it was observed in a run, not computed.
     measured: bool
 
 
@@ -36,7 +36,7 @@ class LatencyHistogram:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPoint:
-    """A size of memory on a storage: measured, or forecast and perhaps measured to check."""
+    """A size of memory on a storage: measured, or forecast and optionally measured as a check."""
 
     storage: str = key("the word of `--on`", example="latency:1ms")
     memory_bytes: int = key("work_mem, or memory_limit", unit="bytes", example=1048576)
@@ -101,7 +101,7 @@ class MemoryPoint:
 
 @dataclass(frozen=True)
 class Turn:
-    """The least memory from which on a query spills less."""
+    """The smallest size of memory with which a query spills less than with smaller sizes."""
 
     memory_bytes: int = key("from which on it is so", unit="bytes", example=67108864)
     before: str = key("state with less", name="from", example="one-pass")
@@ -120,7 +120,7 @@ def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedForecast:
-    """A forecast, and what was measured afterwards."""
+    """A forecast and the time measured afterwards."""
 
     storage: str = key("the word of `--on`")
     memory_bytes: int = key("size of memory", unit="bytes")

@@ -103,7 +103,7 @@ class SweepPlan:
     engine: str
     workload: LabQuery
     sizes: Sequence[int]
-    #: Maximum number of measured sizes, with the smallest and the largest.
+    #: Maximum number of measured sizes, including the smallest and the largest.
     measure: int
     #: None for unlimited time.
     budget_s: float | None = None
@@ -127,7 +127,7 @@ def sweep_memory(
 
 @dataclass
 class _Run:
-    """A sweep under way."""
+    """A sweep in progress."""
 
     stage: ExperimentProgress
     engine: Lab
@@ -161,7 +161,7 @@ class _Run:
                 self.warnings.append(Note(code="budget", message=text))
                 break
             self._size(size)
-        # The runs that check forecasts must not enter them.
+        # The runs that check forecasts must not be used for them.
         forecasts, by_size = self._forecasts(), {size: self._state(size) for size in plan.sizes}
         for place, size in self._cells() if plan.check else ():
             if (place.name, size) in forecasts:
@@ -201,7 +201,7 @@ class _Run:
         self._size(largest)
 
     def _size(self, size: int) -> None:
-        """Measure a size on every storage; on the first alone if the query does not spill."""
+        """Measure a size on every storage; only on the first if the query does not spill."""
         first, *others = self.places
         run, recording = self._measure(size, first)
         self.states[size] = self._observed_state(size, recording, first)
@@ -244,7 +244,7 @@ class _Run:
     def _observed_state(
         self, size: int, recording: Recording | None, place: SpillDirectory
     ) -> SpillState:
-        """How a measured run spilled, by the engine's plan if it has one."""
+        """The spill of a measured run, by the engine's plan if it has one."""
         if recording is None:
             return SpillState("none", 0, None, measured=True)
         self.held_bytes = max(self.held_bytes, recording.held_bytes)
@@ -263,7 +263,7 @@ class _Run:
         return _spill_state(counts, state if spills else "none", measured=True)
 
     def _state(self, size: int) -> SpillState:
-        """How the query spills with a size, observed or computed."""
+        """The spill of the query with a size, observed or computed."""
         if size in self.states:
             return self.states[size]
         if not self._curve().spills(size):
@@ -312,7 +312,7 @@ class _Run:
         return work_memory_of(self.plan.engine).given(self.plan.workload, size)
 
     def _time_left(self, place: SpillDirectory) -> str:
-        """The expected time of the remaining runs, by the runs so far; empty before the first."""
+        """The expected time of the remaining runs, from the runs so far; empty before the first."""
         taken = self.took_s.get(place.name)
         if not taken:
             return ""
@@ -336,7 +336,7 @@ def _spill_state(
 
 @contextmanager
 def _refusal_explained(name: str, size: int) -> Iterator[None]:
-    """Turn the engine's error about too little memory into an InputError."""
+    """Convert the engine's error about too little memory to an InputError."""
     try:
         yield
     except InputError:

@@ -28,13 +28,13 @@ class ExperimentProgress(Protocol):
     """Shows the steps of an experiment while they run."""
 
     def step(self, title: str) -> None:
-        """A step begins; the one before has ended."""
+        """A step begins; the previous step has ended."""
 
     def status(self, status: Status) -> None:
-        """The state of a recording under way."""
+        """The state of a recording in progress."""
 
     def progress(self, done: int, total: int, count: int) -> None:
-        """The state of a probe under way."""
+        """The state of a probe in progress."""
 
     def tick(self) -> None:
         """Called repeatedly while a step runs."""
@@ -44,11 +44,11 @@ class ResidentMemory:
     """Memory that is held between runs, and released for each run.
 
     A virtual machine returns free memory to its host within a second (free page reporting of
-    virtio-balloon). The first use of a page then waits for the host: by up to 2 s/GiB in huge
-    pages, which would count as time of the query, in one run and not in the next.
+    virtio-balloon). The first use of a page then waits for the host, up to 2 s/GiB with huge pages,
+    which would count as time of the query, in one run but not the next.
 
-    A separate process holds it. Its end frees all pages at once, also if this process is killed,
-    and processes forked from this one do not inherit them.
+    A separate process holds the memory. Its end frees all pages at once, also if this process is
+    killed, and processes forked from this process do not inherit them.
     """
 
     def __init__(self, size_bytes: int) -> None:
@@ -128,7 +128,7 @@ def run_recorded(
     *,
     ahead_s: float = 0.0,
 ) -> tuple[RunResult, Recording]:
-    """Run a query that spills and record it, from ``ahead_s`` before it begins on.
+    """Run a query that spills and record it, starting ``ahead_s`` before the query.
 
     The recording's elapsed time is that of the query. SpillcastError if it did not spill.
     """
@@ -151,7 +151,7 @@ def run_recorded_if_spilled(
 ) -> tuple[RunResult, Recording | None]:
     """Run a query and record it; the recording is None if it did not spill."""
     recorder = recorder_for(place, output)
-    # Holding memory takes time, which must not be part of the recording.
+    # Allocating the held memory takes time, which must not be part of the recording.
     resident_memory.hold()
     with observed(engine, workload, place, recorder) as held:
         time.sleep(ahead_s)
@@ -219,9 +219,9 @@ RETRIES = 2
 
 
 def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> list[float]:
-    """The share of each run that other work on the machine took; ``beside`` are further runs there.
+    """The share of each run that other work took; ``beside`` are other runs on the same storage.
 
-    It is the time runnable but not scheduled, plus CPU time above the least of all runs, because
+    It is the time runnable but not scheduled, plus CPU time above the minimum of all runs, because
     processes that share a core or a cache slow each other down. The share is a sum over threads,
     and may be above 1.
     """
@@ -234,8 +234,8 @@ def undisturbed(
 ) -> int:
     """The number of runs that other work on the machine did not disturb.
 
-    A query with a thread for every CPU waits for its own threads and those of its storage. Its runs
-    are therefore compared with the least disturbed one.
+    A query with a thread for every CPU waits for its own threads and those of its storage, so its
+    runs are compared with the least disturbed run.
     """
     usual = 0.0
     if workload.threads >= (os.cpu_count() or 1):

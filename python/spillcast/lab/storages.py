@@ -33,7 +33,7 @@ class Emulated:
     read_s: float
     write_s: float
     s_per_byte: float = 0.0
-    #: Operations served at once; None for all.
+    #: Operations served concurrently; None for all.
     servers: int | None = None
     #: Standard deviation of the logarithm of latencies; ``read_s`` and ``write_s`` are means.
     sigma: float = 0.0
@@ -45,7 +45,7 @@ class Emulated:
 
     @property
     def description(self) -> str:
-        """The description for people."""
+        """The description for the user."""
         read, write = format_duration(self.read_s), format_duration(self.write_s)
         each = read if read == write else f"{read} a read, {write} a write"
         by_size = f" and {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
@@ -88,7 +88,7 @@ class SpillDirectory:
     environment: dict[str, str]
     #: ``fuse``, ``preload``, ``kernel``, or ``none`` for a plain directory.
     means: str
-    #: Whether memory serves it: it is in memory, or the page cache holds the spill.
+    #: Whether memory serves it: the directory is in memory, or the page cache holds the spill.
     fast: bool
     #: The context for the start of an engine, if it is slow only for processes started there.
     inside: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -109,7 +109,7 @@ def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Itera
     """A slow directory: a FUSE mount in ``workdir``, over a directory made in ``below``.
 
     Without FUSE the preload library delays the engine's calls by a fixed latency. SpillcastError if
-    the storage has more than that.
+    the storage has more than a fixed latency.
     """
     folder = file_name(storage.name)
     mountpoint, backing = workdir / f"mnt-{folder}", below / f"backing-{folder}"
@@ -175,7 +175,7 @@ def named_places(words: Sequence[str], workdir: Path) -> Iterator[list[SpillDire
 
 
 def _requested(word: str) -> Path | Emulated | Behaviour:
-    """The storage of a word; a path without parts is shared memory."""
+    """The storage of a word; a path with the empty name is shared memory."""
     match parse_assumed(word, "--on"):
         case "latency", seconds:
             return Emulated(word, seconds, seconds)

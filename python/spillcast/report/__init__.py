@@ -32,12 +32,12 @@ class PagePart(Protocol):
         """Lines of at most ``width`` columns."""
 
     def markdown(self) -> str:
-        """The same as Markdown."""
+        """The part as Markdown."""
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Sentences, each broken into lines of its own; further lines are indented."""
+    """Sentences, each starting on a new line; continuation lines are indented."""
 
     sentences: Sequence[str]
     indent: str = "    "
@@ -55,7 +55,7 @@ class Prose:
 
 
 class Notes(Prose):
-    """Sentences on what weakens the numbers; an HTML page collects those of all its inputs."""
+    """Sentences on weaknesses of the numbers; an HTML page collects the notes of all its inputs."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TitledTable:
 
 @dataclass(frozen=True)
 class Commands:
-    """Lines for a shell or a client, never broken: they are to be pasted."""
+    """Lines for a shell or a client, never wrapped, so that they can be pasted."""
 
     lines: Sequence[str]
     language: str = "sh"
@@ -98,11 +98,11 @@ class Drawing:
     draw: Callable[[int], str]
 
     def text(self, width: int) -> str:
-        """The drawing, at most as wide as sentences: longer bars show no more."""
+        """The drawing, at most as wide as sentences: longer bars would not show more."""
         return self.draw(min(width, WIDTH))
 
     def markdown(self) -> str:
-        """A block of code, which has letters of equal width."""
+        """A block of code, for a fixed-width font."""
         return f"```text\n{self.draw(DRAWN)}\n```"
 
 
@@ -114,16 +114,16 @@ class Page:
     data: PrintedTable
 
     def text(self, width: int = DRAWN) -> str:
-        """The text for a terminal or a pipe; an empty line separates parts that have any."""
+        """The text for a terminal or a pipe; empty lines separate the parts that have text."""
         return "\n\n".join(filter(None, (part.text(width) for part in self.parts)))
 
     def markdown(self) -> str:
-        """The same for an issue or a wiki."""
+        """The page as Markdown, for an issue or a wiki."""
         return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))
 
 
 def listed(lines: Sequence[str], upper: int) -> list[str]:
-    """The first ``upper`` lines, and a line with the number of the others."""
+    """The first ``upper`` lines, and a line with the number of omitted lines."""
     more = len(lines) - upper
     return [*lines[:upper], *([f"... and {more:,} more, see --json"] if more > 0 else [])]
 
@@ -143,7 +143,7 @@ def with_drawings(table: PrintedTable, width: int, draw: Callable[[int], Sequenc
 
 
 def with_bars(table: PrintedTable, values: Sequence[float], bar_max: int, width: int) -> str:
-    """A table with a bar beside each row, that of the largest value at most ``bar_max`` columns."""
+    """A table with a bar beside each row; the largest value has at most ``bar_max`` columns."""
     largest = max(values, default=0.0) or 1.0
 
     def draw(room: int) -> list[str]:
@@ -162,7 +162,7 @@ _HIGHLIGHTS = [
 
 
 def highlighter() -> "RegexHighlighter":
-    """The colours of a finished text, for rich."""
+    """The highlighter that colours a finished text, for rich."""
     from rich.highlighter import RegexHighlighter
 
     class Lines(RegexHighlighter):
@@ -171,11 +171,11 @@ def highlighter() -> "RegexHighlighter":
     return Lines()
 
 
-#: Lower edges of the bins in a power of ten, about 26 % wide; 1, 2 and 5 are among them.
+#: Lower edges of the bins within a power of ten, about 26 % wide, including 1, 2 and 5.
 EDGES = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)
 _LABELLED = (1.0, 2.0, 5.0)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-#: From this number on, adjacent empty bins are drawn as one line.
+#: At least this many adjacent empty bins are drawn as one line.
 _GAP = 3
 _LABEL, _FIGURES = 8, 20
 
@@ -189,8 +189,8 @@ def histogram_text(
 ) -> str:
     """A line for each bin of latency (ns): the label of its lower edge, a bar, count and share.
 
-    The first bin, those after a gap and those at 1, 2 and 5 have a label. ``marks`` are letters
-    beside the bins of some latencies (ns).
+    The first bin, bins after a gap and bins at 1, 2 and 5 have a label. ``marks`` are letters
+    beside the bins of given latencies (ns).
     """
     sums = latency_bins(latency_ns, counts)
     letters: dict[int, str] = {}
@@ -218,7 +218,7 @@ def histogram_text(
 
 
 def peak_letters(peaks: "Sequence[Peak]") -> str:
-    """``A, B: `` before words about several peaks; empty for a single one, which has no letter."""
+    """``A, B: `` before a text about several peaks; empty for a single, unlettered peak."""
     return f"{', '.join(ascii_uppercase[: len(peaks)])}: " if len(peaks) > 1 else ""
 
 
@@ -237,7 +237,7 @@ def histogram(
 
 
 def latency_bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, int]:
-    """The number of operations by the number of their bin."""
+    """The number of operations by bin number."""
     sums: dict[int, int] = {}
     for latency, count in zip(latency_ns, counts, strict=True):
         sums[_bin(latency)] = sums.get(_bin(latency), 0) + count
@@ -250,7 +250,7 @@ def edge_s(number: int) -> float:
 
 
 def _bin(latency_ns: float) -> int:
-    """The number of a latency's bin: from 0 at 1 ns, ten for each power of ten."""
+    """The bin number of a latency: 0 at 1 ns, ten bins per power of ten."""
     power, value = 0, max(float(latency_ns), 1.0)
     while value >= 10:
         power, value = power + 1, value / 10
@@ -258,7 +258,7 @@ def _bin(latency_ns: float) -> int:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar over a share of ``width`` columns, in eighths of one; at least one if above 0."""
+    """A bar over a share of ``width`` columns, in eighths of a column; not empty if above 0."""
     eighths = max(round(8 * width * share), int(share > 0))
     if not _blocks_are_printed():
         return "#" * -(-eighths // 8)

@@ -10,7 +10,7 @@ from spillcast.units import format_bytes
 
 #: Sizes in the chart, and maximum numbers of accounts and of cached objects.
 _CURVE_ROWS, _ACCOUNTS_MAX, _CACHED_MAX = 13, 20, 8
-#: Columns of the chart beside the bars.
+#: Width of the chart without the bars, in columns.
 _BESIDE = 24
 #: Columns of CSV: a row for each run, object and class; runs count from 1.
 _ACCOUNT_KEYS = (
@@ -20,9 +20,9 @@ _ACCOUNT_KEYS = (
 
 
 def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
-    """The simulated cache, which ``cells`` servers share, and the curve of all sizes.
+    """The simulated cache, divided among ``cells`` servers, and the curve of all sizes.
 
-    The data are the accounts of the simulation's runs; without one, the points of the curve.
+    The data are the accounts of the simulated runs; without a simulation, the points of the curve.
     """
     drawn = Drawing(partial(_curve_chart, curve))
     parts = [*cache_parts(result, cells), drawn, Prose(curve_sentences(result))]
@@ -40,7 +40,7 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
 
 
 def cache_parts(result: CacheResult, cells: int = 1) -> list[PagePart]:
-    """The simulated cache, run by run and object by object; empty without one."""
+    """The simulated cache, by run and object; empty without a simulation."""
     if (cache := result.cache) is None:
         return []
     kept = f", KEEP: {', '.join(cache.keep)}" if cache.keep else ""

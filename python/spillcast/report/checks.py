@@ -30,7 +30,7 @@ _FIX = Column("fixes", "fix")
 
 
 def doctor_page(diagnosis: Diagnosis) -> Page:
-    """What works, and a command for each fix."""
+    """The checks that pass, and a command that fixes each failure."""
     commit = f" ({diagnosis.commit})" if diagnosis.commit else ""
     version = (
         f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, "
@@ -39,12 +39,12 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
     rows = [["yes" if f.works else "no", f.name, f.detail, f.fix] for f in diagnosis.findings]
     parts: list[PagePart] = [Prose([version]), PrintedTable(_WORKS, [row[:3] for row in rows])]
     if fixes := [f"{name}: {fix}" for _, name, _, fix in rows if fix is not None]:
-        # Commands are to be pasted, so they are not broken.
+        # Commands are not wrapped, so that they can be pasted.
         parts.append(Drawing(lambda _: "\n".join(["fixes", *fixes])))
     return Page(parts, PrintedTable((*_WORKS, _FIX), rows))
 
 
-#: The cost is shown for this wait, and for work after it that takes these CPU times.
+#: The cost is shown for a wait of WAIT_S, and for work after it of each CPU time in WORK_S.
 WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
 _RUNS = (
     Column("engine", "engine"),
@@ -135,7 +135,7 @@ _KEYS = (
 
 
 def cases_table(cases: Sequence[Case]) -> PrintedTable:
-    """A row a case, by the keys of its document and of its forecast's."""
+    """A row for each case, by the keys of its document and of its forecast's document."""
     records = [case | case["forecast"] for case in document(cases)["cases"]]
     return PrintedTable.of_records(records, _KEYS)
 

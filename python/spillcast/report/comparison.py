@@ -1,4 +1,4 @@
-"""The page of storages beside each other: their latencies, and how much faster each is."""
+"""The page that compares storages: their latencies, and the speed-up of each."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase
@@ -10,13 +10,13 @@ from spillcast.storage.description import Comparison, SpeedUp, StorageComparison
 from spillcast.tabular import Column, PrintedTable
 from spillcast.units import format_count, format_share, format_speedup
 
-#: Speed-ups below the first are no difference; those by size are a range if they differ more.
+#: Smaller speed-ups are no difference; speed-ups by size are a range if their ratio is larger.
 ALIKE, APART = 1.05, 1.3
 #: Rows with a larger error are left out.
 ERROR_MAX = 0.5
 _SHOWN = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
           Column("p99", None, "s", spare=2), Column("speed-up", None, "ratio"))  # fmt: skip
-#: Columns of CSV, which has a row for every size and storage, however little is known of it.
+#: Columns of CSV, which has a row for every size and storage, even if little is known of it.
 _DATA = (
     *("op", "size_class_bytes", "pattern", "storage", "p50_s", "mean_s", "p99_s", "speedup"),
     *("measured", "extrapolated", "error"),

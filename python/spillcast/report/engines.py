@@ -73,7 +73,7 @@ def _record(engine: Engine, measured: Mapping[str, Any]) -> dict[str, Any]:
 def plan_text(move: Move) -> str:
     """A shell script if a step is a command or calls a client, otherwise an SQL script.
 
-    The steps back are comments at its end.
+    The reverse steps are comments at its end.
     """
     shell = any(step.command or step.client for step in move.steps)
     mark = "#" if shell else "--"
@@ -109,7 +109,7 @@ def done_text(move: Move) -> str:
 
 
 def _script(steps: list[Step], mark: str) -> list[str]:
-    """The steps as text; statements for one client go to it together."""
+    """The steps as text; consecutive statements for one client are combined."""
     parts = []
     for client, group in groupby(steps, lambda step: step.client):
         client_steps = list(group)
@@ -133,7 +133,7 @@ def _statements(step: Step) -> str:
 
 
 def _outline(step: Step) -> str:
-    """A step in short: its command or statements, without the texts of COMMENT statements."""
+    """A step in brief: its command or statements, without the texts of COMMENT statements."""
     if step.command is not None:
         return step.command
     return "\n  ".join(

@@ -1,7 +1,7 @@
 """Exports: a recording as Chrome trace events, a profile or servers as OpenMetrics text.
 
 Trace Event Format (Google, 2016), the object form, which ui.perfetto.dev and other viewers open.
-Slices of one thread must nest or be apart, and an arrow begins and ends within a slice:
+Slices of one thread must nest or be disjoint, and an arrow starts and ends within a slice:
 https://perfetto.dev/docs/faq.
 
 OpenMetrics 1.0, in seconds and bytes: https://github.com/OpenObservability/OpenMetrics,
@@ -77,7 +77,7 @@ def _events(
             yield _sampled(pid, *row)
     else:
         yield from _counters(recording, pid)
-        # If waits are left out, the time between two of them may contain others.
+        # If waits are left out, the time between two rows may contain waits.
         meta = recording.meta
         tracks = _Tracks(pid, complete and meta.raw.whole and meta.capture.shows_run_queue)
         for row in rows:
@@ -94,9 +94,9 @@ def _rows(
     columns: tuple[str, ...],
     where: str | None,
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table as they were written: in the order of time for each thread.
+    """The rows of a table in file order, which is by time for each thread.
 
-    Viewers sort all by time themselves; here that would need memory for the entire recording.
+    Viewers sort all rows by time; here that would need memory for the entire recording.
     """
     recording.check_rows(table)
     path = recording.path / f"{table}.parquet"
@@ -115,7 +115,7 @@ def _rows(
         except duckdb.Error as error:
             if where is None:
                 raise
-            # If this does not fail too, it is the condition that fails, not the file.
+            # If this succeeds, the condition is at fault, not the file.
             recorded.aggregate("bit_xor(hash(columns(*)))").fetchall()
             hint = f"the columns are {', '.join(recorded.columns)}"
             raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
@@ -125,10 +125,10 @@ def _rows(
 
 @dataclass
 class _Tracks:
-    """Slices and arrows of all threads, of which each is a track."""
+    """The slices and arrows of all threads; each thread is a track."""
 
     pid: int
-    #: Whether no wait is left out, so that what lies between two is CPU time or time ready for it.
+    #: Whether all waits are there, so the time between two is running or runnable.
     complete: bool
     last_end_ns: dict[int, int] = field(default_factory=dict)
     wakers: set[int] = field(default_factory=set)
@@ -153,7 +153,7 @@ class _Tracks:
         end_ns = start_ns + elapsed_ns
         last_ns = self.last_end_ns.get(thread)
         if last_ns is not None and start_ns < last_ns:
-            # Times of two clocks may overlap by their resolution; viewers need slices that nest.
+            # Times of two clocks may overlap by their resolution, but viewers need nested slices.
             start_ns, end_ns = last_ns, max(end_ns, last_ns)
         elif cpu_ns is not None:
             yield from self._before(thread, last_ns, start_ns, cpu_ns)
@@ -182,7 +182,7 @@ class _Tracks:
             yield self._slice(thread, "CPU", "cpu", begin_ns, start_ns, {"cpu_ns": cpu_ns})
 
     def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[TraceEvent]:
-        """An arrow from the thread that ended a wait, with the slice of 1 ns that it begins in."""
+        """An arrow from the thread that ended a wait, with a slice of 1 ns in which it starts."""
         self.arrows += 1
         self.wakers.add(waker)
         at_ns = end_ns - 1
@@ -224,7 +224,7 @@ def _counters(recording: Recording, pid: int) -> Iterator[TraceEvent]:
         yield {"ph": "C", "name": "temp bytes/s", "pid": pid, "ts": second * 1e6, "args": args}
 
 
-#: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, so that all exports can be added up.
+#: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, fixed so that exports can be summed.
 BOUNDS_US = [factor * 10**power for power in range(8) for factor in (1, 2, 5)] + [10**8]
 #: Suffix of a sample's name, labels and value; a sample without a value is not written.
 MetricSample = tuple[str, Mapping[str, Any], float | None]
@@ -233,9 +233,9 @@ Family = tuple[str, str, str, Iterable[MetricSample]]
 
 
 def openmetrics_text(profile: Profile, recording: Recording | None = None) -> Iterator[str]:
-    """Metrics of a profile, line by line; with its ``recording`` also the bytes it moved.
+    """Metrics of a profile, line by line; with its ``recording`` also the bytes moved.
 
-    InputError for statistics, which hold neither times nor counts of waits.
+    InputError for statistics, which have neither times nor counts of waits.
     """
     if any("value" in row for row in profile.rows):
         raise EvidenceUnsuited(

@@ -64,7 +64,7 @@ def ingested_text(done: Ingested) -> str:
 
 
 def not_taken(done: Ingested) -> list[str]:
-    """A line for each of the first files that are set aside or could not be read, and why."""
+    """A line with the reason for each of the first files that were set aside or unreadable."""
     lines = [f"{source['file']}: set aside: {source['what']}" for source in done.set_aside]
     lines += [f"{source['file']}: could not be read: {source['what']}" for source in done.unread]
     return listed(lines, _LISTED)
@@ -97,22 +97,22 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
 
 
 def _known(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row for people: of an unknown saving the share is unknown too."""
+    """A row as displayed: if the saving is unknown, so is its share."""
     unknown = {"share": None, "cumulative_share": None} if row["saved_s"] is None else {}
     return {**row, **unknown}
 
 
 def days_table(fleet: Fleet) -> PrintedTable:
-    """Time in temp I/O and what is saved of it, by day."""
+    """Time in temp I/O and its saving, by day."""
     return PrintedTable.of(_DAYS, list(map(vars, fleet.days)))
 
 
 def savings(fleet: Fleet) -> list[str]:
-    """What the target saves, and how much of it few statements bring."""
+    """The saving on the target, and the share of it from a few statements."""
     on = f"Temp files on {fleet.target} save"
     bounds, (low_s, high_s) = format_interval(fleet.saved_interval_s), fleet.saved_interval_s
     is_inside = fleet.saved_s > 0 and low_s <= fleet.saved_s <= high_s
-    # The bounds include statements of which only bounds are known; the saving does not.
+    # The bounds include statements with only bounds; the saving does not.
     bounded = [r for r in fleet.statements if r.saved_s is None and r.saved_interval_s is not None]
     aside = [f"{format_count(fleet.set_aside, 'source')} set aside."] if fleet.set_aside else []
     if bounded and high_s > 0 and not is_inside:

@@ -90,7 +90,7 @@ def compared_parts(order: Sequence[Forecast]) -> list[PagePart]:
 
 
 def supposed_text(forecast: Forecast, supposed: Executors) -> str:
-    """The elapsed time on today's storage with executors that the application did not have."""
+    """The elapsed time on today's storage with the assumed executors."""
     simulated = format_duration(forecast.baseline_s)
     measured = format_duration(supposed.measured_s)
     return (
@@ -126,7 +126,7 @@ def targets_table(order: Sequence[Forecast]) -> PrintedTable:
     bounds_only = unknown_share(first) is not None
 
     def numbers(forecast_s: float | None, interval_s: Interval | None) -> list[Any]:
-        # The middle of bounds that are far apart is no forecast.
+        # The middle of bounds that are far apart is not a forecast.
         shown_s = None if bounds_only else forecast_s
         return [shown_s, interval_s, today_s / shown_s if shown_s else None]
 
@@ -162,7 +162,7 @@ def _remark(forecast: Forecast) -> str:
 
 
 def _memory_remark(forecast: Forecast) -> str:
-    """Whether there is enough memory for a run without spills, as far as it is known."""
+    """Whether the memory suffices for a run without spills, as far as known."""
     if (memory := forecast.work_memory) is not None:
         return "if the plan stays" if memory.fits else "more than is free"
     if (spills := forecast.without_spills) is None:
@@ -188,9 +188,9 @@ def _warning_lines(order: Sequence[Forecast]) -> list[str]:
 
 #: Terms of one op that are below this share of the elapsed time are summed.
 _SMALL_SHARE = 0.005
-#: The least spread of the spill that is shown, by what it adds to the interval.
+#: The smallest spread of the spill that is shown, by its effect on the interval.
 _SPREAD_MIN = 0.005
-#: The share of a time that its three digits do not show.
+#: The share of a time that is lost by rounding to three digits.
 _ROUNDED_SHARE = 0.0005
 
 
@@ -212,7 +212,7 @@ def details(forecasts: Sequence[Forecast]) -> list[PagePart]:
 
 
 def common_warnings(forecasts: Sequence[Forecast]) -> list[Caveat]:
-    """Warnings that all forecasts share."""
+    """Warnings common to all forecasts."""
     first, *others = [f.warnings for f in forecasts if not f.refused] or [[]]
     return [warning for warning in first if all(warning in warnings for warnings in others)]
 
@@ -319,7 +319,7 @@ _REMAINING = (
 
 
 def remaining_parts(forecast: Forecast) -> list[PagePart]:
-    """What remains of a query that was recorded in part; empty for an entire query."""
+    """The remaining work of a partly recorded query; empty for an entire query."""
     if (remaining := forecast.to_come) is None:
         return []
     unused = [f"  not used: {reason}" for reason in remaining.unused]
@@ -399,13 +399,13 @@ def forecast_each_document(forecasted: Sequence[Forecasted]) -> dict[str, Any]:
 
 
 def _each_remark(forecast: Forecast) -> str:
-    """The reason of a refusal, or that the numbers are not of the entire query."""
+    """The reason for a refusal, or a note that the numbers are for a part of the query."""
     is_part = any(warning.code == "part-only" for warning in forecast.warnings)
     return forecast.refused or ("part only" if is_part else "")
 
 
 def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
-    """A sentence for each target: the sum of its queries there and today."""
+    """A sentence for each target: the sum over all queries on it and today."""
     by_target: dict[str, list[Forecast]] = {}
     for forecast in [f for _, forecasts in forecasted for f in forecasts]:
         if forecast.forecast_s is not None:

@@ -17,7 +17,7 @@ from spillcast.units import format_bytes, format_count, format_duration
 WATCH_SCHEMA = "spillcast.watch/1"
 #: Maximum number of rows of events, and of columns of a bar.
 ROWS_MAX, BAR_MAX = 8, 60
-#: Events that take a larger share of the elapsed time are of concurrent sessions.
+#: Events that take a larger share of the elapsed time come from concurrent sessions.
 CONCURRENT_SHARE_MIN = 1.01
 _EVENTS = (
     Column("event", "event"),
@@ -43,14 +43,14 @@ class LiveSnapshot:
     title: str
     running: Running
     status: Mapping[str, Any]
-    #: What the capture costs the observed threads; None if not known yet.
+    #: The cost of the capture to the observed threads; None if not yet known.
     cost: CaptureCost | None
     own_cpu_s: float
     #: The forecast, if one is requested, or the reason why there is none.
     forecast: Forecast | None = None
     because: str | None = None
     ended: bool = False
-    #: Half the interval's width over the forecast, of each forecast so far; None for a refusal.
+    #: Half of the interval's width, relative to the forecast, of each forecast; None if refused.
     half_widths: Sequence[float | None] = ()
 
     @property
@@ -66,7 +66,7 @@ class LiveSnapshot:
         return self.cost.overhead_s(self.status["calls"], self.status["switches"])[0]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Time by event, the largest total first: of calls and waits, or of samples alone."""
+        """Time by event, the largest total first: from calls and waits, or only from samples."""
         rows = [
             {"event": event, "temp": temp, **_figures(tally)}
             for (event, _, temp), tally in self.running.tallies.items()
@@ -108,7 +108,7 @@ def _figures(tally: Tally) -> dict[str, Any]:
 
 
 def watch_document(snapshot: LiveSnapshot) -> dict[str, Any]:
-    """One line of the form ``spillcast.watch/1``."""
+    """One line of the schema ``spillcast.watch/1``."""
     status = snapshot.status
     return {
         "schema": WATCH_SCHEMA,
@@ -151,7 +151,7 @@ def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
 
 
 def _forecast_parts(snapshot: LiveSnapshot, width: int) -> list[str]:
-    """The verdict; of a run in progress also what remains, and the width of its interval."""
+    """The verdict; for a run in progress also the remaining work, and the width of its interval."""
     forecast, text_width = snapshot.forecast, min(width, 100)
     parts = []
     if forecast is not None and forecast.forecast_s is not None:
@@ -166,7 +166,7 @@ def _forecast_parts(snapshot: LiveSnapshot, width: int) -> list[str]:
 
 
 def _interval_widths(half_widths: Sequence[float | None], width: int) -> list[str]:
-    """The width of the interval, forecast by forecast; empty while there is no number."""
+    """The width of the interval over all forecasts so far; empty without any number."""
     if not half_widths or half_widths[-1] is None:
         return []
     sentence = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
@@ -184,7 +184,7 @@ def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
 
 
 def _latency(snapshot: LiveSnapshot, temp: Sequence[Mapping[str, Any]], width: int) -> str:
-    """Figures by op, and mean latency second by second."""
+    """Figures by op, and mean latency by second."""
     tallies = snapshot.running.temp()
     seconds = [second for tally in tallies.values() for second in tally.recent]
 

@@ -157,7 +157,7 @@ def _table(
     if any("latency_us" in row for row in profile.rows):
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
     keys = [Column(name, name, _UNITS.get(name, "text")) for name in profile.by]
-    # Rows of ASH are by statement too.
+    # Rows of ASH are also by statement.
     statements = {row["sql"] for row in profile.rows if "sql" in row}
     if statements and "sql" not in profile.by:
         keys.append(Column("sql", "sql", spare=0 if len(statements) > 1 else 3))

@@ -47,7 +47,7 @@ def status_line(status: Mapping[str, Any]) -> str:
     return f"recording {ran}  {text}{lost}"
 
 
-#: A label and a text; a row without a label continues the one before.
+#: A label and a text; a row without a label continues the previous row.
 Row = tuple[str, str]
 
 
@@ -87,12 +87,12 @@ def _lines(rows: Iterable[Row]) -> list[str]:
     return [f"  {label:<11}{text}" for label, text in rows]
 
 
-#: The advice for a machine that was never calibrated.
+#: The advice for a machine without a calibration.
 PROPOSAL = "run `spillcast calibrate` (three minutes) for narrower forecasts"
 
 
 def calibration_wanted(meta: Meta) -> str | None:
-    """Advice to calibrate the machine; None if it is calibrated or has no use for that."""
+    """Advice to calibrate the machine; None if it is calibrated or calibration would not help."""
     calibration = meta.machine.calibration
     if not meta.captured or not meta.temp.operations:
         return None
@@ -175,7 +175,7 @@ def _sample_rows(samples: "tables.Table", sampling: Sampling) -> list[Row]:
 
 
 def recording_warnings(recording: Recording) -> list[str]:
-    """What weakens a recording: one sentence each, without remedies that a later forecast has."""
+    """The weaknesses of a recording, a sentence each, without remedies, which a forecast shows."""
     meta = recording.meta
     capture, texts = meta.capture, list[str]()
     failed = [meta.server.failure] if meta.server is not None and meta.server.failure else []

@@ -1,4 +1,4 @@
-"""Servers: which statements lose most by spilling, how that changed over time, a saved snapshot."""
+"""Servers: the statements that lose most time by spilling, their history, and saved snapshots."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ TEXT_MAX = 60
 #: Maximum number of listed sessions, and of listed statements that failed.
 LIVE_MAX, FAILED_MAX = 3, 5
 NO_SPILL = "no spill"
-#: Shorter windows are written in hours.
+#: Windows of fewer days are written in hours.
 _DAYS_MIN = 2
 
 
@@ -51,7 +51,7 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
 
 
 def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool) -> Page:
-    """The page of each server; several are kept apart under their names."""
+    """The page of each server; several servers have their names as headings."""
     pages = [ranking_page(ranking, top, per_day=per_day) for ranking in rankings]
     parts: list[PagePart] = []
     for ranking, page in zip(rankings, pages, strict=True):
@@ -96,7 +96,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
 
 
 def fixes_text(ranked: Ranked, memory: str, scale: float = 1.0) -> str:
-    """What each fix of a statement that has a forecast saves, with its interval."""
+    """The saving by each fix of a statement with a forecast, with its interval."""
     assert ranked.no_spill is not None
     no_spill = f"more {ranked.memory or memory}"
     if ranked.work_mem_bytes is not None:
@@ -159,7 +159,7 @@ def _databases(ranking: ServerRanking) -> PrintedTable:
 
 
 def window_text(seconds: float | None) -> str:
-    """The time over which calls were counted, in days if it is long."""
+    """The length of the window in which calls were counted, in days if long."""
     if seconds is None:
         return "an unknown time"
     days = seconds / DAY_S
@@ -171,7 +171,7 @@ def _span(bounds_s: Iterable[float]) -> str:
 
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> PrintedTable:
-    """A row for each statement: what was counted, times ``scale``, and the saving by each fix."""
+    """A row for each statement: the counts, times ``scale``, and the saving by each fix."""
     timed = any(ranked.temp_mean_s is not None or ranked.temp_bytes is None for ranked in shown)
     columns = [
         Column("statement", None),
@@ -182,7 +182,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Pri
         Column("merge passes", None, "integer"),
     ]
     names = [*ranking.targets, NO_SPILL]
-    # Bounds are wide, so they are broken into lines rather than left out.
+    # Bounds need much width, so they are wrapped rather than left out.
     unit = "words" if any(ranked.is_bounded for ranked in shown) else "raw"
     for name in names:
         columns += [
@@ -226,9 +226,9 @@ def _work_mem(ranked: Ranked) -> str | None:
 def _saving_cells(
     gain: Gain, ranked: Ranked, scale: float, nothing: str = saved_text(0.0)
 ) -> tuple[str, str | None]:
-    """A saving and its interval; the interval alone if only bounds of the statement are known.
+    """A saving and its interval; only the interval if the statement has only bounds.
 
-    Below 0 the statement gets slower.
+    Below 0 the statement becomes slower.
     """
     values_s = gain.interval_s if ranked.is_bounded else (gain.saved_s,)
     if not any(notable_s(value_s, ranked.elapsed_s or 0.0) for value_s in values_s):
@@ -302,7 +302,7 @@ def _data(ranking: ServerRanking) -> PrintedTable:
         if not gains:
             records.append(record)
         for fix, gain in gains.items():
-            # Bounds have no middle.
+            # A statement with bounds has no estimate.
             saved_s = None if statement.is_bounded else gain.saved_s
             records.append(record | {"fix": fix, "saved_s": saved_s, "interval_s": gain.interval_s})
     return PrintedTable.of_records(records, _DATA_KEYS)
@@ -331,7 +331,7 @@ def history_parts(ranking: ServerRanking, history: SpillHistory) -> list[PagePar
 
 
 def history_notes(history: SpillHistory) -> list[str]:
-    """The extent of the history, events of the server, and what weakens the numbers."""
+    """The extent of the history, events of the server, and weaknesses of the numbers."""
     snapshots = format_count(history.looks, "snapshot")
     extent = f"{moment(history.first_s)} to {moment(history.last_s)}"
     lines = [f"  {snapshots}, {extent}, PostgreSQL {history.version}"]
@@ -360,7 +360,7 @@ def change_statement(change: Change) -> str:
 
 
 def change_text(change: Change) -> str:
-    """What changed about a statement, since when, and the evidence for a cause."""
+    """The change of a statement, its start, and the evidence for a cause."""
     statement = change_statement(change)
     size = format_bytes(change.bytes_per_call)
     since = f"since {moment(change.after_s)}"
@@ -379,7 +379,7 @@ def change_text(change: Change) -> str:
 def bucket_table(
     ranking: ServerRanking, history: SpillHistory, *, bars: bool = False
 ) -> PrintedTable:
-    """A row for each day, hour or minutes: what was written, and by which statement most."""
+    """A row for each day, hour or some minutes: bytes written, and the largest statement."""
     name = _BUCKET_NAMES.get(history.bucket_s, "from")
     texts = {s.queryid: _short(s.query or s.queryid or "") for s in ranking.statements}
     columns = [
@@ -402,7 +402,7 @@ def bucket_table(
 
 
 def saved_page(saved: Mapping[str, Any]) -> Page:
-    """Where a snapshot was saved, and what it holds."""
+    """The path and the contents of a saved snapshot."""
     lines = [
         f"{saved['server']}: {format_count(saved['statements'], 'statement')} that spilled",
         f"  {saved['path']}: {format_bytes(saved['bytes'])}",

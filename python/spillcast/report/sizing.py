@@ -1,4 +1,4 @@
-"""The storage to buy: the answer in words, the frontier of price and time, settings' value."""
+"""The storage to buy: the answer, the frontier of price and time, the value of settings."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -12,7 +12,7 @@ from spillcast.tabular import Column, PrintedTable
 from spillcast.text import sentence
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name
 
-#: By what a price covers, its mark and what that means.
+#: The mark of each kind of price, and its meaning.
 _PRICES = {
     "difference": ("+", "+ on top of the price of the same instance without local disks"),
     "instance": ("*", "* the price of the entire instance"),
@@ -22,7 +22,7 @@ _SETTINGS = ("memory", "size", "iops", "throughput")
 
 
 def size_page(sizing: Sizing) -> Page:
-    """The answer, the frontier, what more of each setting brings, and the dates of prices."""
+    """The answer, the frontier, the effect of more of each setting, and the dates of prices."""
     bound = [] if sizing.binding is None else [f"  {sizing.binding.text}"]
     parts: list[PagePart] = [
         Prose(answer(sizing), indent=""),
@@ -35,7 +35,7 @@ def size_page(sizing: Sizing) -> Page:
 
 
 def answer(sizing: Sizing) -> list[str]:
-    """The chosen storage and what it saves, in sentences; first why not, if none is needed."""
+    """Sentences: the chosen storage and its saving, or first why no other storage is needed."""
     notes = list(map(sentence, sizing.notes))
     leading = 1 if sizing.chosen is None or sizing.suffices else 0
     # The middle of bounds would be taken for a forecast.
@@ -109,7 +109,7 @@ def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
 
 
 def _setting_value(knob: Knob, sizing: Sizing) -> str:
-    """What more of a setting of the chosen storage saves and costs."""
+    """The saving and the cost of a higher setting of the chosen storage."""
     is_negligible = knob.saved_s < 0.005 * sizing.baseline_s
     saved = "nothing" if is_negligible else format_duration(knob.saved_s)
     text = f"{knob.value} instead saves {saved}"

@@ -63,7 +63,7 @@ def figures(groups: Sequence[Group]) -> PrintedTable:
 
 
 def storage_page(storage: Storage, next_command: str) -> Page:
-    """A storage as it was measured, by replay or by a grid, and the command that comes next."""
+    """A storage as measured by a replay or a grid, and the next command."""
     parts = [*measured_parts(storage), Prose(["Next, forecast a run for it:"])]
     return Page([*parts, Commands([next_command])], figures(_groups(storage, OPS)))
 
@@ -106,7 +106,7 @@ def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> PrintedTable:
 
 
 def _rate(group: Group) -> str:
-    """The rate of a group: operations a second if they are small, bytes a second if large."""
+    """The rate of a group: operations per second if they are small, bytes per second if large."""
     if not group.elapsed_ns:
         return ""
     per_s = group.count / group.elapsed_ns * 1e9
@@ -117,7 +117,7 @@ def _rate(group: Group) -> str:
 
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """How a grid was measured: refused interfaces, unmeasured cells and sustained writes."""
+    """The conditions of a grid: refused interfaces, unmeasured cells and sustained writes."""
     if facts.get("direct_refusal") is not None:
         yield f"  no direct I/O on this file system: {facts['direct_refusal']}"
     elif facts.get("io_uring_refusal") is not None:
@@ -154,12 +154,12 @@ def iolog_page(log: Iolog) -> Page:
     )
 
 
-#: Maximum number of further groups with several peaks that are described.
+#: Maximum number of other groups with several peaks that are described.
 OTHERS_MAX = 8
 
 
 def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> Page:
-    """Everything about some ops; histograms of ``size_bytes``, or where most time went."""
+    """All figures of ``ops``; histograms of ``size_bytes``, or of the size with the most time."""
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
     parts: list[PagePart] = []
     if storage.source.unloaded:
@@ -273,7 +273,7 @@ def _stated(storage: Storage, ops: Sequence[str]) -> PrintedTable:
     return PrintedTable(_STATED, rows)
 
 
-#: The size of the operations that limits in operations per second are given for: a page.
+#: The operation size for which limits in operations per second are given: a page.
 SMALL_BYTES = 4096
 #: Op and pattern.
 _OPERATIONS = tuple(product(OPS, ("random", "sequential")))
@@ -311,7 +311,7 @@ def limits_text(storage: Storage) -> str | None:
 
 def _limit_text(limit: Limit) -> Iterator[str]:
     """Operations a second, then bytes a second; one text if the limit is the same for all."""
-    # Times by which an operation of a page uses up the limit; their constant parts may be 0.
+    # Device time of an operation of a page; the constant parts may be 0.
     costs_ns = [
         limit.cost_ns(op, SMALL_BYTES, sequential=pattern == "sequential")
         for op, pattern in _OPERATIONS
@@ -369,7 +369,7 @@ def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
 
 
 def described(mount: Mount) -> str:
-    """The name of the storage, how many operations it serves at once, and its limits."""
+    """The name of the storage, its number of servers, and its limits."""
     behaviour = mount.behaviour
     servers = [] if behaviour.servers is None else [f"{behaviour.servers} at once"]
     limits = (f"limit {limit.name}" for limit in behaviour.limits)

@@ -24,10 +24,10 @@ from spillcast.units import (
     interval_name,
 )
 
-#: Columns of the chart beside the bars, without the names of the rows.
+#: Width of the chart without the bars and the names of the rows, in columns.
 _BESIDE = 34
 RECORDED = "as recorded"
-#: With more rows, those that make the same I/O share a line.
+#: If there are more rows, rows with the same I/O share a line.
 ALL_ROWS = 12
 
 
@@ -52,13 +52,13 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
 
 
 def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, SettingResult]]:
-    """The rows with their names; of many that make the same I/O, one with the number of others."""
+    """The rows with their names; if there are many, one row per I/O, with the number of others."""
     named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
     if len(sweep.rows) <= ALL_ROWS:
         return [*named, *((setting_text(row.setting), row) for row in sweep.rows)]
     counts = Counter(row.io for row in sweep.rows)
     best = sweep.row_of(sweep.best.setting)
-    # Of each I/O the best row, or else the first.
+    # The best row of each I/O, or else the first.
     row_of = {row.io: row for row in (*reversed(sweep.rows), best)}
     for io, settings in counts.items():
         row = row_of[io]
@@ -68,7 +68,7 @@ def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, SettingResult]]:
 
 
 def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, SettingResult]]) -> PrintedTable:
-    """The known columns: waits, mean and total of each op, levels, and the sum."""
+    """The columns with values: waits, mean and total of each op, levels, and the sum."""
     columns = [
         Column("max/min", None),
         *(
@@ -122,7 +122,7 @@ def _io_size_data(sweep: IoSizeSweep) -> PrintedTable:
 def _io_size_chart(
     sweep: IoSizeSweep, shown: Sequence[tuple[str, SettingResult]], width: int
 ) -> str:
-    """Bars of the time of all waits, with the interval, and the best marked."""
+    """Bars of the time of all waits, with intervals; the best is marked."""
     max_s = max(row.total_s for _, row in shown) or 1.0
     name_width = max(len(name) for name, _ in shown)
     best = sweep.row_of(sweep.best.setting)
@@ -144,7 +144,7 @@ def _io_size_chart(
 
 
 def io_size_verdict(sweep: IoSizeSweep) -> str:
-    """The best setting with its time, and those that may be as good."""
+    """The best setting with its time, and settings that may be as good."""
     best = sweep.row_of(sweep.best.setting)
     text = (
         f"Best on {sweep.storage}: {setting_text(best.setting)}, I/Os of "
@@ -157,7 +157,7 @@ def io_size_verdict(sweep: IoSizeSweep) -> str:
         text += f", {before_s / best.total_s:.3g} times as fast as recorded"
     others = [row for row in map(sweep.row_of, sweep.as_good) if row.io != best.io]
     if others:
-        # One setting of each I/O, the first.
+        # The first setting of each I/O.
         distinct = {row.io: setting_text(row.setting) for row in reversed(others)}
         names = ", ".join(dict.fromkeys(reversed(distinct.values())))
         text += f". As good, because the intervals overlap: {names}"
@@ -250,7 +250,7 @@ def _latency_table(sweep: MemorySweep) -> PrintedTable:
 
 
 def memory_sentences(sweep: MemorySweep, advice: MemoryAdvice | None) -> list[str]:
-    """Sentences: from which size it spills less, the errors of the forecasts, the cheapest size."""
+    """Sentences: sizes with smaller spills, the errors of the forecasts, the cheapest size."""
     all_measured = all(point.measured for point in sweep.points)
     lines = [] if all_measured else [f"{FORECAST} forecast from the sizes that were measured"]
     for turn in sweep.turns:

@@ -29,8 +29,8 @@ from spillcast.units import (
     format_setting,
 )
 
-#: Part of pga_aggregate_target that a work area of a serial query gets at most, and that those of
-#: a parallel one get together, by parameters that Oracle does not document (releases since 10.2).
+#: Upper limit of a serial query's work area, and of all work areas of a parallel query, as shares
+#: of pga_aggregate_target; by undocumented parameters of Oracle (since 10.2).
 SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
 
 
@@ -69,7 +69,7 @@ def _about(setting: WorkMemorySetting, bounds_only: bool) -> str:
 
 
 def _price(memory: WorkMemoryEffect) -> str:
-    """The memory that the setting allows: for each node of each process, a multiple for a hash."""
+    """The memory that the setting allows: per node and process, and a multiple of it for hashes."""
     size = format_setting(memory.enough.work_mem_bytes)
     kinds = Counter((s.kind, s.processes, s.taken / s.processes) for s in memory.spills)
     parts = []
@@ -127,7 +127,7 @@ CHEAPEST, FORECAST = "<", "~"
 
 
 def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[MemoryCell]:
-    """Cells of today's storage and of each target with a number; one size (None) without a plan."""
+    """Cells of today's storage and of each forecast target; one size (None) without a plan."""
     answered = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
     if not answered:
         return []
@@ -151,8 +151,8 @@ def memory_table(
 ) -> PrintedTable:
     """A row for each size of memory, a column for each storage.
 
-    With ``measured``, cells without an interval are measured times, and the others are marked. With
-    ``bounds_only`` the time of a cell with an interval is the middle of bounds, and is left out.
+    With ``measured``, cells without an interval are measured times, and other cells are marked.
+    With ``bounds_only`` the time of a cell with an interval is the middle of bounds: it is omitted.
     """
     rows: dict[int | None, dict[str, str]] = {}
     for cell in cells:
@@ -176,7 +176,7 @@ def memory_table(
 def forecast_memory_parts(
     cells: Sequence[MemoryCell], advice: MemoryAdvice | None, *, bounds_only: bool
 ) -> list[PagePart]:
-    """The table of a forecast where work memory is known, the cell of ``advice`` marked."""
+    """The table of a forecast with known work memory; the cell of ``advice`` is marked."""
     if all(cell.memory_bytes is None for cell in cells):
         return []
     title = "Work memory by storage, if the plan stays as it is:"

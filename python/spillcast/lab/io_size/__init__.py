@@ -56,7 +56,7 @@ class Timed:
 
 @dataclass(frozen=True, kw_only=True)
 class SettingResult(Timed):
-    """A setting and what the spill does with it."""
+    """A setting and the I/O of the spill with it."""
 
     reads: Operations = key("its reads")
     writes: Operations = key("its writes")
@@ -73,7 +73,7 @@ class SettingResult(Timed):
 
 @dataclass(frozen=True)
 class IoSizeAdvice:
-    """What to know of an engine's I/Os, and statements for the best, if there are any."""
+    """Notes on an engine's I/O sizes, and statements that set the best size, if any."""
 
     engine: str = key("its name", example="postgres")
     text: str = key("what to set")
@@ -198,7 +198,7 @@ def sweep_io_size(
 def _possible(
     spill: Spill, settings: Sequence[IoSizeSetting]
 ) -> tuple[list[IoSizeSetting], list[Note]]:
-    """The settings with which two runs or partitions can be merged or made, and a warning."""
+    """The settings that allow at least two runs or partitions, and a warning."""
     possible, refused = [], []
     for setting in settings:
         try:
@@ -217,7 +217,7 @@ def _possible(
 
 
 def _noise(best: Timed, *, measured: bool) -> list[Note]:
-    """A warning if the interval of the best is too wide to distinguish sizes."""
+    """A warning if the interval of the best setting is too wide to distinguish sizes."""
     low_s, high_s = best.interval_s or (best.total_s, best.total_s)
     if high_s - low_s <= WIDE * best.total_s:
         return []

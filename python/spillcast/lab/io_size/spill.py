@@ -15,7 +15,7 @@ from spillcast.storage.probe import plan, steps_of
 from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
 
-#: More settings make an unreadable table.
+#: Maximum number of settings; more would make an unreadable table.
 SETTINGS_MAX = 200
 #: The replay's largest operation.
 SIZE_MAX_BYTES = 64 << 20
@@ -24,7 +24,7 @@ BLOCK_MIN_BYTES, BLOCK_MAX_BYTES = 512, 1 << 20
 
 @dataclass(frozen=True, order=True)
 class IoSizeSetting:
-    """I/Os of an engine have at most ``max_bytes``, and at least ``min_bytes`` if possible."""
+    """An engine's I/Os move at most ``max_bytes``, and at least ``min_bytes`` if possible."""
 
     max_bytes: int
     min_bytes: int
@@ -35,7 +35,7 @@ class IoSizeSetting:
 
 
 def parse_block(text: str) -> int:
-    """The block size (bytes), a power of two. InputError for an invalid one."""
+    """The block size (bytes), a power of two. InputError for an invalid size."""
     size = parse_bytes(text)
     if not BLOCK_MIN_BYTES <= size <= BLOCK_MAX_BYTES or size & (size - 1):
         raise OptionInvalid(
@@ -46,7 +46,7 @@ def parse_block(text: str) -> int:
 
 
 def parse_sizes(flag: str, text: str, block_bytes: int) -> list[int]:
-    """Sizes from ``48K..1M`` (doubled up to the end, which counts too) or ``48K,240K``, ascending.
+    """Sizes from ``48K..1M`` (doubled up to the end, inclusive) or ``48K,240K``, ascending.
 
     InputError for a size that is not a multiple of the block.
     """
@@ -95,7 +95,7 @@ def settings_of(mins: Sequence[int], maxs: Sequence[int]) -> list[IoSizeSetting]
 
 
 def size_text(size_bytes: int) -> str:
-    """A size as it is written on the command line: ``240K``, ``1M``."""
+    """A size in the notation of the command line: ``240K``, ``1M``."""
     for unit, scale in (("M", 1 << 20), ("K", 1 << 10)):
         if size_bytes % scale == 0:
             return f"{size_bytes // scale}{unit}"
@@ -103,12 +103,12 @@ def size_text(size_bytes: int) -> str:
 
 
 def setting_text(setting: IoSizeSetting) -> str:
-    """Most and least: ``240K/48K``."""
+    """Maximum and minimum: ``240K/48K``."""
     return f"{size_text(setting.max_bytes)}/{size_text(setting.min_bytes)}"
 
 
 def fan_in(memory_bytes: int, unit_bytes: int) -> int:
-    """Runs that can be merged at once, with a buffer of one unit for each and for the output.
+    """The number of runs that can be merged at once, with a buffer of one unit each and for output.
 
     InputError for less than two, with which a sort would never end.
     """
@@ -132,12 +132,12 @@ def levels(data_bytes: int, memory_bytes: int, unit_bytes: int) -> int:
 
 #: Whether each operation writes, its file, its offset and its bytes.
 Operations = tuple[Integers, Integers, Integers, Integers]
-#: More operations than these take too much memory.
+#: Maximum number of operations; more would take too much memory.
 OPERATIONS_MAX = 20_000_000
 
 
 def groups_of(runs: int, at_once: int) -> list[slice]:
-    """The runs that are merged together: the fewest groups, of about equal length."""
+    """The groups of runs that are merged together: as few as possible, of about equal length."""
     count = -(-runs // at_once)
     return [slice(runs * at // count, runs * (at + 1) // count) for at in range(count)]
 
@@ -154,7 +154,7 @@ def _pieces(write: bool, file: int, begin: int, length: int, unit_bytes: int) ->
 
 
 def _in_turn(file: int, begins: Integers, lengths: Integers, unit_bytes: int) -> Operations:
-    """Reads of several runs, a unit of each by turns."""
+    """Reads of several runs, alternating after each unit."""
     runs = [_pieces(False, file, *run, unit_bytes) for run in zip(begins, lengths, strict=True)]
     turn = np.concatenate([np.arange(len(run[0])) for run in runs])
     order = np.argsort(turn, kind="stable")
@@ -163,7 +163,7 @@ def _in_turn(file: int, begins: Integers, lengths: Integers, unit_bytes: int) ->
 
 
 def _mixed(reads: Operations, writes: Operations) -> Operations:
-    """Each write comes once as much has been read."""
+    """Reads and writes, interleaved: a write follows once the same amount was read."""
     done = [np.cumsum(part[3]) for part in (reads, writes)]
     order = np.argsort(np.concatenate(done), kind="stable")
     write, file, offset, size = (np.concatenate(c)[order] for c in zip(reads, writes, strict=True))
@@ -185,14 +185,14 @@ class ResizedIo:
             for name in ("thread", "file", "offset", "bytes", "delay_ns")
         )
         stream = _streams(self.file * 2 + self.write, self.offset, self.bytes)
-        #: Rows stream by stream, each in its order.
+        #: Rows by stream, in order within each.
         self._order = np.argsort(stream, kind="stable")
         self._stream = stream[self._order]
 
     def steps(self, setting: IoSizeSetting) -> Table:
-        """The same bytes in operations of the sizes that the setting gives to recorded ones.
+        """The same bytes in operations of the new sizes.
 
-        Neighbours in a stream with the same new size are joined, and split into operations of it.
+        Neighbours in a stream with the same new size are joined, and split into such operations.
         """
         rows = self._order
         sizes = self.bytes[rows]
@@ -241,7 +241,7 @@ def _changes(values: Integers) -> Flags:
 
 
 def _streams(kind: Integers, offset: Integers, size: Integers) -> Integers:
-    """The stream of each operation: one of its kind that ends at its offset, or else a new one."""
+    """The stream of each operation: a stream of its kind that ends at its offset, or a new one."""
     ends: dict[tuple[int, int], int] = {}
     streams = np.empty(len(kind), dtype=np.int64)
     count = 0
@@ -253,14 +253,14 @@ def _streams(kind: Integers, offset: Integers, size: Integers) -> Integers:
     return streams
 
 
-#: A warning needs more than this ratio of all I/O to that in single waits, which miss a little.
+#: Ratio of all I/O to I/O in single waits above which there is a warning.
 WHOLE = 1.01
 
 
 class SyntheticSpill:
     """An external sort in one thread that does nothing but I/O.
 
-    It gives each run as large a buffer as its memory and setting allow. Settings of one ``sizes``
+    Each run gets the largest buffer that memory and setting allow. Settings with equal ``sizes``
     make the same I/O.
     """
 
@@ -278,7 +278,7 @@ class SyntheticSpill:
         self.like = Recording(Path("made-up.spill"), Meta())
 
     def unit_bytes(self, setting: IoSizeSetting) -> int:
-        """The size of its operations: the largest with no more levels than the minimum needs.
+        """The size of its operations: the largest that needs no more levels than the minimum size.
 
         InputError if no two runs can be merged.
         """
@@ -290,7 +290,7 @@ class SyntheticSpill:
         return setting.clamp(blocks * self._block_bytes)
 
     def sizes(self, setting: IoSizeSetting) -> tuple[int, ...]:
-        """One size for all."""
+        """A single size."""
         return (self.unit_bytes(setting),)
 
     def levels(self, setting: IoSizeSetting) -> int:
@@ -298,10 +298,10 @@ class SyntheticSpill:
         return levels(self._data_bytes, self._memory_bytes, self.unit_bytes(setting))
 
     def steps(self, setting: IoSizeSetting) -> Table:
-        """What it reads and writes: sorted runs of the memory's size, merged level by level.
+        """The reads and writes: sorted runs of the memory's size, merged level by level.
 
-        Each level's runs lie one after the other in a file. Each level reads all of one file and
-        writes all of another, but for the last, whose output leaves the sort.
+        Each level's runs are consecutive in a file. Each level reads all of one file and writes all
+        of another, except the last level, whose output leaves the sort.
         """
         unit_bytes = self.unit_bytes(setting)
         operations = 2 * self.levels(setting) * -(-self._data_bytes // unit_bytes)
@@ -342,7 +342,7 @@ class SyntheticSpill:
 class RecordedSpill:
     """A recorded spill; its levels are known with ``memory_bytes``, the query's work memory.
 
-    Settings of one ``sizes`` make the same I/O.
+    Settings with equal ``sizes`` make the same I/O.
     """
 
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
@@ -375,7 +375,7 @@ class RecordedSpill:
         return levels(self._data_bytes, self._memory_bytes, setting.clamp(self._usual_bytes))
 
     def factor(self, setting: IoSizeSetting) -> float:
-        """Levels over those with the recorded sizes, times the entire I/O over that in waits."""
+        """Levels over the levels with the recorded sizes, times all I/O over the I/O in waits."""
         count = self.levels(setting)
         if self._memory_bytes is None or count is None:
             return self._whole

@@ -69,14 +69,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """One trial for each plan, in their order, and what a reader should know."""
+    """One trial for each plan, in order, and warnings."""
 
     of: Sequence[Trial]
     warnings: Sequence[Note]
 
 
 def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
-    """Simulate each plan on the storage, which begins idle and with an empty write cache.
+    """Simulate each plan on the storage, which starts idle and with an empty write cache.
 
     Latencies are drawn, and limits and servers make operations wait, as on an emulated storage.
     Refusal if the storage has no figures for an op of a plan.
@@ -168,11 +168,11 @@ def _beyond_note(storage: Storage, op: str) -> Note:
     return {"code": "extrapolated", "message": message}
 
 
-#: Rounds that the time budget is divided by, and the maximum if time is left.
+#: Number of rounds that share the time budget, and the maximum if time is left.
 ROUNDS, ROUNDS_MAX = 3, 9
 #: Student's t for a 90 % interval of the mean, by the number of rounds.
 STUDENT = {2: 6.31, 3: 2.92, 4: 2.35, 5: 2.13, 6: 2.02, 7: 1.94, 8: 1.89, 9: 1.86}
-#: Memory serves operations that take no longer than this.
+#: Operations that take no longer than this are served by memory.
 MEMORY_NS, MEMORY_NS_PER_BYTE = 20_000, 1 / 3
 #: A replay of this share of a plan or more counts as complete.
 WHOLE = 0.99
@@ -186,10 +186,10 @@ def measured(
     budget: Budget,
     on_progress: ProbeProgress | None = None,
 ) -> Trials:
-    """Replay each plan on ``directory``, with the memory that ``like`` had.
+    """Replay each plan on ``directory``, with the memory of ``like``.
 
     Each round replays every plan, in a random order, so that a drift affects all. InputError for an
-    unusable directory; nothing is left in it, whatever happens.
+    unusable directory; no files are left in it in any case.
     """
     rounds: list[list[_Replay]] = [[] for _ in plans]
     each = replace(budget, time_s=budget.time_s / (ROUNDS * len(plans)))

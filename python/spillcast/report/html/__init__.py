@@ -1,12 +1,12 @@
 """One self-contained HTML page of any results of spillcast.
 
-A page is made of JSON documents alone: those of other verbs, and one for each run. Redaction
-replaces texts in them before there is a chart or a sentence, so nothing can bypass it:
-``redact.py`` lists the keys whose texts pass and the forms that they must have. Sentences are left
-out, for they may quote anything; a warning keeps the title and the advice of its code.
+A page is made only from JSON documents: those of other verbs, and one for each run. Redaction
+replaces texts in them before any chart or sentence is made, so nothing can bypass it: ``redact.py``
+lists the keys whose texts pass and the patterns that they must match. Sentences are removed,
+because they may quote anything; a warning keeps the title and the advice of its code.
 
 Charts are functions of plain values that return HTML and inline SVG, for screens, phones and paper.
-The page's Content-Security-Policy allows no address, and no script but the one that copies.
+The page's Content-Security-Policy allows no address, and only the script that copies.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Section:
     """A heading with its contents; tables by their captions, statements and facts by name.
 
     ``remarks`` stand below the tables that they explain.
-    ``answer`` heads the page if this is its first section.
+    ``answer`` is the head of the page if this is its first section.
     """
 
     title: str
@@ -73,7 +73,7 @@ class Section:
     ) -> "Section":
         """A section from the parts of a terminal's page, with charts instead of its drawings.
 
-        Its notes are left out, because the last section has those of all inputs.
+        Notes are left out, because the last section has the notes of all inputs.
         """
         sentences, remarks = list[str](), list[str]()
         tables, commands = list[tuple[str, PrintedTable]](), []
@@ -107,7 +107,7 @@ class HtmlPage:
     sections: Sequence[Section]
     #: Names and texts.
     raw: Sequence[tuple[str, str]]
-    #: A sentence for each run: the query, the host, when it began and how long it took.
+    #: A sentence for each run: query, host, start and elapsed time.
     measured: Sequence[str]
 
 

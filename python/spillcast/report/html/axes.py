@@ -1,4 +1,4 @@
-"""Scales and ticks of axes: round values, no more than fit on the narrowest axis."""
+"""Scales and ticks of axes: round values, as many as fit on the narrowest axis."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ def size_ticks(low: float, high: float, scale: Callable[[float], float]) -> list
 
 
 def money_ticks(low: float, high: float, scale: Callable[[float], float]) -> list[Tick]:
-    """Round amounts between two of them."""
+    """Round amounts between two amounts."""
     return thinned([(value, f"{value:,.10g}") for value in _ROUND if low <= value <= high], scale)
 
 
@@ -101,7 +101,7 @@ def scatter_ticks(low_s: float, high_s: float) -> list[Tick]:
 
 
 def around_durations(low_s: float, high_s: float) -> tuple[float, float]:
-    """The round durations at or next to two, for the ends of a logarithmic axis."""
+    """The round durations at or around a range, for the ends of a logarithmic axis."""
     below = [s for s in _FINE_S if s <= low_s]
     above = [s for s in (*_FINE_S, *_COARSE_S) if s >= high_s]
     return max(below, default=_FINE_S[0]), min(above, default=high_s)
@@ -124,12 +124,12 @@ def _fit(ticks: Sequence[Tick], scale: Callable[[float], float]) -> bool:
 
 
 def side(at: float) -> str:
-    """How a label is aligned with its tick, so that the outermost ones stay within the axis."""
+    """The alignment of a label with its tick; the outermost labels stay within the axis."""
     return "first" if at < 0.04 else "last" if at > 0.9 else ""
 
 
 def thinned(ticks: Sequence[Tick], scale: Callable[[float], float]) -> list[Tick]:
-    """Every tick, or the most frequent of every second, third and so on whose labels fit."""
+    """Every tick, or else every second, third and so on, as soon as the labels fit."""
     thinned_ticks, step = list(ticks), 1
     while len(thinned_ticks) > 1 and not _fit(thinned_ticks, scale):
         step += 1

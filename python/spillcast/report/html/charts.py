@@ -1,9 +1,8 @@
 """Charts of plain values as HTML and inline SVG, for any width without a script.
 
-Shapes are SVG that is stretched to the width of the page. Texts are HTML, each in a cell of its
-own: names and values beside a bar, the meaning of a line in the legend, and only as many ticks as
-fit on the narrowest axis. Therefore no text overlaps another. Colours are custom properties of
-style.css.
+Shapes are SVG that is stretched to the width of the page. Texts are HTML, each in its own cell:
+names and values beside a bar, the meaning of a line in the legend, and only as many ticks as fit on
+the narrowest axis. Therefore no texts overlap. Colours are custom properties of style.css.
 """
 
 import math
@@ -36,11 +35,11 @@ from spillcast.tabular import glued
 from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration
 
-#: The name of all parts of a bar that have no colour of their own.
+#: The name for all parts of a bar without their own colour.
 OTHERS = "others"
 #: Bars that differ by a larger factor are drawn as shares.
 _RATIO_MAX = 5.0
-#: An axis ends at no more than this multiple of the time today, or of a bar drawn as shares.
+#: An axis ends at no more than this multiple of today's time, or of a bar drawn as shares.
 _REACH_MAX = 3.0
 
 _OUTLINES = {
@@ -87,7 +86,7 @@ class Chart(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A row of a bar chart: parts by name, stacked, and perhaps the interval of their sum."""
+    """A row of a bar chart: stacked parts by name, and optionally the interval of their sum."""
 
     name: str
     text: str
@@ -96,7 +95,7 @@ class Bar(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A row of a time line: begin and end in seconds and what bound it, before and after."""
+    """A row of a time line: start and end (s) and the bound, before and after."""
 
     name: str
     text: str
@@ -125,7 +124,7 @@ class ReferenceLine(NamedTuple):
 
 
 def unbroken(text: str, intervals: bool = True) -> str:
-    """HTML of a text that is not broken within ``5 min 48 s``, nor within ``intervals``."""
+    """HTML of a text that is not wrapped within ``5 min 48 s``, nor within ``intervals``."""
     text = glued(text, "\u00a0")
     text = re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)|(?<=~) ", "\u00a0", text)
     ends = r"(\u00a0(?:[num]?s|min|h|[KMGT]?i?B)) to (?=-?\d)"
@@ -179,7 +178,7 @@ def bars(
     """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum.
 
     Parts without a colour are drawn as one. ``ticks_of`` gives the ticks of another unit's axis up
-    to a value. ``limit`` crosses all bars. Those much longer than ``today`` leave the axis.
+    to a value. ``limit`` is a line across all bars. Bars much longer than ``today`` leave the axis.
     """
     if any(value for row in rows for name, value in row.parts.items() if name not in colours):
         colours = {**colours, OTHERS: "grid"}
@@ -218,7 +217,7 @@ def bars(
 
 
 def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
-    """Spans on one axis of time: in each row the span before is above that after."""
+    """Spans on a time axis: each row has the span before above the span after."""
     max_s = max(span[1] for row in rows for span in (row.before, row.after)) or 1.0
     shown = {span[2] for row in rows for span in (row.before, row.after)}
     entries = [(name, colour, "square") for name, colour in colours.items() if name in shown]
@@ -276,12 +275,12 @@ def _interval(low: float, high: float) -> str:
 
 
 def drawn_as_shares(totals: Sequence[float]) -> bool:
-    """Whether bars are drawn as shares: the longest would make the shortest illegible."""
+    """Whether bars are drawn as shares, because the longest would make the shortest illegible."""
     return max(totals) > _RATIO_MAX * min(totals)
 
 
 def colours_of(states: Mapping[str, str | None]) -> dict[str, str]:
-    """A colour for each name; the first name on CPU, in reads or in writes has its state's."""
+    """A colour for each name; the first name of CPU, reads and writes has the state's colour."""
     others, colours = iter(_OTHER_COLOURS), dict[str, str]()
     for name, state in states.items():
         colour = STATE_COLOURS[state] if state in (CPU, READ, WRITE) else None
@@ -304,7 +303,7 @@ def _plot(
     rules: Sequence[ReferenceLine] = (),
     square: bool = False,
 ) -> Chart:
-    """Shapes in thousandths of the plot, and marks and vertical lines over them."""
+    """A plot: shapes in thousandths of its size, with marks and vertical lines over them."""
     levels = "".join(
         f'<line class="grid" x2="100%" y1="{share(1 - y.scale(v))}" y2="{share(1 - y.scale(v))}"/>'
         for v, _ in y.ticks
@@ -385,7 +384,7 @@ def over_time(
 
 
 def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart:
-    """Shares of operations by latency (s), of one or two names: shares by bin, and the mean."""
+    """Shares of operations by latency (s), for one or two names: shares by bin, and the mean."""
     first = min(min(shares) for _, shares, _ in groups) - 1
     last = max(max(shares) for _, shares, _ in groups) + 2
     peak = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
@@ -422,7 +421,7 @@ def lines_by_size(
     logarithmic: bool,
     x_ticks: Callable[..., list[Tick]] = size_ticks,
 ) -> Chart:
-    """Seconds over sizes, a line for each name; points that were not measured are open."""
+    """Seconds over sizes, a line for each name; unmeasured points are open."""
     points = [point for drawn in series.values() for point in drawn]
     sizes = [size for size, *_ in points]
     ends_s = [end for _, s, interval_s, _ in points for end in (s, *(interval_s or ()))]
@@ -472,7 +471,7 @@ def miss_ratio(
 
 
 def scatter(points: Sequence[tuple[float, float, str]]) -> Chart:
-    """Measured time, forecast and direction of cases; on the line they agree."""
+    """Measured time, forecast and direction of cases; they are equal on the line."""
     ends = [s for point in points for s in point[:2]]
     low, high = min(ends) / 1.3, max(ends) * 1.3
     scale, ticks = log_scale(low, high), scatter_ticks(low, high)

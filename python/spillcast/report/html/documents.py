@@ -1,6 +1,6 @@
-"""Sections of a page from the documents of other verbs than forecast: servers, profiles, sweeps.
+"""Sections of a page from documents other than forecasts: servers, profiles, sweeps.
 
-The answer of a section, a sentence or two, heads a page that has no forecast.
+The answer of a section, one or two sentences, is the head of a page without a forecast.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ def profile(name: str, profile: Profile) -> Section:
     """The longest rows as bars, and all rows as a table."""
     page = functions_page(profile, None) if FUNCTION in profile.by else profile_page(profile)
     rows = [row for row in profile.rows if not row.get("idle") and row.get("total_us")]
-    # Rows of plan lines are in the order of the plan, not of their time.
+    # Rows of plan lines are in the order of the plan, not by time.
     longest = sorted(rows, key=lambda row: -row["total_us"])[:_PROFILE_MAX]
     answer, figures = ["The profile holds no time."], []
     if longest:
@@ -109,7 +109,7 @@ def storage(storage: Storage, latencies: StorageLatencies) -> Section:
 
 def _mean_latencies(storage: Storage) -> str:
     """The mean latency of each op in a sentence."""
-    # A grid or the catalogue has sizes of no particular load: the smallest stands for them.
+    # The sizes of a grid or the catalogue are not a load; the smallest represents them.
     is_load = storage.source.name not in ("grid", "catalogue")
     means = []
     for op in OPS:
@@ -125,7 +125,7 @@ def _mean_latencies(storage: Storage) -> str:
 
 
 def _single_operations(groups: Sequence[Group]) -> list[Group]:
-    """The groups of the smallest depth, of the access and the pattern of the first of them."""
+    """The groups of the smallest depth, with the access and pattern of the first group."""
     depth_min = min((group.depth for group in groups), default=1)
     single = [group for group in groups if group.depth == depth_min and group.count]
     single = [group for group in single if group.access == single[0].access]
@@ -288,12 +288,12 @@ def purchase(sizing: Sizing) -> Section:
     return Section.of("What to buy", sizes.size_page(sizing).parts, figures, sizes.answer(sizing))
 
 
-#: Maximum numbers of statements drawn by name and to begin with, and of letters of their texts.
+#: Maximum numbers of statements drawn by name and listed first, and of characters of their texts.
 _DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
 
 
 def server(server: ServerRanking) -> list[Section]:
-    """What to do, what changed, all statements with the nodes of their plans, what to buy."""
+    """Sections: first steps, changes, all statements with their plan nodes, storage to buy."""
     verdict, *parts = terminal.ranking_page(replace(server, history=None), ROWS_MAX).parts
     assert isinstance(verdict, Prose)
     sections = [Section("What to do first", _first_steps(server), answer=verdict.sentences)]
@@ -323,7 +323,7 @@ def _short(statement: Ranked) -> str:
 
 
 def _first_steps(server: ServerRanking) -> list[str]:
-    """The statements that gain most, each with its fixes; then what is new or spills more."""
+    """The statements that gain most, each with its fixes; then new or growing spills."""
     steps = []
     gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
     for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
@@ -347,7 +347,7 @@ def _first_steps(server: ServerRanking) -> list[str]:
 
 
 def _changes(server: ServerRanking, history: SpillHistory) -> Section:
-    """The sums by time, drawn by statement, and what happened."""
+    """The sums by time, drawn by statement, and the events."""
     words = [sentence(terminal.change_text(change)) for change in history.changes]
     words += [sentence(line.strip()) for line in terminal.history_notes(history)]
     if not history.buckets:
@@ -356,7 +356,7 @@ def _changes(server: ServerRanking, history: SpillHistory) -> Section:
     rows, totals = [], Counter[str]()
     queryids = {part.queryid: 0 for bucket in history.buckets for part in bucket.statements}
     for bucket in history.buckets:
-        # Each bar has all statements, even with 0 bytes: the legend shows those of all bars.
+        # Each bar has all statements, even with 0 bytes, because the legend is common to all bars.
         parts = Counter({names.get(queryid, queryid): 0 for queryid in queryids})
         for part in bucket.statements:
             parts[names.get(part.queryid, part.queryid)] += part.temp_bytes

@@ -66,7 +66,7 @@ def add_runs(
         raise OptionConflict("--lenient is for traces")
     for path in evidence.recordings:
         inputs.runs.append(_of_recording(with_temp(Recording.open(path), temp_dirs)))
-    # Samples cover the run; traces, where both are given, a minute of it.
+    # Samples cover the run; if traces are given too, they cover a minute of it.
     if evidence.ash:
         inputs.runs.append(_of_ash(evidence.ash, chosen))
     if evidence.traces:
@@ -286,7 +286,7 @@ def _names(paths: Sequence[Path]) -> str:
 
 
 def by_events(result: Profile) -> list[Histogram]:
-    """Histograms of temp events; without any, those of the I/O that takes longest."""
+    """Histograms of temp events, or without any of the I/O that takes longest."""
     rows = [
         Histogram(row["event"], row["op"], list(latency_ns), list(counts))
         for row, (latency_ns, counts) in zip(result.rows, result.histograms, strict=True)
@@ -307,7 +307,7 @@ def by_op(groups: Sequence[Group]) -> list[Histogram]:
 
 
 def target_latencies(storage: Storage) -> StorageLatencies:
-    """Latencies of a target under this load; empty if its figures are of another one."""
+    """Latencies of a target under this load; empty if its figures are of another load."""
     return StorageLatencies(storage.name, by_op(storage.groups) if storage.source.of_load else [])
 
 

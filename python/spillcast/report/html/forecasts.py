@@ -1,4 +1,4 @@
-"""Forecasts: targets side by side, their terms and stages, what to do, what remains of a query."""
+"""Forecasts: comparison of targets, their terms and stages, advice, and remaining work."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ _COLOURS = ("cpu", "series-4", "read", "write", "series-3", "warn", "domain", "m
 _BOUND_COLOURS = dict(zip(BOUNDS, _COLOURS, strict=True))
 #: Terms below this share of every bar are drawn as one.
 _SMALL_SHARE = 0.01
-#: By operation; temp I/O of a Spark application has the colour of reads, its tasks that of CPU.
+#: Colours by operation; temp I/O of a Spark application has the colour of reads, its tasks of CPU.
 _TERM_STATES = {"read": READ, "write": WRITE, "temp": READ, TERMS[1]: CPU}
 #: The remaining quantities of a run: name, key of the estimate, and format.
 _REMAINING = (
@@ -36,9 +36,9 @@ _REMAINING = (
 
 
 def sections(forecasts: Sequence[Forecast]) -> list[Section]:
-    """The answer for each query, its terms, what to do, and what remains of a partly recorded one.
+    """The answer for each query, its terms, advice, and what remains if it was partly recorded.
 
-    Forecasts of the same time today are of one query.
+    Forecasts with the same time today belong to one query.
     """
     queries: dict[float, list[Forecast]] = {}
     for forecast in forecasts:
@@ -110,7 +110,7 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def _bars(answered: Sequence[Forecast], table: PrintedTable) -> Figure:
-    """Today's time and that on each target by term, with intervals; or only intervals."""
+    """The time today and on each target by term, with intervals; or only intervals."""
     first, bounds_only = answered[0], unknown_share(answered[0]) is not None
     interval = interval_name(first.confidence)
     today = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
@@ -158,7 +158,7 @@ def _term_sums(forecast: Forecast, key: str) -> dict[str, float]:
 
 
 def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
-    """What remains of a partly recorded query, which is the same for all targets."""
+    """The remaining work of a partly recorded query, which is the same for all targets."""
     first = next((f for f in ranked(forecasts) if f.to_come is not None), None)
     if first is None or first.to_come is None:
         return []
@@ -193,7 +193,7 @@ def _progress(recorded_s: float | None, remaining: Remaining) -> charts.Chart:
 
 
 def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:
-    """Each warning once, with the targets it concerns, and the next step."""
+    """Each warning once, with its targets and the next step."""
     targets_of: dict[Caveat, list[str]] = {}
     for forecast in forecasts:
         for warning in dict.fromkeys(forecast.warnings):

@@ -33,7 +33,7 @@ AGAIN = "print it again"
 _BYTES_MAX = 32 << 20
 #: The first bytes of a document, which contain its schema.
 _HEAD_BYTES = 200
-#: The title and the type of each schema, of a sweep by its kind, in the order of a page.
+#: The title and the type of each schema (for a sweep, of each kind), in page order.
 KINDS: dict[str, tuple[str, type]] = {
     FORECAST_SCHEMA: ("Forecast", Forecast),
     SIZE_SCHEMA: ("Size", Sizing),
@@ -77,7 +77,7 @@ class StatementText:
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact about how a run was measured. redact.py lists the labels of values that pass."""
+    """A fact about the measurement of a run. redact.py lists the labels whose values pass."""
 
     label: str
     value: str
@@ -145,7 +145,7 @@ class Inputs:
             storage = Storage.from_json(document)
             self.documents.append((storage.name, storage))
             return
-        # A ranking only names its targets; other documents contain an answer for each.
+        # A ranking only names its targets; other documents contain an answer for each target.
         parts: Sequence[Document] = [document]
         if "targets" in document and schema != SERVER_SCHEMA:
             parts = objects_in(document, "targets")
@@ -153,9 +153,9 @@ class Inputs:
         self.documents += [(Path(name).name, read(kind, part)) for part in parts]
 
     def first(self, upper: int) -> tuple["Inputs", list[str]]:
-        """At most ``upper`` runs, queries and documents of a kind; and what is left out, in words.
+        """At most ``upper`` runs, queries and documents of a kind; and sentences about the rest.
 
-        Of queries, which are distinguished by their time today, the longest are kept.
+        Queries are distinguished by their time today; the longest are kept.
         """
         queries = sorted({f.baseline_s for f in self.of_type(Forecast)}, reverse=True)
         longest = set(queries[:upper])
@@ -187,7 +187,7 @@ class Inputs:
 def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list[str]]:
     """Documents that verbs of spillcast printed, by name, and the arguments that are evidence.
 
-    ``-`` is standard input. InputError for a document that is cut or too large.
+    ``-`` is standard input. InputError for a document that is truncated or too large.
     """
     pairs = [(word, _document_of(word)) for word in words]
     documents = [(word, document) for word, document in pairs if document is not None]

@@ -36,7 +36,7 @@ from spillcast.storage.source import StorageSource, source_of
 #: The placeholder of a sentence.
 LEFT_OUT = "the words are left out of this page, for they may quote names"
 _EVENT_KEYS = {"event", "label", "busy", "totals_s", "terms.name"}
-#: Names of terms beside wait events.
+#: Names of terms besides wait events.
 TERMS = (
     *("CPU", "CPU and other waits", "temp read", "temp write"),
     *(CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, WRITEBACK, *APPLICATION_TERMS),
@@ -52,7 +52,7 @@ NOTE = (
     r"the server's clock jumped by [+-][\d,]+ s|"
     rf"another instance, PostgreSQL {_VERSION}: counted from here on"
 )
-#: Key -> the pattern of its texts that identify nobody.
+#: Key -> the pattern of its texts that do not identify anyone.
 _FORMS = {
     "schema": r"spillcast\.[a-z]+/\d",
     "op": "read|write|temp|wait",
@@ -122,7 +122,7 @@ _FORM_OF = {
     "gains": "target", "spill_s": "target",
     "bound_by": "cause", "size": "value", "iops": "value", "throughput": "value",
 }  # fmt: skip
-#: Keys of sentences, which may quote anything.
+#: Keys of sentences, which may quote arbitrary text.
 _SENTENCES = {
     "advice", "because", "message", "refused", "unused", "warnings", "words", "most_because",
     "notes", "prices",
@@ -159,7 +159,7 @@ class Redactor:
     """Replaces texts by placeholders, such as ``sql-1`` and ``path-2``, and remembers them."""
 
     def __init__(self, columns: Collection[str] = ()) -> None:
-        # Columns of a profile may be expressions, which may hold values.
+        # Columns of a profile may be expressions, which may contain values.
         self._expressions = set(columns) - _COLUMNS
         self._placeholders: dict[str, str] = {}
         self._counts: dict[str, int] = {}
@@ -177,7 +177,7 @@ class Redactor:
                 return value
             return Fact(value.label, self._text(value.value, f"about.{value.label}"))
         if isinstance(value, StorageSource):
-            # Its name is one of ours; ``_instance`` derives the description from redacted facts.
+            # The name is our own; ``_instance`` derives the description from redacted facts.
             return value
         if is_dataclass(value):
             return self._instance(value, key)

@@ -1,4 +1,4 @@
-"""Sections about runs: time by state, latencies beside a target's, functions, measurement."""
+"""Sections about runs: time by state, latencies next to a target's, functions, measurement."""
 
 import operator
 import re
@@ -31,7 +31,7 @@ from spillcast.units import format_count, format_duration
 
 #: Maximum number of runs that are described at the top.
 _SUBJECTS_MAX = 4
-#: The name of time in no state, and its least share that is shown.
+#: The name of time outside all states, and its smallest share that is shown.
 REST, _REST_SHARE_MIN = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _QUANTILES = QUANTILES | {"max_us": 1.0}
@@ -60,7 +60,7 @@ def _answer(run: RunContents, subject: str) -> str:
 
 
 def sections(runs: Sequence[RunContents], target: StorageLatencies | None) -> list[Section]:
-    """The sections of each run; ``target`` has the latencies to compare with, if there are any."""
+    """The sections of each run; ``target`` has the latencies to compare with, if any."""
     parts = [_side_by_side(runs)] if len(runs) > 1 else []
     for run in runs:
         suffix = f": {run.name}" if len(runs) > 1 else ""
@@ -76,7 +76,7 @@ def sections(runs: Sequence[RunContents], target: StorageLatencies | None) -> li
 
 
 def subjects(runs: Sequence[RunContents]) -> list[str]:
-    """The query, the host, the begin and the elapsed time of each of the first runs."""
+    """The query, host, start and elapsed time of each of the first runs."""
     sentences = []
     for run in runs[:_SUBJECTS_MAX]:
         about = {fact.label: fact.value for fact in run.about}
@@ -90,7 +90,7 @@ def subjects(runs: Sequence[RunContents]) -> list[str]:
 
 
 def measured(runs: Sequence[RunContents]) -> list[Section]:
-    """How each run was measured, and the statements that it ran."""
+    """The measurement of each run, and its statements."""
     return [
         Section(
             "How it was measured" + (f": {run.name}" if len(runs) > 1 else ""),
@@ -155,7 +155,7 @@ def _operations(groups: Sequence[Group]) -> PrintedTable:
 
 
 def _side_by_side(runs: Sequence[RunContents]) -> Section:
-    """Bars of all runs by state, and the latencies of each run beside those of the next."""
+    """Bars of all runs by state, and the latencies of each run next to the following run's."""
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
     sums_s = [sum(total.values()) for total in totals_s]
@@ -232,7 +232,7 @@ def _over_time(run: RunContents, suffix: str) -> Section:
 
 #: Height of a row of the flame graph. Frames below this share are too narrow for any letter.
 _ROW_PX, _NAMED_MIN = 18, 0.02
-#: Modules with a colour of their own; the others share one.
+#: Number of modules with their own colour; the others share one.
 _MODULES_MAX = 4
 #: Maximum length of a name in a frame as wide as the page, in characters.
 _NAME_MAX = 160

@@ -44,9 +44,9 @@ from spillcast.text import sentence
 from spillcast.workspace import whole_file
 
 REPORT_SCHEMA = "spillcast.report/1"
-#: The size of a page that mail gateways pass on and phones open without delay.
+#: The size of a page that mail gateways accept and phones open without delay.
 BYTES_MAX = 3_000_000
-#: Larger documents are not repeated as raw figures.
+#: Larger documents are not included as raw figures.
 RAW_BYTES_MAX = 300_000
 
 
@@ -103,7 +103,7 @@ def _rendered(page: HtmlPage, *, redact: bool) -> str:
 
 
 def _glued(text: str, intervals: bool = True) -> markupsafe.Markup:
-    """A text broken neither as ``unbroken`` says nor within the name of an option."""
+    """A text that is not wrapped within options, nor where ``unbroken`` forbids it."""
     option = r'<span class="option">\g<0></span>'
     return markupsafe.Markup(re.sub(r"\B--[\w-]+", option, unbroken(text, intervals)))
 
@@ -111,8 +111,7 @@ def _glued(text: str, intervals: bool = True) -> markupsafe.Markup:
 def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> HtmlPage:
     """The page: its answer, a section for each subject, warnings, and how it was measured.
 
-    The answer is that of the first kind of input that the page has. ``left_out`` are sentences
-    about inputs that it has no room for.
+    The answer is for the first kind of input. ``left_out`` are sentences about omitted inputs.
     """
     answered, rankings = inputs.of_type(Forecast), inputs.of_type(ServerRanking)
     sizings, verifications = inputs.of_type(Sizing), inputs.of_type(Verification)
@@ -169,7 +168,7 @@ def _title(inputs: Inputs) -> str:
 def _target(
     inputs: Inputs, answered: list[Forecast], latencies: Sequence[StorageLatencies]
 ) -> StorageLatencies | None:
-    """The latencies that runs are compared with: those of the fastest target that has any."""
+    """The latencies that runs are compared with: of the fastest target with latencies."""
     if not inputs.runs:
         return None
     by_name = {storage.name: storage for storage in latencies if storage.groups}
