@@ -1,4 +1,4 @@
-"""The page docs/accuracy.md, made from the cases of a verification alone."""
+"""The page docs/accuracy.md, made only from the cases of a verification."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from spillcast_lab.outcome import delay_share, engine_name
 from spillcast_lab.summary import EVIDENCE, breakdown, of_evidence, query_of, refusals, worst
 from spillcast_lab.variants import REHEARSED_S, REHEARSED_SHARE
 
-#: File in the page's folder with the reasons of the largest errors, which people write.
+#: File in the page's folder with the reasons for the largest errors, written by hand.
 REASONS = "worst.md"
 NO_REASONS = f"Their reasons appear here after they have been written to `docs/accuracy/{REASONS}`."
 READING = (
@@ -62,9 +62,9 @@ COST = (
 
 
 def write_accuracy(truth: Truth, page: Path) -> None:
-    """Write the page, and its charts into the folder beside it that has its name.
+    """Write the page, and its charts into the folder of the same name.
 
-    InputError where they cannot be written.
+    InputError if they cannot be written.
     """
     from spillcast_lab.spark.page import is_of_spark, spark_markdown
 
@@ -207,7 +207,7 @@ def _drawn(truth: Truth) -> str:
         for s in storages
     ]
     left_out, drawn = about.get("left_out", []), about.get("drawn", [])
-    # An engine of several versions has a query several times, each with storages of its own.
+    # An engine of several versions has a query several times, each with different storages.
     whys = {(*_cell(cell), *cell["storages"]): cell["why"] for cell in left_out if cell["storages"]}
     rows, directed = list[list[str]](), list[tuple[str, ...]]()
     for cell in sorted(drawn, key=_cell):

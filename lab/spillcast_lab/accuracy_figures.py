@@ -1,4 +1,4 @@
-"""Figures of the accuracy of forecasts: aims beside what was measured, tables, and charts."""
+"""Figures of the accuracy of forecasts: aims and measured values, tables, and charts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,15 +47,15 @@ CRITERIA = {
     "sign_test": "p-value of the errors' signs",
     "refused_share": "share refused",
 }
-#: Errors of one sign, however small, show a cause that the forecast lacks.
+#: Errors of one sign, even small ones, show a cause that the forecast lacks.
 _NO_BIAS: Bounds = {"bias": (-0.03, 0.03), "sign_test": (0.05, None)}
 _BESIDE_SEED: Bounds = {"ratio": (1.0, None)}
 _BELOW: Bounds = {"below_ceiling": (None, 0.05)}
 _FEW_REFUSED: Bounds = {"refused_share": (None, 0.15)}
-#: The public suites in words.
+#: The names of the public suites.
 PUBLIC = " and ".join(SUITES.values())
 OTHER_DIRECTIONS = "other directions"
-#: Nobody attaches for less: parts of at least this length have aims of their own.
+#: Parts of at least this length have separate aims: users do not attach for less.
 ATTACHED_S = 1.0
 
 

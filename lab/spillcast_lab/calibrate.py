@@ -2,10 +2,10 @@
 
 The score of a case is its residual |log(measured / forecast)| over its spread. The spread combines
 the errors of the time outside temp I/O and of temp I/O, as in verified forecasts from whole
-recordings, with the errors of the inputs of this forecast. An interval of q spreads contains the
-share of further cases that the share of scores below q is.
+recordings, with the errors of the inputs of this forecast. An interval of q spreads contains a
+share of new cases that equals the share of scores below q.
 
-Spreads for a case come from other queries alone, so that no query is judged by its own errors.
+Spreads for a case are from other queries only, so that no query is judged by its own errors.
 """
 
 from collections import Counter
@@ -31,10 +31,10 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)
 #: Candidate spreads and factors, 10 % apart.
 SPREADS = np.geomspace(0.01, 1.0, 49)
 FACTORS = np.geomspace(0.5, 50.0, 49)
-#: Fewer cases are too few for a spread or a quantile.
+#: Least number of cases for a spread or a quantile.
 CASES_MIN = 10
 WHOLE = "recording"
-#: Many parts are cut from each of a few runs, so they say nothing about other kinds of evidence.
+#: Many parts are cut from each of a few runs, so they do not count for other kinds of evidence.
 PART = "part"
 
 
@@ -126,15 +126,15 @@ def _columns(residuals: Sequence[Residual]) -> tuple[np.ndarray, np.ndarray, np.
 def _unlikelihood(spreads: np.ndarray, error: np.ndarray) -> np.ndarray:
     """The negative log-likelihood of absolute errors, for each row of spreads.
 
-    It grows with an error and not with its square, so that one outlier does not decide the spread.
-    The factor makes the best spread of normal errors their standard deviation.
+    It grows linearly with an error, not with its square, so that one outlier does not determine the
+    spread. The factor makes the best spread of normal errors their standard deviation.
     """
     by_case: np.ndarray = np.log(spreads) + (pi / 2) ** 0.5 * error / spreads
     return np.asarray(by_case.sum(axis=-1))
 
 
 def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> Category:
-    """The category with its quantiles; levels for which it has too few cases use more of them."""
+    """The category with its quantiles; levels with too few cases use a wider pool."""
     kind = [
         (residual, score)
         for residual, score in scored
@@ -151,7 +151,7 @@ def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> C
     for level in LEVELS:
         normal = NormalDist().inv_cdf((1 + level) / 2)
         by_pool = (conformal_quantile(pool, level) for pool in pools)
-        # Without enough cases in any pool, quantiles continue as those of a normal distribution.
+        # Without enough cases in any pool, quantiles continue like those of a normal distribution.
         quantile = next((score for score in by_pool if score is not None), times * normal)
         # The quantile of a wider pool may be below that of a lower level.
         quantiles.append(max([quantile, *quantiles[-1:]]))
@@ -162,7 +162,7 @@ def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> C
 
 
 def conformal_quantile(scores: Sequence[float], level: float) -> float | None:
-    """The score that a further case stays below with probability ``level``.
+    """The score that a new case stays below with probability ``level``.
 
     It has the rank ceil((n + 1) * level) of n scores. None for too few scores, or if it is the
     largest one, which may be an outlier.
@@ -180,7 +180,7 @@ class Judged(NamedTuple):
 
 
 def judge(all_residuals: Sequence[Residual], confidence: float) -> list[Judged]:
-    """Each case with an interval from the other queries."""
+    """Each case with an interval from the errors of other queries."""
     judged = []
     for query in sorted({residual.query for residual in all_residuals}):
         residuals = calibrate([residual for residual in all_residuals if residual.query != query])

@@ -100,7 +100,7 @@ class CellRun:
         recorded = {name: Series(name, wanted, self._recorded(name, folder)) for name in sources}
         explained = list(self._explained(sources[0], wanted)) if parts else []
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
-        # The rank of the bare run that counts: the median of the least disturbed ones.
+        # The rank of the bare run that counts: the median of the least disturbed runs.
         rank = (repeat - 1) // 2
         plan = next((series.calmest(rank)[1] for series in explained), None)
         evidence = dict[str, dict[str, TempEvidence]]()
@@ -119,7 +119,7 @@ class CellRun:
     def _parts(
         self, name: str, whole: Recording, former: Sequence[Recording], plan: Counts | None
     ) -> dict[str, TempEvidence]:
-        """Parts of a recorded run on a storage, one of them with a ``former`` run beside it."""
+        """Parts of a recorded run on a storage, one of them also with a ``former`` run."""
         evidence: dict[str, TempEvidence] = {"first_fifth": first_fifth(whole)}
         if (slices := ten_slices(whole)) is not None:
             evidence["slices"] = slices
@@ -149,7 +149,7 @@ class CellRun:
         return attempt
 
     def _explained(self, name: str, wanted: int) -> Iterator[Series[Counts]]:
-        """Runs for a plan, on one storage: plans of other storages differ only in times of I/O."""
+        """Runs for a plan, on one storage: plans on other storages differ only in times of I/O."""
         engine = self._engine
         if isinstance(engine, Explains):
 
@@ -163,7 +163,7 @@ class CellRun:
             yield Series(f"{name}, explained", wanted, attempt)
 
     def _forecasts(self, evidence: Mapping[str, Mapping[str, TempEvidence]]) -> Iterator[Case]:
-        """Forecasts from whole recordings for all pairs, from other evidence for the first."""
+        """Forecasts from whole recordings for all pairs, from other evidence for the first pair."""
         first = {source: target for source, target in reversed(self._pairs)}
         for source, target in self._pairs:
             elapsed_s = evidence[source]["recording"].elapsed_s
@@ -175,7 +175,7 @@ class CellRun:
     def _case(
         self, name: str, source: str, target: str, evidence: TempEvidence, elapsed_s: float
     ) -> Case:
-        """A forecast, or a refused one with the reason."""
+        """A forecast, or a refused forecast with the reason."""
         of_part = name in ("slices", "first_fifth")
         part = of_part or name in PARTS
         hints = RemainingWorkHints(history=[self._former[source]]) if name == AGAIN else NO_HINTS
@@ -245,5 +245,5 @@ class CellRun:
             )
         except SpillcastError:
             return None
-        # The rehearsal of a query that ended is a measurement, and no forecast.
+        # The rehearsal of a query that ended is a measurement, not a forecast.
         return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spillcast.lab.case import Truth
     from spillcast_lab.matrix import Cell, Storage
 
-#: Its jobs are applications, not queries: their event logs are forecast, not recordings.
+#: Spark's jobs are applications, not queries: event logs are forecast, not recordings.
 SPARK = "spark"
 ALL = "all"
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _queries_drawn(
     seed: int,
     parts: bool,
 ) -> Callable[..., "Truth"]:
-    """The verification of the queries that a budget has time for. OptionInvalid if of none."""
+    """The verification of the queries that fit into a time budget. OptionInvalid if none does."""
     from spillcast.errors import OptionInvalid
     from spillcast_lab.draw import OVERDRAWN, draw
     from spillcast_lab.verify import verify as verify_queries

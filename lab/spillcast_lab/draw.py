@@ -17,17 +17,17 @@ from spillcast.engines import Lab
 from spillcast_lab.kernel_slowed import KernelSlowed
 from spillcast_lab.matrix import Cell, Pair, Plain, Storage, cell_s, run_s, unavailable
 
-#: Share of the time that is drawn for; the remaining time builds tables and repeats disturbed runs.
+#: Share of the time for which cells are drawn; the rest builds tables and repeats disturbed runs.
 DRAWN = 0.9
 #: Estimates of time are too high: cells are drawn for this multiple of the time, and a verification
-#: ends with the last cell that the time suffices for at the pace of the cells before it.
+#: ends with the last cell that fits at the pace of the cells before it.
 OVERDRAWN = 2.5
-#: Kinds of a cell's storages, in the order in which it gets them.
+#: Kinds of a cell's storages, in the order in which they are added.
 KINDS = ("slow", "fast", "slow", "slow", "fast")
-#: A cell begins with three slow storages and a fast one, and gets another while there is time.
+#: A cell starts with three slow storages and a fast one, and gets another if time allows.
 STORAGES_FIRST, STORAGES_MAX = 4, 5
-#: A query is not drawn on a storage on which one run takes more than this share of the time, or
-#: more than this many seconds if the time is short.
+#: A query is not drawn on a storage on which a run takes more than this share of the time, or more
+#: than SHORT_RUN_S if the time is short.
 MAX_RUN, SHORT_RUN_S = 1 / 250, 4.0
 
 
@@ -36,7 +36,7 @@ class Drawn:
     """Cells in the order of their verification, and their expected time."""
 
     cells: Sequence[Cell]
-    #: Cells that there is no time for.
+    #: Cells that do not fit into the time.
     without_time: Sequence[Cell]
     expected_s: float
     #: The seed of the draw.
@@ -57,12 +57,12 @@ def draw(
 
     First three slow storages and a fast one to every cell, then a fifth, by KINDS; engines and
     thread counts take turns. Half of a cell's forecasts are from slow to fast. Ties are broken at
-    random, by ``seed``. Storages that cannot be made here are not drawn, nor those on which one
-    run takes a large share of the time. Cells are drawn for ``overdrawn`` times the budget.
+    random, by ``seed``. Storages that cannot be made on this machine are not drawn, nor those on
+    which a run takes a large share of the time. Cells are drawn for ``overdrawn`` times the budget.
     """
     cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
     limit_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
-    # Where runs are long on all storages, long ones are drawn.
+    # If runs are long on all storages, long runs are drawn.
     for max_run_s in (limit_s, inf):
         drawn = _drawn(cells, cost, overdrawn * budget_s, repeat, seed, parts, max_run_s)
         if drawn.cells:
@@ -79,7 +79,7 @@ def _drawn(
     parts: bool,
     max_run_s: float,
 ) -> Drawn:
-    """The cells that there is time for, on storages on which no run takes over ``max_run_s``."""
+    """The cells that fit into the time, on storages on which no run takes over ``max_run_s``."""
     generator = Random(seed)
     drawn: list[Cell] = []
     used = _Used()
@@ -129,14 +129,14 @@ class _Used:
         self.directed = Counter[Pair]()
 
     def replace(self, cell: Cell, grown: Cell) -> None:
-        """Replace the counts of a cell by those of the same cell with more storages."""
+        """Replace the counts of a cell with those of the same cell with more storages."""
         self.single.update(set(grown.storages) - set(cell.storages))
         self.beside.update(_together(grown) - _together(cell))
         self.directed -= Counter(cell.pairs)
         self.directed += Counter(grown.pairs)
 
     def times(self, name: str, cell: Cell) -> tuple[int, int]:
-        """How often a storage was drawn together with those of the cell, and in all."""
+        """How often a storage was drawn together with the cell's storages, and in total."""
         together = sum(self.beside[frozenset((name, other))] for other in cell.storages)
         return together, self.single[name]
 
@@ -149,7 +149,7 @@ def _grown(
     used: _Used,
     generator: Random,
 ) -> Cell:
-    """The cell with ``count`` storages, or fewer if no more suit it within ``max_run_s``."""
+    """The cell with ``count`` storages, or fewer if no others suit it within ``max_run_s``."""
     while len(cell.storages) < count:
         fast = KINDS[len(cell.storages)] == "fast"
         kind = [name for name, storage in storages.items() if isinstance(storage, Plain) == fast]
@@ -171,7 +171,7 @@ def _suits(storage: Storage, cell: Cell, storages: Mapping[str, Storage]) -> boo
     """Whether a cell may get a storage.
 
     A storage that the kernel slows bounds the page cache of cold tables too (warm ones are in it
-    before). A forecast from there assumes an equally small page cache on the target.
+    before). A forecast from such a storage assumes an equally small page cache on the target.
     """
     if storage.name in cell.storages:
         return False
@@ -186,7 +186,7 @@ def _half_to_fast(
 ) -> tuple[Pair, ...]:
     """All pairs from slow to fast, at least one from fast to slow, and one between slow storages.
 
-    The pairs that were ``used`` least come first. All pairs if all storages are fast, or all slow.
+    The least ``used`` pairs come first. All pairs if all storages are fast, or all slow.
     """
     fast = {name for name in names if isinstance(storages[name], Plain)}
     bounded = {name for name in names if isinstance(storages[name], KernelSlowed)}

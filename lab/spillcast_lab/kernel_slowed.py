@@ -1,10 +1,9 @@
 """Storages that the kernel slows, without a FUSE server on the cores of the query.
 
 Each is an ext4 file system on a loop device over memory. A blkio cgroup limits its I/O, a memory
-cgroup bounds its page cache, both only for the processes in them. The kernel enforces the rate over
-tenths of a second: operations run at full speed until those of a tenth are used up, and then wait
-for the next. Reads and synchronous writes are limited; writeback is not, because threads of the
-kernel do it.
+cgroup bounds its page cache, both only for the processes in them. The kernel enforces the rate per
+tenth of a second: operations run at full speed until its quota is used up, and then wait for the
+next tenth. Reads and synchronous writes are limited; writeback by kernel threads is not.
 """
 
 import os
@@ -25,17 +24,17 @@ from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import NoMemoryGroup, join_memory_group, memory_group, undone_by, workspace
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
-#: Size of the file system; its image takes what is in use.
+#: Size of the file system; its sparse image takes only the used space.
 IMAGE_BYTES = 8 << 30
 PROGRAMS = ("mkfs.ext4", "mount", "umount")
 #: Device writes per synchronous write: data, inode and bitmaps.
 WRITES_EACH = 3
-#: Page cache besides the memory of the engine without a limit: less than the twelve MiB that
+#: Page cache in addition to the engine's memory without a limit: less than the 12 MiB that
 #: PostgreSQL's queries spill.
 CACHE_BYTES = 4 << 20
 WATCH_S = 0.01
-#: Gets the names of mount, group and image before they exist. A running command has a moment to
-#: end. The kernel removes the loop device with the mount.
+#: Receives the names of mount, group and image before they exist. A running command gets a moment
+#: to end. The kernel removes the loop device with the mount.
 _GUARD = """
 n=0; until [ $n -ge 300 ]; do
     while umount -l "$1" 2>/dev/null; do :; done
@@ -54,10 +53,10 @@ class KernelSlowed:
     read_s: float
     write_s: float
     s_per_byte: float = 0.0
-    #: Whether writes are synchronous; else the kernel writes back later, without a limit.
+    #: Whether writes are synchronous; otherwise the kernel writes back later, without a limit.
     synchronous: bool = False
     read_ahead_bytes: int = 128 << 10
-    #: Operations served at once: the rate is for all together.
+    #: Operations served concurrently: 1, because the rate is for all operations together.
     servers: int | None = field(default=1, init=False)
 
     @property
@@ -105,7 +104,7 @@ class SlowGroups:
 
     @contextmanager
     def unbounded(self, spread: float) -> Iterator[None]:
-        """Lift the memory limit; afterwards it is the memory taken meanwhile, plus CACHE_BYTES."""
+        """Lift the memory limit; afterwards it is the memory used meanwhile, plus CACHE_BYTES."""
         self._set_memory(meminfo_bytes()["MemTotal"])
         with watched(self._memory, WATCH_S) as held_bytes:
             yield
@@ -193,7 +192,7 @@ def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator
 
 @cache
 def why_not() -> str | None:
-    """Why this machine does not support such storages, by a trial; None if it does."""
+    """Why this machine does not support such storages, found by trying; None if it does."""
     storage = KernelSlowed("trial", 0.001, 0.001)
     try:
         with (
@@ -247,7 +246,7 @@ def make_file_system(image: Path, mountpoint: Path, options: str = "") -> None:
     """
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
-    # Without a journal, whose kernel thread would not be limited.
+    # No journal, because its kernel thread would not be limited.
     options = f"loop,noatime,discard{options}"
     for command in (
         ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", str(image)],

@@ -51,7 +51,7 @@ STORAGES: Sequence[Storage] = (
     Emulated("r0.2 w1.5", 0.0002, 0.0015),
     Emulated("10 us/KiB", 0.0001, 0.0001, s_per_byte=10e-6 / 1024),
     Emulated("one by one", 0.0003, 0.0003, servers=1),
-    # The kernel writes back page by page, and all of it when a file is closed.
+    # The kernel writes back page by page, and the whole file when it is closed.
     Plain("disk", in_memory=False),
     Plain("tmpfs", in_memory=True),
 )
@@ -62,14 +62,14 @@ STORAGES_MIN = 2
 AFTER_EACH = {"tpch": 1, "tpcds": 2}
 #: Recorded runs on each source, if forecasts are also made from parts with a previous run.
 RECORDINGS_FOR_PARTS = 2
-#: Runs per counted run, because other work on the machine disturbs some.
+#: Runs per counted run, because some runs are disturbed by other work on the machine.
 REPEATED = 1.15
-#: Exponent of the number of threads by which they speed up temp I/O.
+#: Temp I/O speeds up with the number of threads to this power.
 SHARED = 0.8
 #: Start of a process or server; begin and end of a recording.
 START_S, RECORD_S = 0.6, 2.5
-#: Budget of a probe with the I/O of an entire run, which it replays at the pace of the query, and
-#: of a probe with a part; the usual time of the latter.
+#: Budget of a probe with the I/O of an entire run, which is replayed at the query's pace; budget
+#: and usual time of a probe with a part.
 PROBE_S, PART_PROBE_S, PART_REPLAY_S = 4.0, 2.0, 0.9
 #: The usual time of a rehearsal.
 REHEARSAL_S = 2.0
@@ -82,9 +82,9 @@ class Cell:
     engine: str
     workload: LabQuery
     storages: tuple[str, ...] = ()
-    #: The lab that runs it; None for the usual one of the engine.
+    #: The lab that runs it; None for the engine's default lab.
     other_lab: type[Lab] | None = None
-    #: Forecast pairs, the first of each source also from a part of a recording; empty for all.
+    #: Pairs to forecast, the first of each source also from a part of a recording; empty for all.
     pairs: tuple[Pair, ...] = ()
 
     @property
@@ -114,7 +114,7 @@ class Cell:
 
 
 def unavailable(storage: Storage) -> str | None:
-    """Why a storage cannot be made on this machine; None where it can."""
+    """Why a storage cannot be made on this machine; None if it can."""
     return why_not() if isinstance(storage, KernelSlowed) else None
 
 
@@ -136,9 +136,8 @@ def all_cells(
 ) -> list[Cell]:
     """Cells without storages, in an order whose every prefix is balanced.
 
-    Engines take turns; with each, half of the queries are TPC-DS's and a quarter TPC-H's. A
-    workload is a suite, a kind, or one name. InputError for one that no engine has and for a thread
-    count below 1.
+    Engines alternate; for each, half of the queries are TPC-DS's and a quarter TPC-H's. A workload
+    is a suite, a kind, or one name. InputError for an unknown workload or a thread count below 1.
     """
     for count in threads:
         if not 1 <= count <= THREADS_MAX:
@@ -179,8 +178,8 @@ def _in_turn(
 ) -> list[Cell]:
     """All cells of some labs: each query in each of its variants with each thread count.
 
-    Thread counts with which an engine runs no query are left out. Every query comes once before any
-    comes twice; variants and thread counts take turns.
+    Thread counts with which an engine runs no query are omitted. Every query occurs once before any
+    occurs twice; variants and thread counts alternate.
     """
     variants: dict[str, list[Callable[[int], Cell]]] = {}
     for lab in labs:
@@ -218,7 +217,7 @@ def cell_s(
     probes_s = sum(min(runs_s[target], PROBE_S) for _, target in cell.directed)
     if parts:
         probes_s += 2 * len(sources) * PART_REPLAY_S
-        # A plan of EXPLAIN is evidence too, with a probe of its own.
+        # A plan of EXPLAIN is evidence too, with a separate probe.
         if issubclass(cell.lab, Explains):
             recorded_s += recordings(repeat, parts) * runs_s[cell.storages[0]]
             probes_s += PROBE_S

@@ -1,4 +1,4 @@
-"""How verified forecasts turned out: against single runs, their intervals, and the ceiling."""
+"""The outcome of verified forecasts: against single runs, intervals and the ceiling."""
 
 import re
 from dataclasses import replace

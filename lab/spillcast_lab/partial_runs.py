@@ -24,7 +24,7 @@ from spillcast.tables import Table
 
 SLICES = 10
 SLICE_S = 0.3
-#: Slices that cover a larger share of a run are not a test of a part.
+#: Slices that cover a larger share of a run do not test a part.
 MAX_COVERED = 0.5
 #: Start and end of disjoint windows in order, s since the begin of the run.
 Windows = Sequence[tuple[float, float]]
@@ -48,8 +48,8 @@ def first_fifth(recording: Recording) -> Recording:
 def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     """A recording that attached to the run at ``begin_s``: the window, and the kernel's counts.
 
-    The counts are the age of the run, its CPU time, its temp files with their sizes, and all bytes
-    that it had read and written.
+    The counts are the age of the run, its CPU time, its temp files with their sizes, and the bytes
+    moved before.
     """
     attached_part = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)
@@ -60,7 +60,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     engine = known_as(recording.meta.engine.name)
     query = None
     if engine is not None and engine.server:
-        # An attached recording of a server is of a session.
+        # An attached recording of a server covers a session.
         query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
     attached_part.meta = replace(
         attached_part.meta,
@@ -90,7 +90,7 @@ def _files_at(rows: Table) -> list[SizedFile]:
 
 
 def cut(recording: Recording, windows: Windows, name: str) -> Recording:
-    """The operations that began within the windows, with the windows put end to end.
+    """The operations that began within the windows, with the windows joined end to end.
 
     A window contains the part of a wait outside I/O that is within it, because such waits may be
     long. CPU time is the sum of the rows. Times that rows do not contain, such as time runnable but

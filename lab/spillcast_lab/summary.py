@@ -28,7 +28,7 @@ class Summary:
     """Figures of a group of cases; errors are absolute and relative to the measured time.
 
     A figure is None if no case has it. ``ratio`` is the median error of the seed's formula over
-    that of the forecast, for the cases that have both.
+    that of the forecast, for cases with both.
     """
 
     cases: int
@@ -45,7 +45,7 @@ class Summary:
     half_width: float | None
     #: Share of the cases with a measured time below the ceiling.
     below_ceiling: float | None
-    #: Median deviation of a run on the target from the others of its query there.
+    #: Median deviation of a run on the target from the other runs of its query on it.
     run_apart: float | None
     seed_median: float | None
     ratio: float | None
@@ -113,7 +113,7 @@ def of_evidence(cases: Iterable[Case], *names: str) -> list[Case]:
 
 
 def repeated(cases: Iterable[Case]) -> list[float]:
-    """Deviations of runs on targets from the others there; runs of several cases count once."""
+    """Deviations of runs on targets from the other runs; runs of several cases count once."""
     runs = {
         (case.engine, case.workload, case.threads, case.target): case.on_target for case in cases
     }
@@ -121,7 +121,7 @@ def repeated(cases: Iterable[Case]) -> list[float]:
 
 
 def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
-    """The cases with forecasts without an estimate; unchanged if the forecast does not differ."""
+    """The cases with forecasts without an estimator; unchanged if the forecast does not differ."""
     return [with_variant(case, without(name)) or case for case in cases]
 
 
@@ -156,7 +156,7 @@ def _median(values: Iterable[float]) -> float | None:
     return median(listed) if listed else None
 
 
-#: At most this many cases are listed; of more there are summaries and the worst.
+#: Maximum number of listed cases; above it there are summaries and the worst cases.
 LISTED_MAX = 24
 
 _CASE = (
@@ -185,17 +185,17 @@ EVIDENCE = {
 
 
 def query_of(case: Case) -> str:
-    """The query of a case in a few letters."""
+    """A short name of a case's query."""
     return f"{case.workload} x{case.threads}"
 
 
 def threads_of(case: Case) -> str:
-    """The threads or processes of a case in words."""
+    """The threads or processes of a case as text."""
     return format_count(case.threads, "thread")
 
 
 def case_row(case: Case) -> list[str | None]:
-    """One row a case, times in seconds."""
+    """A row for a case, times in seconds."""
     forecast = case.forecast
     bounds = map(_seconds, forecast.interval_s or ())
     missed = None if forecast.interval_s is None or is_covered(case) else "!"
@@ -216,7 +216,7 @@ def _seconds(seconds: float) -> str:
 
 
 def summary_row(name: str, summary: Summary) -> list[str]:
-    """One row a group."""
+    """A row for a group."""
     answered = f"{summary.cases - summary.refused} of " if summary.refused else ""
     return [
         name,

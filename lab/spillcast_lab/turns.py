@@ -1,4 +1,4 @@
-"""Equal runs of a query that take turns with others, until enough of them are undisturbed."""
+"""Equal runs of a query that alternate with other series, until enough are undisturbed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Series(Generic[T]):
     def calmest(self, rank: int = 0) -> tuple[RunResult, T]:
         """The run that is least disturbed by other work on the machine, and its result.
 
-        ``rank`` 1 is the second least disturbed, and so on; the last one if there are fewer.
+        ``rank`` 1 is the second least disturbed, and so on; the last run if there are fewer.
         """
         lost = lost_shares(self.runs)
         ranked = sorted(range(len(lost)), key=lost.__getitem__)

@@ -49,10 +49,10 @@ def variants(
     rehearsed: Callable[[], Storage | None],
     former: Sequence[Path] = (),
 ) -> dict[str, Variant]:
-    """The variants whose numbers differ from ``answer``, and that of a rehearsal, by name.
+    """The variants whose numbers differ from ``answer``, and the variant with a rehearsal, by name.
 
     ``rehearsed`` rehearses the query on the target and returns its storage with the rehearsal, or
-    None. ``former`` are recordings of the query on other storage than the target.
+    None. ``former`` are recordings of the query on storage other than the target.
     """
     results = {without(name): _variant(recording, storage, answer, name) for name in LEFT_OUT}
     if former:

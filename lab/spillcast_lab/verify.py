@@ -1,4 +1,4 @@
-"""Verifies queries: forecasts from one storage to another, and then measures the times there.
+"""Verifies queries: forecasts from one storage to another, then measures the times on it.
 
 Cases go to one Parquet file, which is rewritten after each query. The page of docs is made from
 that file alone, so its text can change without a new measurement. Slices and first fifths are cut
@@ -50,8 +50,8 @@ def verify(
     """Verify cells one after the other; ``on_truth`` gets all cases after each.
 
     ``former`` are the cases of an interrupted run of the same draw, which is continued. A cell that
-    fails, or that the budget has no time for, is skipped and reported. InputError if the package
-    of the only engine is missing, or there is too little memory for emulated storages.
+    fails, or does not fit into the budget, is skipped and reported. InputError if the package of
+    the only engine is missing, or there is too little memory for emulated storages.
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
@@ -115,11 +115,11 @@ def handle(
     verified: Callable[[], list[Case]],
     spent_s: Callable[[], float],
 ) -> None:
-    """Add the cases of one query, or the reason why it was skipped. No failure ends the others."""
+    """Add the cases of one query, or why it was skipped; a failure does not stop the rest."""
     try:
         truth.cases.extend(verified())
     except Exception as error:
-        # Errors of this program are reported, too.
+        # Internal errors are reported, too.
         reason = str(error) if isinstance(error, SpillcastError) else repr(error)
         stage.step(f"{title}: skipped: {reason}")
         truth.about["left_out"].append({**named, "why": reason})
@@ -130,7 +130,7 @@ def handle(
 def _made_ready(lab: type[Lab], workdir: Path, *, alone: bool) -> Lab | SpillcastError:
     """The lab of an engine in ``workdir``, or the error if this machine does not support it.
 
-    InputError if a package is missing, and there is no other engine.
+    InputError if a package is missing and there is no other engine.
     """
     try:
         return lab(workdir)
@@ -141,7 +141,7 @@ def _made_ready(lab: type[Lab], workdir: Path, *, alone: bool) -> Lab | Spillcas
 
 
 class Clock:
-    """The time budget of a verification, with the time of an interrupted one before."""
+    """The time budget of a verification, including the time of an interrupted run before it."""
 
     def __init__(self, budget_s: float | None, spent_s: float) -> None:
         self._budget_s, self._before_s = budget_s, spent_s

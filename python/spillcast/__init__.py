@@ -29,15 +29,15 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """The names of the front door before their import, for completion."""
+    """The public names, for completion, also before their import."""
     return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use, because the command must start fast."""
+    """Import a public name on first use, because the command must start fast."""
     from importlib import import_module
 
-    # Rooms that can be called; docs/python.md shows them.
+    # Packages that can be called; docs/python.md shows them.
     if name in ("cache", "forecast", "profile", "storage"):
         return import_module(f"spillcast.{name}")
     if name not in _HOMES:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: A size, or sizes.
+#: One size, or an array of sizes.
 Size = TypeVar("Size", float, "NDArray[Any]")
 
 CALIBRATED = Path(__file__).with_suffix(".toml")
-#: Stands for all directions of a kind of evidence.
+#: The direction that stands for all directions of a kind of evidence.
 ANY = "any"
 
 
@@ -29,13 +29,13 @@ class Category:
     cases: int
     #: Ratio of the errors to those of forecasts from entire recordings.
     factor: float
-    #: Highest level whose quantile rests on these cases alone.
+    #: Highest level whose quantile is from these cases only.
     alone_up_to: float
-    #: Quantiles of |log(measured / forecast)| over its stated spread, one for each level.
+    #: Quantiles of |log(measured / forecast)| relative to its stated spread, one for each level.
     quantiles: Sequence[float]
 
     def quantile(self, level: float, levels: Sequence[float]) -> float:
-        """The quantile at any level, interpolated over those of a normal distribution."""
+        """The quantile at any level, interpolated over the quantiles of a normal distribution."""
         normal = [0.0, *(NormalDist().inv_cdf((1 + share) / 2) for share in levels)]
         wanted, quantiles = NormalDist().inv_cdf((1 + level) / 2), [0.0, *self.quantiles]
         if wanted >= normal[-1]:
@@ -57,7 +57,7 @@ class Residuals:
     categories: Sequence[Category]
 
     def category(self, kind: str, direction: str) -> Category:
-        """The category of a kind and direction; that of all directions if it has too few cases."""
+        """The category of a kind and direction, or of all directions if it has too few cases."""
         categories = {(category.kind, category.direction): category for category in self.categories}
         return categories.get((kind, direction)) or categories[kind, ANY]
 
@@ -101,8 +101,8 @@ def residuals_of(entry: Mapping[str, Any]) -> Residuals:
 
 @cache
 def document() -> dict[str, Any]:
-    """The file's tables by name; each but ``residuals`` contains one constant.
+    """The file's tables by name; each except ``residuals`` contains one constant.
 
-    Beside it are its unit, the date, machine and command of the measurement, and its data.
+    A table also has the unit, and the date, machine, command and data of the measurement.
     """
     return tomllib.loads(CALIBRATED.read_text())

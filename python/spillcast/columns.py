@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 NAME, TEXT = "dictionary", "string"
 #: Binary values, and prefixes of nested types: lists, and ``struct of NAME TYPE, ...``.
 BYTES, _LIST, _STRUCT = "bytes", "list of ", "struct of "
-#: Types of numpy that are converted into each other.
+#: numpy types that are converted to each other.
 _KINDS = {
     "bool",
     "float32",
@@ -48,15 +48,15 @@ def struct_of(types: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
-    """A column: numpy values, and which of them are null.
+    """A column: numpy values and null flags.
 
     For text the values are positions in ``names``, -1 for null. For lists they are the offsets of
-    the rows in ``items``, one more than rows.
+    the rows in ``items``, one more than there are rows.
     """
 
     type: str
     values: NDArray[Any]
-    #: Whether each row has a value; None if all have, and for text.
+    #: Whether each row has a value; None if all rows have one, and for text.
     valid: Flags | None = None
     names: Sequence[str] = ()
     items: "ColumnValues | None" = None
@@ -66,7 +66,7 @@ class ColumnValues:
 
     @classmethod
     def of(cls, values: Any, type: str | None = None) -> "ColumnValues":
-        """A column of an array or a list, in which None is null; by default with its own type."""
+        """A column from an array or a list (None is null), by default with its own type."""
         if isinstance(values, ColumnValues):
             return values if type is None else values.cast(type)
         if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
@@ -117,7 +117,7 @@ class ColumnValues:
 
     @classmethod
     def from_core(cls, parts: Any, nullable: bool) -> "ColumnValues":
-        """The column of the core's representation."""
+        """The column from the core's representation."""
         type, memory, valid, extra = parts
         flags = None if valid is None else np.frombuffer(valid, dtype=bool)
         if type in (NAME, TEXT):
@@ -163,14 +163,14 @@ class ColumnValues:
         number: dict[str, int] = {}
         codes = []
         for column in columns:
-            # The last place is for null, -1.
+            # The last entry is for null (-1).
             places = [*(number.setdefault(name, len(number)) for name in column.names), -1]
             codes.append(np.array(places, dtype=np.int32)[column.values])
         return replace(first, values=np.concatenate(codes), names=list(number))
 
     @property
     def is_text(self) -> bool:
-        """Whether it holds text."""
+        """Whether the column holds text."""
         return self.type in (NAME, TEXT)
 
     def __len__(self) -> int:
@@ -250,7 +250,7 @@ class ColumnValues:
     def isin(self, values: Iterable[str]) -> Flags:
         """Whether each row holds one of these texts."""
         wanted = frozenset(values)
-        # The last place is that of null.
+        # The last entry is for null (-1).
         is_in: Flags = np.array([*(name in wanted for name in self.names), False])[self.values]
         return is_in
 

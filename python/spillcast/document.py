@@ -1,12 +1,12 @@
 """JSON documents as frozen dataclasses: read and checked by msgspec, written, and described.
 
-``key`` describes a key where it is declared: msgspec gets its type from there, docs/schema.md and
-the JSON Schemas their words. It cannot take the dataclasses themselves: most have a default for
-evidence without a document, while the document must hold the key, and some keys are left out
-where they hold their default.
+``key`` describes a key where it is declared: msgspec gets its type from it, docs/schema.md and the
+JSON Schemas their texts. msgspec cannot use the dataclasses themselves: most have defaults for
+evidence without a document, while the document must hold the key, and some keys are omitted if they
+have their default.
 
-msgspec rather than pydantic: it takes 0.7 MB (11), 18 ms of CPU time to import (76), and decodes a
-storage of 3.7 MB as dataclasses in 12 ms (22).
+msgspec rather than pydantic (in parentheses): it takes 0.7 MB (11), 18 ms of CPU time to import
+(76), and decodes a storage of 3.7 MB as dataclasses in 12 ms (22).
 """
 
 import threading
@@ -48,7 +48,7 @@ class Key:
     later: bool = False
     #: Whether a number may be negative.
     signed: bool = False
-    #: Contains all keys that no other field names; they are written beside the others.
+    #: Contains all keys that are not fields; they are written next to the other keys.
     rest: bool = False
     #: Its name in the document, if that is a keyword of Python; else the field's name.
     name: str | None = None
@@ -59,8 +59,8 @@ class Key:
 def key(meaning: str, *, default: Any = MISSING, **properties: Any) -> Any:
     """A field of a document, with the properties of a ``Key``.
 
-    Every such document holds it, unless ``optional`` or ``later``. Where a document may lack it, it
-    is None then if no ``default`` is given.
+    Every document holds it, unless ``optional`` or ``later``. If a document lacks it, it has the
+    value ``default``, or None.
     """
     about = Key(meaning, **properties)
     if about.rest or default is dict:
@@ -81,10 +81,10 @@ def internal(default: Any = None) -> Any:
 
 
 def read(kind: type[Document], document: Any) -> Document:
-    """An instance of ``kind`` from a parsed document. EvidenceDamaged names the key.
+    """An instance of ``kind`` from a parsed document. EvidenceDamaged names a wrong key.
 
-    Numbers are finite and, where nothing else is said, not negative. Keys that ``kind`` does not
-    name are those of later versions.
+    Numbers must be finite and, unless declared ``signed``, not negative. Keys that are not in
+    ``kind`` are assumed to be of later versions.
     """
     try:
         with _FIRST_USE:
@@ -124,7 +124,7 @@ def written(value: Any) -> Any:
 
 
 def as_text(text: str) -> str:
-    """A name of the system as text, with invalid UTF-8 replaced, which JSON cannot hold."""
+    """A name from the system as text; invalid UTF-8, which JSON cannot hold, is replaced."""
     if text.isascii():
         return text
     return text.encode(errors="surrogateescape").decode(errors="replace")
@@ -158,7 +158,7 @@ def _form(kind: Any) -> type[msgspec.Struct]:
     return form
 
 
-#: msgspec completes a type when it is used first, and crashes if two threads do that at once.
+#: msgspec completes a type on first use, and crashes if two threads do that at once.
 _FIRST_USE = threading.RLock()
 _FORMS: dict[Any, type[msgspec.Struct]] = {}
 #: The dataclasses of the types that check their documents.
@@ -184,7 +184,7 @@ def _type(hint: Any, about: Key) -> Any:
         named = {name: _type(inner, about) for name, inner in get_type_hints(hint).items()}
         return TypedDict(hint.__name__, named, total=hint.__total__)  # type: ignore[operator]
     if get_origin(hint) is Annotated:
-        # A dictionary for the program, whose known keys a TypedDict declares.
+        # A dictionary whose known keys are declared by a TypedDict.
         return _type(hint.__metadata__[0], about)
     inner = tuple(_type(argument, about) for argument in get_args(hint))
     match get_origin(hint):

@@ -1,8 +1,8 @@
 """The errors of spillcast: a class for each kind, with a code, an exit status and a remedy.
 
-The code is the name of the class in kebab case; it is stable, the message is not. Raise the class
-of the kind: the bases only say which exit status follows. docs/schema.md lists the codes with
-these docstrings.
+The code is the name of the class in kebab case; it is stable, the message is not. Raise a specific
+class: the base classes only determine the exit status. docs/schema.md lists the codes with these
+docstrings.
 """
 
 import re
@@ -28,7 +28,7 @@ class SpillcastError(Exception):
         #: The file, folder or address that the message begins with, if it was given as such.
         self.where: str | None = None
         place(self, where, hint)
-        #: What ``--json`` prints where the command has a document for this error.
+        #: The document that ``--json`` prints, if the command has one for this error.
         self.document: Mapping[str, Any] | None = None
 
     def __init_subclass__(cls) -> None:
@@ -332,11 +332,11 @@ class RehearsalFailed(Refusal):
     """The rehearsal failed or did no temp I/O."""
 
 
-#: Errors about a file that may say what fixes it: it is made or given again.
+#: Errors about a file whose hint may be to create it or give it again.
 OF_MAKING = (
     EvidenceUnknown, EvidenceDamaged, EvidenceIncomplete, EvidenceContradictory, FileTooLarge,
 )  # fmt: skip
-#: Errors about what a file contains; ``gate.reading`` names the file.
+#: Errors about the content of a file; ``gate.reading`` adds the file's name.
 OF_CONTENT = (
     *OF_MAKING, EvidenceMissing, EvidenceMixed, EvidenceAmbiguous, EvidenceUnsuited,
     SchemaUnsupported, SelectionEmpty, NoTempIo, NotSpilled, TimesUnknown, TimesContradictory,
@@ -366,7 +366,7 @@ def kinds(base: type[SpillcastError] = SpillcastError) -> Iterator[type[Spillcas
 
 
 def is_interruption(error: Exception) -> bool:
-    """Whether it is what DuckDB makes of Ctrl-C in a query, or Python where it makes a class."""
+    """Whether Ctrl-C caused it: in a query of DuckDB, or where Python was creating a class."""
     if isinstance(error.__cause__, KeyboardInterrupt):
         return True
     return isinstance(error, RuntimeError) and str(error) == "Query interrupted"

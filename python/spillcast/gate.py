@@ -1,11 +1,11 @@
 """Checks of untrusted files: bounded text, JSON and XML, and errors that name file and place.
 
-Readers request text, JSON or a table and state what they expect: bounded size and depth, columns of
-given kinds, numbers that are finite and not negative. Data is checked where it enters, so the code
-behind needs no checks. ``document.py`` then reads JSON documents as dataclasses, and
+Readers request text, JSON or a table and state their requirements: bounded size and depth, columns
+of given kinds, numbers that are finite and not negative. Data is checked where it enters, so later
+code needs no checks. ``document.py`` then reads JSON documents as dataclasses, and
 ``recording/recording.py`` compares the rows of a recording with its meta.json.
 
-``reading`` surrounds the work of a reader. A parser's failure in it becomes an InputError that
+``reading`` surrounds the work of a reader. It converts a parser's failure to an InputError that
 names the file and the place.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TEXT_BYTES_MAX = 256 << 20
 #: Limits of JSON, which may take much more memory: characters, lists plus objects, and values.
 JSON_LENGTH_MAX, JSON_PARTS_MAX, JSON_VALUES_MAX = 32 << 20, 1_000_000, 8_000_000
-#: Limit of XML, whose elements take as much memory.
+#: Limit of XML, whose elements take a lot of memory, too.
 XML_LENGTH_MAX = 64 << 20
 #: Nesting of lists and objects. A plan of PostgreSQL has two levels for each node.
 DEPTH_MAX = 400
@@ -54,26 +54,26 @@ COUNT_MAX = 1 << 53
 
 #: Errors of parsers for invalid input; any other error is a bug of this program.
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
-#: The place where a JSON value begins: at a line, or after a name at the end of one.
+#: The place where a JSON value begins: at the start of a line, or after a name at its end.
 _VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
-#: A number, also in quotes as JSON has those of 64 bits.
+#: A number, also the text of a 64-bit number that JSON has in quotes.
 _FIGURE = re.compile(r"-?\d[\d.]*+")
 #: The beginning of an object or of a list of objects.
 _MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
-#: Characters in which ``mark`` must match a value, and in which other text fails to parse.
+#: Length in which ``mark`` must match, and in which text other than JSON fails to parse.
 _MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
 #: Libraries that parse files, with their own exceptions.
 LIBRARIES = {"_duckdb", "_csv", "_lzma", "tarfile", "zipfile"}
-#: Errors whose message is clear without the place in the code.
+#: Errors whose message is clear without the location in the code.
 _CLEAR = (ValueError, EOFError, zlib.error)
 
 
 @contextmanager
 def reading(where: str | Path | None = None, hint: str | None = None) -> Iterator[None]:
-    """Name ``where`` in errors about its content, and turn a parser's failure into one.
+    """Add ``where`` to errors about its content, and convert a parser's failure to such an error.
 
-    ``hint`` says how the file is made, for errors that a new one mends. What an error has stays.
-    ``where`` is None where the caller names it.
+    ``hint`` is how to create the file, for errors that a new file fixes. An error keeps the place
+    and hint it has. ``where`` is None if the caller adds it.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def reading(where: str | Path | None = None, hint: str | None = None) -> Iterato
         raise
     except OSError as error:
         if not error.errno:
-            # The errors of a library have more lines than the reason.
+            # Only the first line of a library's error is the reason.
             raise EvidenceDamaged(f"cut or damaged: {first_line(error)}", hint, where) from error
         kind = PathMissing if isinstance(error, FileNotFoundError) else FileUnreadable
         raise kind(os.strerror(error.errno), hint, where) from error
@@ -107,9 +107,9 @@ def damaged(text: str, hint: str | None = None) -> InputError:
 
 
 def check_kind(path: Path) -> None:
-    """InputError for a device, a socket or a named pipe, which may never end or never begin.
+    """InputError for a device, a socket or a named pipe, whose reads may never end.
 
-    Standard input and a pipe that the shell made, as of ``<(zcat run.trc.gz)``, have a writer.
+    Standard input and a pipe made by the shell, such as ``<(zcat run.trc.gz)``, have a writer.
     """
     if not path.exists() or path.is_file() or path.is_dir():
         return
@@ -135,7 +135,7 @@ def bounded(content: bytes, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
 
 
 def json_of(text: str, *, rest: bool = False) -> Any:
-    """The JSON value of a text; with ``rest`` more may follow.
+    """The JSON value of a text; with ``rest`` other text may follow it.
 
     InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
     finite, invalid text, or two figures of one name.
@@ -157,10 +157,10 @@ def json_of(text: str, *, rest: bool = False) -> Any:
 
 
 def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Iterator[Any]:
-    """The JSON values that begin a line, or end one with a name before them, among other text.
+    """The JSON values among other text, at the start of a line or after a name at its end.
 
-    With ``repeats``, a list holds the values that have one name in an object; else the last stands.
-    InputError as ``json_of``, also where one that begins with a match of ``mark`` is cut.
+    With ``repeats``, a list holds the values of a repeated name in an object; else the last counts.
+    InputError as in ``json_of``, also if a value that begins with a match of ``mark`` is truncated.
     """
     decoder, at = json.JSONDecoder(object_pairs_hook=_grouped if repeats else None), 0
     while (match := _VALUE.search(text, at)) is not None:
@@ -187,7 +187,7 @@ def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Ite
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. InputError for a name with different figures, but for identifiers, as in joins."""
+    """An object. InputError if a name has different figures, except identifiers, as in joins."""
     values = dict(pairs)
     for name, value in pairs if len(values) < len(pairs) else ():
         both = value, values[name]
@@ -198,7 +198,7 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which a list stands for the values of a name that is repeated."""
+    """An object in which a list holds the values of a repeated name."""
     values: dict[str, list[Any]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)
@@ -206,13 +206,13 @@ def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_other_text(beginning: str, mark: str) -> bool:
-    """Whether no JSON value begins so. A short text is tried, as errors in a long one are slow."""
+    """Whether no JSON value begins so. A long text is not parsed, because errors in it are slow."""
     try:
         json.JSONDecoder().raw_decode(beginning)
     except RecursionError:
         return False
     except json.JSONDecodeError as error:
-        # The following text may complete a string, or a value near the end.
+        # The text beyond may complete a string, or a value near the end.
         early = error.pos < _TRIED_LENGTH // 2 and "Unterminated" not in error.msg
         is_sure = early or len(beginning) < _TRIED_LENGTH
         return is_sure and re.search(mark, beginning[:_MARKED_LENGTH]) is None
@@ -220,7 +220,7 @@ def _is_other_text(beginning: str, mark: str) -> bool:
 
 
 def object_of(text: str) -> dict[str, Any]:
-    """The object of a text in JSON. InputError as ``json_of``, and for another value."""
+    """The object of a text in JSON. InputError as in ``json_of``, and for other values."""
     record = json_of(text)
     if not isinstance(record, dict):
         raise damaged("it is not an object")
@@ -293,7 +293,7 @@ def _reason(error: Exception) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The place in the reader that failed, for its maintainer; empty if the error is clear."""
+    """The location in the reader that failed, for maintainers; empty if the error is clear."""
     if type(error) in _CLEAR or _of_library(error):
         return ""
     frame, text = error.__traceback__, None

@@ -38,7 +38,7 @@ def lacking(extra: str) -> list[str]:
 
 
 def wanted(error: ModuleNotFoundError) -> InputError | None:
-    """The error for a failed import if an extra has the module; None for other modules."""
+    """The error for a failed import if an extra provides the module; None for other modules."""
     module = (error.name or "").partition(".")[0]
     for extra, packages in extras().items():
         for package in packages:
@@ -56,7 +56,7 @@ def _installed(package: str) -> bool:
     return True
 
 
-#: Contains the commit, with a + if files differed from it.
+#: Contains the commit, with a + if files had changed.
 FILE = Path(__file__).with_name("commit.txt")
 
 

@@ -93,7 +93,7 @@ class Run:
             _check(text)
 
     def __repr__(self) -> str:
-        """How long the block took, and its temp I/O."""
+        """The elapsed time of the block, and its temp I/O."""
         if not self.output.exists():
             return f"<spillcast run, {self.output}: not recorded yet>"
         meta = self.recording.meta
@@ -168,7 +168,7 @@ class Run:
 
 
 def observe(pid: str, output: str, force: str, *temp: str) -> None:
-    """Record a process until stdin has a line or ends; prints a line of JSON at start and end."""
+    """Record a process until stdin has a line or ends; print a line of JSON at start and end."""
     from spillcast.recording.capture import RecordOptions
     from spillcast.recording.record import KnownRun, record_pid
 
@@ -178,7 +178,7 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
         _write_line({})
         while not recorder.poll() and not select.select([sys.stdin], [], [], 0)[0]:
             pass
-        # The block is a run of its own, without what the process did before.
+        # The block is a separate run, without the earlier work of the process.
         recorder.finish(KnownRun(fields={"ended_by": "end", "before": None}))
         _write_line({})
     except SpillcastError as error:
@@ -186,13 +186,13 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
 
 
 def _write_line(document: Mapping[str, Any]) -> None:
-    """Print a line of JSON; an interrupt at the beginning of the block ends its reader."""
+    """Print a line of JSON; an interrupt at the start of the block may have ended its reader."""
     with suppress(BrokenPipeError):
         os.write(1, f"{json.dumps(document)}\n".encode())
 
 
 def _check(text: str) -> None:
-    """The error that a recorder reports; CaptureUnavailable if it ended by itself."""
+    """Raise the error that a recorder reports; CaptureUnavailable if it ended without one."""
     if not text:
         raise CaptureUnavailable("the recorder ended by itself", _REFUSED)
     if answer := json.loads(text):
@@ -212,9 +212,9 @@ def record(
 ) -> Run:
     """Record the temp I/O of this process in a ``with`` block; ``temp`` as ``--temp``.
 
-    Without ``output`` the recording is deleted with the result; with one, ``force`` replaces an
-    older recording there. The process is observed from
-    outside, by eBPF or perf events; if both are refused, InputError says how to record a script.
+    Without ``output`` the recording is deleted with the result; with it, ``force`` replaces an
+    older recording. The process is observed from outside, by eBPF or perf events; if both are
+    refused, InputError explains how to record a script.
     """
     return Run(output, temp=temp, force=force)
 
@@ -224,7 +224,7 @@ def load_ipython_extension(shell: Any) -> None:
     from IPython.core.error import UsageError
 
     def magic(line: str, cell: str) -> Any:
-        # ``--to``, as of the command, may stand before a target.
+        # ``--to`` is allowed before a target, as for the command.
         targets = [word for word in line.split() if word != "--to"]
         if unknown := [word for word in targets if word.startswith("-")]:
             raise UsageError(f"%%spillcast takes storages, not {unknown[0]}: {_MAGIC}")

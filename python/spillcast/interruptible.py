@@ -21,18 +21,18 @@ C = TypeVar("C", bound=_Command)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
 Handler = Callable[[int, FrameType | None], Any]
-#: The last signal.
+#: Holds the last signal.
 _received = list[int]()
 
 
 def interrupt(number: int, _frame: FrameType | None) -> None:
-    """Take a signal as Ctrl-C, and keep which it was."""
+    """Treat a signal like Ctrl-C, and remember which it was."""
     _received[:] = [number]
     raise KeyboardInterrupt
 
 
 def interrupted_status() -> int:
-    """The exit status after an interruption, as a shell has it: 130 after Ctrl-C."""
+    """The exit status after an interruption, as in a shell: 130 after Ctrl-C."""
     return 128 + (_received[-1] if _received else signal.SIGINT)
 
 
@@ -47,7 +47,7 @@ def run_interruptibly(
     """Run ``work`` in a thread; call ``watch`` meanwhile, and ``cancel`` when interrupted."""
     results: list[T] = []
     failures: list[BaseException] = []
-    # Python 3.11 considers a thread ended after an interrupted join.
+    # Python 3.11 regards a thread as ended after an interrupted join.
     ended = threading.Event()
 
     def run() -> None:
@@ -78,7 +78,7 @@ def run_interruptibly(
 
 
 def until_answered(words: Sequence[str]) -> None:
-    """Wait for the file systems of words that are paths; Ctrl-C ends that where a server hangs."""
+    """Wait until the file systems of path arguments answer; Ctrl-C ends it if a server hangs."""
     answered = threading.Event()
 
     def ask() -> None:
@@ -87,7 +87,7 @@ def until_answered(words: Sequence[str]) -> None:
                 os.stat(word)
         answered.set()
 
-    # Where no thread can start, such as at a limit of processes, the verb itself waits.
+    # If no thread can start, such as at a process limit, the verb itself waits.
     with suppress(RuntimeError):
         threading.Thread(target=ask, name="spillcast-stat", daemon=True).start()
         while not answered.wait(TICK_S):
@@ -102,13 +102,13 @@ def interrupted_once() -> None:
 
 @contextmanager
 def interrupts_reported(*replaced: Handler) -> Iterator[list[int]]:
-    """Let Ctrl-C add its signal to the list and interrupt nothing; the main thread gets signals.
+    """Let Ctrl-C only add its signal to the list; the main thread receives signals.
 
-    Only signals whose handler is among ``replaced``, if there are any.
+    If ``replaced`` is given, only for signals with one of these handlers.
     """
     interrupted = list[int]()
 
-    # Not an event: a second signal would wait for the lock that the first one holds.
+    # A list, not an Event: a second signal would wait for the lock that the first one holds.
     def report(number: int, _frame: FrameType | None) -> None:
         _received[:] = [number]
         interrupted.append(number)
@@ -118,14 +118,14 @@ def interrupts_reported(*replaced: Handler) -> Iterator[list[int]]:
 
 
 class PassedOn(Generic[C]):
-    """Signals for spillcast on their way to a command that it runs."""
+    """Passes the signals of spillcast on to a command that it runs."""
 
     def __init__(self) -> None:
         self.command: C | None = None
         self._early: list[int] = []
 
     def to(self, command: C) -> None:
-        """Pass on signals from now on, and those that arrived during the start of ``command``."""
+        """Pass on signals from now on, and those received while ``command`` was started."""
         self.command = command
         for number in self._early:
             command.send_signal(number)
@@ -145,7 +145,7 @@ class PassedOn(Generic[C]):
 
 
 def _in_foreground() -> bool:
-    """Whether the terminal sends signals of its keys to this process group."""
+    """Whether the terminal sends keyboard signals to this process group."""
     with suppress(OSError):
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
         try:
@@ -157,14 +157,14 @@ def _in_foreground() -> bool:
 
 @contextmanager
 def _handled_by(handler: Handler, *replaced: Handler) -> Iterator[None]:
-    """Install ``handler`` for ``ENDING``, or for those whose handler is among ``replaced``.
+    """Install ``handler`` for ``ENDING``, or for those of them with a handler in ``replaced``.
 
-    Outside the main thread, which gets all signals, it installs none.
+    Has no effect outside the main thread, which receives all signals.
     """
     taken = list[int]()
     if threading.current_thread() is threading.main_thread():
         handlers = {number: signal.getsignal(number) for number in ENDING}
-        # Ignored signals, such as SIGHUP under nohup, stay ignored, as a command inherits.
+        # Ignored signals, such as SIGHUP under nohup, stay ignored, also for a command.
         taken = [
             number
             for number, before in handlers.items()

@@ -15,7 +15,7 @@ from spillcast.errors import OptionInvalid, PathMissing, UsageInvalid
 from spillcast.text import one_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-#: Types whose values may also be of another type, such as numpy's numbers.
+#: Types that also accept other types, such as numpy's numbers.
 _ABSTRACT: Mapping[Any, Any] = {int: Integral, float: Real}
 #: Maximum length of a value in an error, in characters.
 _VALUE_MAX = 60
@@ -60,13 +60,13 @@ def checked(function: Function) -> Function:
 
 
 def as_package(name: str) -> Callable[[Function], Function]:
-    """A call of the package ``name`` is a checked one of the decorated function."""
+    """Make the package ``name`` callable, as a checked call of the decorated function."""
 
     def of_function(function: Function) -> Function:
         members = {
             "__call__": staticmethod(checked(function)),
             "__signature__": signature(function),
-            # Pools of processes get functions by name.
+            # Process pools pickle functions by name.
             "__reduce__": lambda _self: (import_module, (name,)),
         }
         sys.modules[name].__class__ = type("Package", (ModuleType,), members)

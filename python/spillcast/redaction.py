@@ -1,7 +1,7 @@
 """Secrets masked in arguments, values of the environment, connection strings and SQL.
 
-What is kept or shown of others' command lines and statements passes here. It masks too much
-rather than too little: what is named like a secret counts as one, and so does what looks like one.
+All command lines and statements of others that are kept or shown pass through this module. It masks
+too much rather than too little: any value that is named or looks like a secret counts as one.
 """
 
 import os
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 MASK = "***"
-#: Between arguments: a blank to all patterns, and no letter of a quoted value.
+#: Separates arguments: white space to all patterns, but never part of a quoted value.
 _BETWEEN = "\x1f"
-#: How names of secrets end: of options, keys, variables of the environment and columns.
+#: The ends of names of secrets: of options, keys, environment variables and columns.
 _NAME = (
     r"(?:pass(?:word|wd|phrase|code)|(?<![a-z])(?:db|user|my|root)?_?(?:pass|pwd|pw)|auth|token"
     r"|authorization|secret|credentials?|private[_-]?key|(?<![a-z])sig(?:nature)?"
@@ -26,13 +26,13 @@ _QUOTED = (
 _NAMED = rf"({_NAME}['\"\])]*\s*(?:=>|:=|[=:])\s*)(?:{_QUOTED}|\S+)"
 #: ``--name value``.
 _OPTION = rf"((?<![\w-])--?(?:[\w-]*[_-])?{_NAME}\s+)(?:{_QUOTED}|[^\s-]\S*)"
-#: ``password '...'``, ``identified by ...``, functions that are given a password or a key.
+#: ``password '...'``, ``identified by ...``, functions with a password or key as an argument.
 _SQL = (
     r"((?<!['\"])\b(?:password|secret|identified\s+(?:with\s+\S+\s+)?(?:by|as)(?:\s+values)?)\s*"
     r"|\b(?:password|crypt|hmac|(?:en|de)crypt\w*|pgp_\w+)\s*\(\s*+(?:[^,()\x1f]*,\s*)?)"
     rf"(?:{_QUOTED})"
 )
-#: Functions and engines, most of ClickHouse: an address or a mode, and then keys or a password.
+#: Functions and engines, mostly of ClickHouse: an address or a mode, then keys or a password.
 _REMOTE = (
     r"(\b(?:(?:iceberg|deltalake|hudi|paimon)(?:s3|azure)?|s3|azure(?:blobstorage)?|gcs|oss|cosn"
     r"|remote(?:secure)?|mysql|(?:materialized)?postgresql|mongodb|redis|externaldistributed"
@@ -42,21 +42,21 @@ _REMOTE = (
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
 #: ``scheme://user:secret@host``, to the last @ since a secret may hold one; a token stands alone.
-#: Lengths are bounded, or a text of many addresses would take the square of its length.
+#: Lengths are bounded to avoid quadratic time in a text with many addresses.
 _ADDRESS = r"(://)([^:/@\s]{0,200}:)[^\s'\"]{0,4000}@"
 _ADDRESS_OF_TOKEN = r"(://)[\w-]{16,}(?=@)"
-#: ``user/secret@service`` of Oracle, also in JDBC's addresses; a path is none.
+#: ``user/secret@service`` of Oracle, also in JDBC addresses; not a path.
 _ORACLE = (
     r"((?<![\w/.@:-])[a-z][\w$#]*/|:thin:[^/\s]{0,200}/)"
     r"(?:\"[^\"\s]{0,4000}\"|[^\s/@\"']{1,4000})(?=@)"
 )
-#: What is a secret by its looks: tokens of services, keys.
+#: Secrets that are recognised by their form: tokens of services, keys.
 _SHAPES = (
     r"()(?:\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-)[\w-]{10,}|\bA[KS]IA[0-9A-Z]{16}\b"
     r"|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?<=\bbearer )\S+|(?<=\bbasic )[\w+/=]{8,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^\x1f]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z|(?=\x1f)))"
 )
-#: ``-u user:secret`` of curl; two numbers are a user and a group.
+#: ``-u user:secret`` of curl; two numbers are a user and a group ID.
 _USER = r"((?<!\S)(?:-u|--user|--proxy-user)[=\s]*[^\s:]+:)(?!\d+(?!\S))\S+"
 _EVERYWHERE = [
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
@@ -65,7 +65,7 @@ _EVERYWHERE = [
         *(_IDENTIFIED, _NAMED, _OPTION, _USER),
     )
 ]
-#: Programs whose short options take a secret, beside the letter or after it.
+#: Programs whose short options take a secret, attached or as the next argument.
 _CLIENTS = re.compile(
     r"(?:^|[\s/])(?:mysql\w*|mariadb[\w-]*|mongo\w*|sshpass|redis-cli|valkey-cli|sqlcmd|bcp|isql"
     r"|tsql|ldap\w+|htpasswd|cqlsh|vsql|hdbsql|7z\w*|zip|unzip)(?=\s|$)"
@@ -73,20 +73,20 @@ _CLIENTS = re.compile(
 _SHORT_OF_CLIENTS = re.compile(rf"((?<!\S)-[pPaw]\s*)(?:{_QUOTED}|[^\s-]\S*)")
 _ORACLE_CLIENTS = re.compile(r"(?:^|[\s/])(?:sqlplus|sql|sqlldr|rman|expd?p?|impd?p?)(?=\s|$)")
 _LOGON = re.compile(r"((?<!\S)(?:userid=)?[a-z][\w$#]*/)(?!/)[^\s@]+", re.IGNORECASE)
-#: Arguments that are a secret as a whole, to their end: the one after a name, and those with one.
+#: Arguments that are masked to their end: after the name of a secret, or with a name inside.
 _NAME_ALONE = re.compile(rf"--?(?:[\w-]*[_-])?{_NAME}", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"((?<![\w.-])[\w.-]*{_NAME}=).+", re.IGNORECASE | re.DOTALL)
-#: ``-pSECRET``; a number is a port, and some words are options of others.
+#: ``-pSECRET``; a number is a port, and some words are options of other programs.
 _SHORT = re.compile(
     r"(-p)(?!\d{1,5}$|(?:rint\w*|ath|erm|rune|thread|ipe|ort|arents|id)$|[\w-]{2,}=).+", re.DOTALL
 )
-#: Values of the environment that are shorter, or are a word, may be anything.
+#: Environment values that are masked by value; shorter ones and words are too ambiguous.
 _VALUE = re.compile(r"(?![a-z]+$|[/~.])\S{6,}")
 _VARIABLE = re.compile(rf"\w*{_NAME}", re.IGNORECASE)
 
 
 def masked_arguments(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a program without the secrets that they carry."""
+    """The arguments of a program with secrets masked."""
     hidden = []
     for place, argument in enumerate(arguments):
         if place and _NAME_ALONE.fullmatch(arguments[place - 1]):
@@ -100,7 +100,7 @@ def masked_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def masked_text(text: str) -> str:
-    """A statement, or any other text, without the secrets that it carries."""
+    """A statement, or any other text, with secrets masked."""
     if not text:
         return text
     text = re.sub(_ADDRESS, rf"\1\2{MASK}@", text)
@@ -117,7 +117,7 @@ def masked_text(text: str) -> str:
 
 
 def masked_document(tree: Any) -> Any:
-    """A document, such as a plan, whose texts have lost their secrets."""
+    """A document, such as a plan, with secrets masked in its texts."""
     if isinstance(tree, dict):
         return {key: masked_document(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -126,7 +126,7 @@ def masked_document(tree: Any) -> Any:
 
 
 def _masked(match: re.Match[str]) -> str:
-    """What goes before a secret stays, and so do the quotes around it."""
+    """Keep the text before a secret and the quotes around it."""
     secret = match[0][len(match[1]) :]
     quote = secret[-1:] if secret[-1:] in ("'", '"') and MASK not in secret else ""
     return f"{match[1]}{quote}{MASK}{quote}"

@@ -1,8 +1,8 @@
 """Shared statistics: quantiles of histograms, bootstrap, least squares, pooling.
 
-A histogram is the middles of its buckets, ascending, and the count in each. Profiles of traces do
-not import numpy, because that takes longer than reading a small trace. Functions that need numpy
-import it themselves.
+A histogram consists of the ascending middles of its buckets and the count in each. Profiles of
+traces do not import numpy, because that takes longer than reading a small trace. Functions that
+need numpy import it themselves.
 """
 
 from bisect import bisect_left
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from spillcast.columns import Floats
 
-#: 90 % of a normal distribution are within this many standard deviations of its mean.
+#: 90 % of a normal distribution lie within this many standard deviations of its mean.
 NORMAL_95 = 1.6448536269514715
-#: More blocks of a measurement than this are joined with their neighbours.
+#: Above this number of blocks of a measurement, neighbours are joined.
 BLOCKS_MAX = 1000
 #: Steps after which non-negative least squares have converged.
 NNLS_STEPS = 2000

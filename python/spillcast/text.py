@@ -61,7 +61,7 @@ def shell_word(text: object) -> str:
     """Any text as one quoted word of a shell, on one line.
 
     A word with control characters is written as ``$'...'``, with these and quotes in octal. A shell
-    without this form reads another name, but runs nothing. A path is never an option.
+    without this syntax reads a different name, but runs nothing. A path is never an option.
     """
     word = str(text)
     if isinstance(text, Path) and word.startswith("-") and word != "-":
@@ -86,7 +86,7 @@ def _escape(letter: str) -> str:
 
 
 def exact_name(path: str | Path) -> str:
-    """A glob pattern that matches this file alone."""
+    """A glob pattern that matches only this file."""
     return glob.escape(os.path.abspath(path))
 
 

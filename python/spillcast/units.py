@@ -16,12 +16,12 @@ _SECONDS = {
     **dict.fromkeys(("d", "day", "days"), DAY_S),
 }
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-#: No storage has more.
+#: Upper limit of a size: larger than any storage.
 _BYTES_MAX = 8 << 50
-#: A size without a unit is bytes. A smaller number lacks its unit: nobody means 64 bytes.
+#: A size without a unit is in bytes; a smaller number is assumed to lack its unit.
 _BARE_BYTES_MIN = 512
 _DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
-#: Nobody means a longer duration (300 years), nor a longer operation or a factor beyond.
+#: Upper limits of plausible durations (300 years), latencies and factors.
 DURATION_MAX_S, _LATENCY_MAX_S, _FACTOR_MAX = 1e10, 3600.0, 1e9
 _NUMBER = r"\d+(?:\.\d+)?"
 _PART = re.compile(rf"(?<!\d)({_NUMBER})\s*+([a-z]+)\s*")
@@ -32,7 +32,7 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]\d(?:\.\d+)?)")
 def parse_duration_s(text: str, option: str = "") -> float:
     """Seconds from ``150us``, ``9 µs``, ``12m53s``, ``1 h 03 min``, ``1:03:20`` or a bare ``60``.
 
-    Whatever ``format_duration`` writes is read. ``option`` is named in an InputError.
+    Reads all output of ``format_duration``. InputError names ``option``.
     """
     seconds = _duration_s(text)
     if seconds is None:
@@ -46,7 +46,7 @@ def parse_duration_s(text: str, option: str = "") -> float:
 def parse_latency_s(text: str, option: str = "") -> float:
     """Seconds of one operation, from ``150us`` or ``9 ms``.
 
-    InputError for a bare number: nobody means seconds, and it may be of either unit.
+    InputError for a bare number, which is ambiguous.
     """
     seconds = parse_duration_s(text, option)
     if seconds and re.fullmatch(_NUMBER, text.strip()):
@@ -80,7 +80,7 @@ def _duration_s(text: str) -> float | None:
 
 
 def parse_factor(text: str, option: str) -> float:
-    """The number after ``factor:``; ``option`` names what is wrong in an error."""
+    """The number after ``factor:``. InputError, which names ``option``, if it is invalid."""
     try:
         factor = float(text)
     except ValueError:

@@ -14,9 +14,9 @@ from spillcast import _core
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteFailed
 from spillcast.text import shell_word
 
-#: Waits until the other end of the pipe closes, which happens however the work ends.
+#: Waits until the other end of the pipe closes, which also happens if the process is killed.
 _AFTER = 'trap "" INT TERM HUP; read -r line\n'
-#: Retries, because mounts in the directory and servers that write there may take time to end.
+#: Retries, because mounts in the directory and servers that write to it may take time to end.
 _JANITOR = """
 n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
     n=$((n+1)); sleep 0.1
@@ -32,7 +32,7 @@ def workspace(parent: Path | None = None, *, private: bool = False) -> Iterator[
     another user.
     """
     path = Path(parent or tempfile.gettempdir()).absolute() / f"spillcast-{secrets.token_hex(6)}"
-    # Who removes it is there first, so that a kill leaves nothing at any moment.
+    # The janitor starts before the directory exists, so a kill never leaves it behind.
     with undone_by(_JANITOR, "spillcast-janitor", path):
         path.mkdir(0o700)
         path.chmod(0o700 if private else 0o711)
@@ -62,7 +62,7 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
 def refuse_planted_link(path: Path) -> None:
     """InputError if a link on the way to an output belongs to another user.
 
-    Its owner decides where it leads; links of root, such as /dev/stdout, and our own are followed.
+    Its owner controls where it leads; links of root (/dev/stdout) and our own are followed.
     """
     for place in (path, *path.absolute().parents):
         if place.is_symlink() and (place.lstat().st_uid not in (0, os.geteuid())):
@@ -70,7 +70,7 @@ def refuse_planted_link(path: Path) -> None:
 
 
 def check_output_file(path: Path, option: str = "-o") -> None:
-    """InputError if no file can be written, before the work and not after it."""
+    """InputError if the file cannot be written: fails before the work, not after it."""
     refuse_planted_link(path)
     if path.is_dir():
         raise PathUnusable(f"{option} {path} is a directory", "name a file in it")
@@ -87,8 +87,8 @@ def check_output_file(path: Path, option: str = "-o") -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary path to write to, which becomes ``path`` after the block, or is removed.
 
-    Other things than files, such as /dev/stdout or a link, are written to directly. WriteFailed for
-    a folder and a full disk, InputError for a link of another user.
+    Anything but a regular file, such as /dev/stdout or a link, is written to directly. WriteFailed
+    for a folder and a full disk, InputError for a link of another user.
     """
     # A name has at most 255 bytes.
     begin = os.fsdecode(os.fsencode(path.name)[:200])
@@ -109,14 +109,14 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def free_bytes(place: Path | int) -> int:
-    """Free space for an ordinary user at a path or descriptor; ``sys.maxsize`` without a limit."""
+    """Free space for an unprivileged user at a path or descriptor; ``sys.maxsize`` if unlimited."""
     stats = os.statvfs(place)
-    # A file system without a limit of space reports 0 blocks.
+    # A file system without a size limit reports 0 blocks.
     return stats.f_bavail * stats.f_frsize if stats.f_blocks else sys.maxsize
 
 
 def user_folder(variable: str, usual: str) -> Path:
-    """spillcast's folder below that of an environment variable, else below ``usual`` of the home.
+    """spillcast's folder below that of an environment variable, else below ``usual`` in the home.
 
     InputError for a user without a home.
     """
@@ -130,7 +130,7 @@ def user_folder(variable: str, usual: str) -> Path:
 
 
 def is_new(notice: str) -> bool:
-    """Whether this user has not seen the notice; from now on it counts as seen.
+    """Whether this user has not seen the notice yet; it counts as seen from now on.
 
     If that cannot be stored, the notice is new each time.
     """
@@ -169,7 +169,7 @@ def memory_group(limit_bytes: int) -> Iterator[Path]:
 
 
 def join_memory_group(folder: Path) -> None:
-    """Move this process into a group, which counts its memory from now on."""
+    """Move this process into a cgroup, which accounts for its memory from now on."""
     try:
         (folder / "cgroup.procs").write_text(str(os.getpid()))
     except OSError as error:

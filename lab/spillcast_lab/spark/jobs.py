@@ -1,4 +1,4 @@
-"""One job of Spark in a process of its own: ``python -m spillcast_lab.spark.jobs SETTINGS``.
+"""One job of Spark in a separate process: ``python -m spillcast_lab.spark.jobs SETTINGS``.
 
 The settings are a JSON object: the job, its rows, the master, Spark's properties, the file for its
 output, and the folder of the tables of TPC-H and TPC-DS, as Parquet.
@@ -16,9 +16,9 @@ from spillcast_lab.tpc.suite import TPCDS, TPCH
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Partitions of the rows that are made up.
+#: Number of partitions of synthetic rows.
 INPUT_PARTITIONS = 4
-#: Eight bytes each, in every row.
+#: Number of repeats of an 8-byte text in every row.
 TEXT_REPEATS = 28
 #: Queries of the suites, by the tables that they read.
 SUITE_JOBS: Mapping[str, tuple[str, ...]] = {
@@ -58,7 +58,7 @@ def _result(session: "SparkSession", settings: Mapping[str, Any]) -> "DataFrame"
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """Run the job to its end; its rows go nowhere."""
+    """Run the job to its end; its rows are discarded."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(settings["master"]).appName(settings["job"])

@@ -1,4 +1,4 @@
-"""The page docs/accuracy-spark.md, made from the cases of ``verify --engine spark`` alone."""
+"""The page docs/accuracy-spark.md, made only from the cases of ``verify --engine spark``."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -1,9 +1,9 @@
 """Recorded runs of Spark on volumes of a known bandwidth, page cache and dirty limit.
 
 Each volume is an ext4 file system on a loop device. The root blkio cgroup limits the bandwidth of
-the device, which includes what the kernel writes back. Its backing device info (``/sys/class/bdi``)
-has a strict dirty limit of its own, because memory cgroups of version 1 have none. A memory cgroup
-bounds the page cache of a job's processes. Each run gives an event log.
+the device, including writeback. Its backing device info (``/sys/class/bdi``) has a separate strict
+dirty limit, because memory cgroups of version 1 have none. A memory cgroup bounds the page cache of
+a job's processes. Each run gives an event log.
 """
 
 import json
@@ -49,7 +49,7 @@ umount -l "$1" 2>/dev/null; rm -f "$3"; rmdir "$1" 2>/dev/null"""
 class Volume:
     """A place for Spark's local directories.
 
-    ``bytes_per_s`` limits reads and writes separately; without it the disk of the image does.
+    ``bytes_per_s`` limits reads and writes separately; without it the image's disk limits them.
     ``in_memory`` is a directory in memory, without a device.
     """
 
@@ -126,7 +126,7 @@ def _limit(volume: Volume, mountpoint: Path, dirty_bytes: int) -> None:
     device = os.stat(mountpoint).st_dev
     numbers = f"{os.major(device)}:{os.minor(device)}"
     if volume.bytes_per_s is None:
-        # Else the image has a page cache of its own.
+        # Otherwise the image has its own page cache.
         loop = f"/dev/{Path(f'/sys/dev/block/{numbers}').resolve().name}"
         subprocess.run(["losetup", "--direct-io=on", loop], check=True, capture_output=True)
     else:
@@ -134,7 +134,7 @@ def _limit(volume: Volume, mountpoint: Path, dirty_bytes: int) -> None:
             limit = f"{numbers} {volume.bytes_per_s}"
             (BLKIO / f"blkio.throttle.{op}_bps_device").write_text(limit)
     (BDI / numbers / "read_ahead_kb").write_text(str(READ_AHEAD_BYTES >> 10))
-    # The limit of a device is a share of the bytes written back of late, but for its minimum.
+    # The dirty limit of a device follows its recent writeback, but not below its minimum.
     for name, value in (
         ("max_bytes", dirty_bytes),
         ("min_bytes", dirty_bytes),
@@ -144,17 +144,17 @@ def _limit(volume: Volume, mountpoint: Path, dirty_bytes: int) -> None:
 
 
 def clear(directory: Path) -> None:
-    """Remove what a run left and write back the rest, so that the next one begins without."""
+    """Remove the leftovers of a run and write back dirty pages: the next run starts clean."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(exist_ok=True)
     subprocess.run(["sync", "--file-system", str(directory)], check=True, capture_output=True)
 
 
-#: Memory of temp files on a node, and of it what may be dirty: Linux's vm.dirty_ratio.
+#: Memory of temp files on a node, and its dirty limit: Linux's vm.dirty_ratio.
 PAGE_CACHE_BYTES, DIRTY_BYTES = 1 << 30, (1 << 30) // 5
 HEAP = "1g"
 CORES = 2
-#: A driver with two threads, and two workers of a core each with executors of their own.
+#: A driver with two threads; and two workers of a core each with their own executors.
 MASTERS = {"local": f"local[{CORES}]", "cluster": f"local-cluster[{CORES},1,640]"}
 PROPERTIES = {
     "spark.eventLog.enabled": "true",
@@ -167,17 +167,17 @@ PROPERTIES = {
     "spark.shuffle.spill.compress": "false",
     "spark.driver.memory": HEAP,
     "spark.executor.memory": "640m",
-    # The heap is in memory before the page cache is, so that the group's limit bounds that.
+    # The heap is resident before the page cache grows, so that the group's limit bounds the cache.
     "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
     "spark.executor.extraJavaOptions": "-XX:+AlwaysPreTouch",
 }
-#: Between two looks at the memory of a job, which is in use from its begin on.
+#: Interval between samples of a job's memory, which is in use from its start.
 WATCH_S = 0.1
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job, its rows, and which master runs it."""
+    """A job, its rows, and the master that runs it."""
 
     name: str
     rows: int
@@ -191,7 +191,7 @@ class Job:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What chooses it: its words, and its suite where it is a query of one."""
+        """The names that select it: its words, and its suite if it is a suite's query."""
         suite = self.name.split()[0]
         return (self.title, suite) if suite in SUITES else (self.title,)
 
@@ -202,7 +202,7 @@ class JobRun:
 
     application: Application
     recording: Recording
-    #: Memory that it took besides the page cache.
+    #: Memory used besides the page cache.
     memory_bytes: int
 
 

@@ -1,9 +1,9 @@
 """Verifies Spark: runs jobs on every volume, and forecasts each run for the other volumes.
 
 The event log and the recording of a run are evidence, and its elapsed time verifies forecasts from
-other volumes. One forecast is made from the log and the name of its storage, and one from log and
-recording. Two simpler methods are variants: ``naive`` multiplies all time in which tasks were not
-on a CPU by the ratio of bandwidths, ``sparklens`` does so by task and schedules the tasks again.
+other volumes. One forecast is made from the log and the name of its storage, and another from log
+and recording. Two simpler methods are variants: ``naive`` multiplies all time in which tasks were
+not on a CPU by the ratio of bandwidths, ``sparklens`` does so by task and reschedules the tasks.
 """
 
 import json
@@ -102,8 +102,8 @@ def verify_spark(
 ) -> Truth:
     """Verify jobs one after the other; ``on_truth`` gets all cases after each.
 
-    ``former`` are the cases of an interrupted run, which is continued. A job that fails, or that
-    the budget has no time for, is skipped and reported. InputError for a missing package, or too
+    ``former`` are the cases of an interrupted run, which is continued. A job that fails, or does
+    not fit into the budget, is skipped and reported. InputError for a missing package, or too
     little memory.
     """
     try:
@@ -186,7 +186,7 @@ class _Runs:
         for number in range(self._repeat):
             for made, of_volume in zip(self._made, runs, strict=True):
                 self._stage.step(f"{job.title}: {made.volume.name}, run {number + 1}")
-                # Files in memory would count against the bound, but are not page cache.
+                # Files in memory would count against the limit, but are not page cache.
                 bounded = made in on_device
                 of_volume.append(self._run(job, made, tables, limit_bytes if bounded else None))
         return [sorted(done, key=lambda run: run.application.elapsed_s) for done in runs]
@@ -217,7 +217,7 @@ def _storage(volume: Volume, directory: Path, stage: ExperimentProgress) -> Stor
 def _cases(
     engine: str, job: Job, made: Sequence[_Made], job_runs: Sequence[Sequence[JobRun]]
 ) -> list[Case]:
-    """The cases from every volume to every other, by each evidence of the median run."""
+    """The cases from every volume to every other volume, by each evidence of the median run."""
     runs = [Runs([_run_result(run) for run in done], len(done)) for done in job_runs]
     cases = []
     for source, target in permutations(range(len(made)), 2):
@@ -254,7 +254,7 @@ def _cases(
 
 
 def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[CaseEvidence, Forecast]]:
-    """The forecasts by the log and the name of its storage, and by log and recording."""
+    """The forecasts from the log and the name of its storage, and from log and recording."""
     known = Question(page_cache_bytes=PAGE_CACHE_BYTES)
     log, capture = run.application, run.recording.meta.capture
     for name, application, question, delay_s in (

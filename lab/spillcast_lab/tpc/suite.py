@@ -19,7 +19,7 @@ from spillcast.workspace import free_bytes
 from spillcast_lab.outcome import SUITES
 
 INSTALL = "pip install 'spillcast[lab]'"
-#: Read at a time.
+#: Bytes read at a time.
 CHUNK_BYTES = 1 << 20
 
 
@@ -30,25 +30,25 @@ class Suite:
     A size is given in rows of the largest table: lineitem, or store_sales.
     """
 
-    #: As in the names of workloads and of tpcgen-cli's commands.
+    #: The name as used in workloads and in tpcgen-cli's commands.
     name: str
     rows_of_scale_1: int
-    #: The generated files and the data of three engines.
+    #: Size of the generated files and of the data of three engines.
     bytes_of_scale_1: int
 
     @property
     def title(self) -> str:
-        """Its name for people."""
+        """The suite's display name."""
         return SUITES[self.name]
 
     @property
     def folder(self) -> Path:
-        """Where the schema and the queries are."""
+        """The folder of the schema and the queries."""
         return Path(__file__).with_name(self.name)
 
     @property
     def definitions(self) -> list[str]:
-        """A ``create table`` for each table, as the specification has them, without keys."""
+        """A ``create table`` for each table, as in the specification, without keys."""
         text = (self.folder / "schema.sql").read_text()
         return [statement.strip() for statement in text.split(";") if statement.strip()]
 
@@ -66,7 +66,7 @@ class Suite:
     ) -> Path:
         """Generate a file for each table, readable by all; return their folder in ``workdir``.
 
-        ``tables`` are some of them, by default all. An existing folder is kept. ProgramMissing
+        ``tables`` selects some of them, by default all. An existing folder is kept. ProgramMissing
         without the generator, SpaceInsufficient, or ExperimentFailed with the generator's message.
         """
         command, scale = generator(), rows / self.rows_of_scale_1
@@ -106,7 +106,7 @@ TPCDS = Suite("tpcds", 2_880_000, 4 << 30)
 
 
 def generator() -> Path | None:
-    """The command of the package ``tpcgen-cli``; None where it is not installed."""
+    """The command of the package ``tpcgen-cli``; None if it is not installed."""
     beside = Path(sys.executable).parent
     path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
     executable = shutil.which("tpcgen-cli", path=path)
@@ -115,15 +115,15 @@ def generator() -> Path | None:
 
 @dataclass(frozen=True)
 class Spilling:
-    """The memory under which a query spills on an engine, and what it takes by one thread."""
+    """The memory with which a query spills on an engine, and its use with one thread."""
 
     query: str
     memory_kb: int
     cpu_s: float
     operations: int
-    #: What each thread after the first adds to the memory, where that is not the engine's usual.
+    #: Memory (KiB) that each thread after the first adds, if not the engine's default.
     thread_kb: int | None = None
-    #: Settings besides those that all queries have.
+    #: Settings in addition to those of all queries.
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -133,16 +133,16 @@ def cold(workload: LabQuery) -> LabQuery:
 
 
 def chill(files: Iterable[Path]) -> None:
-    """Drop what the page cache holds of files; one in memory, such as of tmpfs, stays there."""
+    """Drop files from the page cache; files in memory, such as in tmpfs, stay."""
     for file in files:
         with file.open("rb", buffering=0) as opened:
-            # What is dirty is not dropped.
+            # Dirty pages would not be dropped.
             os.fsync(opened.fileno())
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def warm(files: Iterable[Path]) -> None:
-    """Read files to their ends, so that the page cache holds them."""
+    """Read files entirely, so that the page cache holds them."""
     buffer = bytearray(CHUNK_BYTES)
     for file in files:
         with file.open("rb", buffering=0) as opened:
@@ -151,14 +151,14 @@ def warm(files: Iterable[Path]) -> None:
 
 
 class SuiteLab(Lab):
-    """The experiments of an engine on a suite's tables; before the engine's own class in bases."""
+    """The experiments of an engine on a suite's tables; precedes the engine's class as a base."""
 
     suite: ClassVar[Suite] = TPCH
     spilling: ClassVar[Sequence[Spilling]]
     rows: ClassVar[int] = 6_000_000
-    #: Tables generated and loaded, once.
+    #: Time (s) to generate and load the tables, once.
     load_s: ClassVar[float]
-    #: What each thread after the first adds to the memory of a query that names nothing else.
+    #: Default memory (KiB) that each thread after the first adds to a query.
     thread_kb: ClassVar[int] = 0
     settings_of_all: ClassVar[Mapping[str, str]] = {}
 
@@ -200,12 +200,12 @@ class SuiteLab(Lab):
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[QueryProcess]:
-        """A query in a process of its own, its tables cold or warm."""
-        # The engine's class follows in the bases.
+        """A query in a separate process, with its tables cold or warm."""
+        # The engine's class comes next in the bases.
         with super().hold(workload, temp, environment) as held:  # type: ignore[safe-super]
             (chill if workload.cold else warm)(self._files(workload.rows))
             yield held
 
     def _files(self, rows: int) -> Iterable[Path]:
-        """The files of its tables with so many rows of the largest."""
+        """The files of the tables with ``rows`` rows in the largest."""
         raise NotImplementedError
