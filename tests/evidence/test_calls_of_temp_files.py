@@ -329,3 +329,102 @@ Execution Time: 81.0 ms
     assert sorted(statement.temp_bytes for statement in statements) == [20 * 8192, 2000 * 8192]
     assert sorted(statement.item for statement in statements) == [1, 2]
     assert len({statement.name for statement in statements}) == 2
+
+
+#: Two sessions at once: time, process and message.
+TWO_SESSIONS = [
+    ("10:00:01.000", 2701, 'LOG:  temporary file: path "b/pgsql_tmp2701.0", size 40000000'),
+    ("10:00:01.000", 2701, "STATEMENT:  select * from a order by x"),
+    ("10:00:01.200", 2702, 'LOG:  temporary file: path "b/pgsql_tmp2702.0", size 70000000'),
+    ("10:00:01.200", 2702, "STATEMENT:  select * from b order by x"),
+    ("10:00:01.300", 2701, "LOG:  duration: 8000.0 ms  statement: select * from a order by x"),
+    ("10:00:01.500", 2702, "LOG:  duration: 3000.0 ms  statement: select * from b order by x"),
+    ("10:00:05.000", 2701, 'LOG:  temporary file: path "b/pgsql_tmp2701.1", size 40000000'),
+    ("10:00:05.000", 2701, "STATEMENT:  select * from a order by x"),
+    ("10:00:05.200", 2703, "LOG:  duration: 900.0 ms  statement: select 1"),
+    ("10:00:05.300", 2701, "LOG:  duration: 4000.0 ms  statement: select * from a order by x"),
+]
+
+
+def logged(prefix, messages=TWO_SESSIONS):
+    """Lines with a prefix of ``time``, ``pid``, its ``hex`` and the number of the ``line``."""
+    numbered = enumerate(messages, start=30)
+    lines = (
+        prefix.format(time=f"2026-11-29 {time}", pid=pid, hex=f"{pid:x}", line=line) + text + "\n"
+        for line, (time, pid, text) in numbered
+    )
+    return "".join(lines)
+
+
+def times_by_size(path):
+    """Calls by their temp files, which have 40 or 70 MB: elapsed times."""
+    return sorted((file.bytes // 10**6, file.elapsed_s) for file in read_logs(path).temp)
+
+
+@cases(
+    "prefix",
+    [
+        "",
+        "{time} UTC ",
+        "{time} UTC [{pid}] ",
+        "{time} UTC [{line}] [{pid}] ",
+        "{time} UTC-6929a1c3.{hex}-",
+        "{time} UTC 6929a1c3.{hex} {line} ",
+        "{time} UTC 10.0.0.7(51000) app@dw {line} ",
+        "Nov 29 10:00:00 db1 patroni[999]: {time} UTC [{pid}] ",
+        "Nov 29 10:00:00 db1 postgresql[999]: ",
+    ],
+)
+def test_durations_are_those_of_the_session_in_any_prefix(tmp_path, prefix):
+    (path := tmp_path / "a.log").write_text(logged(prefix))
+    assert times_by_size(path) == [(40, 4.0), (40, 8.0), (70, 3.0)]
+
+
+@cases("parts", [(0, 10, 0, 10), (6, 10, 0, 6), (0, 6, 2, 10)])
+@cases("formats", [("log", "log"), ("log", "csv")])
+def test_messages_that_stand_in_two_logs_count_once(tmp_path, parts, formats):
+    """Whole logs, pieces of which the newest is first, and pieces that overlap."""
+    texts = []
+    for (begin, end), form in zip((parts[:2], parts[2:]), formats, strict=True):
+        messages = TWO_SESSIONS[begin:end]
+        text = logged("{time} UTC [{pid}] ", messages)
+        if form == "csv":
+            rows = [["2026-11-29 " + time + " UTC", pid, text] for time, pid, text in messages]
+            text = "".join(
+                f"{time},,,{pid},,,,,,,,LOG,,{text[6:].replace(chr(34), chr(34) * 2)!r},"
+                .replace("'", '"') + "," * 9 + "\n"
+                for time, pid, text in rows if text.startswith("LOG")
+            )  # fmt: skip
+        texts.append(text)
+    (path := tmp_path / "a.log").write_text("".join(texts))
+    assert sorted(size for size, _ in times_by_size(path)) == [40, 40, 70]
+    assert read_logs(path).window_s == pytest.approx(4.3)
+    path.unlink()
+    for name, text in zip("bc", texts, strict=True):
+        (tmp_path / f"{name}.log").write_text(text)
+    assert sorted(size for size, _ in times_by_size(tmp_path)) == [40, 40, 70]
+
+
+def test_a_plan_that_stands_there_twice_counts_once(tmp_path):
+    message = (
+        "2026-11-29 10:00:0{}.000 UTC [42] LOG:  duration: 900.5 ms  plan:\n\tSort  (cost=1.0..2.0 "
+        "rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)\n\t  Sort Key: a\n"
+        "\t  Buffers: temp read=100 written=101\n"
+    )
+    (path := tmp_path / "a.log").write_text("".join(map(message.format, (1, 4, 1, 4, 8))))
+    assert len(read_logs(path).plans) == 3
+
+
+def test_calls_of_two_logs_are_two(tmp_path):
+    for day in (28, 29):
+        text = logged("{time} UTC [{pid}] ", TWO_SESSIONS[:6]).replace("11-29", f"11-{day}")
+        (tmp_path / f"{day}.log").write_text(text)
+    assert len({file.call for file in read_logs(tmp_path).temp}) == 4
+
+
+def test_smaller_files_that_the_log_may_lack_are_noted(tmp_path):
+    """With log_temp_files = 10MB, say, there is nothing of a hash join of 100 batches of 8 MB."""
+    (path := tmp_path / "a.log").write_text(logged("{time} UTC [{pid}] "))
+    assert any("log_temp_files" in note for note in read_logs(path).notes)
+    path.write_text(path.read_text().replace("size 70000000", "size 8192"))
+    assert not read_logs(path).notes

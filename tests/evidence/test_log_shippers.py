@@ -256,7 +256,8 @@ def test_a_nested_plan_is_known_in_another_language(tmp_path):
     at = "2026-11-23 10:00:04.000 UTC [42] "
     lines = [f"{at}LOG:  duration: 990.500 ms  plan:", plan, buffers]
     nested = [*lines, f"{at}ZUSAMMENHANG:  SQL-Funktion »f« Anweisung 1"]
-    (path := tmp_path / "own.log").write_text("\n".join([*nested, *lines, ""]))
+    outer = [line.replace("990", "991") for line in lines]
+    (path := tmp_path / "own.log").write_text("\n".join([*nested, *outer, ""]))
     inner, outer = read_logs(path).plans
     assert (inner["Plan"]["Temp Written Blocks"], outer["Plan"]["Temp Written Blocks"]) == (101, 0)
 

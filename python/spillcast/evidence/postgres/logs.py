@@ -44,6 +44,10 @@ _TEMP_FILE = re.compile(r"temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"
 #: A size at the end of a log, which may be cut, and the bytes that contain it.
 _LINE_BYTES = 2048
 _LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
+#: The least value of log_temp_files that servers commonly have, but for 0.
+_SMALL_BYTES = 1 << 20
+#: The process that wrote a temp file which it did not share.
+_OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
 #: A plan of EXPLAIN, which the server does not log.
 _EXPLAINED = re.compile(
     r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
@@ -69,6 +73,8 @@ class Logs:
     damaged: list[InputError] = field(default_factory=list)
     #: Sizes (bytes) of temp files at the end of a file, which may be cut.
     last_sizes: list[int] = field(default_factory=list)
+    #: Temp files and plans, each with its time.
+    seen: set[tuple[str, str, str]] = field(default_factory=set)
 
     @property
     def notes(self) -> list[str]:
@@ -76,7 +82,13 @@ class Logs:
         plans = format_count(len(self.damaged), "plan")
         left_out = [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
         last = "the last line, if it is cut: a temp file of {} may be larger"
-        return left_out + [last.format(format_bytes(size)) for size in self.last_sizes[:1]]
+        smallest = min((file.bytes for file in self.temp), default=0)
+        small = "temp files below {}, which log_temp_files may leave out: the log has none"
+        return [
+            *left_out,
+            *(last.format(format_bytes(size)) for size in self.last_sizes[:1]),
+            *([small.format(format_bytes(smallest))] if smallest >= _SMALL_BYTES else ()),
+        ]
 
     @property
     def window_s(self) -> float | None:
@@ -86,12 +98,14 @@ class Logs:
 
     def add(self, file: Path, blocks: Iterator[bytes]) -> None:
         """Add the temp files and plans of a file; a plan does not include nested statements."""
-        temp, times, session = LoggedTempFiles(), list[str](), ""
+        temp, times, session = LoggedTempFiles(self.seen), list[str](), ""
+        processes, first, last = _Processes(), "~", ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
             for entry in entries_of(self._checked(blocks), times):
                 # A message without a session belongs to the session of the message above.
-                named = _session(entry)
+                named = processes.of(entry)
+                first, last = min(first, entry.at or first), max(last, entry.at or last)
                 session = named or session
                 if entry.level == "CONTEXT" and plans and plans[-1][0] == session:
                     plans[-1][1].setdefault("Context", entry.message)
@@ -102,11 +116,14 @@ class Logs:
                 except InputError as error:
                     self.damaged.append(error)
                     continue
-                if plan is not None:
+                key = session, (entry.at or "")[:19].replace("T", " "), entry.message
+                if plan is not None and not (entry.at and key in self.seen):
+                    self.seen.add(key)
                     context = {"Context": entry.context} if entry.context else {}
                     plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
         self.files += 1
-        self.times += times
+        # Rotated logs that were joined may begin with the newest.
+        self.times += [*times, first, last]
         self.exceeded += temp.exceeded
         self.temp += [each for each in temp.by_call() if MARK not in (each.query or "")]
         alone = _without_inner(plans)
@@ -205,13 +222,32 @@ def normal(query: str) -> str:
     return " ".join(CONSTANT.sub("?", query).split()).rstrip(" ;").lower()
 
 
-def _session(entry: LogEntry) -> str:
-    """The process that wrote a message, where its prefix tells; workers write their own."""
-    if named := _NAMED_PID.search(entry.before):
-        return named[1]
-    numbers = re.findall(r"(?<![\w.:-])\[?(\d{2,10})\]?(?![\w.:]|-\d\d)", entry.before)
-    bracketed = re.findall(r"\[(\d+)\]", entry.before)
-    return str((bracketed or numbers or [""])[0])
+class _Processes:
+    """Tells which number of a prefix is the process: that in the names of its own temp files."""
+
+    def __init__(self) -> None:
+        self._writers = set[str]()
+        self._lacking = False
+
+    def of(self, entry: LogEntry) -> str:
+        """The process that wrote a message; empty where the prefix has none."""
+        numbers = _numbers(entry.before)
+        if entry.query is None and (file := _OWN_FILE.search(entry.message)):
+            self._lacking = file[1] not in numbers and self._writers.isdisjoint(numbers)
+            self._writers.add(file[1])
+        known = [number for number in numbers if number in self._writers]
+        return "" if self._lacking else next(iter(known or numbers), "")
+
+
+def _numbers(prefix: str) -> list[str]:
+    """The numbers that may be the process, the likeliest first; a session ends with it in hex."""
+    in_hex = re.findall(r"\b[0-9a-f]{8}\.([0-9a-f]{1,8})\b", prefix)
+    return [
+        *_NAMED_PID.findall(prefix),
+        *re.findall(r"\[(\d+)\]", prefix),
+        *re.findall(r"(?<![\w.:-])\[?(\d{2,10})\]?(?![\w.:]|-\d\d)", prefix),
+        *(str(int(number, 16)) for number in in_hex),
+    ]
 
 
 def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:

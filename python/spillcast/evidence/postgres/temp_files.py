@@ -44,6 +44,8 @@ _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
 _STATEMENT = re.compile(r"\A((?:[^;']++|'[^']*+')*+).*", re.DOTALL)
 #: psql's own, below what the server told the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
+#: A time without its year, or in seconds of the epoch.
+_CLOCK = re.compile(r"\b(?:\d\d:\d\d:\d\d|\d{10}\.\d{3})\b")
 #: ENOSPC in the languages that both glibc and PostgreSQL have.
 _NO_SPACE = (
     "No space left on device|Auf dem Gerät ist kein Speicherplatz mehr verfügbar|设备上没有空间"
@@ -140,10 +142,16 @@ class _Session:
 
 
 class LoggedTempFiles:
-    """Collects the temp files of a log, and the calls that exceeded a limit of temp files."""
+    """Collects the temp files of a log, and the calls that exceeded a limit of temp files.
 
-    def __init__(self) -> None:
+    ``seen`` has those of earlier logs of the server, and their times: no file is removed twice.
+    """
+
+    def __init__(self, seen: set[tuple[str, str, str]]) -> None:
         self.files: list[TempFile] = []
+        self._seen = seen
+        #: By statement, the last process that wrote a file for it.
+        self._writers: dict[str, str] = {}
         self.exceeded: list[Exceeded] = []
         self._sessions: dict[str, _Session] = defaultdict(_Session)
         #: By writer, the subject of its last message, if the statement may follow.
@@ -159,6 +167,7 @@ class LoggedTempFiles:
         if entry.level == "STATEMENT":
             if (subject := self._unnamed.pop(writer, None)) is not None:
                 subject.query = masked_text(entry.message)
+                self._writers[_plain(subject.query)] = writer
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
         if entry.level == "PROMPT":
@@ -180,6 +189,13 @@ class LoggedTempFiles:
         if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], time_of(entry.at or ""))
+            if call.query and not is_named:
+                # Another session may have written the message above.
+                query = _plain(masked_text(call.query))
+                writer = self._writers.pop(query, writer)
+                waiting = self._sessions[writer].waiting
+                if waiting and _plain(waiting[-1].file.query or query) != query:
+                    return writer
             _end_call(self._sessions[writer], call)
         return writer
 
@@ -192,6 +208,15 @@ class LoggedTempFiles:
         if not size.value:
             return writer
         name = _NAME.search(match["path"])
+        # A log that was joined from others may contain a message twice.
+        clock = entry.before if _CLOCK.search(entry.before) else ""
+        clock = entry.at[:19].replace("T", " ") if entry.at else clock
+        key = match["path"], match["size"], clock
+        if name is None or not clock:
+            key = ("", "", str(len(self._seen)))
+        elif key in self._seen:
+            return writer
+        self._seen.add(key)
         owner, number, shared, participant = [None] * 4 if name is None else name.groups()
         writer = owner if owner and not is_named else writer
         process = participant or owner or writer
@@ -204,7 +229,7 @@ class LoggedTempFiles:
         leader = owner if owner and shared else writer
         removal = _Removal(
             file,
-            len(self.files),
+            len(self._seen),
             time_of(entry.at or ""),
             None if number is None else int(number),
             shared=shared is not None,
@@ -298,6 +323,10 @@ def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
         first_size = first_size if call else len(group)
         call += group
     yield call
+
+
+def _plain(query: str) -> str:
+    return " ".join(query.split()).rstrip(" ;")
 
 
 def _seconds_between(begin: datetime | None, end: datetime | None, unknown_s: float) -> float:
