@@ -4,9 +4,9 @@
 //!   last use of a line, from [`Stack`].
 //! - To a given error: rounded distances of all lines, from [`Rounded`].
 //! - Sampled: SHARDS (Waldspurger et al., FAST 2015) with a fixed rate. A hash selects lines, and
-//!   each represents 1 / rate lines. Chance would decide which of the hottest lines are selected, so
-//!   all hot lines are followed, with weight 1. First uses are counted over all requests, not only
-//!   selected ones. [`Spread`] estimates the error from parts of the sample.
+//!   each represents 1 / rate lines. Chance would decide which of the hottest lines are selected,
+//!   so hot lines are all followed, with weight 1. First uses are counted over all requests, not
+//!   only selected ones. [`Spread`] estimates the error from parts of the sample.
 //!
 //! Memory: about 50 bytes for each line that is followed, 8 for each distance.
 

@@ -125,7 +125,7 @@ impl CallKind {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsingLine {
     pub cursor: i64,
-    /// Bytes of the statement's text.
+    /// Length of the statement's text in bytes.
     pub len: i64,
     pub dep: i64,
     pub uid: i64,

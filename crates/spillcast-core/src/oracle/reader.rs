@@ -119,7 +119,7 @@ struct Follow<'a, S> {
     options: &'a Options,
     wanted: Wanted,
     sink: &'a mut S,
-    /// The turn that comes next.
+    /// The next turn.
     next: u64,
     /// The follower of the current file.
     follower: Option<Follower>,

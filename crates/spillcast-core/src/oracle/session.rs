@@ -1,4 +1,4 @@
-//! The sessions of a file, and the state of each: its clock, its cursors, its open recursive calls.
+//! The sessions of a file, and the state of each: its clock, cursors and open recursive calls.
 
 use rustc_hash::FxHashMap;
 
@@ -6,59 +6,59 @@ use super::line::CallLine;
 use super::sink::{Dictionary, SessionId};
 use crate::wait::NameId;
 
-/// Where a session's time went, in one file, in microseconds.
+/// Times of a session in one file, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionTimes {
-    /// From the begin of the first line's wait, or its `tim`, to the last `tim`; summed over the
-    /// stretches between the clock's steps back.
+    /// From the start of the first line's wait, or from its `tim`, to the last `tim`; the sum of
+    /// the stretches between backward steps of the clock.
     pub elapsed_us: i64,
-    /// CPU of all calls, recursive calls counted once.
+    /// CPU of all calls; recursive calls are counted once.
     pub cpu_us: i64,
     /// Waits that are not idle.
     pub wait_us: i64,
     pub idle_us: i64,
-    /// Of `wait_us`, what no call ended after: its call goes on, or its line is missing.
+    /// The part of `wait_us` since the last call ended: a call goes on, or its line is missing.
     pub open_us: i64,
     pub waits: u64,
     pub calls: u64,
-    /// How often `tim` went back by more than a second: another file was appended, or the clock
-    /// set.
+    /// Number of times that `tim` went back by more than a second, because another file was
+    /// appended or the clock was set.
     pub steps_back: u64,
-    /// When the session was first seen: where its first line is a wait, when that began.
+    /// Time of the first line; the start of its wait if it is one.
     pub first_tim_us: Option<i64>,
     pub last_tim_us: Option<i64>,
-    /// What to add to `tim`, in microseconds, for the time of the day that its lines show.
+    /// Offset to add to `tim` for the time of day that the lines show, in microseconds.
     pub local_less_tim_us: Option<i64>,
 }
 
 impl SessionTimes {
-    /// Time that neither a call's CPU nor a wait accounts for; below zero where they overlap.
+    /// Time accounted for by neither CPU of calls nor waits; below zero if those overlap.
     pub fn unaccounted_us(&self) -> i64 {
         let accounted = [self.cpu_us, self.wait_us, self.idle_us];
         accounted.into_iter().fold(self.elapsed_us, i64::saturating_sub)
     }
 }
 
-/// `tim` of neighbouring lines may be out of order by as much as a call lasts between them.
+/// The `tim` of adjacent lines may be out of order by the duration of a call between them.
 const STEP_BACK_US: i64 = 1_000_000;
 
-/// No clock shows more than 285 years.
+/// Times above 285 years are impossible.
 pub(super) const TIM_MAX_US: i64 = 9_000_000_000_000_000;
 
-/// Deeper recursion is not told apart.
+/// Deeper recursion levels are not distinguished.
 const DEPTH_MAX: usize = 255;
 
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub times: SessionTimes,
-    /// When the last line was written, as far as is known; waits without a time move it on.
+    /// Time of the last line as far as known; waits without a `tim` advance it.
     pub(crate) clock_us: i64,
-    /// Whether the clock was moved by lines that do not count.
+    /// Whether lines outside the window have set the clock.
     passed: bool,
-    /// The stretch since the clock last stepped back.
+    /// The stretch since the last backward step of the clock.
     stretch: Option<(i64, i64)>,
     sql: FxHashMap<i64, NameId>,
-    /// The cursor looked up last, most often the next one too.
+    /// The cursor of the last lookup, which is most often the next one too.
     last_sql: Option<(i64, Option<NameId>)>,
     /// Calls whose parent has not ended yet, by depth.
     children: Vec<Calls>,

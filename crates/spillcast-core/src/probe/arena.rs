@@ -1,29 +1,28 @@
 //! The memory that a probe writes from and reads into.
 //!
-//! The cells of a grid take buffers in turn, which are cold by the time they are used again. A
-//! replay has one for each file of a thread, as engines have, and fills it before each write.
+//! The cells of a grid use buffers in turn, which are cold when they are reused. A replay has a
+//! buffer for each file of a thread, as engines do, and fills it before each write.
 
 use std::slice;
 
 use crate::random;
 
 const PAGE_BYTES: usize = 4096;
-/// Large enough that a buffer has left the inner caches by the time it is used again, as an
-/// engine's has.
+/// Large enough that a buffer has left the inner caches before it is reused, as in an engine.
 const ARENA_BYTES: usize = 64 << 20;
 
-/// Aligned as O_DIRECT wants it.
+/// Aligned as O_DIRECT requires.
 #[derive(Clone)]
 #[repr(C, align(4096))]
 struct Page([u64; PAGE_BYTES / 8]);
 
-/// Page-aligned memory full of incompressible bytes, in one slice for each thread.
+/// Page-aligned memory filled with incompressible bytes, in one slice per thread.
 pub(super) struct Arena {
     pages: Vec<Page>,
 }
 
 impl Arena {
-    /// About 64 MiB in `slices` parts, or more where a part would not hold `largest_bytes`.
+    /// About 64 MiB in `slices` parts, or more if a part could not hold `largest_bytes`.
     pub(super) fn new(slices: usize, largest_bytes: usize, seed: u64) -> Arena {
         let mut pages = vec![Page([0; PAGE_BYTES / 8]); pages(slices, largest_bytes)];
         let mut state = seed;
@@ -33,7 +32,7 @@ impl Arena {
         Arena { pages }
     }
 
-    /// What `new` takes of the machine's memory.
+    /// Memory that `new` allocates.
     pub(super) fn bytes(slices: usize, largest_bytes: usize) -> usize {
         pages(slices, largest_bytes) * PAGE_BYTES
     }
@@ -42,8 +41,8 @@ impl Arena {
         let slice_pages = self.pages.len() / count;
         self.pages.chunks_exact_mut(slice_pages).take(count).map(|pages| {
             let bytes = size_of_val(pages);
-            // SAFETY: a page is whole words without padding, and the borrow of the pages ends
-            // with that of the bytes.
+            // SAFETY: a page consists of whole words without padding, and the borrow of the pages
+            // ends with that of the bytes.
             let bytes = unsafe { slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), bytes) };
             Slice { bytes, next: 0 }
         })
@@ -54,14 +53,14 @@ fn pages(slices: usize, largest_bytes: usize) -> usize {
     (ARENA_BYTES / slices).max(largest_bytes).div_ceil(PAGE_BYTES) * slices
 }
 
-/// One thread's part of the arena, handed out in turn.
+/// One thread's part of the arena, used as a ring of buffers.
 pub(super) struct Slice<'a> {
     bytes: &'a mut [u8],
     next: usize,
 }
 
 impl Slice<'_> {
-    /// The page-aligned buffer of `bytes` that was used longest ago.
+    /// The least recently used page-aligned buffer of `bytes`.
     pub(super) fn buffer(&mut self, bytes: usize) -> &mut [u8] {
         if self.next + bytes > self.bytes.len() {
             self.next = 0;
@@ -71,8 +70,8 @@ impl Slice<'_> {
         &mut self.bytes[start..start + bytes]
     }
 
-    /// The buffer of a file, where steps have `largest_bytes` at most. Where there is no room for
-    /// all files, some share one.
+    /// The buffer of a file, for steps of at most `largest_bytes`. Without room for all files, some
+    /// files share a buffer.
     pub(super) fn of_file(&mut self, file: u32, bytes: usize, largest_bytes: usize) -> &mut [u8] {
         let each_bytes = largest_bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         let count = (self.bytes.len() / each_bytes).max(1);
@@ -80,18 +79,18 @@ impl Slice<'_> {
         &mut self.bytes[start..start + bytes]
     }
 
-    /// Where it begins, page-aligned, for the kernel to read from and write to.
+    /// Page-aligned start of the slice, for the kernel to read from and write to.
     pub(super) fn start(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
 
-    /// All of it, for what is not timed.
+    /// The whole slice, for untimed I/O.
     pub(super) fn all(&self) -> &[u8] {
         self.bytes
     }
 }
 
-/// Makes incompressible bytes other ones, as incompressible; it leaves them in the CPU caches.
+/// Changes incompressible bytes into others, still incompressible; leaves them in the CPU caches.
 pub(super) fn change(bytes: &mut [u8], seed: u64) {
     let mut state = seed;
     let mask = random::next(&mut state) | 0x0101_0101_0101_0101;

@@ -1,4 +1,4 @@
-//! A set of 4 KiB blocks of one file that many threads may add to at once.
+//! A set of 4 KiB blocks of one file, to which many threads can add concurrently.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -12,8 +12,8 @@ const CHUNK_BYTES: u64 = CHUNK_WORDS * WORD_BLOCKS * BLOCK_BYTES;
 
 type Chunk = [AtomicU64; CHUNK_WORDS as usize];
 
-/// One bit a block, kept in chunks of 128 MiB of file that exist from their first block on, so
-/// that a sparse file costs what is used of it.
+/// One bit per block, in chunks of 128 MiB of file that are allocated with their first block, so
+/// that a sparse file costs only what is used of it.
 pub(super) struct BlockSet {
     chunks: Vec<OnceLock<Box<Chunk>>>,
 }
@@ -25,7 +25,7 @@ impl BlockSet {
         BlockSet { chunks: (0..count).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Adds the blocks that `bytes` touches, and returns how many of them were not there.
+    /// Adds the blocks that `bytes` touches; returns how many were new.
     pub(super) fn insert(&self, bytes: Range<u64>) -> u64 {
         let mut added = 0;
         for (word, mask) in words(bytes) {
@@ -37,7 +37,7 @@ impl BlockSet {
         added
     }
 
-    /// Takes out the blocks from `start` on, a whole one where it begins in the middle.
+    /// Removes the blocks from `start` on, including a block in whose middle `start` lies.
     pub(super) fn remove_from(&self, start: u64) {
         let extent_bytes = self.chunks.len() as u64 * CHUNK_BYTES;
         if start >= extent_bytes {
@@ -50,12 +50,12 @@ impl BlockSet {
         }
     }
 
-    /// Whether every block that `bytes` touches is there.
+    /// Whether the set contains every block that `bytes` touches.
     pub(super) fn contains(&self, bytes: Range<u64>) -> bool {
         words(bytes).all(|(word, mask)| self.word(word) & mask == mask)
     }
 
-    /// The runs of whole blocks, as byte ranges, that `bytes` touches and that are not there.
+    /// The missing blocks that `bytes` touches, as byte ranges of whole blocks.
     pub(super) fn missing(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for block in bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES) {
@@ -77,7 +77,7 @@ impl BlockSet {
     }
 }
 
-/// The words that hold the blocks of a byte range that is not empty, each with the bits meant.
+/// The words with the blocks of a non-empty byte range, each with a mask of the blocks.
 fn words(bytes: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     let first = bytes.start / BLOCK_BYTES;
     let last = (bytes.end - 1) / BLOCK_BYTES;

@@ -1,10 +1,10 @@
-//! Replays calls that open, resize, sync, remove or look up the file that stands for a temp file.
+//! Replays calls that open, resize, sync, remove or look up the file that represents a temp file.
 //!
-//! The first call that opens a file creates it, as engines do that open a file for each read.
-//! A file of the replay has no name, so a replayed unlink first gives it one. Then it removes the
-//! name and closes the last descriptor, so that the blocks are freed as those of the engine's file
-//! were. Nobody reads or writes the file during a call that changes it. If a nameless file cannot
-//! get a name (FUSE, NFS), an empty file is removed in its place.
+//! The first call that opens a file creates it, because some engines open a file for each read. A
+//! file of the replay has no name, so a replayed unlink first gives it one, then removes the name
+//! and closes the last descriptor, so that the blocks are freed as those of the engine's file were.
+//! No thread reads or writes the file during a call that changes it. If a nameless file cannot get
+//! a name (FUSE, NFS), an empty file is removed in its place.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,10 +18,10 @@ use super::clock::now_ns;
 use super::file::ReplayFile;
 use super::scratch;
 
-/// Makes one call as `kind` does; how long it took, in ns. Nobody reads or writes the file during a
-/// call that changes it.
+/// Makes one call like `kind`; returns its duration in ns. No thread reads or writes the file
+/// during a call that changes it.
 ///
-/// `offset` is the new length of what is truncated; an allocation takes at most `bytes` from there.
+/// `offset` is the new length for a truncation; an allocation takes at most `bytes` from there.
 pub(super) fn make(
     kind: CallKind,
     replayed: &ReplayFile,
@@ -30,7 +30,7 @@ pub(super) fn make(
 ) -> io::Result<u64> {
     use CallKind::*;
     if kind.looks_up() {
-        // Threads do this at once. No cache knows that the name is free: nobody asked for it.
+        // Threads do this concurrently. A new name is in no cache.
         let path = scratch::name_in(dir)?;
         return timed(|| path.try_exists().map(drop));
     }
@@ -61,7 +61,7 @@ pub(super) fn make(
             } else {
                 timed(|| scratch::create_named(&path).map(drop))
             };
-            // Also where it could not be opened, as for too many open files.
+            // Also if it could not be opened, for example because of too many open files.
             let removed = fs::remove_file(&path);
             elapsed_ns.and_then(|elapsed_ns| removed.map(|()| elapsed_ns))
         }
@@ -74,7 +74,7 @@ fn timed(call: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
     Ok(now_ns() - start_ns)
 }
 
-/// Without a change of its length. A file system that cannot says so as fast as it would do it.
+/// Preallocates without changing the length. A failure for lack of support takes as long.
 fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
@@ -82,7 +82,7 @@ fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Hands what is dirty to the storage without waiting for it, which is how it is mostly called.
+/// Starts writing dirty pages to the storage without waiting, the most common use of this call.
 fn begin_writing(file: &File) -> io::Result<()> {
     // SAFETY: no pointer is passed.
     match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
@@ -91,19 +91,19 @@ fn begin_writing(file: &File) -> io::Result<()> {
     }
 }
 
-/// Removes the file with all that it holds, and puts a new one in its place.
+/// Removes the file with its content, and puts a new one in its place.
 ///
-/// It is given a name just before. Where the file system does not give a nameless file one (FUSE,
+/// The file gets a name just before. If the file system cannot give a nameless file a name (FUSE,
 /// NFS), an empty file is removed instead.
 fn remove(file: &mut File, dir: &Path) -> io::Result<u64> {
     let (path, new) = (scratch::name_in(dir)?, scratch::create(dir)?);
-    // O_DIRECT is of the descriptor: the replay has set it.
+    // O_DIRECT belongs to the descriptor, for which the replay has set it.
     fcntl_setfl(&new, fcntl_getfl(&*file)?)?;
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     if linkat(CWD, nameless, CWD, &path, AtFlags::SYMLINK_FOLLOW).is_err() {
         scratch::create_named(&path)?;
     }
-    // Its last descriptor: the blocks go with the name.
+    // This was the last descriptor, so the blocks are freed with the name.
     drop(std::mem::replace(file, new));
     timed(|| fs::remove_file(&path))
 }

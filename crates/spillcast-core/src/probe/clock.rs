@@ -1,4 +1,4 @@
-//! The clock of the replay: reading it, waiting and burning CPU by it, and what reading it costs.
+//! The clock of the replay: reading it, waiting and burning CPU by it, and the cost of reading it.
 
 use std::hint;
 use std::sync::{Condvar, Mutex};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 pub(super) use crate::system::{now_ns, thread_cpu_ns, wake_in_time};
 
-/// Below this a sleep wakes too late to keep a gap, so the thread spins.
+/// Shorter sleeps wake too late to keep a gap, so the thread spins.
 pub(super) const SPIN_NS: u64 = 100_000;
-/// The longest a burning thread takes to notice that it should stop.
+/// The longest time until a burning thread notices that it should stop.
 const BURN_MAX_NS: u64 = 1_000_000;
-/// The longest a sleeping thread takes to notice that it should stop.
+/// The longest time until a sleeping thread notices that it should stop.
 pub(super) const SLEEP_MAX_NS: u64 = 50_000_000;
 
-/// Waits until `until_ns` or until `stopped` says so, the last `spin_ns` of it on the CPU.
+/// Waits until `until_ns` or until `stopped` returns true, for the last `spin_ns` on the CPU.
 pub(super) fn pause(until_ns: u64, spin_ns: u64, stopped: impl Fn() -> bool) {
     while !stopped() {
         let left_ns = until_ns.saturating_sub(now_ns());
@@ -26,10 +26,10 @@ pub(super) fn pause(until_ns: u64, spin_ns: u64, stopped: impl Fn() -> bool) {
     }
 }
 
-/// Burns CPU until this thread's CPU clock shows `until_cpu_ns` or until `stopped` says so.
+/// Burns CPU until this thread's CPU clock shows `until_cpu_ns` or until `stopped` returns true.
 pub(super) fn burn(until_cpu_ns: u64, stopped: impl Fn() -> bool) {
     while !stopped() {
-        // Reading the CPU clock is a system call, the other is not and never runs slower.
+        // Reading the CPU clock is a system call; the other clock needs none and runs no slower.
         let left_ns = until_cpu_ns.saturating_sub(thread_cpu_ns()).min(BURN_MAX_NS);
         let until_ns = now_ns() + left_ns;
         while now_ns() < until_ns {
@@ -41,8 +41,8 @@ pub(super) fn burn(until_cpu_ns: u64, stopped: impl Fn() -> bool) {
     }
 }
 
-/// The latency the replay would report for an operation that takes no time: the median of two
-/// readings of the clock in a row.
+/// The latency that the replay would report for an operation that takes no time: the median
+/// difference of two consecutive readings of the clock.
 pub(super) fn floor_ns() -> u64 {
     let mut pairs: Vec<u64> = (0..1001)
         .map(|_| {
@@ -54,25 +54,25 @@ pub(super) fn floor_ns() -> u64 {
     pairs[pairs.len() / 2]
 }
 
-/// How long a thread burns while others wait; Linux gives a few ms as well.
+/// How long a thread burns while others wait; a few ms, as on Linux.
 const QUANTUM_NS: u64 = 3_000_000;
 
-/// No more threads of a replay burn CPU at once than there are cores: else a thread whose operation
-/// has ended would stand behind others that only spin.
+/// Limits the threads of a replay that burn CPU at a time to the number of cores: otherwise a
+/// thread whose operation has ended would queue behind threads that only spin.
 pub(super) struct Cores {
     free: Mutex<usize>,
     any: Condvar,
 }
 
 impl Cores {
-    /// None where all threads find one.
+    /// None if there is a core for every thread.
     pub(super) fn shared_by(threads: usize) -> Option<Cores> {
         let cores = available_parallelism().map_or(threads, usize::from);
         (threads > cores).then(|| Cores { free: Mutex::new(cores), any: Condvar::new() })
     }
 
-    /// Burns in turns with the others: `burn` until a CPU time that it is given, from `since_ns`
-    /// on.
+    /// Burns CPU in turns with other threads: calls `burn` with a CPU time to burn up to, starting
+    /// at `since_ns`.
     pub(super) fn burn(&self, since_ns: u64, until_ns: u64, mut burn: impl FnMut(u64)) {
         let mut from_ns = since_ns;
         while from_ns < until_ns {

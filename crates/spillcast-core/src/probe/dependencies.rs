@@ -7,11 +7,11 @@ use rustix::thread::futex::{self, Flags, Timespec};
 use super::Step;
 use super::clock::{SLEEP_MAX_NS, now_ns};
 
-/// Not while a thread works, but when its step has ended.
+/// The signal is sent at the end of the step, not within its CPU time.
 const AT_STEP_END: u64 = u64::MAX;
 
 pub(super) struct Dependencies {
-    /// Of each step, 1 from when it need not wait any more.
+    /// By step, 1 once it no longer needs to wait.
     released: Vec<AtomicU32>,
     /// By thread, in the order of its steps.
     signals: Vec<Vec<Signal>>,
@@ -21,13 +21,13 @@ pub(super) struct Dependencies {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Signal {
     step: usize,
-    /// CPU time that it has burned in the step.
+    /// CPU time that the thread has burned in the step.
     cpu_ns: u64,
     waiter: usize,
 }
 
 impl Dependencies {
-    /// `queues` are the positions of each thread's steps.
+    /// `queues` has the indexes of each thread's steps.
     pub(super) fn new(steps: &[Step], queues: &[Vec<usize>]) -> Dependencies {
         let mut following = vec![None; steps.len()];
         for pair in queues.iter().flat_map(|queue| queue.windows(2)) {
@@ -48,18 +48,18 @@ impl Dependencies {
         Dependencies { released: steps.iter().map(|_| AtomicU32::new(0)).collect(), signals }
     }
 
-    /// The signals that a thread has to give.
+    /// The signals that a thread has to send.
     pub(super) fn signaller(&self, thread: usize) -> Signaller<'_> {
         Signaller { dependencies: self, left: &self.signals[thread] }
     }
 
-    /// Sleeps until `step` is released, or until `over` says so.
+    /// Sleeps until `step` is released, or until `over` returns true.
     pub(super) fn wait(&self, step: usize, until_ns: u64, over: impl Fn() -> bool) {
         let released = &self.released[step];
         while released.load(Ordering::Acquire) == 0 && !over() {
             let sleep_ns = until_ns.saturating_sub(now_ns()).min(SLEEP_MAX_NS);
             let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as i64 };
-            // The kernel sleeps only while it is 0.
+            // The kernel sleeps only while the value is 0.
             let _ = futex::wait(released, Flags::PRIVATE, 0, Some(&timeout));
         }
     }
@@ -71,20 +71,20 @@ impl Dependencies {
     }
 }
 
-/// The signals that a thread has not given yet.
+/// The signals that a thread has not sent yet.
 pub(super) struct Signaller<'a> {
     dependencies: &'a Dependencies,
     left: &'a [Signal],
 }
 
 impl Signaller<'_> {
-    /// How much CPU time of `step` is burned before the next signal; None where there is none.
+    /// CPU time of `step` to burn before the next signal; None without one.
     pub(super) fn next_cpu_ns(&self, step: usize) -> Option<u64> {
         let next = self.left.first().filter(|next| next.step == step)?;
         (next.cpu_ns != AT_STEP_END).then_some(next.cpu_ns)
     }
 
-    /// Gives the next signal.
+    /// Sends the next signal.
     pub(super) fn signal(&mut self) {
         if let Some((next, left)) = self.left.split_first() {
             self.left = left;
@@ -92,7 +92,7 @@ impl Signaller<'_> {
         }
     }
 
-    /// Gives all that belong to `step`, which has ended or will not be done.
+    /// Sends all signals of `step`, which has ended or will be skipped.
     pub(super) fn end(&mut self, step: usize) {
         while self.left.first().is_some_and(|next| next.step <= step) {
             self.signal();
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(signaller.next_cpu_ns(2), Some(30));
         signaller.signal();
         assert!(is_announced(1));
-        // No later than the thread has burned all that it burned in the step.
+        // No later than when the thread has burned all CPU time of the step.
         assert_eq!(signaller.next_cpu_ns(2), Some(100));
         signaller.signal();
         assert!(is_announced(5) && !is_announced(3));

@@ -1,4 +1,4 @@
-//! Errors of a probe: why it cannot start, or did not finish.
+//! Errors of a probe: why it cannot start, or could not finish.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,16 +17,16 @@ pub enum ProbeError {
     NotADirectory { dir: PathBuf },
     #[error("{} is not writable ({source}): give a directory this user may write to", .dir.display())]
     NotWritable { dir: PathBuf, source: io::Error },
-    /// There is no room for the least that can be measured.
+    /// There is no room for the smallest possible measurement.
     #[error(
         "the byte budget is {}, and files need {} at least: give more, as in --budget 1G",
         size(*.budget_bytes), size(*.least_bytes)
     )]
     BudgetTooSmall { budget_bytes: u64, least_bytes: u64 },
-    /// It ended before any operation of a cell counted.
+    /// The probe ended before any operation of a cell counted.
     #[error("no cell was measured within {budget:?}: give more time, as in --budget 60s")]
     NoTime { budget: Duration },
-    /// Of the free bytes the file system keeps some.
+    /// The probe leaves part of the free bytes to the file system.
     #[error(
         "the probe needs {} and leaves {} free, and {} ({filesystem}) has {} free: make room there \
          or give a directory on a larger file system",
@@ -39,7 +39,7 @@ pub enum ProbeError {
     Cancelled,
 }
 
-/// A size in the largest unit of which it holds one: `16 MiB`, `1.5 GiB`.
+/// A size in the largest unit that does not exceed it: `16 MiB`, `1.5 GiB`.
 fn size(bytes: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")];
     let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or(units[4]);

@@ -12,20 +12,20 @@ use super::blocks::BlockSet;
 use super::scratch;
 
 pub(super) struct ReplayFile {
-    /// Held while it is read and written, and alone by what changes it: who reads must find what it
-    /// takes for written.
+    /// Shared by reads and writes, exclusive for calls that change the file: a reader must find the
+    /// data that it assumes written.
     file: RwLock<File>,
     written: BlockSet,
     size_bytes: AtomicU64,
     /// Whether a replayed call has opened it.
     opened: AtomicBool,
-    /// What allocations may take of it together, and have taken.
+    /// Limit of the total size of allocations, and the total so far.
     allocatable_bytes: u64,
     allocated_bytes: AtomicU64,
 }
 
 impl ReplayFile {
-    /// A new, empty file in `dir` that no directory entry leads to.
+    /// A new, empty file in `dir` without a directory entry.
     pub(super) fn create(
         dir: &Path,
         extent_bytes: u64,
@@ -42,30 +42,30 @@ impl ReplayFile {
         })
     }
 
-    /// For reading and writing it, while nobody changes it.
+    /// Shared access for reading and writing the file.
     pub(super) fn open(&self) -> OpenFile<'_> {
         let file = self.file.read().expect("no holder panics");
         OpenFile { file, written: &self.written, size_bytes: &self.size_bytes }
     }
 
-    /// For changing it, while nobody reads or writes it.
+    /// Exclusive access for changing the file.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, File> {
         self.file.write().expect("no holder panics")
     }
 
-    /// Notes that the file was opened; whether it was before, so that this call did not create it.
+    /// Records that the file was opened; returns whether it was opened before, not created now.
     pub(super) fn reopened(&self) -> bool {
         self.opened.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes that the file was removed: the next call that opens it creates it.
+    /// Records that the file was removed: the next call that opens it creates it.
     pub(super) fn removed(&self) {
         self.opened.store(false, Ordering::Relaxed);
         self.cut(0);
     }
 
-    /// How many of these bytes an allocation may take, which are then taken. Nobody else may hold the
-    /// file.
+    /// Reserves up to `bytes` for an allocation; returns the number reserved. The caller has
+    /// exclusive access.
     pub(super) fn allocate(&self, bytes: u64) -> u64 {
         let before_bytes = self.allocated_bytes.load(Ordering::Relaxed);
         let bytes = bytes.min(self.allocatable_bytes.saturating_sub(before_bytes));
@@ -73,7 +73,7 @@ impl ReplayFile {
         bytes
     }
 
-    /// Notes that the file was truncated to this length.
+    /// Records that the file was truncated to this length.
     pub(super) fn cut(&self, size_bytes: u64) {
         self.allocated_bytes.fetch_min(size_bytes, Ordering::Relaxed);
         self.size_bytes.store(size_bytes, Ordering::Release);
@@ -81,7 +81,7 @@ impl ReplayFile {
     }
 }
 
-/// A file of the replay that nobody changes meanwhile.
+/// A file of the replay that no thread changes meanwhile.
 pub(super) struct OpenFile<'a> {
     file: RwLockReadGuard<'a, File>,
     written: &'a BlockSet,
@@ -89,24 +89,24 @@ pub(super) struct OpenFile<'a> {
 }
 
 impl OpenFile<'_> {
-    /// One pread, or as many as it takes where the storage gives less than asked.
+    /// One pread, or more if the storage returns less than requested.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
 
-    /// One pwrite, or as many as it takes where the storage takes less than given.
+    /// One pwrite, or more if the storage accepts less than requested.
     pub(super) fn write(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(buffer, offset)
     }
 
-    /// Notes that the bytes were written. The size comes first: who sees the blocks sees it too.
+    /// Records a write of the bytes. The size comes first: a thread that sees the blocks needs it.
     pub(super) fn mark_written(&self, bytes: Range<u64>) {
         self.size_bytes.fetch_max(bytes.end, Ordering::AcqRel);
         self.written.insert(bytes);
     }
 
-    /// Writes what a read of `bytes` would otherwise miss, and returns how many bytes that were:
-    /// a hole or the end of the file answers without any storage.
+    /// Writes the bytes that a read of `bytes` would miss, and returns their number: the storage
+    /// would not be involved in reading a hole or the end of the file.
     pub(super) fn fill_holes(&self, bytes: Range<u64>, data: &[u8]) -> io::Result<u64> {
         let mut filled_bytes = 0;
         if !self.written.contains(bytes.clone()) {
@@ -114,7 +114,7 @@ impl OpenFile<'_> {
                 filled_bytes += self.fill(run, data)?;
             }
         }
-        // The last block may have been written in part only.
+        // The last block may have been written only in part.
         let size_bytes = self.size_bytes.load(Ordering::Acquire);
         if size_bytes < bytes.end {
             filled_bytes += self.fill(size_bytes..bytes.end, data)?;
@@ -145,7 +145,7 @@ mod tests {
         let file = whole.open();
         file.write(&[1; 100], 8192).unwrap();
         file.mark_written(8192..8292);
-        // Blocks 0 and 1 are holes, and of block 2 the read wants 50 bytes more than there are.
+        // Blocks 0 and 1 are holes, and the read exceeds the data of block 2 by 50 bytes.
         assert_eq!(file.fill_holes(10..8342, &[2; 5000]).unwrap(), 8192 + 50);
         assert_eq!(file.fill_holes(0..8342, &[3; 5000]).unwrap(), 0);
         let mut back = [0; 8342];
@@ -162,7 +162,7 @@ mod tests {
         file.open().mark_written(0..20_000);
         file.alone().set_len(5_000).unwrap();
         file.cut(5_000);
-        // Of block 1 its first 904 bytes are left, which are as good as none.
+        // The remaining 904 bytes of block 1 count as missing.
         assert_eq!(file.open().fill_holes(0..20_000, &[2; 30_000]).unwrap(), 16_384);
         assert_eq!(file.open().fill_holes(0..20_000, &[2; 30_000]).unwrap(), 0);
     }

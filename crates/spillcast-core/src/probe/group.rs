@@ -6,7 +6,7 @@ use crate::wait::Op;
 /// The order of operations within a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
-    /// As they were recorded.
+    /// As recorded.
     Recorded,
     Sequential,
     Random,
@@ -22,7 +22,7 @@ impl Pattern {
     }
 }
 
-/// Through the page cache or around it.
+/// Through the page cache, or around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
     Buffered,
@@ -42,17 +42,17 @@ impl Access {
 pub struct Group {
     pub op: Op,
     pub size_class_bytes: u64,
-    /// Operations under way at once; of a replay, how many threads do I/O.
+    /// Operations in flight at a time; for a replay, the number of threads that do I/O.
     pub depth: u32,
     pub pattern: Pattern,
     pub access: Access,
     pub count: u64,
     pub bytes: u64,
-    /// In which they were done, one after the other or `depth` at once, so that their count over
-    /// it is their rate; None where others were done in between.
+    /// Time in which the operations ran, one after the other or `depth` at a time, so `count` /
+    /// `elapsed_ns` is their rate; None if other operations ran in between.
     pub elapsed_ns: Option<u64>,
     pub histogram: Histogram,
-    /// Count and mean latency of consecutive stretches of the measurement, in the order of time.
+    /// Count and mean latency of consecutive blocks of the measurement, in order of time.
     pub block_means_ns: Vec<(u64, f64)>,
 }
 
@@ -83,12 +83,12 @@ impl Running {
         self.block_total_ns += histogram.total_ns();
     }
 
-    /// Adds time in which operations were done.
+    /// Adds time in which operations ran.
     pub(super) fn pass(&mut self, elapsed_ns: u64) {
         self.elapsed_ns += elapsed_ns;
     }
 
-    /// Ends a block; nothing where it holds no operation.
+    /// Ends a block; ignores an empty one.
     pub(super) fn end_block(&mut self) {
         if self.block_count > 0 {
             let mean_ns = self.block_total_ns as f64 / self.block_count as f64;

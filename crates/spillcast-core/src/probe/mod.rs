@@ -1,10 +1,10 @@
-//! Measuring a directory: by a replay of recorded temp I/O, or by a grid of cells without one.
+//! Measures a directory with a replay of recorded temp I/O, or with a grid of cells without one.
 //!
 //! A replay issues the same operations at the same offsets of as many files, from as many threads,
-//! in the order of the recording, and each thread works, pauses and waits for the others in between
-//! as it did, with pauses scaled down where they would take more than half of the budget. It goes
-//! through the page cache, as engines do. The files have no names, so nothing is left in the
-//! directory however the process ends.
+//! in the order of the recording. Between them each thread works, pauses and waits for others as
+//! recorded, with pauses scaled down if they would exceed half of the budget. I/O goes through the
+//! page cache, as in engines. The files have no names, so nothing is left in the directory however
+//! the process ends.
 
 mod arena;
 mod blocks;
@@ -45,32 +45,32 @@ use progress::Counters;
 
 use crate::wait::Op;
 
-/// How often a disturbed replay is repeated at the most.
+/// Maximum number of repetitions of a disturbed replay.
 const REPEATS_MAX: u32 = 2;
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub dir: PathBuf,
-    /// How long the replay may take, without its preparation. Each segment of the plan may go
-    /// beyond by one step of each thread.
+    /// Time for the replay, without its preparation. Each segment of the plan may exceed it by one
+    /// step of each thread.
     pub budget: Duration,
-    /// What the files may hold; None for all that is free but a reserve. Where it has no room for
-    /// the whole plan, a share of the regions of its files is replayed.
+    /// Maximum size of the files; None for all free space but a reserve. If the whole plan does not
+    /// fit, a share of the regions of its files is replayed.
     pub budget_bytes: Option<u64>,
-    /// Past the page cache, where the file system and the plan's sizes allow for it.
+    /// Bypass the page cache, if the file system and the sizes in the plan allow it.
     pub direct: bool,
 }
 
-/// A plan that may be replayed on a directory. One thread runs it; others may watch and cancel.
+/// A replay of a plan on a directory. One thread runs it; others may watch and cancel it.
 pub struct Probe {
-    /// Threads and files are numbered from 0 here.
+    /// Threads and files are numbered from 0.
     steps: Vec<Step>,
     threads: usize,
-    /// Of each file, the end of what is read or written of it.
+    /// By file, the end of its reads and writes.
     extents_bytes: Vec<u64>,
-    /// Distinct bytes that the whole plan touches.
+    /// Number of distinct bytes that the whole plan touches.
     pub working_set_bytes: u64,
-    /// Share of the working set that the byte budget has room for; 1 for all.
+    /// Share of the working set that fits the byte budget; 1 for all.
     pub byte_share: f64,
     options: Options,
     place: Place,
@@ -80,8 +80,7 @@ pub struct Probe {
 impl Probe {
     /// Checks the plan, the directory and its free space; writes nothing.
     ///
-    /// Steps are in the order of recorded start time. Their numbers of threads and files need not
-    /// be dense.
+    /// Steps are in order of recorded start time. Their thread and file numbers may have gaps.
     pub fn new(mut steps: Vec<Step>, options: Options) -> Result<Probe, ProbeError> {
         plan::check(&steps)?;
         let place = Place::new(&options.dir)?;
@@ -95,7 +94,7 @@ impl Probe {
             return Err(ProbeError::BudgetTooSmall { budget_bytes, least_bytes });
         }
         place.check_room(kept_bytes)?;
-        // Of what is left of the plan, for some threads and files may have gone.
+        // Renumbers the rest of the plan, from which some threads and files may have disappeared.
         let threads = plan::renumber(steps.iter_mut().map(|step| &mut step.thread));
         let files = plan::renumber(plan::on_files(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
@@ -111,9 +110,9 @@ impl Probe {
         })
     }
 
-    /// Replays the plan and blocks until it is done, cancelled or failed. Nothing stays on the
-    /// storage. A replay beside other work on the machine is repeated while the budget has time for
-    /// it; the least disturbed one counts.
+    /// Replays the plan; blocks until done, cancelled or failed. Nothing stays on the storage. A
+    /// replay disturbed by other work on the machine is repeated while the budget has time for it;
+    /// the least disturbed one counts.
     pub fn run(&self) -> Result<Outcome, ProbeError> {
         self.counters.check()?;
         let mut best = replay::run(self)?;
@@ -135,17 +134,17 @@ impl Probe {
         self.counters.read(self.operations())
     }
 
-    /// Ends the run before its next operation; a run that begins later ends at once.
+    /// Ends the run before its next operation; a run that starts later ends at once.
     pub fn cancel(&self) {
         self.counters.cancel();
     }
 
-    /// The file system that holds the directory.
+    /// The file system of the directory.
     pub fn filesystem(&self) -> &Filesystem {
         &self.place.filesystem
     }
 
-    /// Memory that a run takes for itself: buffers, samples, and a stack for each thread.
+    /// Memory used by a run: buffers, samples, and a stack for each thread.
     pub fn memory_bytes(&self) -> u64 {
         const SAMPLE_BYTES: usize = 64;
         const STACK_BYTES: usize = 64 << 10;
@@ -155,7 +154,7 @@ impl Probe {
         (buffers_bytes + samples_bytes + self.threads * STACK_BYTES) as u64
     }
 
-    /// How many reads and writes the plan holds.
+    /// Number of reads and writes in the plan.
     fn operations(&self) -> u64 {
         self.steps.iter().filter(|step| step.op != Op::Null).count() as u64
     }

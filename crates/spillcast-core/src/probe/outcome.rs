@@ -12,41 +12,41 @@ use super::schedule::Disturbance;
 use crate::histogram::Histogram;
 use crate::wait::{Op, size_class_bytes};
 
-/// It serialises as the facts of storage.json.
+/// Serialised as the facts of storage.json.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Ascending by operation and size class.
     #[serde(skip)]
     pub groups: Vec<Group>,
-    /// Latencies of the calls that change files, by name.
+    /// Latencies of calls that change files, by name.
     #[serde(skip)]
     pub changes: BTreeMap<&'static str, Histogram>,
-    /// From the first step to the last, without the preparation.
+    /// Time from the first step to the last, without the preparation.
     pub elapsed_ns: u64,
     pub steps_replayed: u64,
-    /// Steps the budget had no time for.
+    /// Steps omitted for lack of time.
     pub steps_skipped: u64,
-    /// What was written untimed so that a read met data. Such a read follows right upon its
-    /// write: where the page cache holds it, the latency says so.
+    /// Bytes written untimed so that reads meet data. Such a read directly follows its write, so
+    /// its latency may be that of the page cache.
     pub prefilled_bytes: u64,
-    /// What recorded CPU time and pauses were multiplied by.
+    /// Factor on the recorded CPU time and pauses.
     pub think_scale: f64,
     pub threads: u32,
     /// Mean number of operations in flight while at least one is.
     pub in_flight: f64,
-    /// Distinct bytes that the plan touches.
+    /// Number of distinct bytes that the plan touches.
     pub(crate) working_set_bytes: u64,
-    /// Share of the working set that the byte budget had room for; 1 for all.
+    /// Share of the working set that fits the byte budget; 1 for all.
     pub(crate) byte_share: f64,
     #[serde(skip)]
     pub filesystem: Filesystem,
-    /// Whether it went past the page cache.
+    /// Whether the I/O bypassed the page cache.
     pub direct: bool,
-    /// What the replay reports for an operation that takes no time.
+    /// Latency that the replay reports for an operation that takes no time.
     pub(crate) floor_ns: u64,
-    /// How often it was repeated because it was disturbed; of all, this one was disturbed least.
+    /// Number of repetitions because of disturbances; this is the least disturbed run.
     pub(crate) repeated: u32,
-    /// What other work on the machine cost it.
+    /// The cost of other work on the machine.
     #[serde(flatten)]
     pub disturbance: Disturbance,
 }
@@ -59,13 +59,13 @@ impl Outcome {
 
 /// One timed step.
 pub(super) struct Sample {
-    /// Position in the plan.
+    /// Index in the plan.
     pub(super) step: usize,
     pub(super) start_ns: u64,
     pub(super) elapsed_ns: u64,
 }
 
-/// The samples so far, summed up segment by segment.
+/// Sums of the samples of all segments so far.
 #[derive(Default)]
 pub(super) struct Tally {
     groups: BTreeMap<(Op, u64), Running>,
@@ -75,7 +75,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts for how long something was under way, given all samples, which it sorts by start.
+    /// Sums the time with operations in flight, given all samples, which it sorts by start.
     pub(super) fn overlap(&mut self, samples: &mut [Sample]) {
         samples.sort_unstable_by_key(|sample| sample.start_ns);
         let mut busy_until_ns = 0;
@@ -129,8 +129,8 @@ mod tests {
     fn samples_are_grouped_and_overlap_is_counted() {
         let steps = [step(Op::Write, 8192), step(Op::Read, 8000), step(Op::Write, 8190)];
         let mut tally = Tally::default();
-        // 100..200 and 150..300 keep 200 ns busy with 250 ns of I/O; 400..450 adds 50 to both.
-        // Nested in time: 1000..1100 holds 1010..1020.
+        // 100..200 and 150..300 are 200 ns busy with 250 ns of I/O; 400..450 adds 50 to both.
+        // 1000..1100 contains 1010..1020.
         let mut samples = [
             sample(1, 150, 150),
             sample(0, 100, 100),

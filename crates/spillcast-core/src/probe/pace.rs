@@ -1,4 +1,4 @@
-//! Divides the budget: the steps in segments, a deadline for each, and which operations fit it.
+//! Divides the budget: the steps into segments, with a deadline and the operations that fit it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use super::Step;
 use crate::wait::Op;
 
-/// Phases of a query (first writes, then reads) are shorter than the query by less than this.
+/// Number of segments: phases of a query (first writes, then reads) are longer than 1/20 of it.
 pub(super) const SEGMENTS: usize = 20;
 
 pub(super) struct Pace {
-    /// What CPU time and pauses are multiplied by.
+    /// Factor on CPU time and pauses.
     pub(super) think_scale: f64,
     pub(super) segments: Vec<Segment>,
 }
 
 pub(super) struct Segment {
-    /// Positions in the plan.
+    /// Indexes in the plan.
     pub(super) steps: Range<usize>,
-    /// Since the start of the replay. Beyond it, a thread goes on with the next segment; what an
-    /// earlier one leaves is there for the later ones.
+    /// Time since the start of the replay. After it, a thread goes on with the next segment; later
+    /// segments gain the time that earlier ones leave.
     pub(super) deadline_ns: u64,
-    /// What of its time its reads and its writes may have, by their number, where it has not enough
-    /// for all of them: else those that come last in each segment would be seen nowhere.
+    /// Time for reads and for writes, in proportion to their number, used if there is too little
+    /// for all: otherwise the operations at the end of each segment would never be measured.
     pub(super) shares_ns: [u64; 2],
 }
 
 impl Pace {
-    /// `steps` have their threads numbered from 0 to below `threads`. Gaps are kept where they
-    /// take at most half of the budget, scaled down to half of it otherwise. A segment has the
-    /// time its own gaps take and an equal share of the rest.
+    /// Threads of the steps are numbered from 0 to below `threads`. Gaps are kept if they take at
+    /// most half of the budget, and scaled down to half of it otherwise. A segment gets the time of
+    /// its own gaps and an equal share of the rest.
     pub(super) fn new(all: &[Step], threads: usize, budget: Duration) -> Pace {
         let budget_ns = budget.as_nanos() as f64;
         let count = all.len().min(SEGMENTS);
@@ -51,20 +51,20 @@ impl Pace {
         Pace { think_scale, segments: segments.collect() }
     }
 
-    /// The segment that a position lies in.
+    /// The segment of an index in the plan.
     pub(super) fn segment(&self, position: usize) -> usize {
         self.segments.partition_point(|segment| segment.steps.end <= position)
     }
 }
 
-/// A segment's time for reads and for writes, by their number.
+/// A segment's time for reads and for writes, in proportion to their number.
 fn shares(steps: &[Step], time_ns: f64) -> [u64; 2] {
     let count = |op| steps.iter().filter(|step| step.op == op).count() as f64;
     let (reads, writes) = (count(Op::Read), count(Op::Write));
     [reads, writes].map(|count| (time_ns * count / (reads + writes).max(1.0)) as u64)
 }
 
-/// CPU time and pauses of the thread that has most of them: threads go side by side.
+/// CPU time and pauses of the thread with the largest sum: threads run concurrently.
 fn longest_think_ns(steps: &[Step], threads: usize) -> f64 {
     let mut by_thread = vec![0.0; threads];
     for step in steps {
@@ -76,26 +76,26 @@ fn longest_think_ns(steps: &[Step], threads: usize) -> f64 {
 /// The work of a thread in a segment.
 #[derive(Default)]
 pub(super) struct Done {
-    /// How long its reads and its writes took, in ns; None of those of which it issued none.
+    /// Time of the thread's reads and of its writes, in ns; None before the first.
     took_ns: [Option<u64>; 2],
-    /// Whether it has left out something for lack of time.
+    /// Whether an operation was skipped for lack of time.
     pub left_out: bool,
-    /// Whether it had in the segment before.
+    /// Whether one was skipped in the previous segment.
     hurries: bool,
 }
 
 impl Done {
-    /// At the beginning of the next segment.
+    /// The state at the start of the next segment.
     pub fn next(&self) -> Done {
         Done { hurries: self.left_out, ..Done::default() }
     }
 
-    /// Whether an operation of a kind is the first of the segment. Calls that change files are not.
+    /// Whether a read or write is the first of its kind in the segment; false for other calls.
     pub(crate) fn is_first(&self, op: Op) -> bool {
         kind(op).is_some_and(|kind| self.took_ns[kind].is_none())
     }
 
-    /// Whether its kind has time left, where there is not enough for all.
+    /// Whether operations of this kind have time left, if there is too little for all.
     pub(crate) fn has_time_for(&self, op: Op, shares_ns: [u64; 2]) -> bool {
         !self.hurries
             || kind(op).is_none_or(|kind| self.took_ns[kind].unwrap_or(0) < shares_ns[kind])
@@ -108,7 +108,7 @@ impl Done {
     }
 }
 
-/// The place of reads and of writes in pairs.
+/// Index of reads and of writes in pairs.
 fn kind(op: Op) -> Option<usize> {
     match op {
         Op::Read => Some(0),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn gaps_are_kept_up_to_half_of_the_budget_and_scaled_above() {
-        // Two threads with 100 gaps each, side by side: five a segment.
+        // Two threads with 100 gaps each, concurrently: five per segment.
         let budget = Duration::from_nanos(1_000);
         let scale = |think_ns| Pace::new(&steps(200, |_| think_ns), 2, budget).think_scale;
         assert_eq!(scale(5), 1.0);

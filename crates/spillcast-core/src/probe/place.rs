@@ -1,4 +1,4 @@
-//! The directory to probe: whether it can be, how much room it has, and its file system.
+//! The directory to probe: whether it is usable, its free space, and its file system.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Checks that files can be made there; leaves none.
+    /// Checks that files can be created there; leaves none.
     pub(super) fn new(dir: &Path) -> Result<Place, ProbeError> {
         match fs::metadata(dir) {
             Ok(metadata) if metadata.is_dir() => {}
@@ -32,7 +32,7 @@ impl Place {
         let place = Place { dir: dir.to_owned(), filesystem };
         match scratch::create(dir) {
             Ok(_) => Ok(place),
-            // There is a directory, which holds no files, as /proc.
+            // The directory exists but cannot hold files, such as /proc.
             Err(source) if is_refusal(&source) || source.kind() == io::ErrorKind::NotFound => {
                 Err(not_writable(dir, source))
             }
@@ -40,8 +40,8 @@ impl Place {
         }
     }
 
-    /// What a probe may write: the file system keeps 64 MiB or 2 % of what is free, whichever is
-    /// more. None where it does not say what is free.
+    /// Bytes that a probe may write: all free space but 64 MiB or 2 % of it, whichever is more.
+    /// None if the file system does not report free space.
     pub(super) fn room_bytes(&self) -> Option<u64> {
         let free_bytes = self.filesystem.free_bytes?;
         Some(free_bytes.saturating_sub(kept_bytes(free_bytes)))
@@ -79,13 +79,13 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// The kernel's data about the file system that holds a directory.
+/// The kernel's data about the file system of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filesystem {
-    /// As mount(8) writes it, such as `ext4`, `nfs4` or `fuse.sshfs`; the magic number in hex where
-    /// no mount is listed for the directory.
+    /// As in mount(8), such as `ext4`, `nfs4` or `fuse.sshfs`; the magic number in hex if no mount
+    /// is listed for the directory.
     pub name: String,
-    /// What an unprivileged user may still write; None where the file system does not say.
+    /// Free space for unprivileged users; None if the file system does not report it.
     pub free_bytes: Option<u64>,
 }
 
@@ -97,28 +97,27 @@ impl Filesystem {
             Some(mount) => mount.filesystem.clone(),
             None => format!("{:#x}", stat.f_type as u32),
         };
-        // Blocks are counted in fragments where the file system has them. One without limits
-        // (a FUSE server that does not answer, tmpfs with size=0) reports no blocks at all.
+        // Blocks are counted in fragments if the file system has them. A file system without limits
+        // (a FUSE server that does not answer, tmpfs with size=0) reports 0 blocks.
         let unit = if stat.f_frsize != 0 { stat.f_frsize } else { stat.f_bsize };
         let free_bytes = (stat.f_blocks != 0).then(|| stat.f_bavail.saturating_mul(unit as u64));
         Ok(Filesystem { name, free_bytes })
     }
 
-    /// As of `is_network`.
+    /// Whether it is a network file system, as in `is_network`.
     pub fn network(&self) -> Option<bool> {
         is_network(&self.name)
     }
 }
 
-/// What is mounted where an absolute path lies, as the kernel lists it.
+/// The mount of an absolute path, as the kernel lists it.
 ///
-/// The file system itself is not asked: it may hang, and the path may be gone.
+/// The file system itself is not accessed: it may hang, and the path may be gone.
 pub fn mounted(path: &Path) -> io::Result<Option<Mount>> {
     Ok(holding(&mounts()?, path).cloned())
 }
 
-/// Whether a file system of this type lies behind a network; None for a FUSE server that nothing is
-/// known of.
+/// Whether a file system of this type is on a network; None for an unknown FUSE server.
 pub fn is_network(name: &str) -> Option<bool> {
     const NETWORK: &str = "9p afs beegfs ceph cifs coda gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2 orangefs \
         panfs pvfs2 smb3 smbfs wekafs";

@@ -1,5 +1,5 @@
-//! The plan of a replay: whether it can be replayed, and of one too large for the byte budget a
-//! hashed share of its regions, which stands for all.
+//! The plan of a replay: checks it, and reduces a plan too large for the byte budget to a hashed,
+//! representative share of its regions.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,32 +14,32 @@ use crate::wait::Op;
 const STEP_BYTES_MAX: u32 = 64 << 20;
 const EXTENT_BYTES_MAX: u64 = 16 << 40;
 
-/// What a thread did up to the end of one operation: it burned CPU, waited for another thread to
-/// have come so far, paused, and read, wrote or changed a file.
+/// The actions of a thread up to the end of one operation: it burns CPU, waits for another thread
+/// to reach a point, pauses, and reads, writes or changes a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub thread: u32,
-    /// Null for a wait alone, or for a change. Neither moves bytes.
+    /// Null for a wait or a change, which transfer no bytes.
     pub op: Op,
-    /// A call that makes, resizes, syncs, removes or looks up the file.
+    /// A call that creates, resizes, syncs, removes or looks up the file.
     pub change: Option<CallKind>,
     pub file: u32,
-    /// Of a change, the new length, or where it begins.
+    /// Offset of the operation; for a change, the new length or the start.
     pub offset: u64,
-    /// From 1 to 64 MiB of a read or write.
+    /// From 1 to 64 MiB for a read or write.
     pub bytes: u32,
-    /// CPU time that the thread burns since the end of its step before.
+    /// CPU time that the thread has burned since the end of its previous step.
     pub cpu_ns: u64,
-    /// The step of another thread, by its position in the plan, that has to end before, whereupon
-    /// that thread burns `after_cpu_ns`.
+    /// Index in the plan of the step of another thread that must end before; that thread then burns
+    /// `after_cpu_ns`.
     pub after: Option<u32>,
     pub after_cpu_ns: u64,
-    /// A pause thereafter.
+    /// A pause after that.
     pub delay_ns: u64,
 }
 
 impl Step {
-    /// Whether it does anything to a file.
+    /// Whether the step accesses a file.
     pub(super) fn acts(&self) -> bool {
         self.op != Op::Null || self.change.is_some()
     }
@@ -50,7 +50,7 @@ impl Step {
     }
 }
 
-/// Finds the first step that cannot be replayed.
+/// Fails at the first step that cannot be replayed.
 pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
     if steps.iter().all(|step| step.op == Op::Null) {
         return Err(ProbeError::Empty);
@@ -80,13 +80,13 @@ pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
     }
 }
 
-/// Whether the step that this one waits for, if any, is there and of another thread.
+/// Whether the step that this one waits for, if any, exists and belongs to another thread.
 fn waits_for_another(steps: &[Step], step: &Step) -> bool {
     let other = |after: u32| steps.get(after as usize).is_some_and(|s| s.thread != step.thread);
     step.after.is_none_or(other)
 }
 
-/// Replaces each number by its position among the distinct ones, and returns how many there are.
+/// Replaces each number by its index among the distinct numbers; returns how many there are.
 pub(super) fn renumber<'a>(numbers: impl Iterator<Item = &'a mut u32>) -> usize {
     let mut positions = HashMap::new();
     for number in numbers {
@@ -101,8 +101,8 @@ pub(super) fn on_files(steps: &mut [Step]) -> impl Iterator<Item = &mut Step> {
     steps.iter_mut().filter(|step| step.acts())
 }
 
-/// Keeps the operations that are `wanted`, and of what else a thread does what comes before them.
-/// Who waits for a step that is gone waits for the one of that thread before it.
+/// Keeps the operations that are `wanted`, and the other steps of a thread that precede these. A
+/// step that waited for a removed step waits for the previous kept step of that thread.
 fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
     let mut kept = vec![false; steps.len()];
     let mut next_wanted = HashMap::new();
@@ -131,7 +131,7 @@ fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
     debug_assert!(steps.iter().all(|step| waits_for_another(steps, step)), "who waits for whom");
 }
 
-/// Of each file, the end of what is read or written of it. Files are numbered from 0.
+/// By file, the end of its reads and writes. Files are numbered from 0.
 pub(super) fn extents_bytes(steps: &[Step], files: usize) -> Vec<u64> {
     let mut extents_bytes = vec![0; files];
     for step in steps.iter().filter(|step| step.op != Op::Null) {
@@ -141,7 +141,7 @@ pub(super) fn extents_bytes(steps: &[Step], files: usize) -> Vec<u64> {
     extents_bytes
 }
 
-/// Of each file, the distinct blocks that the steps touch, together.
+/// By file, the size of all distinct blocks that the steps touch.
 pub(super) fn touched_bytes<'a>(
     steps: impl IntoIterator<Item = &'a Step>,
     extents_bytes: &[u64],
@@ -159,19 +159,18 @@ fn working_set_bytes<'a>(steps: impl Iterator<Item = &'a Step>, extents_bytes: &
     touched_bytes(steps, extents_bytes).iter().sum()
 }
 
-/// Small enough that a share is met closely, large enough that most runs of sequential I/O are
-/// kept whole.
+/// Small enough to match a share closely, large enough to keep most runs of sequential I/O whole.
 pub(super) const REGION_BYTES: u64 = 16 << 20;
 
-/// Keeps the steps of as many regions as the budget has room for, in their order: a region that is
-/// kept is written and read as it was. Returns the working set of the plan and that of what is
-/// left, 0 where not even one region has room. Files are numbered from 0.
+/// Keeps the steps of as many regions as fit the budget, in order: a kept region is written and
+/// read as before. Returns the working set of the plan and of what is left, which is 0 if not even
+/// one region fits. Files are numbered from 0.
 pub(super) fn fit(steps: &mut Vec<Step>, extents_bytes: &[u64], budget_bytes: u64) -> (u64, u64) {
     let whole_bytes = working_set_bytes(steps.iter(), extents_bytes);
     if whole_bytes <= budget_bytes {
         return (whole_bytes, whole_bytes);
     }
-    // A step may end beyond its region, so that room is counted, not computed.
+    // A step may end beyond its region, so the kept bytes are counted rather than computed.
     let mut regions = ranked_regions(steps);
     let mut kept_bytes = whole_bytes;
     while kept_bytes > budget_bytes {
@@ -186,8 +185,8 @@ pub(super) fn fit(steps: &mut Vec<Step>, extents_bytes: &[u64], budget_bytes: u6
     (whole_bytes, kept_bytes)
 }
 
-/// The ranks of the regions that steps begin in, ascending: an order that has nothing to do with
-/// where they lie.
+/// The ranks of the regions in which steps start, ascending: an order that is independent of their
+/// offsets.
 fn ranked_regions(steps: &[Step]) -> Vec<u64> {
     let io = steps.iter().filter(|step| step.op != Op::Null);
     let mut ranks: Vec<u64> = io.map(rank).collect::<HashSet<_>>().into_iter().collect();
@@ -195,9 +194,9 @@ fn ranked_regions(steps: &[Step]) -> Vec<u64> {
     ranks
 }
 
-/// A hash of the region that a step begins in, the same in every run and without collisions.
+/// A hash of the region in which a step starts, equal in every run and without collisions.
 fn rank(step: &Step) -> u64 {
-    // Extents end at 16 TiB, so a region has 20 bits and its file the others.
+    // Extents end at 16 TiB, so a region takes 20 bits and its file the others.
     let region = (u64::from(step.file) << 20) | (step.offset / REGION_BYTES);
     random::mix(region)
 }
@@ -287,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_large_file_is_thinned_close_to_the_budget_everywhere() {
-        // 8 GiB written in order, then read back.
+        // 8 GiB written sequentially, then read back.
         let blocks = |op| (0..8192u64).map(move |i| moves(op, 0, i << 20, 1 << 20));
         let mut steps: Vec<Step> = blocks(Op::Write).chain(blocks(Op::Read)).collect();
         assert_eq!(fit(&mut steps, &[8 << 30], 1 << 30), (8 << 30, 1 << 30));

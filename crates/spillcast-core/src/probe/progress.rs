@@ -1,4 +1,4 @@
-//! The progress of a run, for another thread to read while it runs, and to end it.
+//! The progress of a run, which another thread can read and cancel.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use super::error::ProbeError;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Replayed or skipped.
+    /// Replayed or skipped steps.
     pub steps_done: u64,
     pub steps_total: u64,
-    /// Moved by the steps, without what was prefilled.
+    /// Bytes transferred by the steps, without prefilled ones.
     pub bytes: u64,
-    /// Since the first step; zero while the replay prepares.
+    /// Time since the first step; zero while the replay prepares.
     pub elapsed: Duration,
 }
 
@@ -21,14 +21,14 @@ pub struct Progress {
 pub(super) struct Counters {
     steps: AtomicU64,
     bytes: AtomicU64,
-    /// CLOCK_MONOTONIC; zero for not yet.
+    /// CLOCK_MONOTONIC; 0 before the start.
     started_ns: AtomicU64,
     stopped_ns: AtomicU64,
     cancelled: AtomicBool,
 }
 
 impl Counters {
-    /// Ends the run before its next operation; a run that begins later ends at once.
+    /// Ends the run before its next operation; a run that starts later ends at once.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -37,12 +37,12 @@ impl Counters {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// `Cancelled` once the run is to end.
+    /// Fails with `Cancelled` once the run is cancelled.
     pub(super) fn check(&self) -> Result<(), ProbeError> {
         if self.is_cancelled() { Err(ProbeError::Cancelled) } else { Ok(()) }
     }
 
-    /// Begins anew and returns the time of it.
+    /// Resets the counters; returns the time of the start.
     pub(super) fn start(&self) -> u64 {
         let now_ns = clock::now_ns();
         for (counter, value) in
@@ -53,7 +53,7 @@ impl Counters {
         now_ns
     }
 
-    /// Ends the run and returns how many nanoseconds it took.
+    /// Ends the run; returns its duration in nanoseconds.
     pub(super) fn stop(&self) -> u64 {
         self.stopped_ns.store(clock::now_ns(), Ordering::Relaxed);
         self.elapsed_ns()

@@ -1,4 +1,4 @@
-//! The temp I/O of recorded waits as a plan: with the work of their threads in between, or pauses.
+//! Plans from the temp I/O of recorded waits, with the work of threads in between, or pauses.
 
 use rustc_hash::FxHashMap;
 use spillcast_calls::CallKind;
@@ -7,21 +7,21 @@ use super::plan::{Step, on_files, renumber};
 use crate::thread_trace::{NONE, Recorded, Row, Slices, Threads, thread_trace};
 use crate::wait::{NameId, Names, Op};
 
-/// The steps of a plan, and whether it is known what the threads waited for: a closed loop.
+/// The steps of a plan, and whether the threads' waits are known, which makes it a closed loop.
 pub struct FromWaits {
     pub steps: Vec<Step>,
     pub closed_loop: bool,
 }
 
-/// The plan of waits in any order, whose events are `names`: I/O, calls that change files, and
-/// where that is known the work of the threads.
+/// The plan of waits in any order, whose events are `names`: I/O, calls that change files and, if
+/// known, the work of the threads.
 pub fn plan_of_waits(mut waits: Vec<Recorded>, names: &Names, slices: Slices) -> FromWaits {
     sort(&mut waits);
     let closed_loop = waits.iter().any(|wait| wait.op == Op::Null && wait.file == NONE);
     let mut acts = Acts::new(names);
     let steps = if closed_loop {
         let rows = thread_trace(&waits, names, slices).rows;
-        // The time before the first slice is no pause of anybody.
+        // The time before the first slice is not a pause of a thread.
         let lone_beginning = |row: &&Row| row.source == NONE && row.after == NONE;
         let lone = rows.iter().filter(lone_beginning).map(|row| row.end_ns - row.start_ns);
         let before_ns = if slices.0.is_empty() { 0 } else { lone.min().unwrap_or(0) };
@@ -32,7 +32,7 @@ pub fn plan_of_waits(mut waits: Vec<Recorded>, names: &Names, slices: Slices) ->
     FromWaits { steps: numbered(steps), closed_loop }
 }
 
-/// The plan of the reads and writes alone.
+/// The plan of reads and writes only.
 pub fn plan_of_moves(mut waits: Vec<Recorded>, names: &Names) -> Vec<Step> {
     sort(&mut waits);
     numbered(open_steps(waits.iter().filter(|wait| wait.moves()), &mut Acts::new(names)))
@@ -44,13 +44,13 @@ fn sort(waits: &mut [Recorded]) {
     }
 }
 
-/// Files by the first step that acts on them.
+/// Numbers the files by the first step that acts on them.
 fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     renumber(on_files(&mut steps).map(|step| &mut step.file));
     steps
 }
 
-/// The step of a row of the trace; one that acts on no temp file is a wait alone.
+/// The step of a row of the trace; only a wait if it acts on no temp file.
 fn closed_step(row: &Row, waits: &[Recorded], before_ns: i64, acts: &mut Acts) -> Step {
     let wait = waits.get(row.source as usize);
     let acting = wait.filter(|wait| wait.moves() || wait.changes());
@@ -68,7 +68,7 @@ fn closed_step(row: &Row, waits: &[Recorded], before_ns: i64, acts: &mut Acts) -
     step
 }
 
-/// A step for each of these waits, which act, after the pause since its thread's last.
+/// A step for each acting wait, after the pause since its thread's previous one.
 fn open_steps<'a>(
     acting: impl Iterator<Item = &'a Recorded> + Clone,
     acts: &mut Acts,
@@ -84,10 +84,10 @@ fn open_steps<'a>(
     acting.map(step).collect()
 }
 
-/// Steps of what acts on temp files. Offsets are as recorded; where there is none, the I/O of a
-/// file is taken to be sequential.
+/// Creates steps from I/O and changes of temp files. Offsets are as recorded; without offsets, the
+/// I/O of a file is assumed sequential.
 struct Acts {
-    /// By event, the call that it is.
+    /// The call by event.
     kinds: Vec<Option<CallKind>>,
     /// By file, the end of its I/O without offsets.
     ends: FxHashMap<NameId, u64>,
@@ -105,7 +105,7 @@ impl Acts {
             *end += u64::from(wait.bytes);
             *end - u64::from(wait.bytes)
         });
-        // A wait for writeback names no file: the storage that is probed has writeback of its own.
+        // A wait for writeback has no file: the probed storage has writeback of its own.
         let changes = wait.changes() && wait.file != NONE;
         let change = self.kinds[wait.event as usize].filter(|_| changes);
         let &Recorded { op, file, bytes, .. } = wait;

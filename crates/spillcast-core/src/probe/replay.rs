@@ -1,8 +1,7 @@
-//! The replay: one thread for each recorded thread, which repeats what that thread did.
+//! The replay: one thread for each recorded thread, which repeats its actions.
 //!
 //! It uses pread and pwrite, because an engine whose I/O can be recorded makes blocking calls, one
-//! for each thread. Through io_uring the same I/O would be queued, submitted and completed in
-//! another way.
+//! per thread. io_uring would queue, submit and complete the same I/O differently.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,44 +27,44 @@ use crate::wait::Op;
 
 struct Replay<'a> {
     probe: &'a Probe,
-    /// By the number of the file in the steps. Dropping them frees their space.
+    /// By file number in the steps. Dropping the files frees their space.
     files: Vec<ReplayFile>,
     started_ns: u64,
     pace: Pace,
-    /// The positions of each thread's steps, in their order.
+    /// The indexes of each thread's steps, in order.
     queues: Vec<Vec<usize>>,
     dependencies: Dependencies,
-    /// Whether threads burn CPU, and do not merely pause; and the cores, where they are fewer than
-    /// these.
+    /// Whether threads burn CPU instead of only pausing; and the cores, if there are fewer than
+    /// threads.
     burns: bool,
     cores: Option<Cores>,
     largest_bytes: usize,
-    /// A thread met an error: the others end too.
+    /// A thread has failed, so the others end too.
     failed: AtomicBool,
     prefilled_bytes: AtomicU64,
 }
 
-/// The position of a replay thread.
+/// The state of a replay thread.
 struct Worker<'a> {
     memory: Slice<'a>,
     schedule: OwnSchedule,
     signaller: Signaller<'a>,
-    /// When its last step ended, by the clock and by its CPU clock, less `own_ns`.
+    /// End of its last step, on the clock and on its CPU clock, the latter without `own_ns`.
     ended_ns: u64,
     ended_cpu_ns: u64,
-    /// The segment that it is in, and what of it was done.
+    /// Its current segment, and what it has done in it.
     segment: usize,
     done: Done,
     samples: Vec<Sample>,
     changes: Vec<Change>,
-    /// What it had and waited for of the CPUs, and waited for within operations.
+    /// Its CPU time and run-queue delay, and the part of the delay within operations.
     scheduled: Scheduled,
     io_delay_ns: u64,
-    /// Of the last step, what the replay itself took: for data to write, and looks at the schedule.
+    /// Overhead of the replay in the last step: producing data to write, and reading the schedule.
     own_ns: u64,
 }
 
-/// A call that changed a file, and how long it took, in ns.
+/// A call that changed a file, and its duration in ns.
 type Change = (CallKind, u64);
 
 pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
@@ -155,8 +154,8 @@ fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
     probe.extents_bytes.iter().enumerate().map(create).collect()
 }
 
-/// Turns O_DIRECT on for all files. False where a step is not aligned to sectors, or where the file
-/// system does not know it: then they go through the page cache.
+/// Sets O_DIRECT on all files. Returns false if a step is not aligned to sectors or the file system
+/// does not support it; I/O then goes through the page cache.
 fn go_direct(probe: &Probe, files: &[ReplayFile]) -> Result<bool, ProbeError> {
     const SECTOR_BYTES: u64 = 512;
     let aligned = |step: &Step| (step.offset | u64::from(step.bytes)).is_multiple_of(SECTOR_BYTES);
@@ -173,7 +172,7 @@ fn go_direct(probe: &Probe, files: &[ReplayFile]) -> Result<bool, ProbeError> {
 }
 
 impl Replay<'_> {
-    /// Runs all threads to their end; returns what they measured.
+    /// Runs all threads to completion; returns their measurements.
     fn workers<'m>(
         &self,
         memory: impl Iterator<Item = Slice<'m>>,
@@ -209,9 +208,9 @@ impl Replay<'_> {
         })
     }
 
-    /// One thread's steps, one after the other. Of each segment it issues the first read and the
-    /// first write whatever the time, so that every phase of the plan is seen, and the others until
-    /// the deadline. Nobody waits for what it leaves out.
+    /// Runs one thread's steps in order. In each segment it issues the first read and the first
+    /// write regardless of time, so that every phase of the plan is measured, and the others until
+    /// the deadline. No thread waits for a skipped step.
     fn worker<'m>(&'m self, number: usize, memory: Slice<'m>) -> Result<Worker<'m>, ProbeError> {
         clock::wake_in_time();
         let mut worker = Worker {
@@ -277,7 +276,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Ends the replay.
+    /// Ends the replay with an error.
     fn step_error(&self, position: usize, error: std::io::Error) -> ProbeError {
         self.failed.store(true, Ordering::Relaxed);
         let Step { op, change, bytes, offset, .. } = self.probe.steps[position];
@@ -286,7 +285,7 @@ impl Replay<'_> {
         self.probe.place.io_error(doing, error)
     }
 
-    /// What comes before the operation of a step: work, the wait for another thread, a pause.
+    /// Runs what precedes the operation of a step: work, the wait for another thread, a pause.
     fn prepare(&self, position: usize, worker: &mut Worker, deadline_ns: u64) {
         let step = &self.probe.steps[position];
         let scaled = |ns: u64| (ns as f64 * self.pace.think_scale) as u64;
@@ -324,8 +323,8 @@ impl Replay<'_> {
         self.failed.load(Ordering::Relaxed) || self.probe.counters.is_cancelled()
     }
 
-    /// Only the system call lies between the two readings of the clock. The time within it that the
-    /// thread was ready without a CPU is none of the storage's.
+    /// Only the system call is between the two readings of the clock. The time in which the thread
+    /// was runnable without a CPU is subtracted, because the storage did not cause it.
     fn step(&self, position: usize, worker: &mut Worker) -> std::io::Result<Sample> {
         let step = &self.probe.steps[position];
         let file = self.files[step.file as usize].open();
@@ -365,9 +364,9 @@ impl Replay<'_> {
 /// Two readings of the schedule take less, unless the thread is preempted between them.
 const PREEMPTED_NS: u64 = 20_000;
 
-/// The time that a thread was ready without a CPU in a call of `call_ns`, of the delay between two
-/// readings of its schedule, which themselves took `readings_ns`. A thread that was preempted there
-/// was not delayed in the call.
+/// The time for which a thread was runnable without a CPU within a call of `call_ns`, given the
+/// delay between two readings of its schedule, which themselves took `readings_ns`. A thread that
+/// was preempted during the readings was not delayed in the call.
 fn delay_within(call_ns: u64, readings_ns: u64, delay_ns: u64) -> u64 {
     let outside_ns = if readings_ns > PREEMPTED_NS { readings_ns } else { 0 };
     delay_ns.saturating_sub(outside_ns).min(call_ns)
@@ -379,11 +378,11 @@ mod tests {
 
     #[test]
     fn a_delay_between_the_readings_is_none_of_the_call() {
-        // A write of 30 us after 4 ms in which another thread had the CPU.
+        // A write of 30 us after 4 ms in which another thread was scheduled.
         assert_eq!(delay_within(30_000, 4_003_000, 4_000_000), 0);
         // The same 4 ms within the call.
         assert_eq!(delay_within(4_030_000, 3_000, 4_000_000), 4_000_000);
-        // Half of them on either side.
+        // Half of them within the call, half outside.
         assert_eq!(delay_within(2_030_000, 2_000_000, 4_000_000), 2_000_000);
     }
 }

@@ -1,4 +1,4 @@
-//! How long the threads of a replay were ready without a CPU, and what others had of the machine.
+//! Run-queue delays of the threads of a replay, and the CPU time of other processes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,17 +10,16 @@ use serde::Serialize;
 use crate::capture::run_queue::{Scheduled, machine_cpu_ns, of_others_ns};
 use crate::system::now_ns;
 
-/// Of a replay, what it cost that the machine did other work.
+/// The cost of other work on the machine to a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
-    /// Time its threads were ready without a CPU, within operations, whose latencies are without
-    /// it, and elsewhere.
+    /// Time for which its threads were runnable without a CPU, within operations, from whose
+    /// latencies it is subtracted, and elsewhere.
     pub(crate) run_queue_io_ns: u64,
     pub(crate) run_queue_ns: u64,
-    /// Of both, the most that others can have been the cause of.
+    /// The part of both that other processes can have caused at most.
     pub(crate) run_queue_others_ns: u64,
-    /// CPU time that others had of the machine meanwhile; None where that is not told. And how much
-    /// CPU time there was.
+    /// CPU time of other processes meanwhile; None if unknown. And the total CPU time available.
     #[serde(skip)]
     pub(crate) others_cpu_ns: Option<u64>,
     #[serde(skip)]
@@ -28,13 +27,13 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
-    /// Share of the machine's CPU time that others had; 0 where that is not told.
+    /// Share of the machine's CPU time that other processes used; 0 if unknown.
     pub fn others_share(&self) -> f64 {
         self.others_cpu_ns.unwrap_or(0) as f64 / self.all_cpu_ns.max(1) as f64
     }
 
-    /// Whether others had so much that latencies are not those of the storage alone. The machine's
-    /// CPU time is counted in ticks: a short replay does not tell.
+    /// Whether other processes used so much CPU that latencies are not those of the storage alone.
+    /// The machine's CPU time is counted in ticks, which are too coarse for a short replay.
     pub(crate) fn disturbs(&self, elapsed: Duration) -> bool {
         const SHARE_MAX: f64 = 0.1;
         const ELAPSED_MIN: Duration = Duration::from_secs(1);
@@ -50,7 +49,7 @@ impl OwnSchedule {
         OwnSchedule(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// CPU time and delay since the thread began; zero where the kernel does not tell.
+    /// CPU time and delay since the thread started; zero if the kernel does not report them.
     pub(super) fn read(&self) -> Scheduled {
         let mut text = [0; 64];
         let length = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
@@ -59,7 +58,7 @@ impl OwnSchedule {
     }
 }
 
-/// The CPU time of the machine while a replay runs.
+/// The machine's CPU time, to measure its use during a replay.
 pub(super) struct Machine {
     cpu_ns: Option<u64>,
     begun_ns: u64,
@@ -70,7 +69,7 @@ impl Machine {
         Machine { cpu_ns: machine_cpu_ns(), begun_ns: now_ns() }
     }
 
-    /// What the threads of the replay had, and waited for within operations.
+    /// `scheduled` sums the threads of the replay; `io_ns` is their delay within operations.
     pub(super) fn end(self, scheduled: Scheduled, io_ns: u64) -> Disturbance {
         let taken_ns =
             machine_cpu_ns().zip(self.cpu_ns).map(|(now, then)| now.saturating_sub(then));

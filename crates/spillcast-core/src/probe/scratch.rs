@@ -1,6 +1,6 @@
 //! A file without a directory entry, so that nothing is left however the process ends.
 //!
-//! Some files have a name for a moment; a common prefix lets another process remove them then.
+//! Some files have a name for a moment; a common prefix lets another process remove leftovers.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 
 use rustix::fs::{Advice, OFlags};
 
-/// O_TMPFILE gives the file no name. Where the file system does not know it (FUSE, NFS), a
-/// name nobody can guess lives until the next system call.
+/// O_TMPFILE creates the file without a name. If the file system does not support it (FUSE, NFS),
+/// the file has an unguessable name until the next system call.
 pub(super) fn create(dir: &Path) -> io::Result<File> {
     let nameless = OpenOptions::new()
         .read(true)
@@ -37,35 +37,35 @@ fn create_and_unlink(dir: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A path that nobody can guess.
+/// A path with an unguessable name.
 pub(super) fn name_in(dir: &Path) -> io::Result<PathBuf> {
     Ok(dir.join(format!("{}{:016x}", prefix()?, random()? as u64)))
 }
 
-/// How all names of this process begin, and of no other.
+/// The prefix of all names of this process, and of no other.
 pub fn prefix() -> io::Result<&'static str> {
     static PREFIX: OnceLock<String> = OnceLock::new();
     let new = format!(".spillcast-{:016x}-", random()? as u64);
     Ok(PREFIX.get_or_init(|| new))
 }
 
-/// A new file that has a name until its owner removes it.
+/// A new file whose name its owner removes.
 pub(super) fn create_named(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Turns O_DIRECT on or off for an open file; EINVAL where the file system does not know it.
+/// Sets or clears O_DIRECT on an open file; EINVAL if the file system does not support it.
 pub(super) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// Drops what the page cache holds of a file and the storage has too. It is only advice.
+/// Drops the clean pages of a file from the page cache. It is only advice.
 pub(super) fn drop_cache(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// 128 bits that nobody can guess.
+/// 128 random bits, unguessable.
 pub(super) fn random() -> io::Result<u128> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
@@ -98,7 +98,7 @@ mod tests {
             eprintln!("SKIPPED direct_io_goes_on_and_off_where_it_is_known: {error}");
             return;
         }
-        // A buffer of one byte is not what O_DIRECT takes.
+        // O_DIRECT rejects a buffer of one byte.
         let refused = file.write_at(b"x", 0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
         set_direct(&file, false).unwrap();

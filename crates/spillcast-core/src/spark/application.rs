@@ -1,22 +1,22 @@
-//! An application as its event log shows it: executors, jobs, stages and tasks.
+//! An application as recorded in its event log: executors, jobs, stages and tasks.
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One application. Times are of the driver's clock, in ms since 1970.
+/// One application. Times are on the driver's clock, in ms since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Application {
     pub id: String,
     pub started_ms: Option<i64>,
-    /// None while it runs, and where the log was cut.
+    /// None while the application runs, and if the log was cut.
     pub ended_ms: Option<i64>,
-    /// The last time that the log names.
+    /// The last time in the log.
     pub last_ms: i64,
-    /// Those that tell how tasks are scheduled, where temp files lie and which engine runs them.
+    /// Properties about the scheduling of tasks, the place of temp files and the engine.
     pub properties: BTreeMap<String, String>,
-    /// Engines beside Spark's own, as the nodes of plans name them.
+    /// Engines other than Spark's own, from the names of plan nodes.
     pub plan_engines: BTreeSet<String>,
-    /// Whether a stage reads or makes cached blocks that are kept on disk alone.
+    /// Whether a stage reads or creates cached blocks that are stored only on disk.
     pub caches_on_disk: bool,
     pub executors: Vec<Executor>,
     pub executions: Vec<Execution>,
@@ -24,9 +24,9 @@ pub struct Application {
     pub stages: Vec<Stage>,
     #[serde(skip)]
     pub tasks: Vec<Task>,
-    /// Lines that are no event, such as the last line of a log that is still written.
+    /// Lines that are not events, such as the incomplete last line of a log still being written.
     pub damaged_lines: u64,
-    /// The id of another application that the parts hold as well.
+    /// The id of another application in the same parts.
     pub other_id: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub struct Executor {
     pub id: String,
     pub host: String,
     pub cores: u32,
-    /// The log does not hold its cores: they are the most tasks that it ran at once.
+    /// Whether `cores` is inferred from the most concurrent tasks, because the log lacks it.
     pub inferred: bool,
     pub added_ms: i64,
     pub removed_ms: Option<i64>,
@@ -45,7 +45,7 @@ pub struct Executor {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Execution {
     pub id: i64,
-    /// Its SQL text, or where the program called an action.
+    /// The SQL text, or the place in the program that called an action.
     pub(crate) description: String,
     pub started_ms: i64,
     pub ended_ms: Option<i64>,
@@ -54,29 +54,29 @@ pub struct Execution {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Job {
     pub id: i64,
-    /// The SQL execution that it is part of.
+    /// The SQL execution of the job.
     pub execution: Option<i64>,
     pub submitted_ms: i64,
     pub completed_ms: Option<i64>,
-    /// The ids of its stages, including those whose output an earlier job has made.
+    /// The ids of its stages, including stages whose output an earlier job has already produced.
     pub stage_ids: Vec<i64>,
 }
 
-/// An attempt of a stage that ran tasks, with their sums.
+/// An attempt of a stage that ran tasks, and sums over these tasks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stage {
     pub id: i64,
     pub attempt: i64,
     pub name: String,
-    /// The ids of the stages whose shuffles it reads.
+    /// The ids of the stages whose shuffles this stage reads.
     pub parents: Vec<i64>,
     pub job: Option<i64>,
     pub submitted_ms: Option<i64>,
     pub completed_ms: Option<i64>,
     pub task_count: u64,
-    /// As many as it ended with at least; None where the log lacks that, or the stage failed.
+    /// The stage ended with at least this many tasks; None if the log lacks it or it failed.
     pub stated_tasks: Option<u64>,
-    /// Time of its tasks from launch to end.
+    /// Sum of task times from launch to end.
     pub task_ms: i64,
     #[serde(flatten)]
     pub sums: Metrics,
@@ -85,23 +85,23 @@ pub struct Stage {
 /// One attempt of a task.
 #[derive(Clone, Debug, Default)]
 pub struct Task {
-    /// Its place among the stages of the application.
+    /// Index among the stages of the application.
     pub stage: u32,
-    /// Its place among the executors of the application.
+    /// Index among the executors of the application.
     pub executor: u32,
     pub launched_ms: i64,
-    /// As the driver learnt of it; the slot was free a little before.
+    /// When the driver learnt of the end; the slot became free a little earlier.
     pub finished_ms: i64,
     /// Time on the executor.
     pub executor_ms: i64,
-    /// Memory of its sorts, joins and aggregates at its peak; 0 where the log lacks it.
+    /// Peak memory of sorts, joins and aggregates; 0 if the log lacks it.
     pub peak_memory_bytes: i64,
-    /// Size in memory of what it spilled.
+    /// Size in memory of spilled data.
     pub spilled_memory_bytes: i64,
     pub metrics: Metrics,
 }
 
-/// What an executor counted of tasks. Bytes of a shuffle are as compressed.
+/// What an executor counted for tasks. Bytes of shuffles are compressed sizes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Metrics {
     pub run_ms: i64,
@@ -138,7 +138,7 @@ impl Metrics {
 }
 
 impl Application {
-    /// Adds up the tasks of each stage.
+    /// Sums the metrics of the tasks of each stage.
     pub(super) fn sum_tasks(&mut self) {
         for task in &self.tasks {
             let stage = &mut self.stages[task.stage as usize];
@@ -148,7 +148,7 @@ impl Application {
         }
     }
 
-    /// Gives executors whose start the log lacks as many cores as the most tasks they ran at once.
+    /// Infers the cores of executors whose start the log lacks, from the most concurrent tasks.
     pub(super) fn infer_cores(&mut self) {
         let cpus = self.task_cpus();
         for (at, tasks) in self.tasks_at_once().into_iter().enumerate() {
@@ -164,22 +164,22 @@ impl Application {
         cpus.unwrap_or(1).max(1)
     }
 
-    /// Tasks that an executor runs at once.
+    /// Number of tasks that an executor runs at a time.
     pub fn slots(&self, executor: &Executor) -> u32 {
         (executor.cores / self.task_cpus()).max(1)
     }
 
-    /// An executor that ran more tasks at once than its cores allow, and how many.
+    /// An executor that ran more concurrent tasks than its cores allow, and their number.
     pub fn overfull_executor(&self) -> Option<(&Executor, u32)> {
         let mut executors = self.executors.iter().zip(self.tasks_at_once());
         executors.find(|(executor, tasks)| *tasks > self.slots(executor))
     }
 
-    /// The most tasks that each executor ran at once.
+    /// The most concurrent tasks of each executor.
     fn tasks_at_once(&self) -> Vec<u32> {
         let mut changes: Vec<Vec<(i64, i32)>> = vec![Vec::new(); self.executors.len()];
         for task in &self.tasks {
-            // A slot is free again in the ms in which its task ends there.
+            // A slot is free again in the millisecond in which its task ends on the executor.
             let ended_ms = task.finished_ms.min(task.launched_ms + task.executor_ms);
             changes[task.executor as usize].push((task.launched_ms, 1));
             changes[task.executor as usize].push((ended_ms, -1));
@@ -195,7 +195,7 @@ impl Application {
         changes.into_iter().map(most).collect()
     }
 
-    /// Tasks that began before their stage did, or ended after it.
+    /// Number of tasks that started before their stage, or ended after it.
     pub fn tasks_outside_stages(&self) -> usize {
         let outside = |task: &&Task| {
             let stage = &self.stages[task.stage as usize];

@@ -1,4 +1,4 @@
-//! Event logs of Spark 2 to 4 -> an application. Events that tell nothing of it are not parsed.
+//! Event logs of Spark 2 to 4 -> an application. Irrelevant events are not parsed.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 
 use super::application::{Application, Execution, Executor, Job, Metrics, Stage, Task};
 
-/// A line that is longer is no event: the largest hold the plan of a query.
+/// A longer line is not an event: the largest events contain the plan of a query.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 const BUFFER_BYTES: usize = 1 << 18;
-/// The properties that are kept.
+/// The properties that are kept; a name that ends with a dot is a prefix.
 const PROPERTIES: &[&str] = &[
     "spark.app.name",
     "spark.celeborn.",
@@ -43,9 +43,9 @@ const PROPERTIES: &[&str] = &[
     "spark.sql.shuffle.partitions",
     "spark.task.cpus",
 ];
-/// Longer descriptions are cut.
+/// Maximum length of a description; the rest is cut.
 const DESCRIPTION_CHARS: usize = 2000;
-/// Engines that replace Spark's own operators, by how the names of their plan nodes begin.
+/// Engines that replace Spark's own operators, by the prefixes of their plan nodes' names.
 const PLAN_NODES: &[(&[u8], &str)] = &[
     (b"\"nodeName\":\"Gpu", "RAPIDS"),
     (b"\"nodeName\":\"Photon", "Photon"),
@@ -53,11 +53,11 @@ const PLAN_NODES: &[(&[u8], &str)] = &[
     (b"\"nodeName\":\"Comet", "Comet"),
 ];
 
-/// The storage level of an RDD whose cached blocks go to disk whenever they are made.
+/// The storage level of an RDD whose cached blocks are always stored on disk.
 const ON_DISK: &[u8] = b"\"Use Disk\":true,\"Use Memory\":false";
 
-/// The application of one log, whose parts are read in order. An error names what is wrong with a
-/// part that is damaged; a log that is cut is read as far as it goes.
+/// Reads the application of one log, whose parts are in order. An error describes the damage of a
+/// part; a log that is cut is read up to the cut.
 pub fn read_event_logs<'a>(
     parts: impl IntoIterator<Item = io::Result<Box<dyn Read + Send + 'a>>>,
     mut progress: impl FnMut(u64) -> bool,
@@ -82,7 +82,7 @@ pub fn read_event_logs<'a>(
     Ok(log.ended())
 }
 
-/// Whether a compressed stream has ended before its end: zstd has no error of its own for that.
+/// Whether a compressed stream was cut: zstd has no error kind for this.
 fn is_cut(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.to_string() == "incomplete frame"
 }
@@ -95,7 +95,7 @@ struct Log {
     jobs: FxHashMap<i64, usize>,
     executions: FxHashMap<i64, usize>,
     job_of_stage: FxHashMap<i64, i64>,
-    /// Ids of tasks, of which a log that holds a part twice has each again.
+    /// Ids of tasks, which recur in a log that contains a part twice.
     tasks: FxHashSet<i64>,
 }
 
@@ -114,7 +114,7 @@ impl Log {
         }
     }
 
-    /// None where the event is damaged; one of another kind is passed over.
+    /// Returns None for a damaged event; events of other kinds are ignored.
     fn event(&mut self, name: &str, line: &[u8]) -> Option<()> {
         match name.rsplit('.').next().unwrap_or(name) {
             "SparkListenerTaskEnd" => self.task_ended(parsed(line)?),
@@ -313,11 +313,11 @@ fn cut(text: String) -> String {
     }
 }
 
-/// The name of an event that is the first key of its line, as Spark writes it.
+/// The name of an event, from the first key of its line, as Spark writes it.
 fn name_of(line: &[u8]) -> Option<&str> {
     let rest = line.strip_prefix(b"{\"Event\":\"")?;
     let end = memchr::memchr(b'"', &rest[..rest.len().min(200)])?;
-    // A line that is not closed was cut.
+    // A line without a closing brace was cut.
     (line.last() == Some(&b'}')).then(|| std::str::from_utf8(&rest[..end]).ok())?
 }
 
@@ -325,8 +325,8 @@ fn parsed<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     serde_json::from_slice(line).ok()
 }
 
-/// What is read of each event: a field, its type, the name it has in the log, and `default` where a
-/// log may lack it.
+/// The fields read from each event: field, type, name in the log, and `default` if a log may lack
+/// the field.
 macro_rules! events {
     ($($name:ident { $($field:ident: $type:ty = $key:literal $($default:ident)?,)* })*) => {$(
         #[derive(Deserialize, Default)]

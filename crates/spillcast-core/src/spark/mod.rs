@@ -1,8 +1,8 @@
-//! Applications of Spark: what their event logs say, and how long they would take on other storage.
+//! Applications of Spark: the content of their event logs, and their time on other storage.
 //!
-//! An event log holds totals of each task: CPU time, bytes of shuffles and of spills, the time of
-//! shuffle writes. It does not hold how long spills and local shuffle reads took, nor what the page
-//! cache served. `simulate` derives those from the bytes and a model of the nodes.
+//! An event log has totals for each task: CPU time, bytes of shuffles and spills, and time of
+//! shuffle writes. It lacks the time of spills and local shuffle reads, and the bytes served by the
+//! page cache. `simulate` derives those from the bytes and a model of the nodes.
 
 mod application;
 mod event_log;

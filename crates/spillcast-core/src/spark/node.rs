@@ -1,29 +1,29 @@
-//! A node: phases of tasks, the page cache, and the device, which readers and writeback share.
+//! A node: phases of tasks, the page cache, and the device shared by readers and writeback.
 //!
 //! Time is continuous: between two events each phase progresses at a constant speed. Writes go to
-//! the page cache. Writeback begins above the background limit; writers wait for it near the dirty
-//! limit, as in Linux. A byte that is read waits for the device unless the page cache holds it. The
-//! cache drops what was used least recently, and a byte that was read counts as used.
+//! the page cache. Writeback starts above the background limit; writers wait for it near the dirty
+//! limit, as in Linux. A read waits for the device for bytes that the page cache lacks. The cache
+//! evicts the least recently used bytes; a read counts as a use.
 
 use rustc_hash::FxHashMap;
 
-/// The storage of a node's temp files. Rates are those of large operations.
+/// The storage of a node's temp files. Rates apply to large operations.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeStorage {
-    /// Of one reader that finds the device idle, and of many together.
+    /// Rate of a single reader on an idle device, and of many readers together.
     pub reader_bytes_per_s: f64,
     pub read_bytes_per_s: f64,
     pub write_bytes_per_s: f64,
-    /// Memory that temp files may occupy; infinite where they lie in memory.
+    /// Memory that temp files may occupy; infinite if they are in memory.
     pub cache_bytes: f64,
-    /// The dirty limit; infinite where temp files lie in memory.
+    /// The dirty limit; infinite if temp files are in memory.
     pub dirty_bytes: f64,
-    /// Whether reads and writes take bandwidth from each other.
+    /// Whether reads and writes compete for bandwidth.
     pub shared: bool,
 }
 
 impl NodeStorage {
-    /// A storage on which no task ever waits.
+    /// A storage for which no task ever waits.
     pub fn unlimited() -> NodeStorage {
         let unlimited = f64::INFINITY;
         NodeStorage {
@@ -36,14 +36,14 @@ impl NodeStorage {
         }
     }
 
-    /// Where writeback begins: Linux's default is half of the dirty limit.
+    /// Dirty bytes at which writeback starts: Linux's default is half of the dirty limit.
     fn background_bytes(&self) -> f64 {
         self.dirty_bytes / 2.0
     }
 
-    /// Where writers wait. Linux slows them down from midway between the background limit and the
-    /// dirty limit on, so that dirty bytes settle midway between there and the dirty limit
-    /// (`dirty_freerun_ceiling` and the set point of `wb_position_ratio`).
+    /// Dirty bytes at which writers wait. Linux throttles them from midway between the background
+    /// limit and the dirty limit, so dirty bytes settle midway between that point and the dirty
+    /// limit (`dirty_freerun_ceiling` and the set point of `wb_position_ratio`).
     fn throttled_bytes(&self) -> f64 {
         (self.background_bytes() + 3.0 * self.dirty_bytes) / 4.0
     }
@@ -52,15 +52,15 @@ impl NodeStorage {
 /// A temp file, or all temp files of a kind on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum File {
-    /// By the stage that writes it.
+    /// Shuffle output, by the stage that writes it.
     Shuffle(u32),
-    /// By task.
+    /// Spill files, by task.
     Spill(u32),
-    /// A file for each partition of a shuffle, by task.
+    /// Files for each partition of a shuffle, by task.
     Partitions(u32),
-    /// Bytes that a stage has read and no other reads again.
+    /// Bytes that a stage has read and no other stage reads again.
     Consumed(u32),
-    /// By task: bytes of a removed file whose writeback had begun.
+    /// Bytes of a removed file whose writeback had started, by task.
     Removed(u32),
 }
 
@@ -69,54 +69,54 @@ pub(super) enum File {
 pub(super) struct Read {
     pub file: File,
     pub bytes: f64,
-    /// How many times the whole file is read, by all.
+    /// How many times all stages together read the whole file.
     pub(crate) times_read: f64,
 }
 
-/// A part of a task, which works while bytes are read and written.
+/// A part of a task, which works while it reads and writes bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
     pub task: u32,
     pub stage: u32,
-    /// Time that no storage changes.
+    /// Time that does not depend on storage.
     pub work_s: f64,
     pub reads: Vec<Read>,
     pub written_bytes: f64,
     pub file: File,
-    /// The share of the phase that is left.
+    /// The remaining share of the phase.
     pub left: f64,
-    /// Time for which it has waited for reads and for writes so far.
+    /// Time for which the phase has waited for reads and for writes so far.
     pub(crate) read_wait_s: f64,
     pub(crate) write_wait_s: f64,
 }
 
-/// No phase is shorter: it would be infinitely fast.
+/// Minimum duration of a phase, which would otherwise be infinitely fast.
 const PHASE_MIN_S: f64 = 1e-6;
-/// A phase ends when no more is left of it: the clock does not resolve less.
+/// A phase with less time than this left has ended: it is the resolution of the clock.
 const END_S: f64 = 1e-9;
-/// After this many steps in a row that are shorter than `STEP_MIN_S`, no step is: limits that are
-/// reached again and again would make steps without end.
+/// After this many consecutive steps below `STEP_MIN_S`, every step takes at least that time;
+/// otherwise limits that are reached repeatedly would cause endless steps.
 const SHORT_STEPS_MAX: u32 = 1000;
 const STEP_MIN_S: f64 = 1e-4;
-/// A share that rounding alone may leave.
+/// A share that may remain because of rounding.
 const NOTHING: f64 = 1e-9;
-/// Dirty bytes within this share of the way from the background limit to the dirty limit count as
-/// at the background limit.
+/// Dirty bytes within this share of the distance from the background limit to the dirty limit count
+/// as being at the background limit.
 const AT_LIMIT: f64 = 0.01;
-/// The share of the device that readers get while writeback cannot keep up.
+/// The readers' share of the device while writeback cannot keep up.
 const SHARED: f64 = 0.5;
-/// Iterations that compute how many readers wait at once, and how fast throttled writers are.
+/// Iterations that compute the number of concurrent readers and the speed of throttled writers.
 const READER_STEPS: usize = 4;
 const THROTTLE_STEPS: usize = 30;
 
 /// The speeds until the next event.
 #[derive(Debug, Default)]
 struct Rates {
-    /// By running phase: the time of the whole phase, and of that in reads and in waits for writes.
+    /// By running phase: time of the whole phase, and its parts in reads and in waits for writes.
     phase_s: Vec<(f64, f64, f64)>,
     /// By running phase: bytes that the whole phase would read from the device.
     missed_bytes: Vec<f64>,
-    /// Bytes per second by which the dirty bytes grow, and which writeback writes.
+    /// Growth of the dirty bytes, and rate of writeback, in bytes per second.
     growth: f64,
     drain: f64,
 }
@@ -128,13 +128,13 @@ pub(super) struct Node {
     short_steps: u32,
     running: Vec<Phase>,
     rates: Rates,
-    /// Dirty bytes by file, in the order of the first writes.
+    /// Dirty bytes by file, in order of the first writes.
     dirty: Vec<(File, f64)>,
     dirty_bytes: f64,
-    /// Cached bytes by file; the first is the least recently used.
+    /// Cached bytes by file, least recently used first.
     cached: Vec<(File, f64)>,
     cached_bytes: f64,
-    /// Bytes that were written and have still to be read.
+    /// Bytes that were written and are still to be read.
     unread: FxHashMap<File, f64>,
 }
 
@@ -178,9 +178,9 @@ impl Node {
         missed.sum()
     }
 
-    /// Removes a file of a task. Those of its bytes whose writeback has begun, the oldest dirty
-    /// bytes beyond the background limit, are still written, and a phase of `File::Removed` waits
-    /// for them. The others are never written.
+    /// Removes a file of a task. Writeback completes for bytes that it has already started on,
+    /// which are the oldest dirty bytes beyond the background limit, and a phase of `File::Removed`
+    /// waits for them. The other bytes are never written.
     pub fn remove(&mut self, file: File, task: u32) {
         self.unread.remove(&file);
         if let Some(at) = self.dirty.iter().position(|(dirty, _)| *dirty == file) {
@@ -214,7 +214,7 @@ impl Node {
         (bytes_before_removal(&self.dirty, task) > 0.0).then_some(phase)
     }
 
-    /// When a phase ends or a limit is reached, so that rates change, unless a phase starts before.
+    /// The time at which a phase ends or a limit is reached, unless a phase starts earlier.
     pub(crate) fn next_s(&self) -> f64 {
         let ends = self.running.iter().zip(&self.rates.phase_s);
         let ends_s = ends.map(|(phase, (whole_s, ..))| phase.left * whole_s);
@@ -241,7 +241,7 @@ impl Node {
         }
     }
 
-    /// Advances to a time that is not after `next_s`; returns the phases that end there.
+    /// Advances to a time up to `next_s`; returns the phases that end there.
     pub(crate) fn advance(&mut self, to_s: f64) -> Vec<Phase> {
         let passed_s = to_s - self.now_s;
         self.short_steps = if passed_s > 1.01 * STEP_MIN_S { 0 } else { self.short_steps + 1 };
@@ -266,7 +266,7 @@ impl Node {
             }
         }
         self.write_back(passed_s, wrote);
-        // Limits are reached exactly, so that rounding does not make steps without end.
+        // Limits are set exactly, so that rounding does not cause endless steps.
         if let Some(limit) = limit
             && (self.dirty_bytes - limit).abs() < 1e-6 * limit
         {
@@ -278,7 +278,7 @@ impl Node {
         ended
     }
 
-    /// Makes what a phase has read the most recently used; `missed_bytes` came from the device.
+    /// Marks bytes read by a phase as most recently used; `missed_bytes` came from the device.
     fn read(&mut self, phase: &Phase, done: f64, missed_bytes: f64) {
         let mut consumed = missed_bytes;
         for &Read { file, bytes, times_read } in &phase.reads {
@@ -328,7 +328,7 @@ impl Node {
         }
     }
 
-    /// Computes the speeds from now on, after phases began or ended or a limit was reached.
+    /// Computes the speeds after a phase started or ended or a limit was reached.
     pub fn update(&mut self) {
         let storage = self.storage;
         let (limit, background) = (storage.throttled_bytes(), storage.background_bytes());
@@ -376,7 +376,7 @@ impl Node {
         self.rates = Rates { phase_s, missed_bytes, growth, drain };
     }
 
-    /// The bytes per second of each reader: those that wait for the device at once share it.
+    /// Bytes per second of each reader: readers that wait for the device at the same time share it.
     fn reader_bytes_per_s(&self, missed_bytes: &[f64], share: f64) -> f64 {
         let all = share * self.storage.read_bytes_per_s;
         let readers = || self.running.iter().zip(missed_bytes).filter(|(_, bytes)| **bytes > 0.0);
@@ -394,13 +394,13 @@ impl Node {
     }
 }
 
-/// Dirty bytes that writeback has to write until none of the removed files of a task are left.
+/// Dirty bytes that writeback must write before all removed files of a task are gone.
 fn bytes_before_removal(dirty: &[(File, f64)], task: u32) -> f64 {
     let last = dirty.iter().rposition(|(file, _)| *file == File::Removed(task));
     last.map_or(0.0, |last| dirty[..=last].iter().map(|(_, bytes)| bytes).sum())
 }
 
-/// Adds bytes to those of a file, or to the end.
+/// Adds bytes to a file's entry, or appends an entry.
 fn add(files: &mut Vec<(File, f64)>, file: File, bytes: f64) {
     match files.iter_mut().rev().find(|(other, _)| *other == file) {
         Some((_, all)) => *all += bytes,
@@ -408,7 +408,7 @@ fn add(files: &mut Vec<(File, f64)>, file: File, bytes: f64) {
     }
 }
 
-/// Takes up to `bytes` from the first files; returns how many these were.
+/// Takes up to `bytes` from the first files; returns the bytes taken.
 fn take_oldest(files: &mut Vec<(File, f64)>, bytes: f64) -> f64 {
     let mut left = bytes;
     for (_, of_file) in files.iter_mut() {
@@ -423,8 +423,8 @@ fn take_oldest(files: &mut Vec<(File, f64)>, bytes: f64) -> f64 {
     bytes - left
 }
 
-/// The share of a part of a file that is read from the device, where the share `absent` of the file
-/// is not cached. In a full cache each byte from the device evicts one that has still to be read.
+/// The share of a part of a file that is read from the device if the share `absent` of the file is
+/// not cached. In a full cache each byte from the device evicts a byte that is still to be read.
 fn missed_share(absent: f64, part: f64, full: bool) -> f64 {
     if !full {
         return absent;
@@ -433,8 +433,8 @@ fn missed_share(absent: f64, part: f64, full: bool) -> f64 {
     (part - until_none_cached - absent * (-until_none_cached).ln_1p()) / part
 }
 
-/// Makes writers wait so that together they write `drain` bytes per second, each at the same speed
-/// while it writes.
+/// Makes writers wait so that together they write `drain` bytes per second, all at the same speed
+/// while they write.
 fn throttle(running: &[Phase], phase_s: &mut [(f64, f64, f64)], drain: f64) {
     let inflow = |writer: f64| -> f64 {
         let pairs = running.iter().zip(&*phase_s);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::application::Application;
 
-/// A begin or an end, by index in the application.
+/// A start or an end, by index in the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Point {
     ExecutionBegin(usize),
@@ -23,11 +23,11 @@ pub(super) enum Point {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Points that have to be reached first and are not yet.
+    /// Points that must be reached first and have not been.
     unreached: usize,
-    /// When the latest of them was reached, so far.
+    /// Time of the latest prerequisite reached so far.
     latest_s: f64,
-    /// From the last of them to this point.
+    /// Time from the last prerequisite to this point.
     delay_s: f64,
     followers: Vec<Point>,
 }
@@ -39,12 +39,12 @@ pub(super) struct Order {
     ready: Vec<Point>,
     parents: Vec<Vec<usize>>,
     job_of_stage: Vec<usize>,
-    /// From the last point to the end of the application.
+    /// Time from the last point to the end of the application.
     tail_s: f64,
     last_s: f64,
 }
 
-/// A span of the log: its begin and end, as points and in ms.
+/// A span of the log: its start and end, as points and in ms.
 #[derive(Clone, Copy)]
 struct Span {
     begin: Point,
@@ -68,7 +68,7 @@ impl Order {
         self.job_of_stage[stage]
     }
 
-    /// The points whose dependencies have all been reached since the last call, with their times.
+    /// Returns the points that have become ready since the last call, with their times.
     pub(crate) fn take_ready(&mut self) -> Vec<(f64, Point)> {
         let ready = mem::take(&mut self.ready);
         let times = ready.into_iter().map(|point| {
@@ -78,7 +78,7 @@ impl Order {
         times.collect()
     }
 
-    /// Notes that a point was reached.
+    /// Records that a point was reached.
     pub fn reached(&mut self, point: Point, now_s: f64) {
         self.last_s = self.last_s.max(now_s);
         let followers = self.entries.get_mut(&point).map(|entry| mem::take(&mut entry.followers));
@@ -92,7 +92,7 @@ impl Order {
         }
     }
 
-    /// From the begin of the application to its end, once all points were reached.
+    /// Time from the start of the application to its end; valid once all points were reached.
     pub fn elapsed_s(&self) -> f64 {
         self.last_s + self.tail_s
     }
@@ -132,7 +132,7 @@ impl<'a> Builder<'a> {
         self.executors(&executions, &jobs);
         let last_ms = jobs.iter().chain(&executions).map(|span| span.end_ms).max();
         self.order.tail_s = seconds(ended_ms - last_ms.unwrap_or(self.order.begin_ms)).max(0.0);
-        // The ends of stages come with their last tasks.
+        // A stage ends with its last task.
         let is_ready = |point: &Point, entry: &Entry| {
             entry.unreached == 0 && !matches!(point, Point::StageEnd(_))
         };
@@ -141,7 +141,7 @@ impl<'a> Builder<'a> {
         self.order
     }
 
-    /// Orders executions, with the jobs that belong to none, and the jobs of each execution.
+    /// Orders the executions together with jobs outside executions, and the jobs of each execution.
     fn executions_and_jobs(&mut self, executions: &[Span], jobs: &[Span]) {
         let by_id = indices(self.application.executions.iter().map(|execution| execution.id));
         let mut top = executions.to_vec();
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds and removes executors as long after the last point before that as in the log.
+    /// Adds and removes executors at the same delay after the last earlier point as in the log.
     fn executors(&mut self, executions: &[Span], jobs: &[Span]) {
         let stages: Vec<Span> =
             (0..self.application.stages.len()).map(|at| self.stage_span(at)).collect();
@@ -211,8 +211,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Lets each stage begin after its job, its parents and its earlier attempts, as far as they
-    /// ran; returns the stages of each job.
+    /// Makes each stage start after its job, its parents and its earlier attempts, if those ran;
+    /// returns the stages of each job.
     fn stages(&mut self, jobs: &[Span]) -> Vec<Vec<Span>> {
         let Application { stages, .. } = self.application;
         let job_by_id = indices(self.application.jobs.iter().map(|job| job.id));
@@ -242,19 +242,19 @@ impl<'a> Builder<'a> {
         of_jobs
     }
 
-    /// Lets each span begin after all that had ended before it, and after the begin of `first`.
+    /// Makes each span start after all spans that ended before it, and after the start of `first`.
     fn sequence(&mut self, first: Option<Span>, mut spans: Vec<Span>) {
         spans.sort_by_key(|span| (span.end_ms, span.begin_ms));
-        // By span: the latest begin of it and of those that ended before it.
+        // By span: the latest start among it and the spans that ended before it.
         let latest_begins = spans.iter().scan(i64::MIN, |latest, span| {
             *latest = span.begin_ms.max(*latest);
             Some(*latest)
         });
         let latest_begins: Vec<i64> = latest_begins.collect();
         for (at, span) in spans.iter().enumerate() {
-            // A span of 0 ms waits for those before it alone, not for itself.
+            // A span of 0 ms waits for earlier spans, but not for itself.
             let ended = spans.partition_point(|other| other.end_ms <= span.begin_ms).min(at);
-            // What had ended before another of these began, that other span waits for.
+            // A span that had ended before one of these started is already waited for by that one.
             let latest_begin = ended.checked_sub(1).map_or(i64::MIN, |last| latest_begins[last]);
             let indirect = spans.partition_point(|other| other.end_ms < latest_begin);
             let direct = spans[indirect..ended].iter();
@@ -265,7 +265,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Lets a span end after its parts.
+    /// Makes a span end after its parts.
     fn end_after(&mut self, span: Span, parts: &[Span]) {
         let mut after = vec![(span.begin, span.begin_ms)];
         after.extend(parts.iter().map(|part| (part.end, part.end_ms)));
@@ -283,7 +283,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The index of each id, of the first with it.
+/// The index of each id; the first one of duplicates.
 fn indices(ids: impl DoubleEndedIterator<Item = i64> + ExactSizeIterator) -> FxHashMap<i64, usize> {
     ids.enumerate().rev().map(|(at, id)| (id, at)).collect()
 }

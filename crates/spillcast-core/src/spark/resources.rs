@@ -1,19 +1,19 @@
-//! The application as if it had other executors, or tasks other memory.
+//! The same application with other executors, or with other memory for its tasks.
 
 use super::application::{Application, Executor, Task};
 
-/// What its executors have; None: as in the log.
+/// Resources of the executors; None as in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resources {
     pub executors: Option<u32>,
-    /// Of each executor.
+    /// Cores of each executor.
     pub cores: Option<u32>,
-    /// Memory of a task for sorts, joins and aggregates: today's (bytes), and the factor on it.
+    /// Memory of a task for sorts, joins and aggregates: bytes in the log, and the factor on it.
     pub task_memory: Option<(f64, f64)>,
 }
 
 impl Application {
-    /// The same stages and tasks with these resources. Executors share hosts as many as today.
+    /// The same stages and tasks with these resources. Executors share hosts as they do in the log.
     pub fn with_resources(&self, resources: &Resources) -> Application {
         let mut altered = self.clone();
         if let Some(executors) = resources.executors {
@@ -51,7 +51,7 @@ impl Application {
         altered
     }
 
-    /// The factor on the memory of a task with which no task spills; None where none does.
+    /// The factor on task memory at which no task spills; None if no task spills now.
     pub fn memory_factor_without_spills(&self, memory_bytes: f64) -> Option<f64> {
         let spilling = self.tasks.iter().filter(|task| task.metrics.spill_bytes > 0);
         let factors = spilling.map(|task| {
@@ -61,7 +61,7 @@ impl Application {
         factors.reduce(f64::max)
     }
 
-    /// Bytes on disk for each byte of memory that was spilled.
+    /// Bytes on disk per byte of spilled memory.
     fn packed_share(&self) -> Option<f64> {
         let (disk, memory) = self.tasks.iter().fold((0, 0), |(disk, memory), task| {
             (disk + task.metrics.spill_bytes, memory + task.spilled_memory_bytes)
@@ -70,14 +70,14 @@ impl Application {
     }
 }
 
-/// Memory that a task had: a task that spilled had no more than its peak, others had their share.
+/// Memory that a task had: its peak if it spilled, otherwise its share of the memory.
 fn had_bytes(task: &Task, memory_bytes: f64) -> f64 {
     let peak_bytes = task.peak_memory_bytes as f64;
     let spilled = task.metrics.spill_bytes > 0;
     if spilled && peak_bytes > 0.0 { peak_bytes } else { memory_bytes.max(peak_bytes) }.max(1.0)
 }
 
-/// What a task spills with `factor` times its memory: all that does not fit.
+/// Bytes that a task spills with `factor` times its memory: all that does not fit.
 fn spill_bytes(task: &Task, memory_bytes: f64, factor: f64, packed: Option<f64>) -> i64 {
     let had_bytes = had_bytes(task, memory_bytes);
     let spilled = task.spilled_memory_bytes as f64;
@@ -90,7 +90,7 @@ fn spill_bytes(task: &Task, memory_bytes: f64, factor: f64, packed: Option<f64>)
         packed.unwrap_or(1.0)
     };
     if task.metrics.spill_bytes > 0 && spilled == 0.0 {
-        // Nothing tells how much memory it lacked.
+        // The memory that it lacked is unknown.
         return if factor > 1.0 { 0 } else { task.metrics.spill_bytes };
     }
     (packed * over_bytes).round() as i64

@@ -1,10 +1,10 @@
-//! How long an application would take with its temp files on another storage.
+//! Simulates an application with its temp files on another storage.
 //!
-//! Stages begin as in the log: after their parents and their job, and so long after these as the
-//! driver took. Jobs and SQL executions begin after all that had ended before they did. A task is a
-//! phase for each kind of file that it writes, and reads what the phase before wrote: its spill, a
-//! file for each partition, its part of the shuffle. What a task took beyond its simulated I/O on
-//! the recorded storage is work, which takes as long on any.
+//! Stages start as in the log: after their parents and their job, with the driver's delay. Jobs and
+//! SQL executions start after all that had ended before them in the log. A task is a phase for each
+//! kind of file that it writes, and each phase reads what the one before it wrote: its spill, a
+//! file for each partition, its part of the shuffle. The time of a task beyond its simulated I/O on
+//! the recorded storage is work, which does not depend on the storage.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -15,25 +15,25 @@ use super::application::{Application, Task};
 use super::node::{File, Node, NodeStorage, Phase, Read};
 use super::order::{Order, Point};
 
-/// Events between two calls of `should_continue`: some hundredths of a second.
+/// Events between two calls of `should_continue`, which take some hundredths of a second.
 const EVENTS_PER_CHECK: u32 = 1 << 10;
 /// The share of a task's work that is done before its spill is read back.
 const BEFORE_SPILL: f64 = 0.5;
 
-/// The result of a simulation; times in seconds since the application began.
+/// The result of a simulation; times in seconds since the application started.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub elapsed_s: f64,
     /// By stage of the application.
     pub stages: Vec<StageOutcome>,
-    /// Begin and end, by execution and by job of the application.
+    /// Start and end, by execution and by job of the application.
     pub executions: Vec<(f64, f64)>,
     pub jobs: Vec<(f64, f64)>,
-    /// By task: time that it waited for reads and for writes.
+    /// By task: time waiting for reads and for writes.
     pub(crate) waits_s: Vec<(f64, f64)>,
 }
 
-/// The begin and end of a stage, and sums over its tasks.
+/// The start and end of a stage, and sums over its tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageOutcome {
     pub begin_s: f64,
@@ -43,15 +43,15 @@ pub struct StageOutcome {
     pub write_wait_s: f64,
 }
 
-/// By task, the time that no storage changes: what it took, less its I/O as simulated on the
-/// storage it ran on with the least work. No less than `least_work_s`, and no more than what
-/// shuffle writes leave that took longer than the CPU time and the pauses of the whole task: a
-/// device that is busy beside work of any length explains neither.
+/// By task, the time that does not depend on storage: its duration less its I/O, as simulated with
+/// the least work on the storage it ran on; at least `least_work_s`. Time of shuffle writes beyond
+/// the CPU time and pauses of the whole task also counts as waits: a device that is busy beside
+/// work of any length explains neither.
 ///
-/// The waits are not simulated again with that work: where the device was always busy, any work
-/// explains the log, and each round would take the model's error for more of it.
+/// The waits are not simulated again with this work: if the device was always busy, any work
+/// explains the log, and each round would turn the model's error into more work.
 ///
-/// None where `should_continue` ended the simulation.
+/// None if `should_continue` ended the simulation.
 pub fn work_s(
     application: &Application,
     storage: &NodeStorage,
@@ -71,23 +71,23 @@ pub fn work_s(
     Some(work_s.collect())
 }
 
-/// CPU time and pauses of the JVM.
+/// CPU time and JVM pauses.
 fn busy_s(task: &Task) -> f64 {
     task.metrics.cpu_ns as f64 / 1e9 + task.metrics.gc_ms as f64 / 1e3
 }
 
-/// By task, the time that no storage changes, if it waited so long for storage: no less than
+/// By task, the time that does not depend on storage, given its waits for storage: at least
 /// `least_work_s`.
 pub fn work_beside_s(application: &Application, waits_s: &[f64]) -> Vec<f64> {
     let tasks = application.tasks.iter().zip(waits_s).zip(least_work_s(application, None));
     tasks.map(|((task, wait_s), least_s)| (took_s(task) - wait_s).max(least_s)).collect()
 }
 
-/// By task, what was certainly no wait for storage: CPU time, pauses of the JVM, and what the log's
-/// times of shuffle writes and fetches leave of a task that neither spilled nor read local blocks.
+/// By task, the time that was certainly not a wait for storage: CPU time, JVM pauses, and, if the
+/// task neither spilled nor read local blocks, its time outside shuffle writes and fetches.
 ///
-/// On a known storage no task waited longer than all that it moves takes on the device, with
-/// nothing in the page cache, while every slot of the node moves as much.
+/// On a known storage, a task's wait is at most the time of all its I/O on the device, with nothing
+/// in the page cache, while every slot of the node transfers as much.
 pub fn least_work_s(application: &Application, storage: Option<&NodeStorage>) -> Vec<f64> {
     let all_io_s = storage.map(|storage| all_io_s(application, storage));
     let least_s = application.tasks.iter().enumerate().map(|(at, task)| {
@@ -103,8 +103,8 @@ pub fn least_work_s(application: &Application, storage: Option<&NodeStorage>) ->
     least_s.collect()
 }
 
-/// By task, how long a device takes for all that the task moves, while every slot of its node moves
-/// as much and nothing is in the page cache.
+/// By task, the device time of all its I/O, with nothing in the page cache, while every slot of its
+/// node transfers as much.
 fn all_io_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
     let by_partition = by_partition(application);
     let slots = slots_of_nodes(application);
@@ -132,8 +132,8 @@ fn took_s(task: &Task) -> f64 {
     (task.finished_ms - task.launched_ms) as f64 / 1e3
 }
 
-/// Simulates the application with its temp files on `storage`, with the work of each task. None
-/// where `should_continue`, which is called now and then, ended it.
+/// Simulates the application with its temp files on `storage` and the given work of each task.
+/// Returns None if `should_continue`, which is called now and then, ended it.
 pub fn simulate(
     application: &Application,
     storage: &NodeStorage,
@@ -145,7 +145,7 @@ pub fn simulate(
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A node's rates change, unless they were updated since.
+    /// A node's rates change, unless they have been updated since.
     Node {
         node: usize,
         version: u64,
@@ -162,18 +162,18 @@ struct Cluster<'a> {
     node_of_executor: Vec<usize>,
     is_present: Vec<bool>,
     free_slots: Vec<u32>,
-    /// Executors with free slots; the last has the most.
+    /// Executors with free slots, those with the most last.
     by_free_slots: BTreeSet<(u32, Reverse<usize>)>,
-    /// Tasks that wait for a slot, in their order, by job and stage.
+    /// Tasks that wait for a slot, in order, by job and stage.
     queues: BTreeMap<(usize, u32), VecDeque<u32>>,
     tasks_of_stage: Vec<Vec<u32>>,
     tasks_left: Vec<usize>,
     executor_of_task: Vec<u32>,
-    /// By stage, whether its tasks write a file for each partition before they join them.
+    /// By stage, whether its tasks write a file for each partition and then join the files.
     by_partition: Vec<bool>,
     /// By stage, how many times its shuffle is read.
     times_read: Vec<f64>,
-    /// By the bits of their time (s), which are in the order of time where none is negative.
+    /// Keyed by the bits of the time (s), which sort like the time because it is never negative.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     outcome: Outcome,
 }
@@ -242,7 +242,7 @@ impl<'a> Cluster<'a> {
                     Event::Point(point) => self.reach(point, now_s),
                 }
             }
-            // Where tasks took longer than in the log, executors may be gone before the last ones.
+            // If tasks took longer than in the log, executors may be removed before the last tasks.
             let absent: Vec<usize> =
                 (0..self.is_present.len()).filter(|&at| !self.is_present[at]).collect();
             if self.queues.is_empty() || absent.is_empty() {
@@ -261,7 +261,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Puts what may begin now into the queue of events.
+    /// Queues the points that are ready.
     fn schedule(&mut self, now_s: f64) {
         for (at_s, point) in self.order.take_ready() {
             self.events.push(Reverse((at_s.max(now_s).to_bits(), Event::Point(point))));
@@ -288,7 +288,7 @@ impl<'a> Cluster<'a> {
                 self.set_free_slots(at, self.application.slots(&self.application.executors[at]));
                 return self.dispatch(now_s);
             }
-            // Its running tasks still run to their ends.
+            // Its running tasks still run to completion.
             Point::ExecutorRemoved(at) => {
                 self.is_present[at] = false;
                 return self.set_free_slots(at, 0);
@@ -301,8 +301,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Starts waiting tasks, the earliest job and stage first, each on the executor with the most
-    /// free slots.
+    /// Starts waiting tasks, earliest job and stage first, each on the executor with the most free
+    /// slots.
     fn dispatch(&mut self, now_s: f64) {
         let mut changed = vec![false; self.nodes.len()];
         while let Some(mut queue) = self.queues.first_entry() {
@@ -329,7 +329,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Advances a node to now, before something begins on it.
+    /// Advances a node to the present before a phase starts on it.
     fn settle(&mut self, node: usize, now_s: f64) {
         let ended = self.nodes[node].advance(now_s);
         for phase in ended {
@@ -352,7 +352,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// The phase of a task that follows the one that wrote `written`, or the first phase.
+    /// The phase of a task after the one that wrote `written`, or its first phase.
     fn phase_after(&self, task: u32, written: Option<File>) -> Phase {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
         let (spilled, shuffled) = (metrics.spill_bytes as f64, metrics.shuffle_write_bytes as f64);
@@ -386,8 +386,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// What a task reads of shuffles. All of it counts on the task's own node: each node reads from
-    /// the others as much as they read from it.
+    /// What a task reads from shuffles. All of it counts on the task's own node: each node reads
+    /// from the others as much as they read from it.
     fn inputs(&self, task: u32) -> Vec<Read> {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
         let parents = self.order.parents(*stage as usize);
@@ -442,7 +442,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// By stage, whether Spark first writes a file for each of the few partitions of its shuffle.
+/// By stage, whether its shuffle has so few partitions that Spark first writes a file for each.
 fn by_partition(application: &Application) -> Vec<bool> {
     let number = |name: &str| -> Option<u64> { application.properties.get(name)?.parse().ok() };
     let threshold = number("spark.shuffle.sort.bypassMergeThreshold").unwrap_or(200);
@@ -460,16 +460,16 @@ fn by_partition(application: &Application) -> Vec<bool> {
     let sql_jobs: FxHashSet<i64> = sql_jobs.map(|job| job.id).collect();
     let stages = application.stages.iter().map(|stage| {
         let of_sql = stage.job.is_some_and(|id| sql_jobs.contains(&id));
-        // With AQE a task may read several partitions: there are at least as many as tasks.
+        // With AQE a task may read several partitions, so there are at least as many as tasks.
         let tasks = readers.get(&stage.id).copied().unwrap_or(0);
         let partitions = if of_sql { partitions } else { 0 }.max(tasks);
-        // 0 where no stage reads it and its number of partitions is not known.
+        // 0 if no stage reads it and its number of partitions is unknown.
         (1..=threshold).contains(&partitions)
     });
     stages.collect()
 }
 
-/// By stage, how many times its shuffle is read: more than once where an exchange is reused.
+/// By stage, how many times its shuffle is read: more than once if an exchange is reused.
 fn times_read(application: &Application, order: &Order) -> Vec<f64> {
     let written = |stage: usize| application.stages[stage].sums.shuffle_write_bytes as f64;
     let mut read = vec![0.0; application.stages.len()];

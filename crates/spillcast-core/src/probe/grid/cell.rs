@@ -1,4 +1,4 @@
-//! A cell of the grid, and a stretch of its operations.
+//! A cell of the grid, and a slice of its operations.
 
 use std::fs::File;
 use std::io;
@@ -14,26 +14,26 @@ pub(super) const BYTES_MAX: usize = 1 << 20;
 pub const SIZES: [u32; 6] = [4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, BYTES_MAX as u32];
 pub(crate) const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, DEPTH_MAX as u32];
 
-/// Operations of one kind, always `depth` of them under way.
+/// Operations of one kind, always with `depth` of them in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub op: Op,
     pub bytes: u32,
     pub depth: u32,
-    /// Not `Recorded`.
+    /// Never `Recorded`.
     pub pattern: Pattern,
     pub access: Access,
 }
 
 impl Cell {
-    /// What a slice lasts for however short its time: as many operations as are under way at once,
-    /// and not too few to have a mean, after as many that begin before all are.
+    /// Minimum number of operations of a slice, however short its time: those that start before
+    /// `depth` are in flight, then as many as are in flight, and at least four for a mean.
     pub(super) fn least_operations(&self) -> u64 {
         u64::from(self.depth + self.depth.max(4))
     }
 }
 
-/// Every cell, the shallow ones first: they are left out last where time is short.
+/// All cells by increasing depth: a lack of time omits the deep ones first.
 pub fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for depth in DEPTHS {
@@ -50,35 +50,35 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
-/// A stretch of one cell's operations on a file without holes.
+/// A slice of one cell's operations on a file without holes.
 pub(super) struct Slice<'a> {
     pub(super) cell: Cell,
     pub(super) file: &'a File,
     pub(super) offsets: Offsets,
-    /// From then on no operation begins, but for the least a cell wants.
+    /// After this, no operation starts beyond the minimum of the cell.
     pub(super) deadline_ns: u64,
-    /// From then on none begins at all.
+    /// After this, no operation starts.
     pub(super) end_ns: u64,
-    /// None begins after so many.
+    /// Maximum number of operations.
     pub(super) operations_max: u64,
     pub(super) counters: &'a Counters,
 }
 
 impl Slice<'_> {
-    /// Whether another operation may begin after `issued` ones.
+    /// Whether another operation may start after `issued` ones.
     pub(super) fn goes_on(&self, issued: u64, now_ns: u64) -> bool {
         let least = self.cell.least_operations();
         let in_time = now_ns < self.deadline_ns || issued < least && now_ns < self.end_ns;
         in_time && issued < self.operations_max && !self.counters.is_cancelled()
     }
 
-    /// Operations that began before `depth` were under way met a shorter queue: they do not count.
+    /// Operations started before `depth` were in flight met a shorter queue, so do not count.
     pub(super) fn counts(&self, operation: u64) -> bool {
         operation >= u64::from(self.cell.depth)
     }
 }
 
-/// Where the operations of a slice go, by their number.
+/// The offsets of the operations of a slice, by number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
     bytes: u64,
@@ -93,7 +93,7 @@ enum Order {
 }
 
 impl Offsets {
-    /// Over a file of `file_bytes`, in the order of the cell; `key` makes slices differ.
+    /// Covers a file of `file_bytes` in the order of the cell; `key` makes slices differ.
     pub(super) fn new(cell: &Cell, file_bytes: u64, key: u64) -> Offsets {
         let bytes = u64::from(cell.bytes);
         let count = file_bytes / bytes;
@@ -104,7 +104,7 @@ impl Offsets {
         Offsets { bytes, count, order }
     }
 
-    /// How many operations reach no byte twice.
+    /// Number of operations that touch no byte twice.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

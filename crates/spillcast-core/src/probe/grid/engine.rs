@@ -1,12 +1,12 @@
-//! Keeps the operations of a cell in flight: io_uring, or threads with blocking calls.
+//! Keeps the operations of a cell in flight, with io_uring or with threads and blocking calls.
 //!
-//! Direct I/O uses io_uring with a registered file and registered buffers. A system call of its own
-//! replaces each finished operation: batches would reach the storage as bursts. Where io_uring is
-//! refused, as many threads take its place.
+//! Direct I/O uses io_uring with a registered file and registered buffers. A separate system call
+//! replaces each finished operation: batches would reach the storage as bursts. If io_uring is
+//! refused, `depth` threads take its place.
 //!
-//! Through the page cache it is always threads. Programs that use the page cache make blocking
-//! calls. io_uring answers a cached read within the submitting call, one after the other, and hands
-//! a write to a thread of the kernel, so its latencies would be those of its own queue (`cargo run
+//! I/O through the page cache always uses threads. Programs that use the page cache make blocking
+//! calls. io_uring serves cached reads within the submitting call, one after the other, and passes
+//! writes to a kernel thread, so its latencies would be those of its own queue (`cargo run
 //! --release --example probe_cell` shows both).
 
 use std::fs::{self, File};
@@ -20,12 +20,12 @@ use crate::probe::group::{Access, Running};
 
 const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// Buffers for a ring: all that may be under way at once.
+/// Buffers for a ring: all that may be in flight at a time.
 pub(super) fn ring_memory(seed: u64) -> Arena {
     Arena::new(1, DEPTH_MAX * BYTES_MAX, seed)
 }
 
-/// Buffers for threads, each of which goes round in its part.
+/// Buffers for threads; each thread cycles through its part.
 pub(super) fn thread_memory(seed: u64) -> Arena {
     Arena::new(DEPTH_MAX, BYTES_MAX, seed)
 }
@@ -33,13 +33,12 @@ pub(super) fn thread_memory(seed: u64) -> Arena {
 pub(super) struct Engine<'a> {
     ring: Option<Ring<'a>>,
     threads: &'a mut Arena,
-    /// Why there is no ring.
+    /// The reason why there is no ring.
     pub(super) refusal: Option<String>,
 }
 
 impl<'a> Engine<'a> {
-    /// With io_uring for direct I/O on `file`, unless `psync` rules it out or the kernel refuses
-    /// it.
+    /// Uses io_uring for direct I/O on `file`, unless `psync` excludes it or the kernel refuses it.
     pub(super) fn new(
         file: &File,
         ring: &'a mut Arena,
@@ -68,7 +67,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// What io_uring_setup was refused for, in words that say where to look.
+/// The reason why io_uring_setup failed, in words that tell users where to look.
 fn refusal(error: &io::Error) -> String {
     let disabled = fs::read_to_string(DISABLED).unwrap_or_default();
     match (error.raw_os_error(), disabled.trim()) {

@@ -1,12 +1,12 @@
 //! Finds where a write rate falls for good: the dirty limit of the page cache, or a device's cache.
 
-/// A fall counts from here on: rates of a steady device differ by less.
+/// Maximum ratio of the rates after and before a fall: rates of a steady device vary less.
 const FALL: f64 = 0.7;
-/// Windows before and after. The rate after must have lasted before it is called the rate for good.
+/// Minimum number of windows before and after the fall; the lower rate must have lasted.
 const BEFORE_MIN: usize = 3;
 const AFTER_MIN: usize = 20;
-/// Windows a rate is averaged over before it is said to have recovered: the kernel lets a writer
-/// go on and stops it again in turns of up to 0.2 s.
+/// Windows over which a rate is averaged to detect a recovery: the kernel alternately stops a
+/// writer and lets it continue, in turns of up to 0.2 s.
 const TURN: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,8 +17,8 @@ pub(super) struct Knee {
     pub(super) after: f64,
 }
 
-/// The split of a series of rates into two levels that explains most of it, where the second level
-/// is lower by a third, has lasted, is level, and was never left upwards.
+/// The split of a series of rates into two levels that explains most of its variance, if the second
+/// level is lower by `FALL`, has lasted, is steady, and never recovered.
 pub(super) fn knee(rates: &[f64]) -> Option<Knee> {
     let last = rates.len().checked_sub(AFTER_MIN)?;
     let total: f64 = rates.iter().sum();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::random::mix;
 
-    /// Levels of so many windows each, off by up to `noise`.
+    /// Levels of `count` windows each, with deviations of up to `noise`.
     fn series(levels: &[(usize, f64)], noise: f64) -> Vec<f64> {
         let rates = levels.iter().flat_map(|&(count, rate)| vec![rate; count]);
         rates

@@ -1,7 +1,7 @@
 //! A grid of cells measured without a recording: op, size, depth, pattern and access.
 //!
-//! All cells share one file that was written before. They take turns, so that what drifts on the
-//! machine or on the storage drifts for all; each turn is a block of the cell's group.
+//! All cells share one file that was written before. They take turns, so that a drift of the
+//! machine or the storage affects all; each turn is a block of the cell's group.
 
 mod cell;
 mod engine;
@@ -33,62 +33,62 @@ use crate::wait::{Op, size_class_bytes};
 use cell::{BYTES_MAX, Offsets, Slice};
 use engine::Engine;
 
-/// How often each cell's turn comes, where time allows.
+/// Turns of each cell, if time allows.
 const ROUNDS: usize = 5;
-/// Shares of the time budget that have passed when the file must be written, and the cells end.
+/// Shares of the time budget after which the file must be written, and the cells end.
 const PREFILL_SHARE: f64 = 0.1;
 const CELLS_SHARE: f64 = 0.85;
-/// The file is no larger: it need only be larger than what a device's own cache keeps of it.
+/// Maximum size of the file, which need only exceed a device's own cache.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 const FILE_BYTES_MIN: u64 = 4 << 20;
-/// What is written between two looks at the clock before the cells begin.
+/// Bytes written between two checks of the time, before the cells start.
 const PREFILL_STRIDE_BYTES: u64 = 16 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub dir: PathBuf,
-    /// For all of it. Each turn may go beyond by the operations that are under way.
+    /// Time for the whole run. Each turn may exceed it by the operations in flight.
     pub budget: Duration,
-    /// What files may hold at one moment; None for all that is free but a reserve.
+    /// Maximum size of all files at a time; None for all free space but a reserve.
     pub budget_bytes: Option<u64>,
-    /// Threads that call and wait for direct I/O too, also where the kernel has io_uring.
+    /// Use threads with blocking calls for direct I/O even if the kernel has io_uring.
     pub psync: bool,
 }
 
-/// It serialises as the facts of storage.json.
+/// Serialised as the facts of storage.json.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// One for each measured cell, in arbitrary order.
     #[serde(skip)]
     pub groups: Vec<Group>,
-    /// Why direct I/O was not done by io_uring; None where it was.
+    /// The reason why direct I/O did not use io_uring; None if it did.
     pub io_uring_refusal: Option<String>,
-    /// Whether the kernel kept the buffers mapped, which the limit of locked memory may forbid.
+    /// Whether the kernel kept the buffers mapped, which the limit of locked memory may prevent.
     pub registered_buffers: bool,
-    /// Why there are no direct cells; None where there are.
+    /// The reason why there are no direct cells; None if there are.
     pub direct_refusal: Option<String>,
     pub cells: u64,
-    /// Cells for which there was no time.
+    /// Cells omitted for lack of time.
     pub cells_without_time: u64,
-    /// Cells that keep more bytes under way than the file holds.
+    /// Cells with more bytes in flight than the file holds.
     pub cells_without_room: u64,
     pub rounds: u32,
     pub file_bytes: u64,
-    /// None where there was no time or room for it.
+    /// None for lack of time or room.
     #[serde(skip)]
     pub sustained: Option<Sustained>,
     pub elapsed_ns: u64,
     #[serde(skip)]
     pub filesystem: Filesystem,
-    /// The latency that an operation which takes no time would have.
+    /// The latency that would be measured for an operation that takes no time.
     pub(crate) floor_ns: u64,
 }
 
-/// A directory that may be measured. One thread runs it; others may watch and cancel.
+/// A measurement of a directory. One thread runs it; others may watch and cancel it.
 pub struct Grid {
     place: Place,
     options: Options,
-    /// What files may hold at one moment.
+    /// Maximum size of all files at a time.
     budget_bytes: u64,
     counters: Counters,
 }
@@ -107,7 +107,7 @@ impl Grid {
         Ok(Grid { place, options, budget_bytes, counters })
     }
 
-    /// Measures and blocks until that is done, cancelled or failed. Nothing stays on the storage.
+    /// Measures; blocks until done, cancelled or failed. Nothing stays on the storage.
     pub fn run(&self) -> Result<Outcome, ProbeError> {
         self.counters.check()?;
         let seed =
@@ -130,7 +130,7 @@ impl Grid {
             Rounds::new(self, &prefilled, engine, seed as u64)
                 .run(self.deadline_ns(start_ns, CELLS_SHARE))?
         };
-        // The file of the cells is gone: the budget is there for another.
+        // The file of the cells is gone, so the budget is available for another.
         let mut memory = thread_memory.slices(1);
         let memory = &mut memory.next().expect("one slice");
         if clock::now_ns() < end_ns && self.budget_bytes > BYTES_MAX as u64 {
@@ -143,14 +143,14 @@ impl Grid {
         Ok(outcome)
     }
 
-    /// How far the run is. Steps are milliseconds of the budget.
+    /// Progress of the run. Steps are milliseconds of the budget.
     pub fn progress(&self) -> Progress {
         let total_ms = self.options.budget.as_millis() as u64;
         let progress = self.counters.read(total_ms);
         Progress { steps_done: total_ms.min(progress.elapsed.as_millis() as u64), ..progress }
     }
 
-    /// Ends the run; one that begins later ends at once.
+    /// Ends the run; a run that starts later ends at once.
     pub fn cancel(&self) {
         self.counters.cancel();
     }
@@ -159,7 +159,7 @@ impl Grid {
         start_ns + self.options.budget.mul_f64(share).as_nanos() as u64
     }
 
-    /// A file that lies on the storage in full, as large as time and room allow.
+    /// A file that is completely on the storage, as large as time and room allow.
     fn prefill(&self, memory: &Memory, deadline_ns: u64) -> Result<Prefilled, ProbeError> {
         let failed = |doing: &str, error| self.place.io_error(doing, error);
         let file = scratch::create(&self.place.dir).map_err(|e| failed("opening a file", e))?;
@@ -185,11 +185,11 @@ impl Grid {
 struct Prefilled {
     file: File,
     bytes: u64,
-    /// How fast it reached the storage.
+    /// Rate at which the file reached the storage.
     bytes_per_ns: f64,
 }
 
-/// The cells and what was measured of each.
+/// The cells and their measurements.
 struct Rounds<'a> {
     grid: &'a Grid,
     prefilled: &'a Prefilled,
@@ -214,8 +214,8 @@ impl<'a> Rounds<'a> {
         Rounds { grid, prefilled, engine, cells, direct_refusal, without_room, seed }
     }
 
-    /// Lets every cell have its turns. In the first round the shallow ones come first; later ones
-    /// have an order of their own each, so that no cell always follows the same other.
+    /// Gives every cell its turns. The first round is in order of increasing depth; each later
+    /// round has an order of its own, so that no cell always follows the same other.
     fn run(mut self, deadline_ns: u64) -> Result<Outcome, ProbeError> {
         let count = self.cells.len();
         let mut rounds = 0;
@@ -237,7 +237,7 @@ impl<'a> Rounds<'a> {
         if outcome.groups.is_empty() { Err(ProbeError::NoTime { budget }) } else { Ok(outcome) }
     }
 
-    /// One turn of one cell, which takes about `share_ns` with all that belongs to it.
+    /// One turn of one cell, which takes about `share_ns` in all.
     fn turn(&mut self, at: usize, share_ns: u64, end_ns: u64) -> Result<(), ProbeError> {
         let place = &self.grid.place;
         let Prefilled { file, bytes: file_bytes, bytes_per_ns } = self.prefilled;
@@ -246,11 +246,11 @@ impl<'a> Rounds<'a> {
         self.seed = random::next(&mut self.seed);
         scratch::set_direct(file, cell.access == Access::Direct)
             .map_err(|e| place.io_error("setting O_DIRECT", e))?;
-        // What an earlier turn left in the page cache is not a storage.
+        // Data left in the page cache by an earlier turn would hide the storage.
         scratch::drop_cache(file);
         let offsets = Offsets::new(&cell, *file_bytes, self.seed);
         let flushed = cell.access == Access::Buffered && cell.op == Op::Write;
-        // Half of the time is for what the writes leave behind.
+        // Half of the time is for flushing the writes.
         let share_ns = if flushed { share_ns / 2 } else { share_ns };
         let operations_max = match (cell.access, cell.op) {
             (Access::Direct, _) => u64::MAX,
@@ -258,7 +258,7 @@ impl<'a> Rounds<'a> {
                 let affordable = share_ns as f64 * bytes_per_ns / f64::from(cell.bytes);
                 (affordable as u64).max(cell.least_operations())
             }
-            // What has been read once is in memory.
+            // Data that was read once is in memory.
             (Access::Buffered, _) => offsets.count(),
         };
         let slice = Slice {
@@ -308,7 +308,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Why a file takes no direct I/O; some file systems say so only when it is tried.
+/// Why a file does not support direct I/O; some file systems report that only on use.
 fn direct_refusal(file: &File) -> Option<String> {
     let tried = scratch::set_direct(file, true).and_then(|()| {
         let mut arena = super::arena::Arena::new(1, 4096, 0);

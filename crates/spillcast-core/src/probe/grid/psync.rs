@@ -1,4 +1,4 @@
-//! An engine of blocking calls: as many threads as operations are under way.
+//! An engine of blocking calls: one thread per operation in flight.
 
 use std::os::unix::fs::FileExt;
 use std::sync::RwLock;
@@ -12,17 +12,17 @@ use crate::probe::clock;
 use crate::probe::group::Running;
 use crate::wait::Op;
 
-/// The number of an operation that no slice goes on to.
+/// The number of an operation that no slice reaches.
 const ENDED: u64 = u64::MAX / 2;
 
-/// Runs a slice; its threads have ended when this returns.
+/// Runs a slice; its threads have ended on return.
 pub(super) fn run(
     slice: &Slice,
     arena: &mut Arena,
     running: &mut Running,
 ) -> Result<(), SliceError> {
     let next = AtomicU64::new(0);
-    // Held until all threads are there, so that they begin together.
+    // Held until all threads exist, so that they start together.
     let gate = RwLock::new(());
     thread::scope(|scope| {
         let closed = gate.write();
@@ -56,21 +56,21 @@ pub(super) fn run(
                 Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        // When the last one began, `depth` were under way and all that count had ended.
+        // When the last operation started, `depth` were in flight and all that count had ended.
         running.pass(last_ns.saturating_sub(first_ns));
         outcome
     })
 }
 
-/// What one thread did.
+/// The measurements of one thread.
 struct Worker {
     histogram: Histogram,
-    /// Start of its first operation and of its last.
+    /// Start of the thread's first operation and of its last.
     first_ns: u64,
     last_ns: u64,
 }
 
-/// One thread's operations, the next of all each time.
+/// The operations of one thread, which always takes the next one of the slice.
 fn worker(slice: &Slice, next: &AtomicU64, mut memory: arena::Slice) -> Result<Worker, SliceError> {
     let mut worker = Worker { histogram: Histogram::default(), first_ns: u64::MAX, last_ns: 0 };
     loop {

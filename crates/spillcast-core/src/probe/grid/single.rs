@@ -12,9 +12,8 @@ use crate::probe::progress::Counters;
 use crate::probe::scratch;
 use crate::wait::size_class_bytes;
 
-/// Keeps the operations of a cell under way on a file without holes for as long as is said.
-/// Returns them and why there was no io_uring, where there was none. A cell that writes overwrites
-/// the file.
+/// Keeps the operations of a cell in flight on a file without holes for `duration`. Returns them,
+/// and the reason if io_uring was not used. A cell of writes overwrites the file.
 pub fn measure_file(
     file: &File,
     cell: Cell,

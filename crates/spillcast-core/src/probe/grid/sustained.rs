@@ -1,4 +1,4 @@
-//! Sustained writing: the rate while memory absorbs it, and the rate when storage must.
+//! Sustained writing: the rate while memory absorbs it, and the rate at which storage must.
 
 use std::os::unix::fs::FileExt;
 
@@ -17,16 +17,16 @@ const WINDOW_NS: u64 = 100_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sustained {
     pub bytes: u64,
-    /// Up to the fall, or of all where the rate did not fall.
+    /// Rate up to the fall, or of all bytes if the rate did not fall.
     pub burst_bytes_per_s: f64,
-    /// After the fall; None where it did not fall for good.
+    /// Rate after the fall; None if the rate did not fall for good.
     pub sustained_bytes_per_s: Option<f64>,
-    /// Written when the rate fell.
+    /// Bytes written when the rate fell.
     pub burst_bytes: Option<u64>,
 }
 
-/// Writes until the rate has fallen for good, `bytes_max` are written, or `end_ns` is there. The
-/// file is gone afterwards, with what of it never reached the storage.
+/// Writes until the rate has fallen for good, `bytes_max` are written, or `end_ns` is reached. The
+/// file is removed afterwards, including data that never reached the storage.
 pub(super) fn measure(
     place: &Place,
     memory: &mut Slice,
@@ -76,7 +76,7 @@ fn per_second(per_window: f64) -> f64 {
     per_window * 1e9 / WINDOW_NS as f64
 }
 
-/// Bytes by window of time. A write that spans several is spread over them.
+/// Bytes by window of time. A write across several windows is spread over them.
 #[derive(Default)]
 struct Windows {
     bytes: Vec<f64>,
@@ -95,7 +95,7 @@ impl Windows {
         }
     }
 
-    /// All but the last, which is still filling.
+    /// All windows but the last, which is incomplete.
     fn whole(&self) -> &[f64] {
         &self.bytes[..self.bytes.len().saturating_sub(1)]
     }

@@ -1,4 +1,4 @@
-//! An engine of io_uring: one thread keeps `depth` operations under way.
+//! An engine of io_uring: one thread keeps `depth` operations in flight.
 
 use std::array;
 use std::fs::File;
@@ -13,10 +13,10 @@ use crate::probe::clock;
 use crate::probe::group::Running;
 use crate::wait::Op;
 
-/// A ring with one registered file and, where the limit of locked memory allows it, its buffers
-/// registered too.
+/// A ring with one registered file and, if the limit of locked memory allows it, registered
+/// buffers.
 pub(super) struct Ring<'a> {
-    // Before the memory, for it is dropped first.
+    // Before the memory, because it must be dropped first.
     ring: IoUring,
     buffers: Buffers<'a>,
 }
@@ -26,7 +26,7 @@ struct Buffers<'a> {
     registered: bool,
 }
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     operation: u64,
@@ -34,15 +34,15 @@ struct Slot {
 }
 
 impl<'a> Ring<'a> {
-    /// The ring is used by the thread that made it. `memory` holds the largest buffers of all
+    /// Only the thread that created the ring uses it. `memory` holds the largest buffers of all
     /// operations at once.
     pub(super) fn new(file: &File, mut memory: arena::Slice<'a>) -> io::Result<Ring<'a>> {
         let ring = build()?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let all = libc::iovec { iov_base: memory.start().cast(), iov_len: memory.all().len() };
-        // A seccomp filter may refuse this call alone; there is nothing to submit yet.
+        // A seccomp filter may refuse only this call; there is nothing to submit yet.
         ring.submit()?;
-        // SAFETY: the memory outlives the ring, and no operation is under way between slices.
+        // SAFETY: the memory outlives the ring, and no operation is in flight between slices.
         let registered = unsafe { ring.submitter().register_buffers(&[all]) }.is_ok();
         Ok(Ring { ring, buffers: Buffers { memory, registered } })
     }
@@ -51,13 +51,12 @@ impl<'a> Ring<'a> {
         self.buffers.registered
     }
 
-    /// Runs a slice; none of its operations is under way when this returns, unless the kernel
-    /// refuses the ring: then nothing else may be done with it. Each operation that has ended is
-    /// replaced by a system call of its own: the storage works on it while the next is made, where
-    /// a batch would reach the storage in a burst.
+    /// Runs a slice. No operation is in flight on return, unless the kernel refuses the ring, which
+    /// is then unusable. A separate system call replaces each finished operation: the storage works
+    /// on it while the next call is made, whereas a batch would arrive in a burst.
     pub(super) fn run(&mut self, slice: &Slice, running: &mut Running) -> Result<(), SliceError> {
         let (mut submitter, mut queue, mut completions) = self.ring.split();
-        // Saves looking the descriptor up with every call, where the kernel knows it (5.18).
+        // Saves a lookup of the descriptor in every call, if the kernel supports it (5.18).
         let own_descriptor = submitter.register_ring_fd().is_ok();
         let mut slots = [Slot::default(); DEPTH_MAX];
         let mut free: [u8; DEPTH_MAX] = array::from_fn(|slot| slot as u8);
@@ -73,14 +72,14 @@ impl<'a> Ring<'a> {
                 slots[usize::from(slot)] = Slot { operation: issued, start_ns: now_ns };
                 last_ns = now_ns;
                 let entry = self.buffers.entry(&slice.cell, slot, slice.offsets.at(issued));
-                // SAFETY: no other operation uses the buffer of the slot, and it lives until this
-                // one has ended.
+                // SAFETY: no other operation uses the buffer of the slot, which lives until this
+                // operation has ended.
                 unsafe { queue.push(&entry) }.expect("the queue has room for every slot");
                 issued += 1;
                 under_way += 1;
                 if free_count > 0 {
                     queue.sync();
-                    // What is refused for now stays queued for the call that waits.
+                    // Entries refused for now stay queued for the call that waits.
                     let _ = submitter.submit();
                     queue.sync();
                     now_ns = clock::now_ns();
@@ -91,12 +90,12 @@ impl<'a> Ring<'a> {
             }
             queue.sync();
             if let Err(source) = submitter.submit_and_wait(1).or_else(pass) {
-                // The kernel keeps the pages of what is under way until that has ended.
+                // The kernel keeps the pages of operations in flight until they have ended.
                 outcome = Err(SliceError { doing: "io_uring_enter".to_owned(), source });
                 break;
             }
             now_ns = clock::now_ns();
-            // The kernel has taken what was queued.
+            // The kernel has taken the queued entries.
             queue.sync();
             completions.sync();
             for completion in &mut completions {
@@ -115,7 +114,7 @@ impl<'a> Ring<'a> {
                 }
             }
         }
-        // When the last one began, `depth` were under way and all that count had ended.
+        // When the last operation started, `depth` were in flight and all that count had ended.
         running.pass(last_ns - first_ns);
         if own_descriptor {
             let _ = submitter.unregister_ring_fd();
@@ -125,7 +124,7 @@ impl<'a> Ring<'a> {
 }
 
 impl Drop for Ring<'_> {
-    /// The kernel takes a ring down later; the file's space is wanted now.
+    /// The kernel tears a ring down later, but the file's space is needed now.
     fn drop(&mut self) {
         let _ = self.ring.submitter().unregister_files();
     }
@@ -148,8 +147,8 @@ impl Buffers<'_> {
     }
 }
 
-/// The ring that costs least a call on this kernel: completions are run when they are waited for
-/// (since 6.1), or without interrupting the thread (since 5.19).
+/// The ring with the cheapest calls on this kernel: completions run when they are waited for (since
+/// 6.1), or without interrupting the thread (since 5.19).
 fn build() -> io::Result<IoUring> {
     let entries = DEPTH_MAX as u32;
     let unknown = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
@@ -163,7 +162,7 @@ fn build() -> io::Result<IoUring> {
     }
 }
 
-/// An error unless the same call may succeed later: nothing is lost, what is under way goes on.
+/// Ignores errors after which the same call may succeed: no operation in flight is lost.
 fn pass(error: io::Error) -> io::Result<usize> {
     match error.raw_os_error() {
         Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(0),
@@ -171,7 +170,7 @@ fn pass(error: io::Error) -> io::Result<usize> {
     }
 }
 
-/// Why an operation moved less than was asked for.
+/// Why an operation transferred fewer bytes than requested.
 fn failure(result: i32) -> io::Error {
     match result {
         errno if errno < 0 => io::Error::from_raw_os_error(-errno),
