@@ -1,4 +1,4 @@
-//! Puts the preload libraries in, as `SPILLCAST_PRELOAD_GNU` and `_MUSL` name them; or none.
+//! Embeds the preload libraries named by `SPILLCAST_PRELOAD_GNU` and `_MUSL`, or none.
 
 use std::env;
 use std::fs;

@@ -1,22 +1,22 @@
-//! The command line: options with a value or without, words, and a command after `--`.
+//! The command line: options with or without a value, words, and a command after `--`.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use spillcast_recording::failure::{Failure, Outcome};
 
-/// What a verb was given.
+/// The arguments of a verb.
 #[derive(Debug, Default)]
 pub struct Arguments {
     options: Vec<(String, OsString)>,
     flags: Vec<String>,
     pub words: Vec<OsString>,
-    /// What stands after `--`.
+    /// The words after `--`.
     pub command: Vec<OsString>,
 }
 
 impl Arguments {
-    /// Reads the words of `verb`: options of `valued` take one each, `flags` none.
+    /// Parses the arguments of `verb`: options in `valued` take one value each, `flags` none.
     pub fn read(
         verb: &str,
         given: &[OsString],
@@ -26,7 +26,7 @@ impl Arguments {
         let mut arguments = Arguments::default();
         let mut parser = lexopt::Parser::from_args(given.iter().cloned());
         loop {
-            // What stands after `--` is a command, with options of its own.
+            // The words after `--` are a command with options of its own.
             if let Some(rest) = parser.try_raw_args()
                 && rest.peek() == Some(OsStr::new("--"))
             {
@@ -70,7 +70,7 @@ impl Arguments {
         self.flags.iter().any(|known| known == flag)
     }
 
-    /// A whole number, 1 or more.
+    /// An integer of at least 1.
     pub fn number<T: std::str::FromStr + PartialOrd + Default>(
         &self,
         name: &str,

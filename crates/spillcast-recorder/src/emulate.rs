@@ -1,4 +1,4 @@
-//! `emulate`: a directory with the given latencies, as long as a command runs or until Ctrl-C.
+//! `emulate`: a directory with given latencies, while a command runs or until Ctrl-C.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +18,7 @@ use spillcast_recording::target::{Target, environment};
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// Mounts, stays, and says what was achieved; the status of the command.
+/// Mounts, waits, and prints the latencies achieved; returns the status of the command.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let valued = ["--read", "--write", "--servers", "--backing"];
     let arguments = Arguments::read("emulate", words, &valued, &["--page-cache"])?;
@@ -77,7 +77,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     Ok(status as u8)
 }
 
-/// The directory that holds the files; one of our own is removed in the end.
+/// The directory with the files; a temporary one is removed at the end.
 struct Held {
     folder: PathBuf,
     temporary: bool,

@@ -1,4 +1,4 @@
-//! The preload library, which is in this file: for programs of glibc, and for those of musl.
+//! The preload library, embedded in this executable: for glibc programs, and for musl programs.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -9,16 +9,16 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 const GNU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload-gnu.so"));
 const MUSL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload-musl.so"));
-/// How much of a program names the loader it wants.
+/// The part of a program that is searched for its loader.
 const HEAD_BYTES: u64 = 4096;
 
-/// The library in memory, as long as this lives; programs find it through /proc.
+/// The library in memory while this value lives; programs open it through /proc.
 pub struct Library {
     memory: File,
 }
 
 impl Library {
-    /// The one for the C library of `program`.
+    /// The library for the C library of `program`.
     pub fn fitting(program: &Path) -> io::Result<Library> {
         let bytes = if wants_musl(program) { MUSL } else { GNU };
         if bytes.is_empty() {
@@ -30,7 +30,7 @@ impl Library {
         Ok(Library { memory })
     }
 
-    /// The value of LD_PRELOAD, before what is already preloaded.
+    /// The value of LD_PRELOAD, with libraries that are already preloaded last.
     pub fn value(&self) -> String {
         let ours = format!("/proc/{}/fd/{}", std::process::id(), self.memory.as_raw_fd());
         match std::env::var("LD_PRELOAD") {
@@ -40,7 +40,7 @@ impl Library {
     }
 }
 
-/// Whether a program, or what runs it where it is a script, is loaded by musl's loader.
+/// Whether musl's loader loads a program, or its interpreter if it is a script.
 fn wants_musl(program: &Path) -> bool {
     let Some(head) = head(program) else { return false };
     match interpreter(&head) {

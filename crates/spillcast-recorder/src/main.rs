@@ -1,9 +1,9 @@
-//! Records, probes, emulates and reads traces without Python, for servers that have nothing else.
+//! Records, probes, emulates and reads traces without Python, for servers that lack it.
 //!
-//! It is the core and the writer of recordings, linked with musl into one file. spillcast opens its
-//! recordings on another machine. `arguments` reads the command line, each verb is a module
-//! (`record`, `probe`, `emulate`, `profile`), and a `Failure` is printed as one line and a line
-//! with its remedy. Data goes to stdout, words to stderr.
+//! It consists of the core and the writer of recordings, linked with musl into one file. spillcast
+//! opens its recordings on another machine. `arguments` parses the command line, each verb is a
+//! module (`record`, `probe`, `emulate`, `profile`), and a `Failure` is printed as one line and a
+//! line with its remedy. Data goes to stdout, messages to stderr.
 //!
 //! The recorder keeps the name of a command but not its arguments, because the code that removes
 //! secrets from arguments is Python. It contains the preload libraries for glibc and for musl; a
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints data to stdout, which nobody may read any more.
+/// Prints data to stdout; a closed pipe is not an error.
 fn print_data(text: impl Display) -> Outcome<()> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -63,14 +63,14 @@ fn print_data(text: impl Display) -> Outcome<()> {
     }
 }
 
-/// Prints words to stderr, whose terminal may be gone.
+/// Prints a message to stderr, whose terminal may be gone.
 fn print_message(text: impl Display) {
     let _ = writeln!(io::stderr(), "spillcast-recorder: {text}");
 }
 
-/// Prints a failure on stderr; the status to end with.
+/// Prints a failure to stderr; returns the exit code.
 fn tell(failure: &Failure) -> ExitCode {
-    // Names of others may contain what a terminal obeys.
+    // Foreign names may contain control characters, which a terminal would obey.
     let visible = |text: &str| -> String {
         text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
     };
@@ -99,7 +99,7 @@ fn run(words: &[OsString]) -> Outcome<u8> {
     }
 }
 
-/// Serves a measurement of what a capture costs, until that ends it.
+/// Serves a measurement of the cost of a capture until the measuring process ends it.
 fn cost_child(words: &[OsString]) -> Outcome<u8> {
     let seat = words.get(1).and_then(|seat| seat.to_str()?.parse().ok());
     let (Some(memory), Some(seat)) = (words.first(), seat) else { return Ok(1) };

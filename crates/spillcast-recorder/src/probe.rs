@@ -1,4 +1,4 @@
-//! `probe`: how a directory serves a recording's I/O, or any, as a storage.json.
+//! `probe`: how a directory serves a recording's I/O, or a grid of I/O, as a storage.json.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,13 +22,13 @@ use spillcast_recording::memory_group::MemoryGroup;
 use spillcast_recording::{Measured, device_name, machine};
 
 const TIME: Duration = Duration::from_secs(60);
-/// Of what is free on a storage, files may take one part in so many.
+/// Files may take 1 / `FREE_PARTS` of the free space of a storage.
 const FREE_PARTS: u64 = 10;
-/// What the kernel takes besides what the replay says it takes.
+/// Kernel memory beyond the memory that the replay reports.
 const SLACK_BYTES: u64 = 4 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a probe may take: time, and bytes that its files hold at one moment.
+/// Limits of a probe: time, and bytes that its files hold at a time.
 struct Budget {
     time: Duration,
     bytes: Option<u64>,
@@ -36,7 +36,7 @@ struct Budget {
 
 impl Budget {
     fn of(directory: &Path, time: Duration) -> Budget {
-        // A file system without limits says that it has no blocks.
+        // A file system without limits reports 0 blocks.
         let disk = statvfs(directory).ok().filter(|disk| disk.f_blocks > 0);
         let bytes = disk.map(|disk| disk.f_bavail * disk.f_frsize / FREE_PARTS);
         Budget { time, bytes }
@@ -87,7 +87,7 @@ fn failure_in(directory: &Path, error: ProbeError) -> Failure {
     }
 }
 
-/// Op by size, depth, pattern and access, without a recording.
+/// Measures op, size, depth, pattern and access without a recording.
 fn cells(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
     let dir = directory.to_owned();
     let Budget { time, bytes } = *budget;
@@ -103,7 +103,7 @@ fn cells(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
     Ok(document(directory, "grid", measured))
 }
 
-/// Replays with the page cache that the engine had, and gives the storage.json.
+/// Replays with the engine's amount of page cache; returns the storage.json.
 fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
     let recording = Recording::open(path)?;
     let from = recording.plan()?;
@@ -134,7 +134,7 @@ fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
     Ok(document(directory, "probe", measured))
 }
 
-/// Runs to its end, or to the first signal.
+/// Runs to completion, or until the first signal.
 fn run_to_signal(probe: &Probe) -> Result<Replayed, ProbeError> {
     thread::scope(|scope| {
         let running = scope.spawn(|| probe.run());
@@ -148,7 +148,7 @@ fn run_to_signal(probe: &Probe) -> Result<Replayed, ProbeError> {
     })
 }
 
-/// What was measured of a directory, by the probe `source`.
+/// The storage.json of a directory, measured by the probe `source`.
 fn document(directory: &Path, source: &str, measured: Measured) -> Value {
     json!({
         "schema": "spillcast.storage/1",
@@ -163,7 +163,7 @@ fn document(directory: &Path, source: &str, measured: Measured) -> Value {
     })
 }
 
-/// As it was given, unless that is `.` or `..`.
+/// The directory as given, unless that is `.` or `..`.
 fn name_of(directory: &Path) -> String {
     let given = || directory.to_string_lossy().into_owned();
     match directory.file_name() {
@@ -174,7 +174,7 @@ fn name_of(directory: &Path) -> String {
     }
 }
 
-/// When, where and with what it is measured. Options of mounts may hold secrets and are left out.
+/// Time, place and tools of the measurement. Mount options are left out: they may contain secrets.
 fn provenance(directory: &Path) -> Value {
     let system = uname();
     let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());

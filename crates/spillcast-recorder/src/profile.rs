@@ -1,4 +1,4 @@
-//! `profile`: where the time of extended SQL traces goes, at memory speed, as JSON.
+//! `profile`: groups the time of extended SQL traces at memory speed; prints JSON.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::print_data;
 use spillcast_recording::failure::{Failure, Outcome};
 use spillcast_recording::json::{Document, Value, json};
 
-/// Reads traces and prints the groups, the most time first.
+/// Reads traces and prints the groups, those with the most time first.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let arguments = Arguments::read("profile", words, &["--by"], &["--json"])?;
     if arguments.words.is_empty() {

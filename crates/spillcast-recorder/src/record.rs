@@ -24,7 +24,7 @@ use crate::{print_data, print_message};
 
 const TICK: Duration = Duration::from_millis(250);
 const PROGRAM: &str = "spillcast-recorder";
-/// The verb of the child that measures what a capture costs.
+/// The verb of the child process that measures the cost of a capture.
 pub const COST_VERB: &str = "cost-child";
 
 struct Request {
@@ -35,7 +35,7 @@ struct Request {
     json: bool,
 }
 
-/// Records; the status to end with.
+/// Records; returns the exit status.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let request = Request::read(words)?;
     let output = Some(request.output.clone());
@@ -58,7 +58,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         print_message(format_args!("the command ended with status {status}; {kept}"));
     }
     kept?;
-    // Ctrl-C is how a recording is ended; after another signal the status names it, as in a shell.
+    // Ctrl-C ends a recording normally; after another signal the status names it, as in a shell.
     let signal = signal.filter(|&number| number != libc::SIGINT);
     let status = signal.map_or(status, |number| -number);
     Ok(if status < 0 { 128 - status } else { status } as u8)
@@ -126,7 +126,7 @@ fn begin(recorder: &mut Recorder, request: &Request) -> Outcome<(Target, Option<
     }
 }
 
-/// Records until the process or the time ends, or a signal comes, which is returned.
+/// Records until the process or the time ends, or a signal arrives, which is returned.
 fn follow(recorder: &mut Recorder, target: &mut Target) -> Option<i32> {
     loop {
         let ended = target.wait(TICK);
@@ -144,7 +144,7 @@ fn follow(recorder: &mut Recorder, target: &mut Target) -> Option<i32> {
 fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcome<()> {
     recorder.stop(false);
     recorder.check_connected()?;
-    // Only now, when it disturbs no observed process.
+    // Only now, when it no longer disturbs observed processes.
     recorder.measure_caches();
     let cost = cost_of(recorder.method());
     let elapsed_s = recorder.elapsed(target.exit_status.is_some()).as_secs_f64();
@@ -188,9 +188,9 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
     ))
 }
 
-/// What a source costs those that it observes; None if that cannot be measured.
+/// The cost of a source to the observed processes; None if it cannot be measured.
 fn cost_of(source: &str) -> Option<Cost> {
-    // A static program loads no library.
+    // A static program does not load a library.
     if source == PRELOAD {
         return None;
     }
@@ -202,7 +202,7 @@ fn cost_of(source: &str) -> Option<Cost> {
     cost::measure(|| open(CallKind::ALL), &program).ok()
 }
 
-/// What a recording without temp I/O means.
+/// The meaning of a recording without temp I/O.
 fn unspilled(request: &Request, status: &Status, server_connection: bool, failed: bool) -> String {
     if let Some(left) = status.running.first() {
         let count = status.running.len();
@@ -229,7 +229,7 @@ fn unspilled(request: &Request, status: &Status, server_connection: bool, failed
     }
 }
 
-/// Waits for a command to its end; it gets our signals.
+/// Waits for a command to end; passes received signals on to it.
 pub fn stay(target: &mut Target) {
     while target.ours && !target.wait(TICK) {
         if let Some(number) = signals::take() {
@@ -238,7 +238,7 @@ pub fn stay(target: &mut Target) {
     }
 }
 
-/// The program alone: arguments may hold secrets, which only spillcast can remove.
+/// The program without its arguments, which may contain secrets that only spillcast can remove.
 fn program_of(request: &Request) -> Option<Vec<String>> {
     let line = request.pid.map(|pid| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
     let program = match line {

@@ -1,4 +1,4 @@
-//! A recording that was made before: its account, and its waits as a plan for a replay.
+//! An existing recording: its meta.json, and its waits as a plan for a replay.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// A failure says why it is not a whole recording with I/O.
+    /// Fails with the reason if it is not a complete recording with I/O.
     pub fn open(path: &Path) -> Outcome<Recording> {
         let bad = |fault: &str, hint: &str| {
             Err(Failure::usage(format!("{}: {fault}", path.display()), hint))
@@ -63,11 +63,11 @@ impl Recording {
         name.to_string_lossy().into_owned()
     }
 
-    /// The page cache that the engine could have used; None where the recording does not say.
+    /// The page cache that the engine could have used; None if the recording does not show it.
     pub fn cache_bytes(&self) -> Option<u64> {
         let (memory, machine) = (&self.meta["memory"], &self.meta["machine"]);
         let taken = memory["peak_rss_bytes"].as_u64().unwrap_or(0);
-        // What a group holds besides files counts shared pages once, and those of others in it.
+        // The bytes held by a group count shared pages once, and include its other processes.
         let held = memory["group_held_bytes"].as_u64().unwrap_or(taken);
         let room = |of: &Value, less: u64| of.as_u64().map(|bytes| bytes.saturating_sub(less));
         let rooms =
@@ -75,14 +75,14 @@ impl Recording {
         rooms.into_iter().flatten().min()
     }
 
-    /// The stretches of the run whose waits were kept; None where all were.
+    /// The parts of the run whose waits were kept; None if all were.
     fn slices_ns(&self) -> Option<Vec<(i64, i64)>> {
         let slices = self.meta["raw"]["slices_s"].as_array()?;
         let ns = |seconds: &Value| Some((seconds.as_f64()? * 1e9).round_ties_even() as i64);
         slices.iter().map(|slice| Some((ns(&slice[0])?, ns(&slice[1])?))).collect()
     }
 
-    /// What its threads did to temp files, and in between where that is known.
+    /// The plan of its threads' I/O on temp files, with the work in between if known.
     pub fn plan(&self) -> Outcome<FromWaits> {
         let path = self.path.join("waits.parquet");
         let bad = |fault: String| Failure::usage(format!("{}: {fault}", path.display()), AGAIN);

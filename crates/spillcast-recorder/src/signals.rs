@@ -1,4 +1,4 @@
-//! Signals that end a recording, or go to the command that is recorded.
+//! Signals that end a recording, or are passed on to the recorded command.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -6,14 +6,14 @@ use libc::c_int;
 
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The last signal that was not yet taken; 0 for none.
+/// The last signal that was not yet taken; 0 if none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(number: c_int) {
     RECEIVED.store(number, Ordering::Relaxed);
 }
 
-/// Notes signals from now on; what is ignored, as SIGHUP under nohup, stays so.
+/// Handles signals from now on; ignored signals, such as SIGHUP under nohup, stay ignored.
 pub fn watch() {
     for number in ENDING {
         let handler = note as extern "C" fn(c_int) as libc::sighandler_t;
@@ -26,21 +26,21 @@ pub fn watch() {
     }
 }
 
-/// The signal received since the last look.
+/// The signal received since the last call.
 pub fn take() -> Option<c_int> {
     Some(RECEIVED.swap(0, Ordering::Relaxed)).filter(|&number| number != 0)
 }
 
-/// Passes one on. Ctrl-C in our terminal has reached the command already.
+/// Passes a signal on. Ctrl-C in the recorder's terminal has already reached the command.
 pub fn pass_on(number: c_int, pid: i32) {
     if number != libc::SIGINT || !in_foreground() {
-        // SAFETY: no pointer is passed; the process is a child that is not waited for yet.
+        // SAFETY: no pointer is passed; the process is a child that has not been reaped.
         unsafe { libc::kill(pid, number) };
     }
 }
 
 fn in_foreground() -> bool {
-    // SAFETY: the path ends in NUL; the descriptor is ours and closed here.
+    // SAFETY: the path ends in NUL; the descriptor is owned and closed here.
     unsafe {
         let terminal = libc::open(c"/dev/tty".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if terminal < 0 {

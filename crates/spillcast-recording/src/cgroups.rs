@@ -1,4 +1,4 @@
-//! The control groups of a process: their folders, in both versions of the kernel's interface.
+//! The control groups of a process: their folders, in cgroup versions 1 and 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ pub const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The folders of the groups below `cgroups` that control a process, innermost first.
 ///
-/// Version 2 has one tree for all controllers, version 1 one for each. In a container the root may
-/// be its own group.
+/// Version 2 has one hierarchy for all controllers, version 1 one for each. In a container the root
+/// may be the process's own group.
 pub fn folders(pid: i32, controller: &str, cgroups: &Path) -> Vec<PathBuf> {
     folders_of(&text(format!("/proc/{pid}/cgroup")), controller, cgroups)
 }
@@ -26,7 +26,7 @@ fn folders_of(text: &str, controller: &str, cgroups: &Path) -> Vec<PathBuf> {
             _ => continue,
         };
         let path = Path::new(path.trim_start_matches('/'));
-        // The last one is empty, and the root.
+        // The last ancestor is the empty path, which gives the root.
         folders.extend(path.ancestors().map(|part| root.join(part)));
     }
     folders
@@ -36,7 +36,7 @@ fn first_of([path, other]: [PathBuf; 2]) -> PathBuf {
     if path.is_dir() { path } else { other }
 }
 
-/// The text of a small file; empty where it cannot be read.
+/// The text of a small file; empty if it cannot be read.
 pub fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }

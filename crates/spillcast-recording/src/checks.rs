@@ -1,11 +1,11 @@
-//! What the values of a column of a file must be, whoever wrote it.
+//! Rules for the values of a column in any file, whatever wrote it.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
 use arrow_array::{Array, PrimitiveArray, RecordBatch, downcast_integer_array};
 use arrow_schema::DataType;
 
-/// Whether a column may hold nulls, and the least and greatest of its numbers.
+/// Whether a column may hold nulls, and its smallest and largest valid numbers.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub name: String,
@@ -14,7 +14,7 @@ pub struct Rule {
     pub greatest: i64,
 }
 
-/// An error that names the first column that breaks its rule; columns that lack are passed over.
+/// Fails with the name of the first column that breaks its rule; absent columns are ignored.
 pub fn check(batch: &RecordBatch, rules: &[Rule]) -> Result<(), String> {
     rules.iter().try_for_each(|rule| match batch.column_by_name(&rule.name) {
         Some(column) => rule.check(column),
@@ -89,14 +89,14 @@ impl Rule {
     }
 }
 
-/// The least and the greatest number; None where all are null.
+/// The smallest and the largest number; None if all are null.
 fn ends<N: ArrowPrimitiveType>(column: &PrimitiveArray<N>) -> Option<(N::Native, N::Native)> {
     let wider = |(lower, upper): (N::Native, N::Native), value: N::Native| {
         let lower = if value < lower { value } else { lower };
         (lower, if value > upper { value } else { upper })
     };
     if column.null_count() == 0 {
-        // Without a look at each row's validity, which takes several times as long.
+        // Checking the validity of each row would take several times as long.
         let first = *column.values().first()?;
         return Some(column.values().iter().copied().fold((first, first), wider));
     }
@@ -105,7 +105,7 @@ fn ends<N: ArrowPrimitiveType>(column: &PrimitiveArray<N>) -> Option<(N::Native,
     Some(valid.fold((first, first), wider))
 }
 
-/// With a comma before every three digits.
+/// The number with a comma between groups of three digits.
 fn separated(number: i128) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::from(if number < 0 { "-" } else { "" });

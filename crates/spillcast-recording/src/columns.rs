@@ -11,7 +11,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use spillcast_core::capture::Second;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
-/// The names of some waits, as the dictionaries of their columns.
+/// The names of waits, as the dictionaries of their columns.
 pub struct Dictionaries {
     events: ArrayRef,
     files: ArrayRef,
@@ -49,7 +49,7 @@ pub fn wait_columns(rows: &[Wait], names: &Dictionaries) -> Result<RecordBatch, 
     ])
 }
 
-/// Seconds, each with its histogram as two lists: middle of the bucket in ns, count.
+/// Per-second rows, each with its histogram as two lists: middle of the bucket in ns, count.
 pub fn second_columns(rows: &[Second]) -> Result<RecordBatch, ArrowError> {
     let (latency_ns, latency_count) = pairs(rows.iter().map(Second::latencies));
     RecordBatch::try_from_iter_with_nullable([
@@ -65,7 +65,7 @@ pub fn second_columns(rows: &[Second]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-/// The columns of samples, which no capture makes.
+/// The columns of samples, which no capture produces.
 pub fn sample_schema() -> Schema {
     let name = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let number = |name: &str, nullable| Field::new(name, DataType::Int64, nullable);
@@ -104,12 +104,12 @@ fn pairs(rows: impl Iterator<Item = Vec<(i64, i64)>>) -> (ArrayRef, ArrayRef) {
     (Arc::new(latency_ns.finish()), Arc::new(latency_count.finish()))
 }
 
-/// Numbers of rows; None is null.
+/// A column of numbers; None becomes null.
 pub fn int64<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<Int64Array>())
 }
 
-/// Flags of rows; None is null.
+/// A column of flags; None becomes null.
 pub fn booleans<T>(rows: &[T], of: impl Fn(&T) -> Option<bool>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<BooleanArray>())
 }

@@ -1,21 +1,21 @@
-//! What a process had done before its recording began.
+//! What a process did before its recording began.
 
 use serde::Serialize;
 use spillcast_core::proc::{Stat, age_s, family, moved};
 
-/// What a process and those that it started had done when its recording began.
+/// Sums of a process and its descendants up to the start of the recording.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DoneBefore {
-    /// Since its start.
+    /// Time since its start.
     pub ran_s: f64,
     pub cpu_s: f64,
-    /// Bytes read and written of any file; None where that may not be seen.
+    /// Bytes read and written on all files; None if that may not be read.
     pub bytes: Option<u64>,
     pub written_bytes: Option<u64>,
 }
 
 impl DoneBefore {
-    /// Until now; None where the process has ended.
+    /// The sums up to now; None if the process has ended.
     pub fn of(pid: i32) -> Option<DoneBefore> {
         let ran_s = age_s(pid, "")?;
         let (mut cpu_ns, mut sums) = (0, Some((0, 0)));

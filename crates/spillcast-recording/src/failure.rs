@@ -1,4 +1,4 @@
-//! A failure that a person can act on: what is wrong in one line, the remedy in another.
+//! A failure that a user can act on: the problem in one line, the remedy in another.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub struct Failure {
     pub hint: String,
 }
 
-/// Kinds of failures, called as the classes of `spillcast.errors`, which give their codes.
+/// Kinds of failures, named like the classes of `spillcast.errors`, which give their codes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     CaptureUnavailable,
@@ -37,19 +37,19 @@ impl Failure {
         Failure { kind, status: 2, message: message.into(), hint: hint.into() }
     }
 
-    /// Bad usage or bad input of no particular kind.
+    /// Bad usage or bad input without a kind of its own.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure::of(Kind::UsageInvalid, message, hint)
     }
 
-    /// What the system refused, and where.
+    /// An error of the system, and its place.
     pub fn io(place: impl std::fmt::Display, error: &io::Error) -> Failure {
         let message = format!("{place}: {}", reason(error));
         Failure { status: 1, ..Failure::of(Kind::WriteFailed, message, "") }
     }
 }
 
-/// What the kernel says, without its number.
+/// The text of the system's error, without its number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

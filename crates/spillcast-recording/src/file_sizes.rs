@@ -1,4 +1,4 @@
-//! The largest files of a process: the temp files that it held before, and what else it read.
+//! The largest files of a process: temp files that it held before, and other files that it read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use spillcast_core::proc::{DELETED_MARK, descriptors, family};
 
-/// More files tell no more of how far a query is.
+/// More files add no information about the progress of a query.
 const FILES_MAX: usize = 64;
-/// What lies there is no file that holds data.
+/// Files below these folders hold no data.
 const NO_DATA: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -24,7 +24,7 @@ impl SizedFile {
     }
 }
 
-/// The files that a process and those it started have open now, each with its size.
+/// The files that a process and its descendants have open now, each with its size.
 pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
     let mut sizes = BTreeMap::new();
     for (link, shown) in family(pid).into_iter().flat_map(descriptors) {
@@ -37,14 +37,14 @@ pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
     sizes
 }
 
-/// Of files that were there before, those in folders of temp files, the largest first.
+/// Of the files that existed before, those in folders of temp files, largest first.
 pub fn temp_of(before: Vec<SizedFile>, in_folder: impl Fn(&str) -> bool) -> Vec<SizedFile> {
     let folder = |name: &str| name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
     let is_temp = |file: &SizedFile| file.bytes > 0 && in_folder(&folder(&file.file));
     largest(before.into_iter().filter(is_temp).collect())
 }
 
-/// Of other files than temp files, by name what was read of each, the largest that are there now.
+/// The largest existing files that are not temp, from the bytes read of each by name.
 pub fn inputs_of<'a>(read_bytes: impl IntoIterator<Item = (&'a String, i64)>) -> Vec<SizedFile> {
     let read = read_bytes.into_iter().filter(|(name, bytes)| *bytes > 0 && holds_data(name));
     let sized = read.filter_map(|(name, _)| Some((name.clone(), fs::metadata(name).ok()?.len())));

@@ -1,4 +1,4 @@
-//! What was moved on each file that is no temp file, and on temp files by folder and by kind.
+//! Bytes transferred: by file for files that are not temp, and by folder and kind for temp files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl OtherFiles {
     }
 }
 
-/// Reads and writes of temp files of one kind, as their names tell it.
+/// Reads and writes of temp files of one kind, derived from their names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TempKind {
     engine: &'static str,
@@ -79,7 +79,7 @@ impl TempFiles {
         self.0.entry(file).or_default().add(sums);
     }
 
-    /// Bytes by the folder that the files lie in.
+    /// Bytes by the folder of the files.
     pub fn folders(&self, names: &RowNames) -> BTreeMap<String, i64> {
         let mut folders = BTreeMap::new();
         for (&id, sums) in &self.0 {
@@ -90,7 +90,7 @@ impl TempFiles {
         folders
     }
 
-    /// Sums by kind, the most bytes first. Files whose names no engine gives are left out.
+    /// Sums by kind, the largest first. Files whose names match no engine are left out.
     pub fn kinds(&self, names: &RowNames) -> Vec<TempKind> {
         let mut kinds: Vec<TempKind> = Vec::new();
         for (&id, &sums) in &self.0 {

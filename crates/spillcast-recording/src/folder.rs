@@ -1,8 +1,8 @@
-//! The folder of a recording: private and locked while it is written, then given its name.
+//! The folder of a recording: private and locked while it is written, then renamed.
 //!
 //! It is written as `NAME.XXXXXXXX.partial` beside its final name. A shell removes it if the writer
-//! is killed; what a crashed machine left is removed by the next recorder of that name. Only
-//! recordings are replaced or removed, and no symbolic link is followed.
+//! is killed; the next recorder of that name removes leftovers of a crashed machine. Only
+//! recordings are replaced or removed, and symbolic links are not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -40,14 +40,14 @@ const FINISHED: [&str; 9] = [
     "former_calls.json",
     "rehearsals",
 ];
-/// What an unfinished recording contains besides.
+/// What an unfinished recording contains in addition.
 const UNFINISHED: [&str; 5] = ["parts", "seconds.packed", "samples", "reserve", "waits"];
-/// Free space below which no recording is begun.
+/// No recording starts with less free space.
 const ROOM_BYTES: u64 = 16 << 20;
-/// Looking and creating takes a moment; who locks a directory for longer has another reason.
+/// Checking and creating takes a moment; a directory that stays locked longer has another reason.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Reads until the writer ends, however it ends, then removes the folder. A thread of the writer
-/// may still create files in it, so it tries again for 10 s.
+/// Reads until the writer ends in any way, then removes the folder. A thread of the writer may
+/// still create files in it, so it retries for 10 s.
 const JANITOR: &str = r#"
 trap "" INT TERM HUP
 read -r line
@@ -56,16 +56,16 @@ n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
 done
 "#;
 
-/// A new folder for what will be called `path`; removed when dropped, unless it was renamed.
+/// A new folder, later renamed to `path`; removed when dropped, unless it was renamed.
 pub struct PartialFolder {
     pub path: PathBuf,
-    /// Held, not read: other recorders find it locked.
+    /// Held but not read: it locks out other recorders.
     _lock: Option<File>,
     janitor: Option<Child>,
 }
 
 impl PartialFolder {
-    /// Errors: where another recorder writes a folder of that name now.
+    /// Fails if another recorder is writing a folder of that name.
     pub fn new(path: &Path) -> Outcome<PartialFolder> {
         let _creation = creation_lock(parent_of(path)?);
         remove_left(path)?;
@@ -75,7 +75,7 @@ impl PartialFolder {
         let partial = path.with_file_name(name);
         let created = DirBuilder::new().mode(0o700).create(&partial);
         created.map_err(|error| cannot_write(path, &error))?;
-        // Some network file systems have no locks; what a killed recorder leaves there stays.
+        // Some network file systems have no locks; leftovers of a killed recorder stay there.
         let lock = open_directory(&partial).ok();
         let lock =
             lock.filter(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok());
@@ -90,7 +90,7 @@ impl PartialFolder {
 impl Drop for PartialFolder {
     fn drop(&mut self) {
         if let Some(mut janitor) = self.janitor.take() {
-            // It removes the folder once its input ends.
+            // The janitor removes the folder when its input ends.
             drop(janitor.stdin.take());
             let _ = janitor.wait();
         }
@@ -111,14 +111,14 @@ fn janitor(folder: &Path) -> io::Result<Child> {
 pub struct RecordingFolder {
     name: PathBuf,
     share: bool,
-    /// The recording to replace; a different one there by then is kept.
+    /// The recording to replace; if another one has taken its place, that one is kept.
     replaced: Option<(u64, u64)>,
     partial: PartialFolder,
 }
 
 impl RecordingFolder {
-    /// With `share` all users may read it once it is published; with `force` it replaces an older
-    /// recording of that name.
+    /// With `share` all users may read it once it is published; `force` replaces an older recording
+    /// of that name.
     pub fn new(path: &Path, share: bool, force: bool) -> Outcome<RecordingFolder> {
         check_output(path, force)?;
         Ok(RecordingFolder {
@@ -133,7 +133,7 @@ impl RecordingFolder {
         &self.partial.path
     }
 
-    /// Gives it its name, or a free one like it if somebody took that meanwhile.
+    /// Gives the folder its name, or a similar free one if the name was taken meanwhile.
     pub fn publish(self) -> Outcome<PathBuf> {
         let denied = |error| Failure::io(self.name.display(), &error);
         allow(self.path(), self.share).map_err(denied)?;
@@ -154,12 +154,12 @@ impl RecordingFolder {
         if check_replaceable(&self.name).is_err() || identity(&self.name) != self.replaced {
             return false;
         }
-        // With an exchange the older recording gets the partial name, and is removed with it.
+        // An exchange gives the older recording the partial name, under which it is removed.
         rename(self.path(), &self.name, self.replaced.is_some()).is_ok()
     }
 }
 
-/// The path, then the same with -2, -3 and so on after its stem.
+/// The path, then the path with -2, -3 and so on after its stem.
 fn numbered(path: &Path) -> impl Iterator<Item = PathBuf> {
     let stem = path.file_stem().unwrap_or_default().to_owned();
     let later = move |number: u32| {
@@ -174,14 +174,14 @@ fn numbered(path: &Path) -> impl Iterator<Item = PathBuf> {
     std::iter::once(path.to_owned()).chain((2..).map(later))
 }
 
-/// The first of the numbered names that is free and that no recorder writes.
+/// The first of the numbered names that is free and that no recorder is writing.
 pub fn unused_name(path: &Path) -> PathBuf {
     let is_free =
         |name: &PathBuf| name.symlink_metadata().is_err() && partial_folders(name).is_empty();
     numbered(path).find(is_free).expect("the numbered names are endless")
 }
 
-/// A failure unless a recording can be written at `path`: an older recording is replaced only with
+/// Fails unless a recording can be written at `path`: an older recording is replaced only with
 /// `force`, anything else never.
 pub fn check_output(path: &Path, force: bool) -> Outcome<()> {
     let bad = |kind, message: &str, hint: &str| Err(failure_at(path, kind, message, hint));
@@ -216,7 +216,7 @@ pub fn check_output(path: &Path, force: bool) -> Outcome<()> {
     check_free(path)
 }
 
-/// A failure if something lies at `path` that is not a recording, or contains more than one.
+/// Fails if `path` is not a recording, or contains other files too.
 fn check_replaceable(path: &Path) -> Outcome<()> {
     let bad = |kind, message: &str, hint: &str| Err(failure_at(path, kind, message, hint));
     let Ok(metadata) = path.symlink_metadata() else { return Ok(()) };
@@ -251,12 +251,12 @@ fn is_recording(path: &Path) -> bool {
         .is_ok_and(|meta| meta.schema.split('/').next() == Some("spillcast.recording"))
 }
 
-/// A failure if another recorder writes what will be called `path`.
+/// Fails if another recorder is writing what will be called `path`.
 pub fn check_free(path: &Path) -> Outcome<()> {
     partial_folders(path).iter().try_for_each(|folder| lock_left(folder).map(drop))
 }
 
-/// The folders in which something called `path` is being written, or was.
+/// The folders in which a recording called `path` is being written, or was.
 fn partial_folders(path: &Path) -> Vec<PathBuf> {
     let Ok(parent) = parent_of(path) else { return Vec::new() };
     let entries = fs::read_dir(&parent).into_iter().flatten().flatten();
@@ -268,7 +268,7 @@ fn partial_folders(path: &Path) -> Vec<PathBuf> {
     partial.map(|entry| entry.path()).collect()
 }
 
-/// Of a folder that is being written, the name that it will have; None for any other.
+/// The final name of a folder that is being written; None for any other folder.
 pub fn finished_name(partial: &OsStr) -> Option<OsString> {
     let name = partial.as_bytes().strip_suffix(b".partial")?;
     let (name, number) = name.split_at_checked(name.len().checked_sub(9)?)?;
@@ -277,7 +277,7 @@ pub fn finished_name(partial: &OsStr) -> Option<OsString> {
     is_ours.then(|| OsStr::from_bytes(name).to_owned())
 }
 
-/// Removes what recorders of the same name left. A failure if one of them still runs.
+/// Removes leftovers of recorders of the same name. Fails if one of them is still running.
 fn remove_left(path: &Path) -> Outcome<()> {
     for folder in partial_folders(path) {
         let Some(_lock) = lock_left(&folder)? else { continue };
@@ -288,8 +288,8 @@ fn remove_left(path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The lock of a folder that a recorder left; None if it cannot be opened. A failure if another
-/// process has locked it.
+/// The lock of a folder left by a recorder; None if it cannot be opened. Fails if another process
+/// has locked it.
 fn lock_left(folder: &Path) -> Outcome<Option<File>> {
     let Ok(lock) = open_directory(folder) else { return Ok(None) };
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -303,9 +303,9 @@ fn lock_left(folder: &Path) -> Outcome<Option<File>> {
     }
 }
 
-/// Held by one of two recorders that begin at once, so that the other sees its folder.
+/// Held by one of two recorders that start together, so that the other one sees its folder.
 fn creation_lock(directory: PathBuf) -> Option<File> {
-    // A directory may be writable and not readable; then there is no lock.
+    // A directory may be writable but not readable; then there is no lock.
     let lock = open_directory(&directory).ok()?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
@@ -321,7 +321,7 @@ fn open_directory(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path)
 }
 
-/// A failure if a link on the way to an output belongs to another user, who decides where it leads.
+/// Fails if a symbolic link on the way to an output belongs to another user, who can redirect it.
 pub fn refuse_planted_link(path: &Path) -> Outcome<()> {
     let whole = absolute(path).map_err(|error| cannot_write(path, &error))?;
     for place in whole.ancestors() {
@@ -366,7 +366,7 @@ fn is_listed(name: &OsStr, lists: &[&[&str]]) -> bool {
     lists.iter().flat_map(|list| list.iter()).any(|known| name == *known)
 }
 
-/// Lets the owner alone read a folder and all in it, or everybody where it is shared.
+/// Makes a folder and its content readable for its owner only, or for all users with `share`.
 pub fn allow(folder: &Path, share: bool) -> io::Result<()> {
     let mode = |owner: u32, all: u32| fs::Permissions::from_mode(if share { all } else { owner });
     fs::set_permissions(folder, mode(0o700, 0o755))?;
@@ -381,11 +381,11 @@ pub fn allow(folder: &Path, share: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames `from` to `to`, which must not be there; with `exchange` it must, and is `from` then.
+/// Renames `from` to `to`, which must not exist; with `exchange` it must, and becomes `from`.
 fn rename(from: &Path, to: &Path, exchange: bool) -> io::Result<()> {
     let flags = if exchange { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
     match renameat_with(CWD, from, CWD, to, flags) {
-        // Some network file systems can only rename.
+        // Some network file systems support only plain renames.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rename_in_steps(from, to, exchange),
         result => Ok(result?),
     }

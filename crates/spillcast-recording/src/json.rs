@@ -1,10 +1,10 @@
-//! JSON documents, written: whatever texts hold, no terminal obeys it.
+//! Writes JSON documents in ASCII, so that no text in them can control a terminal.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use serde_json::{Value, json};
 
-/// A value of JSON that becomes a document.
+/// A JSON value that becomes a document.
 pub trait Document {
     /// Indented lines in ASCII, as Python writes them.
     fn text(&self) -> String;
@@ -19,7 +19,7 @@ impl Document for Value {
         let mut ascii = String::with_capacity(text.len());
         for letter in text.chars() {
             match letter {
-                // A line that ends in a text is escaped already.
+                // A line end within a text is already escaped.
                 '\n' | ' '..='~' => ascii.push(letter),
                 _ => letter
                     .encode_utf16(&mut [0; 2])

@@ -1,9 +1,9 @@
 //! Recordings: the recorder of a command or a process, the files that it writes, and what /proc
 //! shows of the observed processes.
 //!
-//! Rows are on disk in packed form while the recording lasts, and become Parquet only when it ends,
-//! a few thousand at a time. So columns cost nothing during the observed run, removing a file drops
-//! a part, rows move to the run's start as they pass, and memory does not grow with the recording.
+//! Rows are packed on disk during the recording, and become Parquet only at its end, a few thousand
+//! at a time. So columns cost nothing during the observed run, removing a file drops a part, rows
+//! are shifted to the start of the run as they pass, and memory does not grow with the recording.
 //!
 //! This is a crate of its own because Arrow and Parquet take three times as long to compile as the
 //! core, which needs neither.

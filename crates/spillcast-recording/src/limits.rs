@@ -1,5 +1,5 @@
-//! What holds a process down while it is observed, looked at now and then: memory, CPU time; whether
-//! it is the client of a server, and whether it is one that cannot be observed.
+//! Limits of an observed process, polled: memory and CPU time; whether it is the client of a
+//! server, and whether it cannot be observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use spillcast_core::system::thread_cpu_ns;
 
 use crate::cgroups::{CGROUPS, folders, text};
 
-/// A look at many processes takes 1 % of a core at the most.
+/// Polling many processes takes at most 1 % of a core.
 const LOOKS_EVERY: u32 = 100;
 
-/// A process that wrote less is no worry where it is not observed.
+/// An unobserved process that wrote less does not matter.
 const WROTE_MIN_BYTES: u64 = 1 << 20;
 
-/// Looks that are made so seldom that they cost little.
+/// Spaces polls so that they cost little.
 struct Pace(Instant);
 
 impl Pace {
@@ -37,13 +37,13 @@ impl Pace {
     }
 }
 
-/// The most memory that processes and those they started held resident.
+/// The peak resident memory of processes and their descendants.
 pub struct PeakMemory {
     pid: i32,
     pids: BTreeSet<i32>,
     peaks_bytes: BTreeMap<i32, u64>,
     /// Limits of the memory cgroups, which a wrapper may join after its start, and the most that
-    /// each held besides files.
+    /// each held without the pages of files.
     groups: Vec<(u64, u64)>,
     /// Processes that the capture cannot observe.
     pub out_of_reach: BTreeSet<i32>,
@@ -52,7 +52,7 @@ pub struct PeakMemory {
 }
 
 impl PeakMemory {
-    /// `preload`: it is the preload library that observes.
+    /// `preload`: whether the preload library observes.
     pub fn new(pid: i32, preload: bool) -> PeakMemory {
         let (pids, peaks_bytes) = (BTreeSet::from([pid]), BTreeMap::new());
         PeakMemory {
@@ -66,12 +66,12 @@ impl PeakMemory {
         }
     }
 
-    /// Looks at more processes from now on.
+    /// Polls more processes from now on.
     pub fn add(&mut self, pids: impl IntoIterator<Item = i32>) {
         self.pids.extend(pids);
     }
 
-    /// Reads the kernel's own high-water mark of each process that is still there, where due.
+    /// Reads the kernel's high-water mark of each process that still runs, if a poll is due.
     pub fn look(&mut self) {
         let PeakMemory { pid, pids, peaks_bytes, groups, out_of_reach, preload, pace } = self;
         pace.look(|| {
@@ -85,20 +85,20 @@ impl PeakMemory {
         });
     }
 
-    /// Limit of the cgroup that left the least room, and the most that it held besides files.
+    /// Limit of the cgroup with the least room, and the most that it held without pages of files.
     pub fn group(&self) -> Option<(u64, u64)> {
         tightest(&self.groups)
     }
 
-    /// Sum of the peaks, which is an upper bound; None where nothing could be read.
+    /// Sum of the peaks, which is an upper bound; None if nothing could be read.
     pub fn peak_bytes(&self) -> Option<u64> {
         Some(self.peaks_bytes.values().sum()).filter(|&bytes| bytes > 0)
     }
 }
 
-/// Whether a process writes unobserved: one of 32 bits; with the preload library, one that has not
-/// loaded it, as a static one, or that cannot open its ring under our /proc, as one of another user.
-/// One that changed its user after it was connected stays so until it executes a program.
+/// Whether a process writes unobserved: a 32-bit process; with the preload library, one that has
+/// not loaded it, such as a static one, or cannot open its ring under our /proc, such as one of
+/// another user. A change of user after connecting has no effect until the next exec.
 fn is_out_of_reach(pid: i32, preload: bool) -> bool {
     let wrote = || moved(pid).is_some_and(|moved| moved.written_bytes >= WROTE_MIN_BYTES);
     let is_other = || owner(pid).is_some_and(|owner| owner != geteuid().as_raw());
@@ -108,7 +108,7 @@ fn is_out_of_reach(pid: i32, preload: bool) -> bool {
     }
 }
 
-/// Whether a process or those it started were seen with a connection to a server.
+/// Detects whether a process or a descendant has had a connection to a server.
 pub struct SocketWatch {
     pid: i32,
     pub connected: bool,
@@ -120,7 +120,7 @@ impl SocketWatch {
         SocketWatch { pid, connected: false, pace: Pace(Instant::now()) }
     }
 
-    /// Looks once more where due, until there was one.
+    /// Polls again if due, until a connection was seen.
     pub fn look(&mut self) {
         if !self.connected {
             self.pace.look(|| self.connected = has_server_connection(self.pid));
@@ -128,22 +128,22 @@ impl SocketWatch {
     }
 }
 
-/// Whether a process or one it started holds a connected socket of its own, as a client.
+/// Whether a process or a descendant holds a connected socket of its own, as a client.
 fn has_server_connection(pid: i32) -> bool {
     let mut sockets_of_run: BTreeSet<u64> = family(pid).into_iter().flat_map(sockets).collect();
-    // What was inherited from the recorder, as a terminal of ssh, is none of theirs.
+    // Sockets inherited from the recorder, such as the terminal of ssh, do not count.
     let inherited = sockets(std::process::id() as i32);
     sockets_of_run.retain(|socket| !inherited.contains(socket));
     !sockets_of_run.is_empty() && !sockets_of_run.is_disjoint(&connected(pid))
 }
 
-/// The inodes of the sockets that a process has open.
+/// The inodes of the open sockets of a process.
 fn sockets(pid: i32) -> BTreeSet<u64> {
     let inode = |shown: &str| shown.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
     descriptors(pid).filter_map(|(_, shown)| inode(shown.to_str()?)).collect()
 }
 
-/// The inodes of connected sockets in the process's network, without those that a server accepted.
+/// The inodes of connected sockets in the process's network, except those accepted by a server.
 fn connected(pid: i32) -> BTreeSet<u64> {
     let table = |name: &str| {
         let text = read_text(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
@@ -161,13 +161,13 @@ fn connected(pid: i32) -> BTreeSet<u64> {
             clients.filter(|row| port(row).is_none_or(|number| !listening.contains(&number)));
         numbers.extend(clients.filter_map(|row| row.get(9)?.parse::<u64>().ok()));
     }
-    // What a server accepted has the server's path.
+    // A socket accepted by a server has the server's path.
     let clients = table("unix").into_iter().filter(|row| row.len() == 7 && row[5] == "03");
     numbers.extend(clients.filter_map(|row| row[6].parse::<u64>().ok()));
     numbers
 }
 
-/// What holds a process's CPU time down; None where it is not known, or there is no limit.
+/// Limits of a process's CPU time; None if unknown or unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuLimits {
     pub cpus: Option<usize>,
@@ -179,14 +179,14 @@ pub struct CpuLimits {
 
 /// The CPU limits of a process while it runs.
 ///
-/// It may be moved to another group, or bound to CPUs, after it was started.
+/// The process may be moved to another group, or bound to CPUs, after its start.
 pub struct CpuWatch {
     pid: i32,
     cgroups: PathBuf,
-    /// Of each group, throttling at the first look: seconds, periods.
+    /// By group, throttling at the first poll: seconds, periods.
     before: BTreeMap<PathBuf, (f64, u64)>,
     quota: Option<Quota>,
-    /// As of the last look.
+    /// As of the last poll.
     pub limits: CpuLimits,
 }
 
@@ -205,13 +205,13 @@ impl CpuWatch {
         watch
     }
 
-    /// Reads what limits it now; what was seen last stays where it has ended.
+    /// Reads the current limits; the last ones stay if the process has ended.
     pub fn look(&mut self) {
         if let Ok(set) = sched_getaffinity(Pid::from_raw(self.pid)) {
             let count = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).count();
             self.limits.cpus = Some(count).filter(|&count| count > 0);
         }
-        // While it ends, version 1 shows it in the root.
+        // Version 1 shows a process that is ending in the root.
         self.quota = tightest_quota(self.pid, &self.cgroups).or(self.quota.take());
         let Some(Quota { folder, cpus, period_s }) = &self.quota else { return };
         self.limits.quota_cpus = Some(*cpus);
@@ -227,16 +227,16 @@ impl CpuWatch {
     }
 }
 
-/// How long a thread of a process's memory group, or else of the host, waited for memory.
+/// Time for which a thread of a process's memory group, or else of the host, stalled on memory.
 pub struct MemoryStalls {
     file: PathBuf,
     before_us: Option<u64>,
-    /// As of the last look; None where the kernel keeps no pressure stall information.
+    /// As of the last poll; None if the kernel has no pressure stall information.
     pub stalled_s: Option<f64>,
 }
 
 impl MemoryStalls {
-    /// From now on. Groups of version 1 have no such file.
+    /// Counts from now on. Groups of version 1 have no such file.
     pub fn new(pid: i32, cgroups: &Path) -> MemoryStalls {
         let groups = folders(pid, "memory", cgroups).into_iter();
         let file = groups.map(|folder| folder.join("memory.pressure")).find(|file| file.exists());
@@ -245,7 +245,7 @@ impl MemoryStalls {
         MemoryStalls { file, before_us, stalled_s: before_us.map(|_| 0.0) }
     }
 
-    /// What was seen last stays where the group has gone.
+    /// The last value stays if the group is gone.
     pub fn look(&mut self) {
         if let (Some(now), Some(before)) = (stalled_us(&self.file), self.before_us) {
             self.stalled_s = Some(now.saturating_sub(before) as f64 / 1e6);
@@ -257,13 +257,13 @@ fn stalled_us(file: &Path) -> Option<u64> {
     text(file).lines().find(|line| line.starts_with("some "))?.split_once("total=")?.1.parse().ok()
 }
 
-/// Of limits and held bytes of groups those with the least room, which may be those of an outer
-/// group with a higher limit.
+/// Limit and held bytes of the group with the least room, which may be an outer group with a higher
+/// limit.
 pub fn tightest(groups: &[(u64, u64)]) -> Option<(u64, u64)> {
     groups.iter().copied().min_by_key(|&(limit, held)| limit.saturating_sub(held))
 }
 
-/// Limits and most held bytes after one more look; a group with another limit is another.
+/// Limits and maxima of held bytes after another poll; a different limit means a different group.
 fn most_held(before: &[(u64, u64)], now: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     if now.is_empty() {
         return before.to_vec();
@@ -275,18 +275,18 @@ fn most_held(before: &[(u64, u64)], now: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     now.into_iter().map(most).collect()
 }
 
-/// Of each memory group of a process that has one, innermost first, the limit, and what it holds
-/// that the kernel cannot drop.
+/// For each memory group of a process that has a limit, innermost first: the limit, and the bytes
+/// held that the kernel cannot drop.
 pub fn memory_groups(pid: i32, cgroups: &Path) -> Vec<(u64, u64)> {
     let limited = folders(pid, "memory", cgroups).into_iter().filter_map(|folder| {
         let limit = either(&folder, "memory.max", "memory.limit_in_bytes").parse::<u64>().ok()?;
-        // `max` in version 2, a number near 2**63 in version 1: no limit.
+        // Without a limit: `max` in version 2, a number near 2**63 in version 1.
         (limit < 1 << 60).then(|| (limit, held_bytes(&folder)))
     });
     limited.collect()
 }
 
-/// What is in use without the pages of files; those of tmpfs count, for they must stay.
+/// Memory in use without the pages of files; pages of tmpfs count, because they must stay.
 fn held_bytes(folder: &Path) -> u64 {
     let used = either(folder, "memory.current", "memory.usage_in_bytes").parse().unwrap_or(0u64);
     let stat = text(folder.join("memory.stat"));
@@ -296,7 +296,7 @@ fn held_bytes(folder: &Path) -> u64 {
     used.saturating_sub(files.iter().sum())
 }
 
-/// The group of a process that may have the least CPU time; None where none is limited.
+/// The group of a process with the lowest CPU limit; None if all are unlimited.
 fn tightest_quota(pid: i32, cgroups: &Path) -> Option<Quota> {
     let limited = folders(pid, "cpu", cgroups).into_iter().filter_map(|folder| {
         let max = text(folder.join("cpu.max"));
@@ -304,7 +304,7 @@ fn tightest_quota(pid: i32, cgroups: &Path) -> Option<Quota> {
             Some((quota, period)) => (quota.to_owned(), period.to_owned()),
             None => (text(folder.join("cpu.cfs_quota_us")), text(folder.join("cpu.cfs_period_us"))),
         };
-        // No limit is `max` in version 2, and -1 in version 1.
+        // Without a limit: `max` in version 2, -1 in version 1.
         let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
         let (cpus, period_s) = (quota as f64 / period as f64, period as f64 / 1e6);
         (quota > 0 && period > 0).then_some(Quota { folder, cpus, period_s })
@@ -312,7 +312,7 @@ fn tightest_quota(pid: i32, cgroups: &Path) -> Option<Quota> {
     limited.min_by(|left, right| left.cpus.total_cmp(&right.cpus))
 }
 
-/// How long a group was held back since it was made, and in how many periods.
+/// Time for which a group was throttled since its creation, and in how many periods.
 fn throttled(folder: &Path) -> Option<(f64, u64)> {
     let stat = text(folder.join("cpu.stat"));
     let seconds = match number(&stat, "throttled_usec ") {
@@ -330,11 +330,11 @@ fn either(folder: &Path, name: &str, other: &str) -> String {
 /// File systems whose pages are the storage itself.
 pub const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 
-/// What a replay's page cache must be held to, as much as the engine had and no more; None where it
-/// need not be.
+/// The limit of a replay's page cache, which gives it as much as the engine had; None if it needs
+/// no limit.
 ///
-/// Held to it is what would have less in the engine's place, unless twice the working set fits. A
-/// share of the working set gets that share of the cache, for it then fits as well or as badly.
+/// It is needed if this cache is larger than the engine's, unless twice the working set fits. A
+/// share of the working set gets that share of the cache, so that it fits equally well.
 pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
     if IN_MEMORY.contains(&replay.filesystem().name.as_str()) {
         return None;
@@ -345,7 +345,7 @@ pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
     (bound < machine && cache / 2 < replay.working_set_bytes).then_some(bound)
 }
 
-/// The page cache that a process could use here and now.
+/// The page cache that this process could use now.
 fn machine_cache_bytes() -> u64 {
     let pid = std::process::id() as i32;
     let groups = memory_groups(pid, Path::new(CGROUPS)).into_iter();

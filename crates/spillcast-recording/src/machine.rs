@@ -1,4 +1,4 @@
-//! The machine that was observed, as meta.json keeps it.
+//! The observed machine, as in meta.json.
 
 use std::fs;
 use std::path::Path;
@@ -14,19 +14,19 @@ use spillcast_core::proc::status_bytes;
 pub struct Machine {
     pub host: String,
     pub kernel: String,
-    /// CPUs that are online.
+    /// Number of online CPUs.
     pub cpus: Option<usize>,
     pub memory_bytes: Option<u64>,
     pub memory_available_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
-    /// A core's private cache, and all the cache that it usually gets.
+    /// The private cache of a core, and all the cache that it usually gets.
     pub caches: Vec<Cache>,
     /// Result of `spillcast calibrate`, which only spillcast reads.
     pub calibration: Value,
 }
 
 impl Machine {
-    /// Without its caches, whose measurement takes 0.5 s.
+    /// Omits the caches, whose measurement takes 0.5 s.
     pub fn describe() -> Machine {
         let memory = |name| status_bytes("/proc/meminfo", name);
         let system = uname();
@@ -45,7 +45,7 @@ impl Machine {
     }
 }
 
-/// The version, with the commit where that is known.
+/// The version, with the commit if known.
 pub fn version() -> String {
     match option_env!("SPILLCAST_COMMIT").filter(|commit| !commit.is_empty()) {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
@@ -53,7 +53,7 @@ pub fn version() -> String {
     }
 }
 
-/// Such as `2026-11-21T02:38:45.333+00:00`.
+/// UTC in ISO 8601, such as `2026-11-21T02:38:45.333+00:00`.
 pub fn iso(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00").to_string()
 }

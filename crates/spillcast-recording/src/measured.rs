@@ -1,4 +1,4 @@
-//! What a probe measured, as storage.json has it: groups, calls that change files, facts.
+//! The measurements of a probe, as in storage.json: groups, calls that change files, facts.
 
 use spillcast_core::histogram::Histogram;
 use spillcast_core::probe::grid::{Outcome as Cells, Sustained};
@@ -14,7 +14,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// All of them in one object.
+    /// All parts in one object.
     pub fn to_json(self) -> Value {
         json!({ "groups": self.groups, "changes": self.changes, "facts": self.facts })
     }

@@ -1,4 +1,4 @@
-//! Makes memory cgroups whose limit bounds the page cache, and puts this process into one for a while.
+//! Creates memory cgroups whose limit bounds the page cache; moves this process in for a time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use crate::cgroups::{CGROUPS, folders};
 use crate::failure::reason;
 
 const PREFIX: &str = "spillcast-probe-";
-/// The file that limits a group, in either version of cgroups.
+/// The file with the limit of a group, in each version of cgroups.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const TRIES: u32 = 50;
 
-/// This process is in it; dropped, it is back in its own and the group is gone.
+/// This process is in the group; dropping it returns to the original group and removes this one.
 pub struct MemoryGroup {
     folder: PathBuf,
     original: PathBuf,
 }
 
 impl MemoryGroup {
-    /// A new one with a limit, or why there is none.
+    /// Joins a new group with a limit; the error tells why that failed.
     pub fn join(limit_bytes: u64) -> Result<MemoryGroup, String> {
         let folder = make(limit_bytes)?;
         let original = memory_folders().swap_remove(0);
@@ -36,7 +36,7 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         let _ = enter(&self.original);
-        // Who has just left it may be counted there still.
+        // A process that has just left may still be counted.
         for _ in 0..TRIES {
             if fs::remove_dir(&self.folder).is_ok() {
                 break;
@@ -46,8 +46,8 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// A new, empty group below the innermost one of this process that takes one with a limit, or why
-/// none does.
+/// A new, empty group with a limit, below the innermost group of this process that allows one; the
+/// error tells why none does.
 pub fn make(limit_bytes: u64) -> Result<PathBuf, String> {
     let mut refusal = None;
     for parent in memory_folders() {

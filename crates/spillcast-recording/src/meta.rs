@@ -32,7 +32,7 @@ pub struct Meta {
     pub temp_before: Vec<SizedFile>,
     pub inputs: Vec<SizedFile>,
     pub engine: Engine,
-    /// Without a capture nothing is known of the machine: the processes may run on another.
+    /// None without a capture: the processes may run on another machine.
     #[serde(serialize_with = "object")]
     pub machine: Option<Machine>,
     pub memory: Memory,
@@ -102,7 +102,7 @@ pub struct Options {
     pub force: bool,
 }
 
-/// The single waits that were kept.
+/// The individual waits that were kept.
 #[derive(Default, Deserialize, Serialize)]
 pub struct KeptWaits {
     pub rows: u64,
@@ -113,7 +113,7 @@ pub struct KeptWaits {
     pub because: Option<String>,
 }
 
-/// Sums of the rows that were written, by which a reader notices that some are missing.
+/// Sums of the written rows, from which a reader detects missing rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RowSums {
     pub waits_bytes: i64,
@@ -163,18 +163,18 @@ pub struct SeenAccount {
     unobserved_processes: usize,
 }
 
-/// What the recorder itself used, and what it costs those that it observes.
+/// Resources used by the recorder itself, and its cost to the observed processes.
 #[derive(Clone, Copy, Default)]
 pub struct ToolCost {
     pub cpu_s: f64,
     pub memory_bytes: Option<u64>,
     pub capture: Option<Cost>,
-    /// Processes that the preload library does not observe.
+    /// Number of processes that the preload library does not observe.
     pub unobserved_processes: usize,
 }
 
 impl SeenAccount {
-    /// With `only_calls` an engine's io_uring is never used for temp files, and is ignored.
+    /// With `only_calls` the engine never uses io_uring for temp files, so io_uring is ignored.
     pub fn of(method: &str, status: &Status, tool: ToolCost, only_calls: bool) -> SeenAccount {
         let (counts, observed) = (&status.counts, status.observed);
         let overhead_s = |of: fn(&Spread) -> f64| {

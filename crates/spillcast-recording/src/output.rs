@@ -27,7 +27,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Errors: where no recording can be written at `path`.
+    /// Fails if no recording can be written at `path`.
     pub fn new(path: &Path, bounds: Bounds, share: bool, force: bool) -> Outcome<Output> {
         let folder = RecordingFolder::new(path, share, force)?;
         let writer = Writer::new(folder.path().to_owned(), bounds)
@@ -51,7 +51,7 @@ impl Output {
         write().map_err(|error| Failure::io(path.display(), &error))
     }
 
-    /// Writes the functions that were sampled beside the rows, if there is room for them.
+    /// Writes the sampled functions beside the rows, if there is room for them.
     pub fn add_stacks(&self, stacks: &NamedStacks) {
         let path = self.folder().join(STACKS);
         let write = || {
@@ -66,7 +66,7 @@ impl Output {
         }
     }
 
-    /// Writes the Parquet files; times count from `zero_ns` after the start of the recording.
+    /// Writes the Parquet files; times are relative to `zero_ns` after the start of the recording.
     pub fn finish_rows(&mut self, zero_ns: i64) -> Outcome<()> {
         if let Some(writer) = self.writer.take() {
             self.zero_ns = zero_ns;
@@ -76,10 +76,10 @@ impl Output {
         Ok(())
     }
 
-    /// Writes meta.json with what was kept of the rows, and gives the recording its name.
+    /// Writes meta.json with the rows that were kept, and gives the recording its name.
     ///
-    /// Returns the path and meta.json. Rows that were thinned out before they came here are
-    /// described by `raw` of the given document; `because` says what else could not be kept.
+    /// Returns the path and meta.json. `raw` of the given document describes rows that were thinned
+    /// out earlier; `because` tells what else could not be kept.
     pub fn publish(
         mut self,
         mut meta: Map<String, Value>,
@@ -119,7 +119,7 @@ fn kept_waits(
     let before: KeptWaits = before.and_then(|raw| json_of(raw).ok()).unwrap_or_default();
     let seconds = |ns: i64| ns as f64 / 1e9;
     let slices_s = kept.slices_ns.as_ref().map(|slices| {
-        // Of a slice that began before the run, the part after it.
+        // A slice that began before the run is cut to its part within the run.
         let of_run = slices.iter().filter(|(_, end)| *end > zero_ns);
         of_run
             .map(|(begin, end)| (seconds((begin - zero_ns).max(0)), seconds(end - zero_ns)))

@@ -13,14 +13,14 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-/// Rows of which columns are made at a time.
+/// Number of rows that are converted to columns at a time.
 const CHUNK_ROWS: usize = 8_192;
-/// Rows that are encoded in memory before they go to disk.
+/// Number of rows that are encoded in memory before they are written.
 const ROW_GROUP_ROWS: usize = 131_072;
-/// Numbers that hardly ever come twice; a dictionary of them would be as large as they are.
+/// Numbers that rarely repeat; their dictionary would be as large as the column.
 const DISTINCT: [&str; 4] = ["start_ns", "elapsed_ns", "offset", "cpu_before_ns"];
 
-/// Takes rows and makes columns of them by `columns`.
+/// Collects rows and converts them to columns with `columns`.
 pub struct ParquetFile<R, C> {
     file: BatchFile,
     rows: Vec<R>,
@@ -51,11 +51,11 @@ impl<R, C: Fn(&[R]) -> Result<RecordBatch, ArrowError>> ParquetFile<R, C> {
     }
 }
 
-/// Takes record batches.
+/// Writes record batches.
 pub struct BatchFile(ArrowWriter<File>);
 
 impl BatchFile {
-    /// Row groups of `group_rows`, and pairs that readers find beside the columns.
+    /// Writes row groups of `group_rows`, and key-value metadata.
     pub fn new(
         path: &Path,
         schema: &Schema,
@@ -70,7 +70,7 @@ impl BatchFile {
         for name in DISTINCT {
             properties = properties.set_column_dictionary_enabled(name.into(), false);
         }
-        // Arrow's readers look for the pairs in the schema, others in the file's metadata.
+        // Arrow's readers look for the metadata in the schema, others in the file's metadata.
         let pairs: HashMap<String, String> = key_values.iter().cloned().collect();
         let schema = schema.clone().with_metadata(pairs).into();
         let file = File::create(path)?;
@@ -91,7 +91,7 @@ impl BatchFile {
     }
 }
 
-/// The error of the file system, if it was one.
+/// The underlying error of the file system, if any.
 fn os_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {

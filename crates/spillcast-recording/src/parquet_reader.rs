@@ -1,4 +1,4 @@
-//! Any Parquet file, read some columns and rows at a time.
+//! Reads any Parquet file, some columns and rows at a time.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,7 +16,7 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use crate::checks::{Rule, check};
 
-/// A file whose end was read: its columns and row groups.
+/// A file whose footer was read: its columns and row groups.
 pub struct ParquetSource {
     input: File,
     metadata: ArrowReaderMetadata,
@@ -24,9 +24,9 @@ pub struct ParquetSource {
 }
 
 impl ParquetSource {
-    /// Text becomes numbers of names as it is read: a row's own would take many times the memory.
+    /// Text is read as dictionary columns: a string per row would take many times the memory.
     ///
-    /// A column of nulls alone has no names, and the reader would make and hash one for each row.
+    /// A column of nulls only is not coded: the reader would create and hash a name for each row.
     pub fn open(input: File) -> Result<Self, String> {
         guarded(|| {
             let metadata = ArrowReaderMetadata::load(&input, ArrowReaderOptions::new())
@@ -48,20 +48,20 @@ impl ParquetSource {
         self.schema.clone()
     }
 
-    /// Bytes without compression and rows of each row group.
+    /// Uncompressed size and number of rows of each row group.
     pub fn row_groups(&self) -> Vec<(i64, i64)> {
         let groups = self.metadata.metadata().row_groups();
         groups.iter().map(|group| (group.total_byte_size(), group.num_rows())).collect()
     }
 
-    /// Key and value pairs that its writer has added.
+    /// Key-value metadata added by the writer.
     pub fn key_values(&self) -> Vec<(String, String)> {
         let pairs = self.metadata.metadata().file_metadata().key_value_metadata();
         let pairs = pairs.into_iter().flatten();
         pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?))).collect()
     }
 
-    /// The rows of the columns at these positions, `rows` at a time, which follow `rules`.
+    /// Reads the columns at these positions, `rows` rows at a time, and checks `rules`.
     pub fn batches(
         self,
         columns: Vec<usize>,
@@ -83,7 +83,7 @@ impl ParquetSource {
     }
 }
 
-/// What is left of a file's rows.
+/// The remaining rows of a file.
 pub struct ParquetBatches {
     reader: ParquetRecordBatchReader,
     schema: SchemaRef,
@@ -95,7 +95,7 @@ impl ParquetBatches {
         self.schema.clone()
     }
 
-    /// The next rows; None at the end. An error where they are damaged or break a rule.
+    /// The next rows; None at the end. Fails if they are damaged or break a rule.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
         guarded(|| {
             let batch = self.reader.next().transpose().map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ impl ParquetBatches {
         })
     }
 
-    /// A column that was announced to be of nulls alone has no names.
+    /// Replaces columns declared as nulls only, which have no names.
     fn with_names(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
         let columns = batch.columns().iter().zip(self.schema.fields()).map(|(column, field)| {
             if column.data_type() == field.data_type() {
@@ -122,7 +122,7 @@ impl ParquetBatches {
     }
 }
 
-/// Whether the statistics of a column say that all of its rows are null.
+/// Whether the statistics of a column report that all of its rows are null.
 fn all_null(groups: &[RowGroupMetaData], field: &Field) -> bool {
     groups.iter().all(|group| {
         let named = |part: &String| part == field.name();
@@ -135,7 +135,7 @@ fn all_null(groups: &[RowGroupMetaData], field: &Field) -> bool {
     })
 }
 
-/// The reader panics at some damage, which is then not reported on stderr as well.
+/// Turns panics of the reader on damaged files into errors, without a report on stderr.
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     thread_local! { static GUARDED: Cell<bool> = const { Cell::new(false) } }
     static HOOK: Once = Once::new();

@@ -1,7 +1,7 @@
-//! Raw waits in parts of equal time, packed on disk and thinned out as they grow.
+//! Raw waits in parts of equal time, packed on disk and thinned out as their number grows.
 //!
-//! A part covers one second. When there are too many rows, every second part goes. The per-second
-//! histograms still cover the whole run, and a forecast counts by them.
+//! A part covers one second. When there are too many rows, every second part is dropped. The
+//! per-second histograms still cover the whole run, and a forecast uses their counts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use spillcast_core::packed::{pack, unpack};
 use spillcast_core::wait::Wait;
 
-/// Parts whose files are held open: those that waits of now begin in, and some that end late.
+/// Maximum number of open parts: those in which current waits start, and some with late ends.
 const OPEN_MAX: usize = 4;
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// How much is kept of the single waits.
+/// Limits on the individual waits that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Length of a part, ns.
@@ -31,34 +31,34 @@ impl Bounds {
     pub const ROWS: u64 = 10_000_000;
     pub const PARTS: usize = 2_000;
 
-    /// The usual ones; parts are short if slices are kept, so that many fit into a short run.
+    /// The default bounds; parts are short if slices are kept, so that many fit into a short run.
     pub fn of(slices: Option<usize>) -> Bounds {
         let part_ns = if slices.is_some() { 300_000_000 } else { 1_000_000_000 };
         Bounds { part_ns, rows: Bounds::ROWS, parts: Bounds::PARTS, slices }
     }
 }
 
-/// The parts of a recording under way, each a file.
+/// The parts of a recording in progress, each in a file.
 ///
-/// Whenever too many rows or parts are held, every second part is dropped and from then on only
-/// every second one is kept: what remains is spread evenly over the run, however long it gets. The
-/// same is done where one cannot be written, until there is none left: the per-second rows count
-/// the same waits, so the recording is not lost.
+/// When there are too many rows or parts, every second part is dropped, and from then on only every
+/// second one is kept: the rest is spread evenly over a run of any length. The same happens if a
+/// part cannot be written, until none is left: the per-second rows count the same waits, so the
+/// recording is not lost.
 pub struct Parts {
     folder: PathBuf,
     bounds: Bounds,
-    /// None where no part can be kept.
+    /// None if no part can be kept.
     stride: Option<i64>,
-    /// Rows of each part.
+    /// Number of rows of each part.
     rows: BTreeMap<i64, u64>,
     open: BTreeMap<i64, BufWriter<File>>,
     packed: Vec<u8>,
-    /// What first went wrong with a part.
+    /// The first error of a part.
     pub trouble: Option<io::Error>,
 }
 
 impl Parts {
-    /// Parts in a folder that is made for them.
+    /// Creates a folder for the parts.
     pub fn new(folder: PathBuf, bounds: Bounds) -> io::Result<Parts> {
         fs::create_dir(&folder)?;
         Ok(Parts {
@@ -87,19 +87,19 @@ impl Parts {
         }
     }
 
-    /// Drops parts while too many rows or parts are held.
+    /// Drops parts while there are too many rows or parts.
     pub fn thin_out(&mut self) {
         while self.rows.len() > 1 && self.too_many() {
             self.halve();
         }
     }
 
-    /// Makes do with fewer parts, and with none where that has not helped.
+    /// Makes do with fewer parts after an error, and with none if that does not help.
     pub fn give_way(&mut self, error: io::Error) {
         let gone = error.kind() == io::ErrorKind::NotFound && self.trouble.is_none();
         self.trouble.get_or_insert(error);
         if gone && make_folder(&self.folder).is_ok() {
-            // What lay there is lost; what comes can be kept.
+            // The earlier content is lost; later waits can be kept.
             self.drop_parts(|_| false);
         } else if self.rows.len() > 1 {
             self.halve();
@@ -114,7 +114,7 @@ impl Parts {
         self.stride.is_some()
     }
 
-    /// Writes what is buffered; the parts to keep, oldest first, and the rows of each.
+    /// Flushes the buffers; returns the parts to keep, oldest first, and the row count of each.
     pub fn kept(&mut self) -> Vec<(i64, u64)> {
         while let Some(mut file) = self.open.first_entry() {
             let exists = || match fs::exists(self.folder.join(name(*file.key()))) {
@@ -135,7 +135,7 @@ impl Parts {
         (0..slices).map(evenly).collect()
     }
 
-    /// Gives the rows of a part in the order of their arrival.
+    /// Passes on the rows of a part in order of arrival.
     pub fn read(&self, index: i64, mut each: impl FnMut(Wait) -> io::Result<()>) -> io::Result<()> {
         let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(self.path(index))?);
         for _ in 0..self.rows[&index] {
@@ -149,12 +149,12 @@ impl Parts {
     }
 
     pub fn remove(&self) {
-        // What cannot be removed does no harm, and goes with the folder.
+        // Files that cannot be removed do no harm, and go with the folder.
         let _ = fs::remove_dir_all(&self.folder);
     }
 
     fn halve(&mut self) {
-        // So long a stride leaves the first part alone.
+        // A stride this long keeps only the first part.
         let stride = self.stride.map(|stride| stride.saturating_mul(2));
         self.stride = stride;
         self.drop_parts(|index| stride.is_some_and(|stride| index % stride == 0));
@@ -164,7 +164,7 @@ impl Parts {
         let surplus: Vec<i64> = self.rows.keys().chain(self.open.keys()).copied().collect();
         for index in surplus.into_iter().filter(|&index| !keep(index)) {
             self.rows.remove(&index);
-            // What is still buffered need not go to disk.
+            // Buffered rows need not be written.
             self.open.remove(&index).map(|file| file.into_parts());
             let _ = fs::remove_file(self.path(index));
         }
@@ -174,7 +174,7 @@ impl Parts {
         if !self.open.contains_key(&index) {
             self.open_part(index)?;
         }
-        // It takes all of a row into its buffer, or nothing of it.
+        // The buffer takes either the whole row or nothing.
         self.open.get_mut(&index).expect("it is open now").write_all(&self.packed)
     }
 
@@ -186,7 +186,7 @@ impl Parts {
         }
     }
 
-    /// A wait that ends long after the others of its part opens it again.
+    /// A wait that ends long after the others of its part reopens the part.
     fn open_part(&mut self, index: i64) -> io::Result<()> {
         if self.open.len() == OPEN_MAX {
             let mut oldest = self.open.first_entry().expect("some are open");
@@ -203,7 +203,7 @@ impl Parts {
     }
 }
 
-/// Makes a folder, for its user alone, where it is not there.
+/// Creates a folder, private to its user, unless it exists.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -1,7 +1,7 @@
-//! One recording from its beginning to its folder: capture, write, and account for what it cost.
+//! One recording from its start to its folder: captures, writes, and accounts for its cost.
 //!
-//! [`Recorder::new`], [`Recorder::prepare`], [`Recorder::observe`], [`Recorder::tick`] until done,
-//! [`Recorder::account`], [`Recorder::publish`]. Whoever records waits for the end of its target.
+//! Call [`Recorder::new`], [`Recorder::prepare`], [`Recorder::observe`], [`Recorder::tick`] until
+//! over, [`Recorder::account`], [`Recorder::publish`]. The caller waits for the target's end.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,14 @@ use crate::output::Output;
 use crate::parts::Bounds;
 use crate::sources::{Begun, Choice, Environment, PRELOAD, Wanted, unconnected};
 
-/// One recording under way.
+/// One recording in progress.
 pub struct Recorder {
     output: Option<PathBuf>,
     pub options: Options,
-    /// How the program is called that records.
+    /// The name of the recording program.
     program: &'static str,
     choice: Option<Choice>,
-    /// Why there is no capture.
+    /// The reason why there is no capture.
     absent_because: Option<String>,
     capture: Option<Capture>,
     pub sink: Option<Output>,
@@ -49,7 +49,7 @@ pub struct Recorder {
     before: Option<DoneBefore>,
     temp_before: Vec<SizedFile>,
     machine: Option<Machine>,
-    /// Limit and held bytes at the start of the memory cgroup with the least room.
+    /// Limit, and bytes held at the start, of the memory cgroup with the least room.
     memory_group: Option<(u64, u64)>,
     memory: Option<PeakMemory>,
     stalls: Option<MemoryStalls>,
@@ -64,17 +64,17 @@ pub struct Recorder {
 
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// Where the engine has its temp files, if the user names no directory.
+    /// The engine's directories of temp files, used if the user gives none.
     pub temp_dirs: Vec<PathBuf>,
-    /// Whether io_uring is never used for temp files.
+    /// Whether temp files are never accessed through io_uring.
     pub only_calls: bool,
-    /// Whether memory and sockets are not looked at, which is a look at each process.
+    /// Whether memory and sockets are ignored, because polling takes time for each process.
     pub many_processes: bool,
     pub was_running: bool,
 }
 
 impl Recorder {
-    /// Errors: where a directory cannot be used, or no process can be observed.
+    /// Fails if a directory cannot be used, or no process can be observed.
     pub fn new(
         output: Option<PathBuf>,
         options: Options,
@@ -121,7 +121,7 @@ impl Recorder {
 
     /// Chooses the capture source; returns the variables that a command needs in its environment.
     ///
-    /// `pid` is a process that is already running, which `label` names in errors.
+    /// `pid` is a process that is already running; `label` is its name in errors.
     pub fn prepare(
         &mut self,
         pid: Option<i32>,
@@ -136,9 +136,9 @@ impl Recorder {
         Ok(environment)
     }
 
-    /// Observes a process and all that it starts; nothing that it did before is in the recording.
+    /// Observes a process and its descendants; nothing that it did before is in the recording.
     ///
-    /// Returns variables if the command has to be started again with them.
+    /// Returns variables if the command must be started again with them.
     pub fn observe(&mut self, pid: i32, how: Observed) -> Outcome<Option<Environment>> {
         let given = [&self.options.temp_dirs, &how.temp_dirs];
         let dirs = given.iter().find(|dirs| !dirs.is_empty()).map_or(&[][..], |dirs| dirs);
@@ -168,7 +168,7 @@ impl Recorder {
         Ok(None)
     }
 
-    /// Begins a recording without a capture, for the given reason.
+    /// Starts a recording without a capture, for the given reason.
     pub fn observe_nothing(&mut self, pid: i32, because: String) -> Outcome<()> {
         (self.choice, self.absent_because) = (None, Some(because));
         self.origin_ns = now_ns();
@@ -185,22 +185,22 @@ impl Recorder {
         Ok(())
     }
 
-    /// Keeps what the process, which is already running, had done until now.
+    /// Records what the process, which is already running, has done until now.
     pub fn know_before(&mut self) {
         self.before = DoneBefore::of(self.pid);
     }
 
-    /// The name of the capture source; none without a capture.
+    /// The name of the capture source; "none" without a capture.
     pub fn method(&self) -> &'static str {
         self.choice.as_ref().map_or("none", |choice| choice.name)
     }
 
-    /// Which source observes, and why no better one; None if it was requested by name.
+    /// Which source observes, and why no better one does; None if it was requested by name.
     pub fn notice(&self) -> Option<String> {
         self.choice.as_ref().and_then(Choice::notice)
     }
 
-    /// Observes one more running process; once is enough.
+    /// Observes another running process; repeated calls are ignored.
     pub fn attach(&self, pid: i32) -> io::Result<()> {
         self.capture.as_ref().map_or(Ok(()), |capture| capture.attach(pid))
     }
@@ -210,7 +210,7 @@ impl Recorder {
         self.capture.as_mut().map_or(Ok(()), |capture| capture.attach_children(parent, title))
     }
 
-    /// The processes that were attached since the recording began.
+    /// The processes that were attached after the recording began.
     pub fn joined(&self) -> Vec<Joined> {
         self.capture.as_ref().map(Capture::joined).unwrap_or_default()
     }
@@ -226,8 +226,8 @@ impl Recorder {
         }
     }
 
-    /// Writes the new rows; whether the recording is over, because the target `ended` or by its
-    /// limit.
+    /// Writes the new rows; also returns whether the recording is over, because the target has
+    /// `ended` or the time limit is reached.
     pub fn tick(&mut self, ended: bool) -> (bool, Batch) {
         self.elapsed = self.started.elapsed();
         let batch = self.collect();
@@ -239,7 +239,7 @@ impl Recorder {
         (ended || over, batch)
     }
 
-    /// Writes the rows since the last call, and returns them.
+    /// Writes and returns the rows since the last call.
     pub fn collect(&mut self) -> Batch {
         let joined = self.joined();
         if let Some(memory) = &mut self.memory {
@@ -257,13 +257,13 @@ impl Recorder {
         batch
     }
 
-    /// Ends the capture and writes what is left. `over` says that the run has ended, too.
+    /// Ends the capture and writes the remaining rows. `over`: the run has also ended.
     pub fn stop(&mut self, over: bool) -> Batch {
         self.end_capture(over);
         self.collect()
     }
 
-    /// Ends the capture, and leaves its rows to be collected.
+    /// Ends the capture; its rows can still be collected.
     pub fn end_capture(&mut self, over: bool) {
         if let Some(capture) = &mut self.capture {
             if over {
@@ -279,7 +279,7 @@ impl Recorder {
         self.sink = None;
     }
 
-    /// A failure if the source saw nothing of the run at all.
+    /// Fails if the source observed nothing of the run at all.
     pub fn check_connected(&self) -> Outcome<()> {
         if self.status().observed.connected {
             return Ok(());
@@ -288,17 +288,17 @@ impl Recorder {
         Err(Failure::of(CaptureUnavailable, unconnected(self.method()), hint))
     }
 
-    /// Time from the beginning to now, or to the end of a target that has `ended`.
+    /// Time from the start to now, or to the end of a target that has `ended`.
     pub fn elapsed(&self, ended: bool) -> Duration {
         if ended { self.elapsed } else { self.started.elapsed() }
     }
 
-    /// How far after the recording's start the run began; `started_ns` is on CLOCK_MONOTONIC.
+    /// Time from the recording's start to the run's; `started_ns` is on CLOCK_MONOTONIC.
     pub fn zero_ns(&self, started_ns: Option<u64>) -> u64 {
         started_ns.map_or(0, |started_ns| started_ns.saturating_sub(self.origin_ns))
     }
 
-    /// Measures the machine's caches, which takes 0.5 s and disturbs no process once the run has
+    /// Measures the machine's caches, which takes 0.5 s and disturbs no process after the run has
     /// ended.
     pub fn measure_caches(&mut self) {
         if let Some(machine) = self.machine.as_mut().filter(|machine| machine.caches.is_empty()) {
@@ -306,7 +306,7 @@ impl Recorder {
         }
     }
 
-    /// meta.json as far as it is known by now, of a run of `elapsed_s` that began at `started_ns`.
+    /// meta.json as known so far, for a run of `elapsed_s` that started at `started_ns`.
     pub fn account(
         &self,
         elapsed_s: f64,
@@ -372,7 +372,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the Parquet files; times count from `zero_ns` after the recording's start.
+    /// Writes the Parquet files; times are relative to `zero_ns` after the recording's start.
     pub fn finish_rows(&mut self, zero_ns: u64) -> Outcome<()> {
         let Some(output) = &mut self.sink else { return Ok(()) };
         output.finish_rows(zero_ns as i64)?;

@@ -1,4 +1,4 @@
-//! Arrow columns -> rows: of a recording that is read, or of a capture source outside the core.
+//! Arrow columns -> rows, of a recording or of a capture source outside the core.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,19 +18,19 @@ use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::parquet_reader::ParquetSource;
 
-/// Waits from their columns.
+/// Converts columns to waits.
 ///
-/// Errors: a column that is not there or of another type, a null where none may be.
+/// Fails if a column is missing or of another type, or has an invalid null.
 pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
     let (mut names, mut rows) = (RowNames::default(), Packed::default());
     each_wait(batch, &mut names, |wait, _| rows.push(wait))?;
     Ok(Waits { rows, names: Arc::new(Mutex::new(names)) })
 }
 
-/// Gives the waits of some columns one by one; their names are positions in `names`, which takes
-/// them in.
+/// Passes on the waits of some columns one by one; their names are indexes in `names`, to which
+/// they are added.
 ///
-/// Errors: as of [`waits_of`].
+/// Fails like [`waits_of`].
 pub fn each_wait(
     batch: &RecordBatch,
     names: &mut RowNames,
@@ -41,7 +41,7 @@ pub fn each_wait(
     Ok(())
 }
 
-/// The columns of waits. One that may be null is absent from recordings of former versions.
+/// The columns of waits. Recordings of earlier versions lack some of the nullable columns.
 pub struct WaitColumns<'a> {
     pub start_ns: Numbers<'a>,
     pub elapsed_ns: Numbers<'a>,
@@ -61,7 +61,7 @@ pub struct WaitColumns<'a> {
 }
 
 impl<'a> WaitColumns<'a> {
-    /// Their names are positions in `names`, which takes them in. Errors: as of [`waits_of`].
+    /// Names become indexes in `names`, to which they are added. Fails like [`waits_of`].
     pub fn of(batch: &'a RecordBatch, names: &mut RowNames) -> Result<WaitColumns<'a>, ArrowError> {
         let from = Columns(batch);
         let event = from.names("event", &mut names.events)?;
@@ -109,9 +109,9 @@ impl<'a> WaitColumns<'a> {
     }
 }
 
-/// Seconds from their columns.
+/// Converts columns to per-second rows.
 ///
-/// Errors: as of [`waits_of`].
+/// Fails like [`waits_of`].
 pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
     let from = Columns(batch);
     let (second, temp, op) = (from.needed("second")?, from.booleans("temp")?, from.ops()?);
@@ -139,7 +139,7 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
     Ok(rows.collect())
 }
 
-/// Whole numbers of 64 bits, as they are or made of narrower ones.
+/// Integers of 64 bits, borrowed, or converted from narrower ones.
 pub type Numbers<'a> = Cow<'a, Int64Array>;
 
 struct Columns<'a>(&'a RecordBatch);
@@ -149,7 +149,7 @@ impl<'a> Columns<'a> {
         self.0.column_by_name(name).map(|column| &**column)
     }
 
-    /// The column as `of` reads it; an error where that is not possible.
+    /// The column as converted by `of`; fails if that is not possible.
     fn typed<T>(
         &self,
         name: &str,
@@ -180,7 +180,7 @@ impl<'a> Columns<'a> {
         list?.ok_or_else(|| invalid(format!("there is no column {name}")))
     }
 
-    /// A column of names, each of which becomes what `of` makes of it.
+    /// A column of names, each of which `of` converts.
     fn named<T>(
         &self,
         name: &str,
@@ -194,7 +194,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// The position of each row's name in `names`, which takes them in.
+    /// The index of each row's name in `names`, to which it is added.
     fn names(
         &self,
         name: &str,
@@ -212,7 +212,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A column of names, with what stands for each.
+/// A column of names, with the value of each.
 pub struct Named<'a, T> {
     keys: &'a Int32Array,
     values: Vec<T>,
@@ -239,7 +239,7 @@ fn boolean(column: Option<&BooleanArray>, at: usize) -> Option<bool> {
     column.is_valid(at).then(|| column.value(at))
 }
 
-/// Numbers of any width that 64 bits hold.
+/// Integers of any width that fits 64 bits.
 #[expect(clippy::unnecessary_cast, reason = "needless for one of the widths")]
 fn numbers(column: &dyn Array) -> Option<Numbers<'_>> {
     match column.data_type() {
@@ -256,12 +256,12 @@ fn invalid(text: impl Into<String>) -> ArrowError {
     ArrowError::SchemaError(text.into())
 }
 
-/// Rows of which columns are held at a time; the names of each such part are looked up once.
+/// Rows whose columns are held at a time; the names of each such part are looked up once.
 const PART_ROWS: usize = 32_768;
 
-/// Gives the waits of a file in its order; their names are positions in `names`.
+/// Passes on the waits of a file in order; their names are indexes in `names`.
 ///
-/// Errors: those of the file; InvalidData where it does not hold the waits of a recording.
+/// Fails on errors of the file, and with InvalidData if it does not hold the waits of a recording.
 pub fn read_waits(
     path: &Path,
     names: &mut RowNames,

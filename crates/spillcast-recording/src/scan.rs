@@ -1,5 +1,5 @@
-//! One pass over the waits of a recording, of which few stay in memory: sums of all of them, and
-//! those that begin within slices of the run.
+//! One pass over the waits of a recording, few of which stay in memory: sums of all waits, and the
+//! waits that start within slices of the run.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,30 +17,30 @@ pub struct Sums {
     pub rows: u64,
     pub bytes: i64,
     pub elapsed_ns: i64,
-    /// The end of the last one.
+    /// The end of the last wait.
     pub end_ns: i64,
 }
 
-/// Takes the waits of a recording in their order.
+/// Takes the waits of a recording in order.
 pub struct Scan {
-    /// Begin and end of each slice, by time; no two overlap.
+    /// Start and end of each slice, by time, without overlap.
     edges_ns: Vec<i64>,
-    /// The part of a sample that each slice is of.
+    /// By slice, its part of the sample.
     parts: Vec<usize>,
     cached: Option<CachedReads>,
     names: RowNames,
     rows: Packed,
     pub sums: Sums,
-    /// By file the most that it held; the first is of rows without a name.
+    /// By file, the most bytes that it held; the first entry is for rows without a file name.
     held_bytes: Vec<u64>,
     unplaced: u64,
-    /// Edges before the last row.
+    /// Number of edges before the last row.
     edge: usize,
 }
 
 impl Scan {
-    /// Keeps the rows of slices. `cached` finds out which reads of temp files a page cache
-    /// answered.
+    /// Keeps the rows of slices. `cached` estimates which reads of temp files the page cache
+    /// served.
     pub fn new(slices_ns: &[(i64, i64)], parts: Vec<usize>, cached: Option<CachedReads>) -> Scan {
         Scan {
             edges_ns: slices_ns.iter().flat_map(|&(begin, end)| [begin, end]).collect(),
@@ -55,7 +55,7 @@ impl Scan {
         }
     }
 
-    /// Takes the next rows. Errors: those of columns that are not of waits.
+    /// Takes the next rows. Fails if the columns are not those of waits.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         let columns = WaitColumns::of(batch, &mut self.names)?;
         self.held_bytes.resize(self.names.files.list().len() + 1, 0);
@@ -77,9 +77,9 @@ impl Scan {
         Ok(())
     }
 
-    /// The slice of a row that starts then.
+    /// The slice of a row that starts at `start_ns`.
     fn slice_of(&mut self, start_ns: i64) -> Option<usize> {
-        // Rows are nearly in order: the edge before one is mostly that before the last.
+        // Rows are almost in order, so the edge is usually that of the previous row.
         let edge = |at: usize| self.edges_ns.get(at).copied().unwrap_or(i64::MAX);
         let is_last =
             self.edge > 0 && edge(self.edge - 1) <= start_ns && start_ns < edge(self.edge);
@@ -112,14 +112,14 @@ impl Scan {
         }
     }
 
-    /// The most that the temp files held together: the sum of their ends, as if none was removed;
-    /// and the number of operations whose offset is not known.
+    /// The most bytes that the temp files held together: the sum of their ends, as if none was
+    /// removed; and the number of operations with unknown offsets.
     pub fn held_bytes(&self) -> (u64, u64) {
         (self.held_bytes.iter().fold(0, |sum, &held| sum.saturating_add(held)), self.unplaced)
     }
 
-    /// The rows of the slices; and where a page cache was asked, by row the bytes that it lacked
-    /// with so much room, of reads of temp files.
+    /// The rows of the slices and, if `cached` was given, by row the bytes that a page cache of
+    /// `room_bytes` lacked, for reads of temp files.
     pub fn into_rows(self, room_bytes: u64) -> (Waits, Option<Vec<Option<u64>>>) {
         let count = self.rows.row_count();
         let waits = Waits { rows: self.rows, names: Arc::new(Mutex::new(self.names)) };

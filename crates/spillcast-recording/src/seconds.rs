@@ -1,4 +1,4 @@
-//! Per-second rows, packed while a recording lasts.
+//! Per-second rows, packed during the recording.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,10 +11,10 @@ use spillcast_core::capture::Second;
 use spillcast_core::varint::{get, get_byte, get_signed, put, put_signed};
 use spillcast_core::wait::{NameId, Op};
 
-/// Seconds within which rows of one second come in.
+/// Rows of a second arrive within this many seconds.
 const FOLDED_S: i64 = 4;
 
-/// Takes in a row of the same second, op and size.
+/// Adds a row of the same second, op and size.
 fn merge(row: &mut Second, other: Second) {
     row.count += other.count;
     row.bytes += other.bytes;
@@ -37,7 +37,7 @@ fn pack(row: &Second, file: Option<NameId>, out: &mut Vec<u8>) {
     }
 }
 
-/// Errors: those of the input; UnexpectedEof where it ends.
+/// Fails on errors of the input; with UnexpectedEof at its end.
 fn unpack(input: &mut impl Read) -> io::Result<Second> {
     let flags = get_byte(input)?;
     let op = Op::of_number(flags & 3);
@@ -52,29 +52,29 @@ fn unpack(input: &mut impl Read) -> io::Result<Second> {
     Ok(Second { second, op, temp, file, size_class_bytes, count, bytes, total_ns, by_latency_ns })
 }
 
-/// Per-second rows of a recording under way: in a file, and in memory once that takes no more.
+/// Per-second rows of a recording in progress: in a file, and in memory once the disk is full.
 ///
-/// It is read through the descriptor that wrote it, so that no other process can remove it.
+/// The file is read through the descriptor that wrote it, so no other process can remove it.
 pub struct SecondsFile {
     file: BufWriter<File>,
     rows: u64,
-    /// What the file had no room for.
+    /// Rows for which the file had no room.
     more: Vec<u8>,
     packed: Vec<u8>,
 }
 
 impl SecondsFile {
-    /// More than a row takes, which is therefore buffered whole or not at all.
+    /// Larger than any row, so a row is buffered whole or not at all.
     const BUFFER_BYTES: usize = 1 << 16;
 
     pub fn new(path: &Path) -> io::Result<SecondsFile> {
-        // What is written after a read that failed goes to the end, too.
+        // In append mode, writes after a failed read also go to the end.
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
         let file = BufWriter::with_capacity(Self::BUFFER_BYTES, file);
         Ok(SecondsFile { file, rows: 0, more: Vec::new(), packed: Vec::new() })
     }
 
-    /// Takes a row, of `file` where that is undecided.
+    /// Adds a row; `file` is given if it is undecided whether the file is `temp`.
     pub fn add(&mut self, row: &Second, file: Option<NameId>) {
         self.packed.clear();
         pack(row, file, &mut self.packed);
@@ -84,8 +84,8 @@ impl SecondsFile {
         self.rows += 1;
     }
 
-    /// Gives the rows by second, once it is known of files whether they are `temp`: those of them
-    /// have become rows of all files.
+    /// Passes on the rows by second, once `temp` tells which files are temp: rows of single files
+    /// are merged into rows of all files.
     pub fn read_folded(
         &mut self,
         temp: impl Fn(NameId) -> Option<bool>,
@@ -99,16 +99,16 @@ impl SecondsFile {
                 Entry::Vacant(place) => drop(place.insert(row)),
                 Entry::Occupied(place) => merge(place.into_mut(), row),
             }
-            // Few rows come so late.
+            // Few rows arrive this late.
             let later = open.split_off(&(latest - FOLDED_S, Op::Read, false, 0));
             mem::replace(&mut open, later).into_values().try_for_each(&mut each)
         })?;
         open.into_values().try_for_each(each)
     }
 
-    /// Gives all rows in the order of their arrival.
+    /// Passes on all rows in order of arrival.
     fn read(&mut self, mut each: impl FnMut(Second) -> io::Result<()>) -> io::Result<()> {
-        // What finds no room is still buffered.
+        // Rows that cannot be written stay in the buffer.
         let _ = self.file.flush();
         let buffered = Cursor::new(self.file.buffer().to_vec());
         let mut file = self.file.get_ref();

@@ -1,6 +1,6 @@
-//! The choice of a capture source: the best one that works when the recording begins.
+//! The choice of a capture source: the best one that works when the recording starts.
 //!
-//! Whether a source works shows only when it attaches, for this process and this limit of
+//! Whether a source works shows only when it attaches to this process with this limit of
 //! descriptors. If only the preload library can observe a held command, the command is ended before
 //! it has done anything, and started again with the library in its environment.
 
@@ -21,7 +21,7 @@ pub const PRELOAD: &str = "preload";
 /// Variables that a command needs in its environment.
 pub type Environment = Vec<(String, String)>;
 
-/// The name of a source for people.
+/// The display name of a source.
 pub fn title(source: &str) -> &str {
     match source {
         "bpf" => "eBPF",
@@ -46,7 +46,7 @@ pub fn unconnected(source: &str) -> &'static str {
     }
 }
 
-/// What a source's own error numbers mean, and the remedy.
+/// The meaning of a source's own error numbers, and the remedy.
 fn known_refusal(source: &str, error: &io::Error) -> Option<(&'static str, &'static str)> {
     if source != "bpf" {
         return None;
@@ -75,7 +75,7 @@ fn known_refusal(source: &str, error: &io::Error) -> Option<(&'static str, &'sta
     })
 }
 
-/// The failure of an attempt to observe `text`, which may be process `pid`, by a source.
+/// The failure of an attempt by a source to observe `text`, which may be process `pid`.
 pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) -> Failure {
     let code = error.raw_os_error();
     let cannot = |kind: Kind, why: &str, hint: String| {
@@ -118,21 +118,21 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
     )
 }
 
-/// By the folder's owner, which is shown also where a process's files are hidden.
+/// Compares the owner of the /proc folder, which is visible even if the process's files are hidden.
 fn belongs_to_another(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let folder = Path::new("/proc").join(pid.to_string()).metadata();
     folder.is_ok_and(|folder| folder.uid() != geteuid().as_raw())
 }
 
-/// A source that was made ready, or the beginning of a capture by it.
+/// The result of starting a capture.
 pub enum Begun {
     Capture(Capture),
-    /// The command has to be started again, with these variables.
+    /// The command must be started again with these variables.
     StartAgain(Environment),
 }
 
-/// The requested sources, tried one after the other until one works.
+/// The requested sources, tried in order until one works.
 pub struct Choice {
     label: String,
     pid: Option<i32>,
@@ -140,30 +140,30 @@ pub struct Choice {
     preload: Outcome<String>,
     is_auto: bool,
     left: VecDeque<(&'static str, Open)>,
-    /// Sources that did not work, each with the error.
+    /// Sources that failed, each with its error.
     refusals: Vec<(&'static str, io::Error)>,
-    /// The best that is ready; None while a capture has it.
+    /// The best source that is ready; None while a capture uses it.
     ready: Option<Box<dyn Source>>,
     pub name: &'static str,
 }
 
-/// What is to be observed, and how.
+/// What to observe, and how.
 pub struct Wanted<'a> {
     /// A source, or `auto`.
     pub capture: &'a str,
     /// A process that is already running.
     pub pid: Option<i32>,
-    /// What it is called in errors.
+    /// Its name in errors.
     pub label: Option<&'a str>,
     pub calls: Vec<CallKind>,
-    /// The value of LD_PRELOAD for the preload library, or why there is none.
+    /// The value of LD_PRELOAD for the preload library, or the reason why there is none.
     pub preload: Outcome<String>,
-    /// How the program is called that records.
+    /// The name of the recording program.
     pub program: &'a str,
 }
 
 impl Choice {
-    /// Errors: an unknown source, one that cannot attach, or the last refusal.
+    /// Fails for an unknown source, one that cannot attach, or with the last refusal.
     pub fn new(wanted: Wanted) -> Outcome<Choice> {
         Choice::of(wanted, SOURCES)
     }
@@ -213,7 +213,7 @@ impl Choice {
                 Err(error) => self.refusals.push((name, error)),
             }
         }
-        // The last one needs the least rights.
+        // The last source needs the fewest privileges.
         let (source, error) = self.refusals.last().expect("a source was requested");
         Err(refused(error, &self.label, self.pid, source))
     }
@@ -229,7 +229,7 @@ impl Choice {
         Ok(environment)
     }
 
-    /// Observes a process by the best source that can.
+    /// Observes a process with the best source that can.
     pub fn begin(&mut self, pid: i32, temp_dirs: &[PathBuf]) -> Outcome<Begun> {
         loop {
             let source = self.ready.take().expect("a source begins once");
@@ -252,7 +252,7 @@ impl Choice {
         }
     }
 
-    /// Which source observes, and why no better one; None if it was requested by name.
+    /// Which source observes, and why no better one does; None if it was requested by name.
     pub fn notice(&self) -> Option<String> {
         if !self.is_auto {
             return None;
@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    /// A source that works, and needs a variable in the environment.
+    /// A source that works and needs an environment variable.
     struct Paper;
 
     impl Source for Paper {

@@ -1,4 +1,4 @@
-//! What is observed: a command held until the capture is ready, or a process that runs already.
+//! The observed target: a command held until the capture is ready, or a running process.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -22,16 +22,16 @@ use crate::sources::Environment;
 
 pub struct Target {
     pub pid: i32,
-    /// Of a command that has ended: its status, negative for a signal.
+    /// Status of a command that has ended; negative for a signal.
     pub exit_status: Option<i32>,
-    /// Whether it is a command that we started.
+    /// Whether the recorder started it as a command.
     pub ours: bool,
     held: Option<HeldCommand>,
     end: OwnedFd,
 }
 
 impl Target {
-    /// Starts a command that does nothing until it is released; `more` is added to our environment.
+    /// Starts a command that does nothing until released; `environment` is its whole environment.
     pub fn command(words: &[OsString], environment: Vec<CString>) -> Outcome<Target> {
         let path = words.first().map(|word| program(word)).transpose()?;
         let path = path.ok_or_else(|| Failure::of(ProgramMissing, "there is no command", ""))?;
@@ -43,7 +43,7 @@ impl Target {
         Ok(Target { pid, exit_status: None, ours: true, held: Some(held), end })
     }
 
-    /// Errors: where there is no such process.
+    /// Fails if the process does not exist.
     pub fn process(pid: i64) -> Outcome<Target> {
         let hint = "it may have ended; ps -e lists those that run";
         let gone =
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// Ends a held command before it has done anything, and forgets one that has ended.
+    /// Ends a held command before it has done anything, and reaps one that has ended.
     pub fn abandon(&mut self) {
         if self.held.take().is_some() || self.exit_status.is_some() {
             let _ = waitid(WaitId::PidFd(self.end.as_fd()), WaitIdOptions::EXITED);
@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// Sleeps until it has ended, the time is over or a signal comes; whether it has ended.
+    /// Sleeps until the target ends, a timeout or a signal; returns whether it has ended.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         if self.exit_status.is_some() {
             return true;
@@ -87,7 +87,7 @@ impl Target {
         let mut ends = [PollFd::new(&self.end, PollFlags::IN)];
         let ended = poll(&mut ends, Some(&timeout)).is_ok_and(|count| count > 0);
         if ended && self.ours {
-            // What the kernel counted of it can be read until nobody waits for it any more.
+            // The kernel's counts of a process can be read until it is reaped.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let status = waitid(WaitId::PidFd(self.end.as_fd()), options).ok().flatten();
             self.exit_status = status.map(|status| {
@@ -112,7 +112,7 @@ fn cannot_run(error: &io::Error) -> Failure {
     Failure::of(ProgramMissing, format!("cannot run the command: {}", reason(error)), "")
 }
 
-/// The program of a command: by its path, or from PATH.
+/// The program of a command, by its path or from PATH.
 pub fn program(word: &OsStr) -> Outcome<PathBuf> {
     find_program(word).ok_or_else(|| no_program(word))
 }
@@ -146,7 +146,7 @@ fn runs(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Our environment with further variables, for a command.
+/// The environment of this process with further variables, for a command.
 pub fn environment(more: &Environment) -> Vec<CString> {
     let is_ours = |name: &OsStr| !more.iter().any(|(other, _)| name == other.as_str());
     let ours = env::vars_os().filter(|(name, _)| is_ours(name));
@@ -159,7 +159,7 @@ pub fn environment(more: &Environment) -> Vec<CString> {
     c_strings(ours.chain(more).map(pair))
 }
 
-/// Texts for the kernel. A word of a command contains no NUL.
+/// Strings for the kernel. A word of a command contains no NUL.
 pub fn c_strings(words: impl IntoIterator<Item = OsString>) -> Vec<CString> {
     words.into_iter().filter_map(|word| CString::new(word.into_vec()).ok()).collect()
 }

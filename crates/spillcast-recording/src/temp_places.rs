@@ -1,4 +1,4 @@
-//! The storages that temp files were on: what is mounted where they lie.
+//! The storages of temp files: the mounts of their folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use spillcast_core::probe::{Mount, is_network, mounted};
 
-/// Options whose values are words or paths and no secrets. Numbers are sizes, times or ids.
+/// Options whose values are words or paths and never secrets. Numbers are sizes, times or ids.
 const SHOWN: &[&str] = &[
     "cache",
     "compress",
@@ -38,27 +38,27 @@ const SHOWN: &[&str] = &[
     "workdir",
     "xino",
 ];
-/// Parts of names whose values are secrets, even if they are numbers.
+/// Parts of names whose values are secrets, even if numeric.
 const SECRET: &[&str] = &["cred", "key", "pass", "pin", "pw", "secret", "token"];
 
-/// A device that temp files were on.
+/// A device with temp files.
 #[derive(Serialize)]
 pub struct TempPlace {
-    /// The folder that contains all of them there.
+    /// The common parent folder of the temp files on the device.
     pub directory: String,
     pub device: String,
     pub filesystem: String,
     pub network: Option<bool>,
-    /// Read and written there.
+    /// Bytes read and written there.
     pub bytes: i64,
     pub device_name: Option<String>,
     pub mount_point: String,
     pub mount_options: String,
 }
 
-/// By mount, of the bytes moved in each folder; the most bytes first.
+/// Groups the bytes transferred in each folder by mount; largest first.
 ///
-/// As this process sees its mounts: those of another may differ.
+/// Mounts are those visible to this process, which may differ from those of others.
 pub fn temp_places(folders: &BTreeMap<String, i64>) -> Vec<TempPlace> {
     let mut places: Vec<(Mount, PathBuf, i64)> = Vec::new();
     for (folder, &bytes) in folders {
@@ -101,11 +101,11 @@ fn is_shown(name: &str, value: &str) -> bool {
     SHOWN.contains(&name) || (is_number && !SECRET.iter().any(|secret| name.contains(secret)))
 }
 
-/// Of a block device, such as `nvme0n1p2 (Samsung SSD 990 PRO)` for `259:2`; None for others.
+/// A block device's name, such as `nvme0n1p2 (Samsung SSD 990 PRO)` for `259:2`; None for others.
 pub fn device_name(device: &str) -> Option<String> {
     let folder = fs::canonicalize(Path::new("/sys/dev/block").join(device)).ok()?;
     let parent = folder.parent()?;
-    // A partition lies in its disk's folder; device-mapper has a name of its own.
+    // A partition's folder is in its disk's folder; device-mapper has a name of its own.
     let about = [folder.join("dm/name"), folder.join("device/model"), parent.join("device/model")];
     let mut models = about.iter().filter_map(|path| fs::read(path).ok());
     let name = folder.file_name()?.to_string_lossy().into_owned();

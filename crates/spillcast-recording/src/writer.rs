@@ -1,4 +1,4 @@
-//! The rows of a recording: to disk as they come, and as Parquet files when it ends.
+//! The rows of a recording: written to disk as they arrive, and to Parquet files at the end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,11 +21,11 @@ use crate::seconds::SecondsFile;
 const PARTS: &str = "parts";
 const SECONDS: &str = "seconds.packed";
 
-/// Room that is held back so that the per-second rows can be written on a full disk.
+/// Reserved space, so that the per-second rows can be written on a full disk.
 const RESERVE: &str = "reserve";
 const RESERVE_BYTES: u64 = 1 << 20;
 
-/// Writes the waits and seconds of one recording into a folder.
+/// Writes the waits and per-second rows of one recording to a folder.
 pub struct Writer {
     folder: PathBuf,
     parts: Parts,
@@ -35,35 +35,34 @@ pub struct Writer {
     from: Option<Renamed>,
 }
 
-/// What a recording holds in the end.
+/// The final content of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// Waits of the run that were written, and all that arrived.
+    /// Waits of the run that were written, and all waits that arrived.
     pub waits: u64,
     pub waits_seen: u64,
-    /// Start and end of the parts of which waits are kept, since the recording's start; None where
-    /// it is all of them.
+    /// Start and end of the parts whose waits are kept, since the recording's start; None if all
+    /// are kept.
     pub slices_ns: Option<Vec<(i64, i64)>>,
-    /// Why waits were left out that would have been kept; None for no such reason.
+    /// Why waits were dropped that should have been kept; None if there is no such reason.
     pub because: Option<String>,
-    /// Bytes written to temp files, and to others.
+    /// Bytes written to temp files, and to other files.
     pub written_bytes: (i64, i64),
     pub sums: RowSums,
-    /// Files that are no temp files, as the waits that are kept tell.
+    /// Files that are not temp, from the waits that are kept.
     pub other_files: Vec<(String, FileSums)>,
-    /// Bytes read and written on temp files by the folder that they lie in, as far as those waits
-    /// tell.
+    /// Bytes read and written on temp files by folder, from the waits that are kept.
     pub temp_folders: BTreeMap<String, i64>,
-    /// Temp I/O by kind of file, as far as those waits tell.
+    /// Temp I/O by kind of file, from the waits that are kept.
     pub temp_kinds: Vec<TempKind>,
 }
 
 impl Writer {
-    /// Writes into `folder`, which is there. Errors: where it cannot be written, or has no room.
+    /// Writes to the existing `folder`. Fails if it cannot be written or has no room.
     pub fn new(folder: PathBuf, bounds: Bounds) -> io::Result<Writer> {
         let reserve = File::create_new(folder.join(RESERVE))?;
         match fallocate(&reserve, FallocateFlags::empty(), 0, RESERVE_BYTES) {
-            // Some file systems cannot.
+            // Some file systems do not support it.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => (),
             Err(error) => return Err(error.into()),
         }
@@ -91,7 +90,7 @@ impl Writer {
         self.parts.thin_out();
     }
 
-    /// Takes per-second rows, which are all kept; those of a capture after their waits.
+    /// Adds per-second rows, all of which are kept; a capture's must follow its waits.
     pub fn add_seconds(&mut self, rows: &[Second]) {
         for row in rows {
             let file = row.file.zip(self.from.as_ref()).map(|(id, from)| from.files[id as usize]);
@@ -99,9 +98,9 @@ impl Writer {
         }
     }
 
-    /// Writes waits.parquet, seconds.parquet and a samples.parquet without rows; nothing else
-    /// remains in the folder of what was written here, which is made anew where it is gone. Times
-    /// count from `zero_ns`. Errors: where not even the seconds can be written.
+    /// Writes waits.parquet, seconds.parquet and a samples.parquet without rows; removes all other
+    /// files that it wrote, and creates the folder again if it is gone. Times are relative to
+    /// `zero_ns`. Fails if not even the per-second rows can be written.
     pub fn finish(mut self, zero_ns: i64) -> io::Result<Kept> {
         make_folder(&self.folder)?;
         if let Some(from) = &self.from {
@@ -113,7 +112,7 @@ impl Writer {
             match self.finish_seconds(zero_ns, &mut kept) {
                 Ok(()) => break,
                 Err(error) if !self.parts.keeps_any() => return Err(error),
-                // The waits were written, and take the room.
+                // The waits are written, and take up the space.
                 Err(error) => {
                     self.parts.give_way(error);
                     kept = self.finish_waits(zero_ns)?;
@@ -125,7 +124,7 @@ impl Writer {
         Ok(kept)
     }
 
-    /// Writes the waits, fewer where there is no room for all.
+    /// Writes the waits, or fewer if there is no room for all.
     fn finish_waits(&mut self, zero_ns: i64) -> io::Result<Kept> {
         loop {
             let kept = self.parts.kept();
@@ -210,7 +209,7 @@ fn because(trouble: &io::Error) -> String {
     }
 }
 
-/// Names of the source of the waits, and their ids here.
+/// Names of the source of the waits, and their ids in this recording.
 #[derive(Default)]
 struct Renamed {
     names: Arc<Mutex<RowNames>>,
@@ -220,7 +219,7 @@ struct Renamed {
 }
 
 impl Renamed {
-    /// Takes in the names that are new there.
+    /// Adds the names that are new in the source.
     fn learn(&mut self, ours: &mut RowNames) {
         let theirs = self.names.lock().expect("no holder panics");
         let add = |known: &mut Vec<NameId>, theirs: &Names, ours: &mut Names| {
@@ -232,7 +231,7 @@ impl Renamed {
         add(&mut self.sql, &theirs.sql, &mut ours.sql);
     }
 
-    /// Takes over which files are temp.
+    /// Copies from the source which files are temp.
     fn decided(&self, ours: &mut RowNames) {
         let theirs = self.names.lock().expect("no holder panics");
         let temp = |(&id, &temp)| Some((*self.files.get(id as usize)?, temp));
@@ -252,9 +251,9 @@ impl Renamed {
 
 const S_NS: i64 = 1_000_000_000;
 
-/// A wait by a clock that begins at `zero_ns`; None where it ended before.
+/// Shifts a wait to a clock that starts at `zero_ns`; None if it ended before.
 ///
-/// One that began before keeps its part after it, and no CPU time before it.
+/// A wait that started before keeps only its part after it, and no CPU time before the wait.
 fn moved(mut wait: Wait, zero_ns: i64) -> Option<Wait> {
     if zero_ns == 0 {
         return Some(wait);
@@ -272,7 +271,7 @@ fn moved(mut wait: Wait, zero_ns: i64) -> Option<Wait> {
     Some(wait)
 }
 
-/// A per-second row, moved by whole seconds: the first one may hold some of before zero.
+/// Shifts a per-second row by whole seconds: the first row may include time before zero.
 fn moved_second(mut row: Second, zero_ns: i64) -> Option<Second> {
     row.second -= zero_ns.div_euclid(S_NS);
     (row.second >= 0 || zero_ns == 0).then_some(row)

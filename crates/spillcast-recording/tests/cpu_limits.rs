@@ -1,4 +1,4 @@
-//! What limits a process's CPU time: a process bound to a CPU, and made-up groups of both versions.
+//! CPU limits of a process: a process bound to a CPU, and artificial groups of both versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn own_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// Where the own group of a controller lies below `root`, of version 2 without one; None where this
-/// kernel has none.
+/// The folder of this process's group of a controller below `root`, in version 2 with an empty
+/// controller; None if this kernel has none.
 fn own_group(root: &Path, controller: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
     let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());

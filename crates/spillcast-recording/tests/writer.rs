@@ -1,4 +1,4 @@
-//! What a capture hands over is what the files hold, without Python.
+//! The files contain what a capture passes on, tested without Python.
 
 use std::fs::File;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn rows_of_several_takes_are_in_one_file_with_their_names() {
     for (start_ns, file) in rows {
         first.rows.push(&wait(&first, start_ns, file));
     }
-    // The same capture later, and one whose names have other numbers.
+    // The same capture later, and one whose names have other ids.
     let mut later = Waits { names: Arc::clone(&first.names), ..Waits::default() };
     later.rows.push(&wait(&later, 3 * S, "/c"));
     other.rows.push(&wait(&other, 4 * S, "/c"));
