@@ -1,4 +1,4 @@
-//! Record batches handed to and taken from Python by the Arrow PyCapsule interface, uncopied.
+//! Exchanges record batches with Python through the Arrow PyCapsule interface, without copies.
 
 use std::mem;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use pyo3::types::PyCapsule;
 use crate::columns::{Parts, fields_of, named_arrays, parts_of};
 use crate::error::wrong;
 
-/// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader takes it.
+/// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader accepts it.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Table(pub RecordBatch);
 
-/// Schema and array.
+/// Capsules of a schema and an array.
 pub type Capsules<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
 
 #[pymethods]
@@ -45,7 +45,7 @@ impl Table {
         ))
     }
 
-    /// The rows as a stream of one batch, which readers of tables ask for.
+    /// The rows as a stream of one batch, for readers of tables.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -57,7 +57,7 @@ impl Table {
         stream_capsule(py, batches)
     }
 
-    /// What an object with `__arrow_c_array__` or `__arrow_c_stream__` holds, batch by batch.
+    /// The batches of an object with `__arrow_c_array__` or `__arrow_c_stream__`.
     #[staticmethod]
     fn taken(rows: &Bound<'_, PyAny>) -> PyResult<Vec<Table>> {
         if rows.hasattr("__arrow_c_array__")? {
@@ -65,13 +65,13 @@ impl Table {
         }
         let capsule: Bound<'_, PyCapsule> = rows.call_method0("__arrow_c_stream__")?.extract()?;
         let at = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-        // SAFETY: the capsule holds a stream, by its name, which the reader moves out of it.
+        // SAFETY: by its name the capsule holds a stream, which the reader moves out of it.
         let reader = unsafe { RecordBatchStreamReader::from_raw(at.cast().as_ptr()) };
         let batches: Result<Vec<_>, _> = reader.map_err(wrong)?.collect();
         Ok(batches.map_err(wrong)?.into_iter().map(Table).collect())
     }
 
-    /// A table of columns as `column` has them, each with its name and whether it may be null.
+    /// A table of columns in the form of `column`, each with its name and whether it is nullable.
     #[staticmethod]
     fn of(columns: Vec<Bound<'_, PyAny>>, rows: usize) -> PyResult<Table> {
         let (fields, arrays) = named_arrays(columns)?;
@@ -80,13 +80,12 @@ impl Table {
         Ok(Table(RecordBatch::try_new_with_options(schema, arrays, &options).map_err(wrong)?))
     }
 
-    /// Name and kind of each column, and whether it may be null.
+    /// Name and kind of each column, and whether it is nullable.
     fn fields(&self) -> Vec<(String, String, bool)> {
         fields_of(self.0.schema_ref())
     }
 
-    /// A column of this name. KeyError where there is none, TypeError where it is of a kind that
-    /// numpy does not have.
+    /// The column of this name. KeyError if it is missing, TypeError if numpy has no such kind.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Parts<'py>> {
         let column = self.0.column_by_name(name);
         parts_of(py, column.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
@@ -107,8 +106,8 @@ impl Table {
     }
 }
 
-/// Tables of the same columns as a stream that is read once: `next()` gives one, or None at the
-/// end.
+/// Tables of the same columns as a stream that can be read once: `next()` returns the next table,
+/// or None at the end.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Stream {
     schema: SchemaRef,
@@ -134,7 +133,7 @@ impl Stream {
     }
 }
 
-/// A capsule that hands over batches as they are asked for.
+/// A capsule that produces batches on request.
 fn stream_capsule<'py>(
     py: Python<'py>,
     batches: impl RecordBatchReader + Send + 'static,
@@ -167,8 +166,8 @@ pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
         rows.call_method0("__arrow_c_array__")?.extract()?;
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: the capsules hold a schema and an array, by their names. The capsule keeps the
-    // schema; the array is moved out of it, as the interface asks.
+    // SAFETY: the names of the capsules show that they hold a schema and an array. The capsule
+    // keeps the schema; the array is moved out of it, as the interface requires.
     let data = unsafe {
         let array = mem::replace(&mut *array.as_ptr(), FFI_ArrowArray::empty());
         from_ffi(array, schema.as_ref())
@@ -176,7 +175,7 @@ pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     Ok(RecordBatch::from(StructArray::from(data.map_err(wrong)?)))
 }
 
-/// The numbers of a column; None where it lacks, is of another kind or holds nulls.
+/// The numbers of a column; None if it is missing, of another kind or has nulls.
 pub fn numbers<'a, T: ArrowPrimitiveType>(
     batch: &'a RecordBatch,
     name: &str,

@@ -1,4 +1,4 @@
-//! A storage as Python describes it, as the core's model.
+//! Converts a storage described in Python to the core's model.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Intervals and bursts of a run as Arrow columns in, what each bin of the run has of them out.
+//! Intervals and bursts of a run as Arrow columns in, sums by bin of the run out.
 
 use arrow_array::RecordBatch;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int8Type, Int64Type};
@@ -11,8 +11,8 @@ use crate::arrow;
 
 /// Sums by bin of `values` (float64), each spread evenly from begin_ns to end_ns (int64).
 ///
-/// There are `count` bins of `width_ns` from 0 on; what lies before them counts in the first,
-/// what lies after them in the last. ValueError for columns of another kind.
+/// There are `count` bins of `width_ns`, starting at 0; values before them count in the first bin,
+/// values after them in the last. ValueError for columns of another kind.
 #[pyfunction]
 pub fn spread(
     py: Python<'_>,
@@ -30,7 +30,7 @@ pub fn spread(
 
 /// By bin, ns that at least one interval from begin_ns to end_ns (int64) covers.
 ///
-/// There are `count` bins of `width_ns` from 0 on. ValueError for columns of another kind.
+/// There are `count` bins of `width_ns`, starting at 0. ValueError for columns of another kind.
 #[pyfunction]
 pub fn covered_ns(
     py: Python<'_>,
@@ -51,13 +51,12 @@ pub fn covered_ns(
     }))
 }
 
-/// Sums of squares of weights, and of their products with CPU times, about the means of what is
-/// alike, by bin.
+/// By bin, sums of the squares of weights, and of their products with CPU times, about the means of
+/// similar bursts.
 ///
 /// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op
-/// (int8). Those are alike that end in the same of so many bins of a run of `whole_s`, and
-/// whose sizes are within one part in `sizes` of a power of two. ValueError for columns of another
-/// kind.
+/// (int8). Similar bursts end in the same of `bins` bins of a run of `whole_s`, and their sizes
+/// fall into the same of `sizes` parts of a power of two. ValueError for columns of another kind.
 #[pyfunction]
 pub fn burst_moments(
     py: Python<'_>,

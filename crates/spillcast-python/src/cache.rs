@@ -35,7 +35,7 @@ impl CacheCurve {
         CacheCurve(Curve { rate, references, lines, below, error_max, lines_min })
     }
 
-    /// For pickles.
+    /// Arguments of the constructor, for pickle.
     fn __getnewargs__(&self) -> (f64, u64, f64, Vec<f64>, f64, f64) {
         let Curve { rate, references, lines, ref below, error_max, lines_min } = self.0;
         (rate, references, lines, below.clone(), error_max, lines_min)
@@ -61,13 +61,13 @@ impl CacheCurve {
         self.0.lines_min
     }
 
-    /// Share of the requests that miss, by lines of the cache.
+    /// Share of the requests that miss, for each size of a cache in lines.
     fn miss_ratios(&self, lines: Vec<f64>) -> Vec<f64> {
         lines.into_iter().map(|lines| self.0.miss_ratio(lines)).collect()
     }
 }
 
-/// Requests for cache lines; work on them is done by one thread and ended by another.
+/// Requests for cache lines; one thread processes them, and another may cancel that.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct CacheRequests {
     source: Box<dyn Source + Send + Sync>,
@@ -77,13 +77,13 @@ pub struct CacheRequests {
 
 #[pymethods]
 impl CacheRequests {
-    /// A file of libCacheSim's format; each id is a line. It is read each time.
+    /// A file in libCacheSim's format; each id is a line. The file is read for each use.
     #[staticmethod]
     fn oracle_general(path: PathBuf) -> CacheRequests {
         CacheRequests::of(OracleGeneral::new(&path))
     }
 
-    /// Reads and writes of ranges of files, cut into lines. ValueError where they do not fit.
+    /// Reads and writes of ranges of files, split into lines. ValueError for invalid rows.
     ///
     /// Columns, all int64 without nulls: time_s, file, offset, bytes, object, query, class (as in
     /// `classes`), ends_query (0 or 1).
@@ -99,7 +99,7 @@ impl CacheRequests {
         Ok(CacheRequests::of(rows))
     }
 
-    /// The names of the classes, in their order.
+    /// The names of the classes, in order.
     #[staticmethod]
     fn classes() -> Vec<&'static str> {
         Class::ALL.iter().map(|class| class.name()).collect()
@@ -111,7 +111,7 @@ impl CacheRequests {
         NAMES.to_vec()
     }
 
-    /// What a cache of so many lines serves: accounts of each run, lines cached at the end.
+    /// What a cache of `lines` lines serves: accounts of each run, lines cached at the end.
     #[pyo3(signature = (policy, lines, *, kept=Vec::new(), temp_share=1.0, unread_s=86400,
                         temp_writes=false, runs=1, alone=false))]
     #[allow(clippy::too_many_arguments)]
@@ -139,8 +139,8 @@ impl CacheRequests {
         self.ended(outcome).and_then(|outcome| document(py, &outcome))
     }
 
-    /// Stack distances in the last of some runs, of a share of the lines, of all of them with 1; or
-    /// rounded, so that the miss ratios are off by at most `error` in the mean of all sizes.
+    /// Stack distances in the last of `runs` runs, of a share `rate` of the lines; or rounded, with
+    /// a mean error of the miss ratios of at most `error` over all sizes.
     #[pyo3(signature = (*, rate=1.0, error=0.0, temp_writes=false, runs=1))]
     fn curve(
         &self,
@@ -164,12 +164,12 @@ impl CacheRequests {
         self.ended(curve).map(CacheCurve)
     }
 
-    /// Requests gone through so far, by whatever was asked.
+    /// Number of requests processed so far by the current operation.
     fn requests(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// End the work that another thread does; more can be asked for afterwards.
+    /// Cancel the operation of another thread; later operations are not affected.
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -201,7 +201,7 @@ impl Source for CacheRequests {
     }
 }
 
-/// None where a column is missing, of another type, null or out of range.
+/// None if a column is missing, of another type, null or out of range.
 fn rows_of(batch: &RecordBatch) -> Option<Vec<Row>> {
     let column = |name| numbers::<Int64Type>(batch, name);
     let (time_s, file, offset) = (column("time_s")?, column("file")?, column("offset")?);

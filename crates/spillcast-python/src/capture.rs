@@ -1,4 +1,4 @@
-//! Capture sources by name, the counts of a capture, and what a source costs the observed.
+//! Capture sources by name, the counts of a capture, and the cost of a source to the observed.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -12,20 +12,20 @@ use spillcast_core::capture::{self as core, CallKind};
 
 use crate::error::os_error;
 
-/// What makes a source ready.
+/// The function that makes a source ready.
 pub fn source_named(name: &str) -> PyResult<core::Open> {
     let known = core::SOURCES.iter().find(|(known, _)| *known == name);
     known.map(|(_, open)| *open).ok_or_else(|| PyValueError::new_err("no such source"))
 }
 
-/// System calls by the kernel's names; None for all that are observed.
+/// System calls by the kernel's names; None for all that can be observed.
 pub fn call_kinds(calls: Option<Vec<String>>) -> PyResult<Vec<CallKind>> {
     let unknown = |name: &String| PyValueError::new_err(format!("{name} is not observed"));
     let named = |name: &String| CallKind::named(name).ok_or_else(|| unknown(name));
     calls.map_or_else(|| Ok(CallKind::ALL.to_vec()), |names| names.iter().map(named).collect())
 }
 
-/// Counts and costs of a capture by name.
+/// Counts and costs of a capture as a dict.
 pub fn status_dict(py: Python<'_>, status: core::Status) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("elapsed_ns", status.elapsed_ns)?;
@@ -35,13 +35,13 @@ pub fn status_dict(py: Python<'_>, status: core::Status) -> PyResult<Bound<'_, P
     Ok(dict)
 }
 
-/// Texts for the kernel. ValueError for one that contains NUL.
+/// Strings for the kernel. ValueError for one that contains NUL.
 pub fn strings(list: Vec<OsString>) -> PyResult<Vec<CString>> {
     list.into_iter().map(|text| Ok(CString::new(text.into_vec())?)).collect()
 }
 
-/// What an observed thread loses, in seconds; a dict for Python, and the attributes of its
-/// `CaptureCost`. None where the source does nothing at a switch.
+/// What an observed thread loses, in seconds; a dict for Python, made from the attributes of its
+/// `CaptureCost`. None if the source does nothing at a switch.
 #[derive(FromPyObject, IntoPyObject)]
 pub struct CaptureCost {
     call_s: f64,
@@ -64,11 +64,11 @@ impl CaptureCost {
     }
 }
 
-/// What an observed thread loses by a call and by a context switch, in some 0.2 s.
+/// Time that an observed thread loses by a call and by a context switch; takes about 0.2 s.
 ///
-/// `program` calls `capture_cost_child` with the two arguments that are added to it; the
-/// environments hold NAME=value, `observed` that of a process which the source is to observe.
-/// OSError says why it cannot be measured, ValueError which name is none.
+/// `program` calls `capture_cost_child` with the two arguments that are appended to it; the
+/// environments hold NAME=value, `observed` for the process that the source observes. OSError if
+/// the cost cannot be measured, ValueError for an unknown name.
 #[pyfunction]
 pub fn capture_cost(
     py: Python<'_>,
@@ -93,8 +93,8 @@ pub fn capture_cost(
     })
 }
 
-/// Serve a measurement of `capture_cost` until it ends: `memory` and `seat` are what it added to
-/// the arguments. OSError where it has ended.
+/// Serve a measurement of `capture_cost` until it ends: `memory` and `seat` are the arguments that
+/// it appended. OSError if it has ended.
 #[pyfunction]
 pub fn capture_cost_child(py: Python<'_>, memory: PathBuf, seat: usize) -> PyResult<()> {
     py.detach(|| cost::serve(&memory, seat)).map_err(os_error)

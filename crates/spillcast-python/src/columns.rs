@@ -27,7 +27,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::wrong;
 
-/// Memory of a column, which Python reads by the buffer protocol.
+/// Memory of a column, exported by the buffer protocol.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Memory(Buffer);
 
@@ -40,24 +40,24 @@ impl Memory {
     ) -> PyResult<()> {
         let bytes = slf.get().0.as_slice();
         let (at, length) = (bytes.as_ptr() as *mut c_void, bytes.len() as ffi::Py_ssize_t);
-        // SAFETY: `view` is what Python passes; the object it keeps alive owns the bytes, which
-        // nobody changes.
+        // SAFETY: `view` comes from Python; the object that it keeps alive owns the bytes, which
+        // never change.
         let result = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), at, length, 1, flags) };
         if result == 0 { Ok(()) } else { Err(PyBufferError::new_err("it is read-only")) }
     }
 }
 
-/// A column: its kind, its values, by row whether there is one (None: in all), and the names that
-/// values are positions of, or the column that they are offsets in.
+/// A column: its kind, its values, by row whether it is valid (None: all are), and the names that
+/// the values index, or the column that they are offsets of.
 pub type Parts<'py> = (String, Memory, Option<Memory>, Option<Bound<'py, PyAny>>);
 
-/// Name and kind of each column, and whether it may be null.
+/// Name and kind of each column, and whether it is nullable.
 pub fn fields_of(schema: &Schema) -> Vec<(String, String, bool)> {
     let field = |f: &Arc<Field>| (f.name().clone(), kind_of(f.data_type()), f.is_nullable());
     schema.fields().iter().map(field).collect()
 }
 
-/// A type as numpy names it; `dictionary`, `string`, `timestamp` (ns) and `list of` another.
+/// A type by its name in numpy; or `dictionary`, `string`, `timestamp` (ns), `list of` another.
 fn kind_of(of: &DataType) -> String {
     match of {
         DataType::Boolean => "bool".into(),
@@ -144,7 +144,7 @@ pub fn parts_of<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Parts<'py>>
     Ok((kind, values, valid, extra))
 }
 
-/// In the place of values, of columns that have none of their own.
+/// A placeholder for the values of columns that have none of their own.
 fn rows_only(rows: usize) -> Memory {
     Memory(Buffer::from_vec(vec![0_u8; rows]))
 }
@@ -157,12 +157,12 @@ fn binary<'py, 'a>(
     PyList::new(py, rows.collect::<Vec<_>>()).expect("it knows its length").into_any()
 }
 
-/// A byte a row.
+/// One byte per row.
 fn flags(bits: &BooleanBuffer) -> Memory {
     Memory(Buffer::from_vec(bits.iter().map(u8::from).collect::<Vec<u8>>()))
 }
 
-/// Ticks of `by` ns each.
+/// Timestamps in ns, from ticks of `by` ns.
 fn as_ns(column: &ArrayRef, by: i64) -> ArrayRef {
     let data = column.to_data().into_builder().data_type(DataType::Int64).build();
     let ticks = make_array(data.expect("timestamps have 64 bits"));
@@ -170,7 +170,7 @@ fn as_ns(column: &ArrayRef, by: i64) -> ArrayRef {
     Arc::new(ticks.as_primitive::<Int64Type>().unary::<_, Int64Type>(scaled))
 }
 
-/// By row the position of its name, -1 for none, and the names.
+/// By row, the index of its name, -1 for null; and the names.
 fn named(column: &ArrayRef) -> Option<(Memory, Vec<String>)> {
     let array: &dyn Array = column;
     downcast_dictionary_array!(
@@ -184,7 +184,7 @@ fn codes_of<K: ArrowDictionaryKeyType>(
 ) -> Option<(Memory, Vec<String>)> {
     let names = texts(column.values())?;
     let names: Vec<String> = names.map(|name| name.unwrap_or_default().to_owned()).collect();
-    // A null among the names is a null in the rows that have it.
+    // A null among the names is null in the rows that refer to it.
     let values = column.values();
     let code = |key: Option<K::Native>| match key {
         Some(key) if !values.is_null(key.as_usize()) => key.as_usize() as i32,
@@ -197,7 +197,7 @@ fn codes_of<K: ArrowDictionaryKeyType>(
     Some((Memory(Buffer::from_vec(codes)), names))
 }
 
-/// The same of a column whose rows hold the text itself.
+/// The same for a column whose rows hold the text itself.
 fn encoded(column: &ArrayRef) -> Option<(Memory, Vec<String>)> {
     let mut names: Vec<String> = Vec::new();
     let mut known: HashMap<String, i32> = HashMap::new();
@@ -224,7 +224,7 @@ fn texts(column: &ArrayRef) -> Option<Box<dyn Iterator<Item = Option<&str>> + '_
     })
 }
 
-/// Where each row's list begins and the last ends, and the column of what the lists hold.
+/// The start of each row's list and the end of the last, and the column of the lists' content.
 fn lists<'py, O: OffsetSizeTrait>(
     py: Python<'py>,
     column: &arrow_array::GenericListArray<O>,
@@ -234,7 +234,7 @@ fn lists<'py, O: OffsetSizeTrait>(
     Ok((Memory(Buffer::from_vec(offsets)), Some(inner.into_pyobject(py)?.into_any())))
 }
 
-/// The arrays of columns, each with its name and whether it may be null.
+/// The arrays of columns, each with its name and whether it is nullable.
 pub fn named_arrays(columns: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Field>, Vec<ArrayRef>)> {
     let named = columns.into_iter().map(|column| {
         let (name, nullable, parts): (String, bool, Bound<'_, PyAny>) = column.extract()?;
@@ -244,7 +244,7 @@ pub fn named_arrays(columns: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Field>, Vec
     named.collect()
 }
 
-/// The array of what `parts_of` gives, whatever Python object holds the memory.
+/// The array of a column in the form of `parts_of`, whatever Python object owns the memory.
 pub fn array_of(parts: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     type Given<'py> = (String, PyBuffer<u8>, Option<PyBuffer<u8>>, Bound<'py, PyAny>);
     let (kind, values, valid, extra): Given<'_> = parts.extract()?;
@@ -305,18 +305,18 @@ fn bits(bytes: &Buffer) -> BooleanBuffer {
     BooleanBuffer::collect_bool(bytes.len(), |row| bytes[row] != 0)
 }
 
-/// Memory of Python, which it keeps until the array is gone.
+/// Memory owned by Python, which keeps it until the array is dropped.
 fn memory(from: PyBuffer<u8>) -> PyResult<Buffer> {
     if !from.is_c_contiguous() {
         return Err(PyValueError::new_err("memory of a column is not contiguous"));
     }
     let (at, length) = (from.buf_ptr().cast::<u8>(), from.len_bytes());
     let at = NonNull::new(at).unwrap_or(NonNull::dangling());
-    // SAFETY: the buffer's owner keeps so many bytes in place, and lives as long as the array.
+    // SAFETY: the buffer's owner keeps `length` bytes mapped, and lives as long as the array.
     Ok(unsafe { Buffer::from_custom_allocation(at, length, Arc::new(Owner(from))) })
 }
 
 struct Owner(#[expect(dead_code, reason = "it is kept for its drop")] PyBuffer<u8>);
 
-// A reader of the memory sees nothing of its owner.
+// A reader of the memory cannot access its owner.
 impl std::panic::RefUnwindSafe for Owner {}

@@ -13,7 +13,7 @@ use spillcast_core::wait::Op;
 use crate::behaviour::Behaviour;
 use crate::error::os_error;
 
-/// A directory mounted at a pace; `unmount()` or the end of the process ends it.
+/// A mounted directory with given latencies, until `unmount()` or the end of the process.
 #[pyclass(module = "spillcast._core")]
 pub struct Emulation(Option<core::Emulation>);
 
@@ -21,8 +21,8 @@ pub struct Emulation(Option<core::Emulation>);
 impl Emulation {
     /// Show `backing` at `mountpoint`.
     ///
-    /// `behaviour` has the attributes of `spillcast.storage.model.Behaviour`. ValueError where
-    /// one of the directories cannot be used; OSError says what else is missing.
+    /// `behaviour` has the attributes of `spillcast.storage.model.Behaviour`. ValueError if a
+    /// directory cannot be used; OSError if anything else is missing.
     #[new]
     #[pyo3(signature = (backing, mountpoint, behaviour, *, page_cache=false))]
     fn new(
@@ -41,14 +41,14 @@ impl Emulation {
         Ok(Emulation(Some(mounted)))
     }
 
-    /// What the mount itself adds: op, size in bytes, ns.
+    /// Latency that the mount itself adds: op, size in bytes, ns.
     fn floor(&self) -> Vec<(&'static str, u64, u64)> {
         let floor = self.0.as_ref().map(core::Emulation::floor).unwrap_or_default();
         let point = |point: &core::FloorPoint| (name(point.op), point.bytes, point.added_ns);
         floor.points().iter().map(point).collect()
     }
 
-    /// What was done so far, a dict for reads and one for writes.
+    /// Operations so far: a dict for reads and a dict for writes.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let stats = self.0.as_ref().map(core::Emulation::stats).unwrap_or_default();
         let dicts =
@@ -56,12 +56,12 @@ impl Emulation {
         PyList::new(py, dicts)
     }
 
-    /// Whether it is still there: anyone who may can unmount it.
+    /// Whether it is still mounted: any privileged user can unmount it.
     fn is_mounted(&self) -> PyResult<bool> {
         self.0.as_ref().map_or(Ok(false), |emulation| emulation.is_mounted().map_err(os_error))
     }
 
-    /// Unmount; files that are open there keep working until they are closed.
+    /// Unmount; open files keep working until they are closed.
     fn unmount(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.0.take() {
             Some(emulation) => py.detach(|| emulation.unmount()).map_err(os_error),

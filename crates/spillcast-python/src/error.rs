@@ -1,4 +1,4 @@
-//! Errors of the crates as exceptions of Python.
+//! Converts errors of the crates to Python exceptions.
 
 use std::fmt::Display;
 use std::io;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use spillcast_core::probe::ProbeError;
 use spillcast_recording::failure::Failure;
 
-/// A ValueError for damaged data, else an OSError.
+/// ValueError for damaged data, otherwise OSError.
 pub fn read_error(error: io::Error) -> PyErr {
     match error.kind() {
         io::ErrorKind::InvalidData => PyValueError::new_err(error.to_string()),
@@ -17,7 +17,7 @@ pub fn read_error(error: io::Error) -> PyErr {
     }
 }
 
-/// An OSError with errno and strerror, which pyo3's own conversion leaves out.
+/// OSError with errno and strerror, which pyo3's own conversion omits.
 pub fn os_error(error: io::Error) -> PyErr {
     let text = error.to_string();
     match error.raw_os_error() {
@@ -29,17 +29,17 @@ pub fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-/// A ValueError for invalid data.
+/// ValueError for invalid data.
 pub fn wrong(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// A RuntimeError for columns of ours that do not fit each other.
+/// RuntimeError for the binding's own columns if they are inconsistent.
 pub fn broken(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// The error of `spillcast.errors` of the same kind.
+/// The error of the same kind in `spillcast.errors`.
 pub fn failed(failure: Failure) -> PyErr {
     Python::attach(|py| {
         let name = format!("{:?}", failure.kind);
@@ -51,8 +51,7 @@ pub fn failed(failure: Failure) -> PyErr {
     })
 }
 
-/// An OSError or RuntimeError for what failed or was cancelled, a ValueError for what cannot be
-/// probed.
+/// OSError or RuntimeError for a failed or cancelled probe, ValueError if the probe is impossible.
 pub fn probe_error(error: ProbeError) -> PyErr {
     let text = error.to_string();
     match error {

@@ -1,13 +1,13 @@
 //! The thin Python binding: Arrow in, Arrow out, progress, Ctrl-C.
 
-/// Keeps fields of a row in a dictionary under their own names.
+/// Stores fields of a row in a dict under their own names.
 macro_rules! fields {
     ($dict:ident, $row:expr => $($field:ident)*) => {
         $($dict.set_item(pyo3::intern!($dict.py(), stringify!($field)), &$row.$field)?;)*
     };
 }
 
-/// A value of a type of the core whose fields are the attributes of a Python object.
+/// A value of a core type whose fields are attributes of a Python object.
 macro_rules! extracted {
     ($($type:ident)::+, $from:expr => $($field:ident)*) => {
         $($type)::+ { $($field: $from.getattr(pyo3::intern!($from.py(), stringify!($field)))?.extract()?,)* }
@@ -44,7 +44,7 @@ pub fn temp_name_of(path: &str) -> Option<(&'static str, &'static str)> {
     spillcast_core::capture::temp_name_of(Path::new(path)).map(|name| (name.engine, name.kind))
 }
 
-/// The size class that an operation of so many bytes falls into, in bytes.
+/// The size class of an operation of `bytes` bytes, in bytes.
 #[pyfunction]
 pub fn size_class_bytes(bytes: u64) -> u64 {
     spillcast_core::wait::size_class_bytes(bytes)

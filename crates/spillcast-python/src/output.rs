@@ -1,4 +1,4 @@
-//! The folder of a recording: written from rows of any origin, checked and named.
+//! The folder of a recording: written from rows of any origin, checked and renamed.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use crate::recording::{Seconds, Waits};
 /// Path, meta.json, and sums of the rows.
 pub type Published<'py> = (PathBuf, String, Bound<'py, PyDict>);
 
-/// Writes the waits and seconds of one recording, and its folder.
+/// Writes the waits and per-second rows of one recording, and its folder.
 ///
-/// Raw waits go to parts of equal time. Whenever too many rows or parts are held, or the disk is
-/// full, every second part is dropped and from then on only every second one is kept: what remains
-/// is spread evenly over the run. The per-second rows are never thinned.
+/// Raw waits go to parts of equal time. When there are too many rows or parts, or the disk is full,
+/// every second part is dropped and from then on only every second one is kept: the rest is spread
+/// evenly over the run. The per-second rows are never thinned out.
 #[pyclass(module = "spillcast._core")]
 pub struct RecordingWriter(Option<spillcast_recording::Output>);
 
 #[pymethods]
 impl RecordingWriter {
-    /// `slices` are the parts of which single waits are kept, `rows_max` and `parts_max` the most
-    /// that are kept without. InputError where no recording can be written at `path`.
+    /// `slices` is the number of parts whose waits are kept; `rows_max` and `parts_max` are the
+    /// limits without it. InputError if no recording can be written at `path`.
     #[new]
     #[pyo3(signature = (
         path, slices = None, *, share = false, force = false, rows_max = Bounds::ROWS,
@@ -47,13 +47,13 @@ impl RecordingWriter {
         Ok(RecordingWriter(Some(output.map_err(failed)?)))
     }
 
-    /// The folder in which it is written.
+    /// The folder that is being written.
     #[getter]
     fn folder(&mut self) -> PyResult<PathBuf> {
         Ok(self.output()?.folder().to_owned())
     }
 
-    /// Take raw waits: of a capture, or columns of any other origin.
+    /// Add raw waits: of a capture, or columns of any other origin.
     fn add_waits(&mut self, py: Python<'_>, waits: &Bound<'_, PyAny>) -> PyResult<()> {
         let writer = self.output()?.writer.as_mut().ok_or_else(ended)?;
         if let Ok(waits) = waits.cast::<Waits>() {
@@ -66,7 +66,7 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Take per-second rows: of a capture, or columns of any other origin.
+    /// Add per-second rows: of a capture, or columns of any other origin.
     fn add_seconds(&mut self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let writer = self.output()?.writer.as_mut().ok_or_else(ended)?;
         if let Ok(seconds) = seconds.cast::<Seconds>() {
@@ -84,13 +84,13 @@ impl RecordingWriter {
         add_document(self.output()?, name, document)
     }
 
-    /// Write the Parquet files; times count from `zero_ns` after the recording's start.
+    /// Write the Parquet files; times are relative to `zero_ns` after the recording's start.
     fn finish_rows(&mut self, py: Python<'_>, zero_ns: u64) -> PyResult<()> {
         let output = self.output()?;
         py.detach(|| output.finish_rows(zero_ns as i64)).map_err(failed)
     }
 
-    /// As of `Recorder`.
+    /// Like `Recorder.publish`.
     #[pyo3(signature = (meta, because = None))]
     fn publish<'py>(
         &mut self,
@@ -127,7 +127,7 @@ pub fn add_document(
     output.add_document(name, &value).map_err(failed)
 }
 
-/// `written_bytes` and, by file that is no temp file, bytes written and read, of rows that were
+/// `written_bytes` and, by file that is not temp, bytes written and read, from the rows that were
 /// kept.
 pub fn row_sums<'py>(
     py: Python<'py>,
@@ -147,13 +147,13 @@ fn ended() -> PyErr {
     PyValueError::new_err("the recording is written already")
 }
 
-/// A new private folder for what will be called `path`, removed with this object or its process.
+/// A new private folder, later renamed to `path`; removed with this object or its process.
 #[pyclass(module = "spillcast._core")]
 pub struct PartialFolder(Option<folder::PartialFolder>);
 
 #[pymethods]
 impl PartialFolder {
-    /// InputError where another recorder writes something of that name now.
+    /// InputError if another recorder is writing something of that name.
     #[new]
     fn new(path: PathBuf) -> PyResult<PartialFolder> {
         Ok(PartialFolder(Some(folder::PartialFolder::new(&path).map_err(failed)?)))
@@ -164,14 +164,14 @@ impl PartialFolder {
         Ok(self.0.as_ref().ok_or_else(ended)?.path.clone())
     }
 
-    /// Remove it, unless it has another name by now.
+    /// Remove the folder, unless it was renamed.
     fn close(&mut self, py: Python<'_>) {
         let folder = self.0.take();
         py.detach(|| drop(folder));
     }
 }
 
-/// InputError unless a recording can be written at `path`; one that is there is replaced only with
+/// InputError unless a recording can be written at `path`; an existing one is replaced only with
 /// `force`.
 #[pyfunction]
 #[pyo3(signature = (path, *, force = false))]
@@ -179,19 +179,19 @@ pub fn check_output(path: PathBuf, force: bool) -> PyResult<()> {
     folder::check_output(&path, force).map_err(failed)
 }
 
-/// InputError where another recorder writes what is to be called `path`.
+/// InputError if another recorder is writing what will be called `path`.
 #[pyfunction]
 pub fn check_free(path: PathBuf) -> PyResult<()> {
     folder::check_free(&path).map_err(failed)
 }
 
-/// The path, or with -2, -3 and so on after its stem the first that is free.
+/// The path if it is free; otherwise the first free one with -2, -3 and so on after its stem.
 #[pyfunction]
 pub fn unused_name(path: PathBuf) -> PathBuf {
     folder::unused_name(&path)
 }
 
-/// Whether a folder of that name is one in which a recording is being written, or was.
+/// Whether a folder of that name is for a recording that is being written, or was.
 #[pyfunction]
 pub fn is_partial(name: OsString) -> bool {
     folder::finished_name(&name).is_some()

@@ -19,31 +19,31 @@ pub struct ParquetReader(PathBuf, Mutex<Option<ParquetSource>>);
 
 #[pymethods]
 impl ParquetReader {
-    /// OSError where it cannot be opened, ValueError where it is damaged.
+    /// OSError if it cannot be opened, ValueError if it is damaged.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<ParquetReader> {
         let source = ParquetReader::open(py, &path)?;
         Ok(ParquetReader(path, Mutex::new(Some(source))))
     }
 
-    /// Name and kind of each column, and whether it may be null.
+    /// Name and kind of each column, and whether it is nullable.
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<(String, String, bool)>> {
         self.with(py, |source| fields_of(&source.schema()))
     }
 
-    /// Bytes without compression and rows of each row group.
+    /// Uncompressed size in bytes and number of rows of each row group.
     fn row_groups(&self, py: Python<'_>) -> PyResult<Vec<(i64, i64)>> {
         self.with(py, |source| source.row_groups())
     }
 
-    /// Pairs that its writer has added.
+    /// Key-value metadata added by the writer.
     fn key_values(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         self.with(py, |source| source.key_values())
     }
 
-    /// The rows of the columns at these positions, `rows` at a time.
+    /// Read the columns at these positions, `rows` rows at a time.
     ///
-    /// `rules` are of columns: name, whether one may be null, the least and greatest of its
+    /// `rules` are for columns: name, whether it is nullable, its smallest and largest valid
     /// numbers.
     #[pyo3(signature = (columns, rows, rules=Vec::new()))]
     fn batches(
@@ -77,13 +77,13 @@ impl ParquetReader {
     }
 }
 
-/// The rows of a Parquet file, which end with None.
+/// The rows of a Parquet file; None follows the last.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Batches(Mutex<ParquetBatches>);
 
 #[pymethods]
 impl Batches {
-    /// Name and kind of each column, and whether it may be null.
+    /// Name and kind of each column, and whether it is nullable.
     fn fields(&self) -> Vec<(String, String, bool)> {
         fields_of(&self.0.lock().expect("no holder panics").schema())
     }
@@ -104,7 +104,7 @@ pub struct ParquetWriter(Mutex<Option<BatchFile>>);
 
 #[pymethods]
 impl ParquetWriter {
-    /// The columns are those of `like`; `key_values` stand beside them.
+    /// Columns are those of `like`; `key_values` are stored as metadata.
     #[new]
     #[pyo3(signature = (path, like, group_rows = None, key_values = None))]
     fn new(
@@ -128,27 +128,27 @@ impl ParquetWriter {
         })
     }
 
-    /// Write the end; only then is it readable.
+    /// Write the footer; only then is the file readable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let file = self.0.lock().expect("no holder panics").take();
         py.detach(|| file.map_or(Ok(()), |file| file.finish().map_err(os_error)))
     }
 }
 
-/// The content of a file that zstd has compressed.
+/// The content of a file compressed by zstd.
 #[pyclass(module = "spillcast._core")]
 pub struct ZstdReader(Mutex<zstd::Decoder<'static, std::io::BufReader<File>>>);
 
 #[pymethods]
 impl ZstdReader {
-    /// OSError where it cannot be opened.
+    /// OSError if it cannot be opened.
     #[new]
     fn new(path: PathBuf) -> PyResult<ZstdReader> {
         let file = File::open(path).map_err(os_error)?;
         Ok(ZstdReader(Mutex::new(zstd::Decoder::new(file).map_err(os_error)?)))
     }
 
-    /// Up to so many bytes; none at the end. OSError where the file is damaged from there on.
+    /// Up to `size` bytes; empty at the end. OSError if the rest of the file is damaged.
     fn read(&self, py: Python<'_>, size: usize) -> PyResult<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = py.detach(|| {

@@ -1,4 +1,4 @@
-//! The probe: a plan of I/O as Arrow columns in, or a directory alone; measured groups out.
+//! The probe: a plan of I/O as Arrow columns in, or only a directory; measured groups out.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,14 +24,13 @@ pub struct Probe(core::Probe);
 
 #[pymethods]
 impl Probe {
-    /// `plan` has the columns thread, file, bytes (uint32), write (bool, null for a wait alone),
-    /// offset and delay_ns (uint64), and where it is known what threads did in between: cpu_ns,
-    /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread. A
-    /// row may name, as `change`, a call that changes the file; then it neither reads nor writes.
+    /// `plan` has the columns thread, file, bytes (uint32), write (bool, null for a wait), offset
+    /// and delay_ns (uint64), and, if the work of threads is known, cpu_ns, after_cpu_ns (uint64)
+    /// and after (uint32, null for none), which is a row of another thread. `change` in a row is
+    /// the name of a call that changes the file; the row then neither reads nor writes.
     ///
-    /// Work and pauses are kept. The I/O goes through the page cache, or past it where `direct` is
-    /// asked for and can be. ValueError for a plan or directory that cannot be used or that is too
-    /// small.
+    /// Work and pauses are kept. The I/O goes through the page cache, or bypasses it with `direct`
+    /// if possible. ValueError for a plan or directory that is unusable or too small.
     #[new]
     #[pyo3(signature = (plan, dir, *, budget_s, budget_bytes=None, direct=false))]
     fn new(
@@ -46,31 +45,31 @@ impl Probe {
         Ok(Probe(core::Probe::new(steps, options).map_err(probe_error)?))
     }
 
-    /// Memory that a run takes for itself.
+    /// Memory used by a run, in bytes.
     #[getter]
     fn memory_bytes(&self) -> u64 {
         self.0.memory_bytes()
     }
 
-    /// Replay; blocks, other threads of Python go on. Returns `groups`, `changes` and `facts` of
-    /// storage.json.
+    /// Replay; blocks while other Python threads continue. Returns `groups`, `changes` and `facts`
+    /// of storage.json.
     fn run(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
         Ok(Measured::from(&outcome).to_json().to_string())
     }
 
-    /// The page cache that a run must be held to if the engine had `engine_bytes`; None if to none.
+    /// The limit of a run's page cache if the engine had `engine_bytes`; None if it needs no limit.
     fn page_cache_bound(&self, engine_bytes: Option<u64>) -> Option<u64> {
         bound_bytes(engine_bytes, &self.0)
     }
 
-    /// Steps done (or skipped), steps in all, bytes so far.
+    /// Steps done or skipped, total steps, bytes so far.
     fn progress(&self) -> (u64, u64, u64) {
         let progress = self.0.progress();
         (progress.steps_done, progress.steps_total, progress.bytes)
     }
 
-    /// End a replay that runs in another thread.
+    /// Cancel a replay that runs in another thread.
     fn cancel(&self) {
         self.0.cancel();
     }
@@ -82,8 +81,7 @@ pub struct Grid(grid::Grid);
 
 #[pymethods]
 impl Grid {
-    /// `psync` keeps io_uring out of it. ValueError for a directory that cannot be used or that is
-    /// too small.
+    /// `psync` excludes io_uring. ValueError for a directory that is unusable or too small.
     #[new]
     #[pyo3(signature = (dir, *, budget_s, budget_bytes=None, psync=false))]
     fn new(dir: PathBuf, budget_s: f64, budget_bytes: Option<u64>, psync: bool) -> PyResult<Grid> {
@@ -92,25 +90,25 @@ impl Grid {
         Ok(Grid(grid::Grid::new(options).map_err(probe_error)?))
     }
 
-    /// Measure; blocks, other threads of Python go on. Returns what `Probe.run` does.
+    /// Measure; blocks while other Python threads continue. Returns the same as `Probe.run`.
     fn run(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
         Ok(Measured::from(&outcome).to_json().to_string())
     }
 
-    /// Milliseconds passed, milliseconds in all, bytes so far.
+    /// Milliseconds elapsed, total milliseconds, bytes so far.
     fn progress(&self) -> (u64, u64, u64) {
         let progress = self.0.progress();
         (progress.steps_done, progress.steps_total, progress.bytes)
     }
 
-    /// End a run in another thread.
+    /// Cancel a run in another thread.
     fn cancel(&self) {
         self.0.cancel();
     }
 }
 
-/// The steps of a plan. ValueError where it is none.
+/// The steps of a plan. ValueError for an invalid plan.
 fn steps(plan: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     parse(&arrow::import(plan)?)
         .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))
@@ -161,7 +159,7 @@ fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(wrong)
 }
 
-/// How the names of files begin that a probe of this process makes.
+/// The prefix of the names of files created by probes of this process.
 #[pyfunction]
 pub fn scratch_prefix() -> PyResult<&'static str> {
     core::scratch_prefix().map_err(os_error)

@@ -22,20 +22,20 @@ use crate::recording::{Seconds, Waits};
 
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
 
-/// A command that does nothing until it is released, or a process that is already running.
+/// A command that does nothing until released, or a process that is already running.
 #[pyclass(module = "spillcast._core")]
 pub struct Target(target::Target);
 
 #[pymethods]
 impl Target {
-    /// A command; `environment` holds NAME=value. InputError says why it cannot be started.
+    /// A command; `environment` holds NAME=value. InputError if it cannot be started.
     #[staticmethod]
     fn command(arguments: Vec<OsString>, environment: Vec<OsString>) -> PyResult<Target> {
         let environment = strings(environment)?;
         Ok(Target(target::Target::command(&arguments, environment).map_err(failed)?))
     }
 
-    /// A running process. InputError if there is none.
+    /// A running process. InputError if it does not exist.
     #[staticmethod]
     fn process(pid: i64) -> PyResult<Target> {
         Ok(Target(target::Target::process(pid).map_err(failed)?))
@@ -46,19 +46,19 @@ impl Target {
         self.0.pid
     }
 
-    /// Whether it is a command that this process started.
+    /// Whether this process started it as a command.
     #[getter]
     fn is_command(&self) -> bool {
         self.0.ours
     }
 
-    /// Of a command that has ended its status, negative for a signal.
+    /// Status of a command that has ended, negative for a signal.
     #[getter]
     fn exit_status(&self) -> Option<i32> {
         self.0.exit_status
     }
 
-    /// Let the command run. InputError says why it could not be started.
+    /// Let the command run. InputError if it cannot be started.
     fn release(&mut self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.0.release()).map_err(failed)
     }
@@ -73,12 +73,12 @@ impl Target {
         py.detach(|| self.0.abandon());
     }
 
-    /// Sleep until it has ended or the time is over; True when it has ended.
+    /// Sleep until the target ends or the timeout expires; True if it has ended.
     fn wait(slf: &Bound<'_, Self>, timeout_s: f64) -> PyResult<bool> {
         let (py, until) = (slf.py(), Instant::now() + Duration::from_secs_f64(timeout_s.max(0.0)));
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            // Handlers of signals use the target: it is not borrowed while they run.
+            // Signal handlers use the target, so it must not be borrowed while they run.
             let ended = {
                 let target = &mut slf.borrow_mut().0;
                 py.detach(|| target.wait(left))
@@ -91,14 +91,14 @@ impl Target {
     }
 }
 
-/// One recording under way: `prepare`, `observe`, `tick` until done, `account`, `publish`.
+/// One recording in progress: `prepare`, `observe`, `tick` until over, `account`, `publish`.
 ///
-/// A sampler's thread attaches processes while another takes the rows.
+/// A sampler's thread attaches processes while another thread collects the rows.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Recorder(Mutex<spillcast_recording::Recorder>);
 
 impl Recorder {
-    /// Without the interpreter's lock, which the thread that has ours may be waiting for.
+    /// Releases the GIL, because the thread that holds the mutex may be waiting for it.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -110,8 +110,8 @@ impl Recorder {
 
 #[pymethods]
 impl Recorder {
-    /// Without an `output` nothing is written; `options` are a RecordOptions. InputError where a
-    /// directory cannot be used.
+    /// Nothing is written without `output`; `options` is a RecordOptions. InputError if a directory
+    /// cannot be used.
     #[new]
     fn new(output: Option<PathBuf>, options: &Bound<'_, PyAny>) -> PyResult<Recorder> {
         let options =
@@ -120,11 +120,11 @@ impl Recorder {
         Ok(Recorder(Mutex::new(recorder.map_err(failed)?)))
     }
 
-    /// Choose the capture source; the variables that a command needs in its environment.
+    /// Choose the capture source; returns the variables that a command needs in its environment.
     ///
-    /// `pid` is a process that is already running, which `label` names in errors. `calls` are the
-    /// system calls to observe (None: all); `preload` is the value of LD_PRELOAD. InputError says
-    /// why no source works.
+    /// `pid` is a process that is already running, called `label` in errors. `calls` are the system
+    /// calls to observe (None: all); `preload` is the value of LD_PRELOAD. InputError if no source
+    /// works.
     #[pyo3(signature = (pid, label, calls, preload))]
     fn prepare(
         &self,
@@ -143,8 +143,8 @@ impl Recorder {
         Ok(prepared.map_err(failed)?.into_iter().collect())
     }
 
-    /// Observe a process and all that it starts. Variables if the command has to be started again
-    /// with them. InputError says what is refused.
+    /// Observe a process and its descendants. Returns variables if the command must be started
+    /// again with them. InputError if observation is refused.
     #[pyo3(signature = (pid, temp_dirs, *, only_calls, many_processes, was_running))]
     fn observe(
         &self,
@@ -160,23 +160,23 @@ impl Recorder {
         Ok(again.map(|variables| variables.into_iter().collect()))
     }
 
-    /// Begin without a capture, for the given reason.
+    /// Start without a capture, for the given reason.
     fn observe_nothing(&self, py: Python<'_>, pid: i32, because: String) -> PyResult<()> {
         self.with(py, |r| r.observe_nothing(pid, because)).map_err(failed)
     }
 
-    /// Keep what the process, which is already running, had done until now.
+    /// Record what the process, which is already running, has done until now.
     fn know_before(&self, py: Python<'_>) {
         self.with(py, |r| r.know_before());
     }
 
-    /// The name of the capture source; none without a capture.
+    /// The name of the capture source; "none" without a capture.
     #[getter]
     fn method(&self, py: Python<'_>) -> &'static str {
         self.with(py, |r| r.method())
     }
 
-    /// Which source observes, and why no better one; None if it was asked for by name.
+    /// Which source observes, and why no better one does; None if it was requested by name.
     #[getter]
     fn notice(&self, py: Python<'_>) -> Option<String> {
         self.with(py, |r| r.notice())
@@ -188,24 +188,24 @@ impl Recorder {
         self.with(py, |r| r.origin_ns)
     }
 
-    /// The folder in which it is written; None without one.
+    /// The folder that is being written; None without one.
     #[getter]
     fn folder(&self, py: Python<'_>) -> Option<PathBuf> {
         self.with(py, |r| r.sink.as_ref().map(|output| output.folder().to_owned()))
     }
 
-    /// Observe one more running process; once is enough. OSError says why not.
+    /// Observe another running process; repeated calls are ignored. OSError if that fails.
     fn attach(&self, py: Python<'_>, pid: i32) -> PyResult<()> {
         self.with(py, |r| r.attach(pid)).map_err(os_error)
     }
 
-    /// Observe children that `parent` starts from now on and whose command line holds `title`.
+    /// Observe children that `parent` starts from now on and whose command line contains `title`.
     fn attach_children(&self, py: Python<'_>, parent: i32, title: &str) -> PyResult<()> {
         self.with(py, |r| r.attach_children(parent, title)).map_err(os_error)
     }
 
-    /// Processes attached meanwhile: pid, start and attachment on CLOCK_MONOTONIC, the calls that
-    /// read, that wrote, and their bytes before that, and the temp files open by then.
+    /// Processes attached meanwhile: pid; start and attachment on CLOCK_MONOTONIC; their read
+    /// calls, write calls and bytes before that; and the number of temp files that were open.
     fn joined(&self, py: Python<'_>) -> Vec<JoinedProcess> {
         let before = |process: &core::Joined| {
             process.before.map(|b| (b.reads, b.writes, b.read_bytes + b.written_bytes))
@@ -220,20 +220,20 @@ impl Recorder {
         status_dict(py, self.with(py, |r| r.status()))
     }
 
-    /// Write what came in: whether the recording is over, because its target `ended` or by its
-    /// limit, and the rows.
+    /// Write the new rows: returns whether the recording is over, because its target `ended` or the
+    /// time limit is reached, and the rows.
     fn tick(&self, py: Python<'_>, ended: bool) -> (bool, Waits, Seconds) {
         let (over, batch) = self.with(py, |r| r.tick(ended));
         (over, Waits(batch.waits), Seconds(batch.seconds))
     }
 
-    /// Write the rows since the last call, and return them: waits, seconds.
+    /// Write and return the rows since the last call: waits, seconds.
     fn collect(&self, py: Python<'_>) -> (Waits, Seconds) {
         let batch = self.with(py, |r| r.collect());
         (Waits(batch.waits), Seconds(batch.seconds))
     }
 
-    /// End the capture; its rows are still to be collected. `over`: so is the run.
+    /// End the capture; its rows can still be collected. `over`: the run has also ended.
     #[pyo3(signature = (*, over = false))]
     fn end_capture(&self, py: Python<'_>, over: bool) {
         self.with(py, |r| r.end_capture(over));
@@ -244,12 +244,12 @@ impl Recorder {
         self.with(py, |r| r.discard());
     }
 
-    /// InputError if the source saw nothing of the run at all.
+    /// InputError if the source observed nothing of the run at all.
     fn check_connected(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |r| r.check_connected()).map_err(failed)
     }
 
-    /// Seconds from the beginning to now, or to the last `tick` of a target that has `ended`.
+    /// Seconds from the start to now, or to the last `tick` of a target that has `ended`.
     fn elapsed_s(&self, py: Python<'_>, ended: bool) -> f64 {
         self.with(py, |r| r.elapsed(ended).as_secs_f64())
     }
@@ -259,7 +259,7 @@ impl Recorder {
         self.with(py, |r| r.measure_caches());
     }
 
-    /// meta.json as far as it is known by now, of a run of `elapsed_s` that began at `started_ns`.
+    /// meta.json as known so far, for a run of `elapsed_s` that started at `started_ns`.
     #[pyo3(signature = (elapsed_s, started_ns, cost, command, exit_status))]
     fn account(
         &self,
@@ -284,15 +284,15 @@ impl Recorder {
         self.with(py, add)
     }
 
-    /// Write the Parquet files; times count from `zero_ns` after the recording's start.
+    /// Write the Parquet files; times are relative to `zero_ns` after the recording's start.
     fn finish_rows(&self, py: Python<'_>, zero_ns: u64) -> PyResult<()> {
         self.with(py, |r| r.finish_rows(zero_ns)).map_err(failed)
     }
 
-    /// Write meta.json and give the recording its name: the path, meta.json, and sums of the rows
-    /// (written_bytes, to temp files and to others; other_files by name).
+    /// Write meta.json and give the recording its name. Returns the path, meta.json, and sums of
+    /// the rows (written_bytes, to temp files and to others; other_files by name).
     ///
-    /// `because` says what else could not be kept.
+    /// `because` tells what else could not be kept.
     #[pyo3(signature = (meta, because = None))]
     fn publish<'py>(
         &self,
@@ -310,7 +310,7 @@ impl Recorder {
     }
 }
 
-/// InputError where `capture` names a source that cannot observe `label`, which is running.
+/// InputError if `capture` is the name of a source that cannot observe `label`, which is running.
 #[pyfunction]
 pub fn check_attaches(capture: &str, label: &str, hint: String) -> PyResult<()> {
     if capture == sources::AUTO || sources::attaches(capture) {
@@ -319,8 +319,7 @@ pub fn check_attaches(capture: &str, label: &str, hint: String) -> PyResult<()> 
     Err(failed(sources::cannot_attach(capture, label, hint)))
 }
 
-/// Make a source ready for its calls (None: all) and let go of it. OSError says why it does not
-/// work.
+/// Make a source ready for its calls (None: all) and release it. OSError if it does not work.
 #[pyfunction]
 #[pyo3(signature = (name, calls = None))]
 pub fn try_source(py: Python<'_>, name: &str, calls: Option<Vec<String>>) -> PyResult<()> {
@@ -328,7 +327,7 @@ pub fn try_source(py: Python<'_>, name: &str, calls: Option<Vec<String>>) -> PyR
     py.detach(|| open(&calls)).map(drop).map_err(os_error)
 }
 
-/// What an error number of a source means: the message and the remedy.
+/// The meaning of a source's error number: message and remedy.
 #[pyfunction]
 pub fn source_refusal(name: &str, number: i32) -> (String, Option<String>) {
     let error = std::io::Error::from_raw_os_error(number);

@@ -1,4 +1,4 @@
-//! The rows of a recording: handed to Python as Arrow columns, or to the writer as they are.
+//! The rows of a recording: passed to Python as Arrow columns, or unchanged to the writer.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use spillcast_recording::{Dictionaries, second_columns, wait_columns};
 use crate::arrow::{Capsules, Table};
 use crate::error::broken;
 
-/// Raw waits of a capture; columns are made of them when they are asked for.
+/// Raw waits of a capture; converted to columns on request.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Waits(pub core::Waits);
 
@@ -32,7 +32,7 @@ impl Waits {
         self.0.rows.row_count()
     }
 
-    /// Whether files are temp, of which that was decided after rows of them were handed out.
+    /// By name, whether a file is temp, if that was decided after rows of it were returned.
     fn decided(&self) -> HashMap<String, bool> {
         let names = self.0.names.lock().expect("no holder panics");
         let files = names.files.list();
@@ -40,7 +40,7 @@ impl Waits {
     }
 }
 
-/// Per-second rows of a capture; columns are made of them when they are asked for.
+/// Per-second rows of a capture; converted to columns on request.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Seconds(pub Vec<core::Second>);
 

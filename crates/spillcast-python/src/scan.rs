@@ -12,17 +12,17 @@ use crate::arrow::{self, Table};
 use crate::error::wrong;
 use crate::recording::Waits;
 
-/// Sums of the waits of a recording, and those that begin within slices.
+/// Sums of the waits of a recording, and the waits that start within slices.
 #[pyclass(module = "spillcast._core")]
 pub struct Scan(Option<recording::Scan>);
 
 #[pymethods]
 impl Scan {
-    /// Each slice has a begin and an end, ns, and the number of its part of a sample; no two
+    /// Each slice has a start and an end, ns, and the number of its part of a sample; slices do not
     /// overlap.
     ///
-    /// With `page_cache` it is found out which reads of temp files a page cache answered: a share
-    /// of the regions of files, of the parts a number, and what memory takes, ns and ns a byte.
+    /// `page_cache` estimates which reads of temp files the page cache served: share of the regions
+    /// of files, number of parts, and the time of a read from memory, ns and ns per byte.
     #[new]
     #[pyo3(signature = (slices_ns=Vec::new(), page_cache=None))]
     fn new(
@@ -47,20 +47,20 @@ impl Scan {
         py.detach(|| scan.push(&batch)).map_err(wrong)
     }
 
-    /// Rows, bytes, ns, and the end of the last one, ns.
+    /// Rows, bytes, ns, and the end of the last wait, ns.
     fn sums(&self) -> PyResult<(u64, i64, i64, i64)> {
         let sums = self.0.as_ref().ok_or_else(ended)?.sums;
         Ok((sums.rows, sums.bytes, sums.elapsed_ns, sums.end_ns))
     }
 
-    /// The most that the temp files held together, as if none was removed, as far as offsets are
-    /// known; and the number of operations whose offset is not.
+    /// The most bytes that the temp files held together, as if none was removed, from the known
+    /// offsets; and the number of operations with unknown offsets.
     fn held_bytes(&self) -> PyResult<(u64, u64)> {
         Ok(self.0.as_ref().ok_or_else(ended)?.held_bytes())
     }
 
-    /// The rows of the slices; and, where a page cache was asked, the bytes that it lacked with so
-    /// much room: null for what is no read of a temp file. It ends with that.
+    /// The rows of the slices and, with `page_cache`, the bytes that a page cache of `room_bytes`
+    /// lacked; null for rows other than reads of temp files. Ends the scan.
     fn rows(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<(Waits, Option<Table>)> {
         let scan = self.0.take().ok_or_else(ended)?;
         let (waits, missing) = py.detach(|| scan.into_rows(room_bytes));

@@ -1,4 +1,4 @@
-//! The simulation: rows of threads as Arrow columns in, how long they take out.
+//! The simulation: rows of threads as Arrow columns in, their time out.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::arrow::{self, Table};
 use crate::behaviour::Behaviour;
 use crate::error::broken;
 
-/// How long threads take that share `cores`, with the I/O of some rows on a storage.
+/// Simulate the time of threads that share `cores`, with the I/O of some rows on a storage.
 ///
 /// `rows` has the columns thread (int32, from 0), cpu_ns, wait_ns (int64), after (int32),
-/// after_cpu_ns (int64), on_core and temp (bool), file (int32, from 0), offset (below 0 where it is
-/// not known), bytes (int64) and write (bool). A row with `after` >= 0 waits for that row of
-/// another thread, and for after_cpu_ns of that thread's work behind it; one that is temp and whose
-/// bytes are above 0 waits for the storage `behaviour`, if there is one. What takes no longer than
-/// `memory`, ns and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold and
-/// how many of them may be dirty, a row takes cached_ns (int64) where memory answers it; of a read
-/// with a missing_bytes (int64) of 0 or more, the storage brings so many. `quota` is the CPU time,
-/// ns, that the threads may have of each period, and the length of one; call_ns (int64) of a wait
-/// off the core is of that, too.
+/// after_cpu_ns (int64), on_core and temp (bool), file (int32, from 0), offset (negative if
+/// unknown), bytes (int64) and write (bool). A row with `after` >= 0 waits for that row of another
+/// thread, and then for after_cpu_ns of that thread's work; a row that is temp and whose bytes are
+/// above 0 waits for the storage `behaviour`, if given. A wait that takes no longer than `memory`,
+/// ns and ns per byte, keeps its core. `page_cache` is its size and its dirty limit, in bytes: a
+/// row takes cached_ns (int64) if memory serves it, and a read with a missing_bytes (int64) of 0 or
+/// more reads that many from the storage. `quota` is the CPU time of all threads in each period,
+/// and the length of a period, ns; call_ns (int64), CPU time of a wait off the core, counts towards
+/// it.
 ///
-/// Returns elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was
-/// under way; forced, waits that nothing would have ended; limited_ns, what operations waited for
-/// each limit, and served_ns, their own cost there; queued_ns, what they waited for a server;
-/// latency_ns; throttled_ns, in which threads waited for the next period. And, by row, the columns
-/// io_ns, what it took, and storage_ns, of that the storage's part.
+/// Returns elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, the time with at least one
+/// in progress; forced, the number of waits that nothing would have ended; limited_ns, the time
+/// operations waited for each limit, and served_ns, their own cost there; queued_ns, the time they
+/// waited for a server; latency_ns; throttled_ns, the time threads waited for the next period. And,
+/// by row, the columns io_ns, its time, and storage_ns, the storage's part of it.
 ///
 /// ValueError for columns of another kind.
 #[pyfunction]
@@ -67,7 +67,7 @@ pub fn simulate<'py>(
     Ok((dict, Table(RecordBatch::try_from_iter(columns).map_err(broken)?)))
 }
 
-/// The rows as they come, of which none is made before it is its turn.
+/// Columns of rows, each of which is built only when it is needed.
 struct Columns<'a> {
     on_storage: bool,
     thread: &'a [i32],
@@ -87,7 +87,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// None where a column lacks or is of another kind.
+    /// None if a column is missing or of another kind.
     fn of(batch: &'a RecordBatch, on_storage: bool) -> Option<Columns<'a>> {
         let int64 = |name| arrow::numbers::<Int64Type>(batch, name);
         let boolean = |name| batch.column_by_name(name)?.as_boolean_opt();
@@ -110,7 +110,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Whether no time, size or file is below 0, and rows wait for rows that there are.
+    /// Whether no time, size or file is negative, and rows wait only for existing rows.
     fn in_range(&self) -> bool {
         let times = [self.cpu_ns, self.wait_ns, self.after_cpu_ns, self.bytes];
         let optional = [self.cached_ns, self.call_ns].into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Event logs of Spark: an application, its JSON without single tasks, and its simulation.
+//! Event logs of Spark: an application, its JSON without individual tasks, and its simulation.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,29 +14,29 @@ use spillcast_core::unpack::unpacked;
 
 use crate::error::read_error;
 
-/// The reader's bandwidth alone and of all readers, of writeback (bytes/s), page cache and dirty
-/// limit (bytes), and whether reads and writes share the bandwidth.
+/// Read bandwidth of one reader and of all readers, bandwidth of writeback (bytes/s), page cache
+/// and dirty limit (bytes), and whether reads and writes share the bandwidth.
 type Figures = (f64, f64, f64, f64, f64, bool);
-/// Begin, end, and sums over tasks of work and of waits for reads and writes, in seconds.
+/// Start, end, and sums over tasks of work and of waits for reads and writes, in seconds.
 type StageRow = (f64, f64, f64, f64, f64);
-/// Elapsed time, stages, and begin and end of SQL executions and of jobs, in seconds.
+/// Elapsed time, stages, and start and end of SQL executions and of jobs, in seconds.
 type Simulated = (f64, Vec<StageRow>, Vec<(f64, f64)>, Vec<(f64, f64)>);
 
-/// Bytes that are read between two calls of `progress`.
+/// Bytes read between two calls of `progress`.
 const PROGRESS_BYTES: u64 = 8 << 20;
 
-/// What its event log holds of one application.
+/// The content of the event log of one application.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct SparkApplication(Application);
 
-/// By task, the time that no storage changes.
+/// By task, the time that does not depend on storage.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct SparkWork(Vec<f64>);
 
 #[pymethods]
 impl SparkApplication {
-    /// Reads the parts of one log, in order: paths, or objects with `read(n)`. `progress` gets the
-    /// bytes of text so far. OSError where a part cannot be read, ValueError where it is damaged.
+    /// Read the parts of one log, in order: paths, or objects with `read(n)`. `progress` gets the
+    /// bytes of text so far. OSError if a part cannot be read, ValueError if it is damaged.
     #[staticmethod]
     fn read(py: Python<'_>, parts: Vec<Bound<'_, PyAny>>, progress: Py<PyAny>) -> PyResult<Self> {
         let parts: Vec<Source> = parts.iter().map(Source::of).collect();
@@ -64,24 +64,24 @@ impl SparkApplication {
         }
     }
 
-    /// All of it but single tasks; stages have the sums of theirs.
+    /// The application without individual tasks; stages have sums of their tasks.
     fn to_json(&self) -> String {
         serde_json::to_string(&self.0).expect("numbers and texts")
     }
 
-    /// The id of an executor that ran more tasks at once than it has cores, and how many; else
+    /// The id of an executor that ran more concurrent tasks than it has cores, and their number, or
     /// None.
     fn overfull_executor(&self) -> Option<(String, u32)> {
         self.0.overfull_executor().map(|(executor, tasks)| (executor.id.clone(), tasks))
     }
 
-    /// Tasks that began before their stage did, or ended after it.
+    /// Number of tasks that started before their stage, or ended after it.
     fn tasks_outside_stages(&self) -> usize {
         self.0.tasks_outside_stages()
     }
 
-    /// The same stages and tasks on so many executors of so many cores; `task_memory` is what a
-    /// task has today (bytes) and the factor on it. None: as in the log.
+    /// The same stages and tasks on `executors` executors of `cores` cores; `task_memory` is the
+    /// memory of a task in the log (bytes) and the factor on it. None: as in the log.
     #[pyo3(signature = (executors, cores, task_memory))]
     fn with_resources(
         &self,
@@ -93,28 +93,28 @@ impl SparkApplication {
         SparkApplication(self.0.with_resources(&resources))
     }
 
-    /// The factor on the memory of a task (bytes) with which no task spills; None where none does.
+    /// The factor on task memory (bytes) at which no task spills; None if no task spills now.
     fn memory_factor_without_spills(&self, memory_bytes: f64) -> Option<f64> {
         self.0.memory_factor_without_spills(memory_bytes)
     }
 
-    /// The work of its tasks, if it ran with its temp files on a storage; None: on one without
-    /// waits.
+    /// The work of its tasks, if it ran with its temp files on this storage; None: on a storage
+    /// without waits.
     #[pyo3(signature = (figures))]
     fn work(&self, py: Python<'_>, figures: Option<Figures>) -> PyResult<SparkWork> {
         let storage = storage_of(figures);
         interruptibly(py, |go_on| work_s(&self.0, &storage, go_on)).map(SparkWork)
     }
 
-    /// The least work of its tasks on a storage; None: whatever storage it ran on.
+    /// The least work of its tasks on a storage; None: on any storage.
     #[pyo3(signature = (figures))]
     fn least_work(&self, figures: Option<Figures>) -> SparkWork {
         let storage = figures.map(|figures| storage_of(Some(figures)));
         SparkWork(least_work_s(&self.0, storage.as_ref()))
     }
 
-    /// By task: launch and end in ms since 1970, and bytes of spills and shuffles that it moved on
-    /// local storage. A spill is written and read.
+    /// By task: launch and end in ms since 1970, and bytes of spills and shuffles transferred on
+    /// local storage. Spills count twice, as they are written and read.
     fn local_io(&self) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
         let tasks = &self.0.tasks;
         let moved = |task: &Task| {
@@ -129,7 +129,7 @@ impl SparkApplication {
         )
     }
 
-    /// The work of its tasks, if each waited so long for storage.
+    /// The work of its tasks, if their waits for storage were `waits_s`.
     fn work_beside(&self, waits_s: Vec<f64>) -> PyResult<SparkWork> {
         if waits_s.len() != self.0.tasks.len() {
             return Err(PyValueError::new_err("the waits are those of another application"));
@@ -137,7 +137,7 @@ impl SparkApplication {
         Ok(SparkWork(work_beside_s(&self.0, &waits_s)))
     }
 
-    /// The application with its temp files on a storage; None: on one without waits.
+    /// Simulate the application with its temp files on a storage; None: on a storage without waits.
     #[pyo3(signature = (figures, work))]
     fn simulate(
         &self,
@@ -158,7 +158,7 @@ impl SparkApplication {
     }
 }
 
-/// Simulates without Python's lock; a signal ends it.
+/// Simulates without the GIL; a signal ends it.
 fn interruptibly<T: Send>(
     py: Python<'_>,
     simulate: impl FnOnce(&mut dyn FnMut() -> bool) -> Option<T> + Send,

@@ -19,11 +19,11 @@ use spillcast_recording::each_wait;
 use crate::arrow::{self, Table};
 use crate::error::wrong;
 
-/// What a recording's threads did: their trace, and sums of their waits.
+/// The work of a recording's threads: their trace, and sums of their waits.
 ///
-/// `waits` has the columns of a recording's waits, by start. `slices_ns` are begin and end of each
-/// stretch of the run whose waits were kept; none where all were. `memory` is what memory takes at
-/// most, s, and bytes a second. ValueError for other columns.
+/// `waits` has the columns of a recording's waits, sorted by start. `slices_ns` are start and end
+/// of each part of the run whose waits were kept; empty if all were. `memory` is the longest time
+/// of an operation in memory, s, and its bytes per second. ValueError for other columns.
 #[pyfunction]
 pub fn work<'py>(
     py: Python<'py>,
@@ -70,11 +70,11 @@ pub fn work<'py>(
     Ok(dict)
 }
 
-/// The temp I/O of a recording as steps that a probe takes, and whether they are a closed loop, in
-/// which threads work and wait for each other as they did.
+/// The temp I/O of a recording as steps of a probe, and whether they are a closed loop, in which
+/// threads work and wait for each other as recorded.
 ///
-/// `waits` and `slices_ns` are those of `work`. With `moves_only` a step reads or writes,
-/// after the pause since its thread's last.
+/// `waits` and `slices_ns` are those of `work`. With `moves_only` a step is a read or write after
+/// the pause since its thread's previous one.
 #[pyfunction]
 #[pyo3(signature = (waits, slices_ns, *, moves_only=false))]
 pub fn replay_plan(
@@ -121,7 +121,7 @@ fn burst_columns(bursts: &[Burst]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-/// Of what a row does to a file other than a temp file, file, offset and bytes are 0.
+/// File, offset and bytes are 0 for operations on files that are not temp.
 fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowError> {
     let wait = |row: &Row| waits.get(row.source as usize);
     let temp = |row: &Row| wait(row).filter(|wait| wait.temp);
@@ -162,9 +162,9 @@ fn flags(rows: &[Row], of: impl Fn(&Row) -> bool) -> ArrayRef {
     Arc::new(BooleanArray::from(BooleanBuffer::collect_bool(rows.len(), |at| of(&rows[at]))))
 }
 
-/// Files numbered by first appearance, with one number more for none.
+/// Files numbered by first appearance, with an additional number for no file.
 struct FileNumbers {
-    /// By name; NONE where it has none.
+    /// By name; NONE if it has no number.
     numbers: Vec<u32>,
     count: u32,
 }

@@ -15,7 +15,7 @@ use crate::arrow::Table;
 use crate::error::broken;
 use crate::trace_rows::{self, Wanted};
 
-/// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
+/// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel it.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct TraceReader {
     paths: Vec<PathBuf>,
@@ -35,12 +35,12 @@ impl TraceReader {
         }
     }
 
-    /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle,
+    /// Count waits and CPU by each dimension in `by`: event (calls: their kind), op, temp, idle,
     /// blocks, file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without
-    /// `calls` waits alone. Returns the groups, with sums of blocks where a dimension is a figure
-    /// of waits, with `quantiles` of them in microseconds by name, and what was read of each file.
+    /// `calls`, waits only. Returns the groups, with sums of blocks if a dimension is a figure of
+    /// waits, with `quantiles` in microseconds by name, and a summary of each file.
     ///
-    /// ValueError where there are no trace lines, OSError where a file cannot be read.
+    /// ValueError if there are no trace lines, OSError if a file cannot be read.
     #[pyo3(signature = (by, *, calls=true, quantiles=Vec::new()))]
     fn profile<'py>(
         &self,
@@ -67,7 +67,7 @@ impl TraceReader {
         Ok((groups, facts(py, &reading)?))
     }
 
-    /// The tables that `rows` hands on where columns are given, without a row.
+    /// The tables that `rows` passes on when columns are given, without rows.
     #[staticmethod]
     fn no_rows() -> PyResult<[Table; 5]> {
         let wanted = Wanted(Some(Vec::new()));
@@ -75,9 +75,9 @@ impl TraceReader {
         Ok(tables.map_err(broken)?.map(Table))
     }
 
-    /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns
-    /// what was read. Where pairs of a table and a column are given, what is not among them holds
-    /// no rows, or nulls.
+    /// Pass all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns a
+    /// summary. `columns` are pairs of table and column; other tables have no rows, other columns
+    /// are null.
     #[pyo3(signature = (take, *, columns=None))]
     fn rows<'py>(
         &self,
@@ -128,14 +128,14 @@ impl TraceReader {
         self.options.watch.bytes()
     }
 
-    /// End the reading that another thread does.
+    /// Cancel the reading of another thread.
     fn cancel(&self) {
         self.options.watch.cancel();
     }
 }
 
-/// One dictionary a group, for which Python need not load Arrow. There may be one a second: names
-/// are one object for all, and numbers take few bytes.
+/// One dict per group, so that Python need not load Arrow. There may be one per second, so names
+/// are shared objects, and numbers take few bytes.
 fn groups<'py>(
     py: Python<'py>,
     profile: &Profile,
@@ -187,20 +187,20 @@ fn groups<'py>(
     Ok(list)
 }
 
-/// An array, whose type is given, of the smallest numbers that hold these.
+/// An array of type `array` with the smallest integers that hold `values`.
 fn packed<'py>(array: &Bound<'py, PyAny>, values: &[u64]) -> PyResult<Bound<'py, PyAny>> {
     let (code, bytes) = match values.iter().max().copied().unwrap_or(0) {
         0..=0xffff => ("H", 2),
         0x1_0000..=0xffff_ffff => ("I", 4),
         _ => ("Q", 8),
     };
-    // Little-endian numbers begin with their low bytes.
+    // Little-endian numbers start with their low bytes.
     let low = |value: &u64| value.to_le_bytes().into_iter().take(bytes);
     let bytes: Vec<u8> = values.iter().flat_map(low).collect();
     array.call1((code, PyBytes::new(array.py(), &bytes)))
 }
 
-/// What was read of each file: lines, rows, damage, sessions and their times in microseconds.
+/// Summary of each file: lines, rows, damage, sessions and their times in microseconds.
 fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>> {
     let files = PyList::empty(py);
     for file in &reading.files {

@@ -11,8 +11,8 @@ use spillcast_core::oracle::{
 };
 use spillcast_recording::{booleans, int64, ops};
 
-/// The columns that are asked for, each with its table; None for all. The others hold nulls. Names
-/// are codes where some are asked for.
+/// The requested columns, each with its table; None for all. Other columns are null. Names are
+/// codes if columns are given.
 pub struct Wanted(pub Option<Vec<(String, String)>>);
 
 impl Wanted {
@@ -20,8 +20,7 @@ impl Wanted {
         self.0.as_ref().is_none_or(|columns| columns.iter().any(|(table, _)| table == name))
     }
 
-    /// Whether a column of waits is asked for that is a figure of the wait's line, or depends on
-    /// one.
+    /// Whether a requested column of waits is a figure of the wait's line, or depends on one.
     pub fn figures(&self) -> bool {
         const FIGURES: [&str; 9] =
             ["file", "bytes", "sql_id", "object", "blocks", "p1", "p2", "p3", "cursor"];
@@ -49,7 +48,7 @@ pub fn tables(
     ])
 }
 
-/// Texts by their position in a list.
+/// Texts by index in a list.
 fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef {
     let texts = Arc::new(list.iter().map(Some).collect::<StringArray>());
     let codes: Int32Array = codes.collect();
@@ -60,7 +59,7 @@ fn text<'a, T>(rows: &'a [T], of: impl Fn(&'a T) -> Option<&'a str>) -> ArrayRef
     Arc::new(rows.iter().map(of).collect::<StringArray>())
 }
 
-/// The last columns of a table: the statement and the session of each row, and where it stands.
+/// The last columns of a table: the statement and session of each row, its line and its source.
 fn of_origin<T>(names: &Dictionary, rows: &[(Origin, T)]) -> [(&'static str, ArrayRef, bool); 4] {
     let sql = |(origin, _): &(Origin, T)| Some(names.sql.list()[origin.sql? as usize].as_str());
     [
@@ -108,7 +107,7 @@ fn waits(
         ("op", op, true),
         flags("temp", |(_, w)| w.class.temp),
         ("file", Arc::new(files) as ArrayRef, true),
-        // A trace does not give the size of a block, so it has no offset in bytes.
+        // A trace does not give the size of a block, so the offset in bytes is unknown.
         ("offset", none.clone(), true),
         number("bytes", &|(_, w)| w.bytes),
         code("sql_id", |(o, _)| o.sql, names.sql.list()),
