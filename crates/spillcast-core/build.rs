@@ -1,4 +1,4 @@
-//! Compiles the eBPF programs, by clang or that of ziglang; `SPILLCAST_BPF=no` leaves them out.
+//! Compiles the eBPF programs, with clang or ziglang's clang; `SPILLCAST_BPF=no` leaves them out.
 
 use std::env;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const PROGRAMS: &str = "src/capture/bpf/programs";
-/// The virtual environment of `make build`, from this crate.
+/// The virtual environment of `make build`, relative to this crate.
 const VENV_PYTHON: &str = "../../.venv/bin/python";
 
 fn main() {
@@ -16,7 +16,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=SPILLCAST_BPF");
     let object = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("capture.bpf.o");
     match env::var("SPILLCAST_BPF").as_deref() {
-        // An empty object: the source then says that it was built without the programs.
+        // An empty object makes the source report that it was built without the programs.
         Ok("no") => fs::write(&object, []).expect("the build directory is writable"),
         Ok("" | "yes") | Err(_) => compile(&object),
         Ok(other) => fail(&format!("SPILLCAST_BPF={other}: give yes or no")),
@@ -47,7 +47,7 @@ fn compile(object: &Path) {
     }
 }
 
-/// The command line of the first clang that runs; `CLANG`, where set, is the only candidate.
+/// The command line of the first clang that runs; if `CLANG` is set, it is the only candidate.
 fn compiler() -> Option<Vec<String>> {
     let candidates = match env::var("CLANG") {
         Ok(clang) => vec![vec![clang]],

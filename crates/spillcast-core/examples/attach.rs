@@ -1,7 +1,7 @@
-//! Observes a process or a command by one source and says what that took and what was seen.
+//! Observes a process or a command with one source; prints the time taken and what was observed.
 //!
-//! `attach SOURCE DIR --pid PID` attaches, and detaches at once; `attach SOURCE DIR -- COMMAND`
-//! observes the command to its end. Prints one line of JSON, with the calls on files under DIR.
+//! `attach SOURCE DIR --pid PID` attaches and immediately detaches; `attach SOURCE DIR -- COMMAND`
+//! observes the command until it ends. Prints one line of JSON with the calls on files below DIR.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a capture is to observe.
+/// The target of a capture.
 enum Target {
     Running(i32),
     Held(HeldCommand),
@@ -105,8 +105,7 @@ fn wait(pid: i32) -> Result<(), Failure> {
     }
 }
 
-/// How many files there were, and reads and writes by their names with the sums of their bytes and
-/// offsets.
+/// Number of files, and reads and writes by name with the sums of their bytes and offsets.
 fn seen(batch: &Batch, dir: &str) -> (usize, Map<String, Value>) {
     let mut calls = BTreeMap::<&str, [i64; 3]>::new();
     let mut files = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Writes a trace of mostly waits, the same for the same seed.
+//! Writes a trace of mostly waits, reproducible by seed.
 //!
 //! `cargo run --release --example oracle_generate -- MEGABYTES SEED PATH`
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Events that are met now and then while a hash join spills, and their parameters.
+/// Events that occur occasionally while a hash join spills, and their parameters.
 const RARE: [(&str, &str); 6] = [
     ("PGA memory operation", "p1=65536 p2=1 p3=0"),
     ("enq: KO - fast object checkpoint", "name|mode=1263468550 2=65571 0=1"),
@@ -38,8 +38,8 @@ const RARE: [(&str, &str); 6] = [
     ("ASM file metadata operation", "msgop=33 locn=0 p3=0"),
 ];
 
-/// A hash join that spills: reads and writes of temporary segments, what goes with them, and now
-/// and then a rare event or a fetch.
+/// A hash join that spills: reads and writes of temporary segments, related events, and
+/// occasionally a rare event or a fetch.
 fn write(megabytes: u64, seed: u64, path: &str) -> std::io::Result<()> {
     let random = &mut Random::new(seed);
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);

@@ -1,4 +1,4 @@
-//! Measures one cell of the grid on a file that is there, for comparison with other tools.
+//! Measures one cell of the grid on an existing file, for comparison with other tools.
 //!
 //! `cargo run --release --example probe_cell -- FILE read|write BYTES DEPTH
 //! random|sequential direct|buffered SECONDS [psync]` prints one line of JSON.

@@ -1,4 +1,4 @@
-//! Children of a server that are observed once they call themselves by a wanted title.
+//! Children of a server that are observed once their title matches.
 
 use std::fs;
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use spillcast_core::capture::{CallKind, Capture, SOURCES, TempRules};
 
-/// A server whose child starts a process that spills and one of threads that spills later, and says
-/// between what it is.
+/// A server whose child starts a process that spills, then one with a thread that spills later, and
+/// sets its title in between.
 const SERVER: &str = r#"
 read line
 (

@@ -1,4 +1,4 @@
-//! Grids on real directories: what is measured, what is left behind, what is refused.
+//! Grids on real directories: their measurements, their leftovers, and refusals.
 
 mod places;
 
@@ -59,7 +59,7 @@ fn check(outcome: &Outcome) {
 fn every_cell_is_measured_by_either_engine() {
     for dir in directories() {
         for psync in [false, true] {
-            // On a machine that is busy a cell may find no time; it is then counted.
+            // On a busy machine a cell may get no time; it is then counted.
             let outcome = run(Options { psync, ..options(dir.path(), 6_000) });
             check(&outcome);
             assert!(outcome.cells_without_time < 48, "{}", outcome.cells_without_time);
@@ -73,7 +73,7 @@ fn every_cell_is_measured_by_either_engine() {
     }
 }
 
-/// Refuses io_uring_enter to this thread, and no other system call.
+/// Makes the kernel refuse io_uring_enter, and no other system call, to this thread.
 fn refuse_io_uring_enter() {
     let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
@@ -85,7 +85,7 @@ fn refuse_io_uring_enter() {
         step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the kernel copies the program, which is there until the call returns.
+    // SAFETY: the kernel copies the program, which lives until the call returns.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
@@ -158,7 +158,7 @@ fn a_file_system_that_fills_up_meanwhile_ends_it() {
     assert!(text.contains("tmpfs") && text.contains("os error 28"), "{text}");
     assert_eq!(entries(dir), 1);
     fs::write(dir.join("other"), b"").unwrap();
-    // With room it goes on, as far as a busy machine leaves it time.
+    // With room it continues as far as a busy machine leaves it time.
     assert!(matches!(grid.run(), Ok(_) | Err(ProbeError::NoTime { .. })));
 }
 
@@ -166,7 +166,7 @@ fn a_file_system_that_fills_up_meanwhile_ends_it() {
 fn a_cell_reaches_the_whole_file_and_overwrites_nothing_else() {
     let [dir, _] = directories();
     let path = dir.path().join("file");
-    // The last block is cut: it is no place for an operation.
+    // The last block is incomplete, so no operation may use it.
     fs::write(&path, vec![0; (1 << 20) + 100]).unwrap();
     let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     for (op, pattern) in [(Op::Read, Pattern::Sequential), (Op::Write, Pattern::Random)] {

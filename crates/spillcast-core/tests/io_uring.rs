@@ -1,4 +1,4 @@
-//! Real requests of io_uring, observed by the programs in the kernel: each one a row, once.
+//! Real io_uring requests, observed by the eBPF programs: exactly one row for each.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -11,20 +11,20 @@ use io_uring::{IoUring, opcode, squeue, types};
 use spillcast_core::capture::{Batch, CallKind, Capture, SOURCES, Status, TempRules};
 use spillcast_core::wait::{Op, Wait};
 
-/// Each test observes the whole process, so one at a time does.
+/// Each test observes the whole process, so tests run one at a time.
 static OBSERVED: Mutex<()> = Mutex::new(());
 const BLOCK: u32 = 8192;
 const ALL: &[CallKind] = CallKind::ALL;
-/// The file is registered with the ring, and its descriptor closed.
+/// Whether the file is registered with the ring, and its descriptor closed.
 const REGISTERED: bool = true;
 
-/// What a request asked for: operation, offset, bytes.
+/// A requested operation: operation, offset, bytes.
 type Operation = (Op, i64, i64);
 
 /// The requests of one thread on one file.
 struct Work {
     ring: IoUring,
-    /// None where it is registered with the ring, and closed.
+    /// None if it is registered with the ring, and closed.
     file: Option<File>,
     buffers: Vec<Vec<u8>>,
     operations: Vec<Operation>,
@@ -54,11 +54,11 @@ impl Work {
         entry.flags(flags)
     }
 
-    /// Submits them in one call, and waits for all.
+    /// Submits all operations in one call, and waits for their completion.
     fn at_once(&mut self, operations: &[Operation]) {
         for (slot, &(op, offset, bytes)) in operations.iter().enumerate() {
             let entry = self.entry(slot, op, offset as u64, bytes as u32);
-            // SAFETY: the buffer of the slot lives until all have ended, which is waited for.
+            // SAFETY: the buffer of the slot lives until all have completed, as awaited below.
             unsafe { self.ring.submission().push(&entry) }.unwrap();
         }
         self.ring.submit_and_wait(operations.len()).unwrap();
@@ -69,7 +69,7 @@ impl Work {
     }
 }
 
-/// Runs `work` on a temp file of this name while this process is observed; None where it cannot be.
+/// Observes this process while `work` uses a temp file of this name; None if that is impossible.
 fn observed(
     calls: &[CallKind],
     name: &str,
@@ -108,7 +108,7 @@ fn observed(
     Some((waits, operations, batch, capture.status()))
 }
 
-/// The rows say what was asked for, each once, in whatever order.
+/// Checks that each requested operation has one row, in any order.
 fn check_rows(waits: &[Wait], operations: &[Operation], batch: &Batch) {
     let order = |rows: Vec<Operation>| {
         let mut rows = rows;
@@ -131,12 +131,12 @@ fn event_of(batch: &Batch, wait: &Wait) -> String {
 }
 
 fn blocks(op: Op, count: i64) -> Vec<Operation> {
-    // Each size is another, and the offsets are in no order.
+    // Each size is different, and the offsets are not in order.
     let block = i64::from(BLOCK);
     (0..count).map(|n| (op, (n * 37 % count) * 2 * block, block + n)).collect()
 }
 
-/// No two rows of the thread lie over each other: its time is counted once.
+/// Checks that no rows of the thread overlap, so its time is counted once.
 fn check_apart(batch: &Batch, session: i64) {
     let rows = batch.waits.rows.iter();
     let mut of_session: Vec<Wait> = rows.filter(|wait| wait.session == session).collect();
@@ -161,7 +161,7 @@ fn one_at_a_time(name: &str, registered: bool) {
     assert!(waits.iter().all(|wait| wait.blocked.is_some() && wait.cpu_before_ns.is_some()));
     check_apart(&batch, waits[0].session);
     assert_eq!(status.counts.io_uring_depth, 1);
-    // Nothing was done between submission and completion, which are in one call.
+    // Nothing ran between submission and completion, which are in one call.
     assert_eq!(status.counts.io_uring_busy_ns, 0);
     assert_eq!((status.observed.lost, status.io_uring), (0, false));
 }
@@ -190,7 +190,7 @@ fn eight_at_once_are_rows_beside_the_threads_own_time() {
         };
         check_rows(&waits, &operations, &batch);
         let alone = |wait: &&Wait| wait.blocked.is_some() || wait.cpu_before_ns.is_some();
-        // The kernel may end seven before it begins the eighth, which is then as a call.
+        // The kernel may complete seven before it starts the eighth, which is then like a call.
         assert!(waits.iter().filter(alone).count() <= waits.len() / 10, "{waits:?}");
         assert_eq!(status.counts.io_uring_depth, 8);
         assert_eq!(status.observed.lost, 0);
@@ -217,7 +217,7 @@ fn copies_by_a_ring_are_said_not_to_be_seen() {
         let (_near, far) = std::io::pipe().unwrap();
         let [from, to] = [work.file.as_ref().unwrap().as_raw_fd(), far.as_raw_fd()].map(types::Fd);
         let entry = opcode::Splice::new(from, 0, to, -1, BLOCK).build();
-        // SAFETY: it names no memory.
+        // SAFETY: the request refers to no memory.
         unsafe { work.ring.submission().push(&entry) }.unwrap();
         work.ring.submit_and_wait(1).unwrap();
         assert_eq!(work.ring.completion().next().unwrap().result(), BLOCK as i32);
@@ -241,19 +241,19 @@ fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
 
 #[test]
 fn work_while_a_request_is_under_way_is_told() {
-    // On a busy machine the kernel's thread may take the core of the one that works.
+    // On a busy machine the kernel's thread may take the core of the working thread.
     let seen = (0..5).any(|_| busy_ns().is_none_or(|busy_ns| busy_ns > 0));
     assert!(seen, "no work in five runs");
 }
 
-/// Work of a thread while its requests are under way; None where nothing can be observed.
+/// CPU time of a thread with requests in flight; None if nothing can be observed.
 fn busy_ns() -> Option<i64> {
     let (waits, _, _, status) = observed(ALL, "duckdb_temp_busy", !REGISTERED, |work| {
         for n in 0..100 {
-            // A thread of the kernel does it.
+            // A kernel thread executes the request.
             let entry = work.entry(0, Op::Write, n * u64::from(BLOCK), BLOCK);
             let entry = entry.flags(squeue::Flags::ASYNC);
-            // SAFETY: the buffer lives until the request has ended, which is waited for.
+            // SAFETY: the buffer lives until the request has completed, as awaited below.
             unsafe { work.ring.submission().push(&entry) }.unwrap();
             work.ring.submit().unwrap();
             let begin = Instant::now();

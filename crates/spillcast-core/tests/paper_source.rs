@@ -1,4 +1,4 @@
-//! A capture source made of paper: what it says it saw comes out as waits, seconds and counts.
+//! A fake capture source: the events that it reports become waits, seconds and counts.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use spillcast_core::capture::{
 };
 use spillcast_core::wait::Op;
 
-/// Says what it is told to, once, and lets any process but one be attached.
+/// Reports the given events once, and allows all processes but one to be attached.
 struct Paper {
     events: Vec<Event>,
     attached: Arc<Attached>,
@@ -20,7 +20,7 @@ struct Paper {
 #[derive(Default)]
 struct Attached(Mutex<Vec<i32>>);
 
-/// Processes that are not there, so that nothing but the paper tells of them.
+/// Processes that do not exist, so that all information about them comes from `Paper`.
 const PID: i32 = i32::MAX;
 const JOINING: i32 = PID - 1;
 const REFUSED: i32 = PID - 2;
@@ -93,7 +93,7 @@ fn events(begin_ns: u64) -> Vec<Event> {
         Event::Blocked { tid: PID, block },
         Event::File { pid: PID, fd: 6, file: FileIdentity { path: "/data/base/1".into(), ..file } },
         call(CallKind::Write, 6, at(70_000, 300), 512),
-        // Nobody says what was opened, or that 8 was.
+        // No event tells which file was opened as 7, or that 8 was opened.
         call(CallKind::Openat, -1, at(79_000, 300), 7),
         call(CallKind::Write, 7, at(80_000, 300), 512),
         call(CallKind::Write, 8, at(81_000, 300), 512),
@@ -103,7 +103,7 @@ fn events(begin_ns: u64) -> Vec<Event> {
 
 #[test]
 fn what_a_source_says_becomes_waits_seconds_and_counts() {
-    // As if it had happened within the recording, which begins a moment from now.
+    // As if the events happened within the recording, which begins in a moment.
     let attached = Arc::<Attached>::default();
     let begin_ns = now_ns() + 1_000_000_000;
     let paper = Paper { events: events(begin_ns), attached: attached.clone() };
@@ -165,8 +165,7 @@ fn processes_join_through_the_source_and_may_be_refused() {
     assert_eq!(refused.err().unwrap().raw_os_error(), Some(libc::EPERM));
 }
 
-/// Attaches a process from the first meeting at the barrier to the second, but for the first
-/// process.
+/// Attaches the first process at once, any other between two meetings at the barrier.
 struct Slow(Barrier);
 
 impl Observer for Slow {
@@ -183,7 +182,7 @@ impl Observer for Slow {
     }
 }
 
-/// Panics at the last look.
+/// Panics when drained for the last time.
 struct Torn(Arc<Slow>);
 
 impl Source for Torn {
@@ -221,7 +220,7 @@ fn who_has_joined_can_be_asked_while_another_joins() {
         assert_eq!(joined, Ok(0));
     });
     assert_eq!(capture.joined().len(), 1);
-    // The panic of its thread is passed on by `stop`, and not by the drop that may follow.
+    // `stop` passes on the panic of its thread; a later drop does not.
     let mut capture = Arc::into_inner(capture).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| capture.stop())).is_err());
     let slow = Arc::new(Slow(Barrier::new(2)));

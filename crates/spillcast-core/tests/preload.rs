@@ -1,4 +1,4 @@
-//! Real programs under the preload library: what they report, and that they do not notice.
+//! Real programs under the preload library: their reports, and their unchanged behaviour.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ use spillcast_core::capture::{Call, CallKind, Event, FileIdentity, Source};
 
 const RING_BYTES: usize = 8 << 20;
 
-/// The library, built with the profile and in the target directory of this test.
+/// The library, built with this test's profile in its target directory.
 fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = LIBRARY.get_or_init(|| {
@@ -40,16 +40,16 @@ fn library() -> Option<&'static Path> {
     built.as_deref()
 }
 
-/// A directory of its own for one test.
+/// A separate directory for one test.
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    /// None where there is no library to test.
+    /// None if there is no library to test.
     fn new() -> Option<Scratch> {
         library().map(|_| Scratch(tempfile::tempdir().unwrap()))
     }
 
-    /// The path of a file, as /proc shows it.
+    /// The path of a file as shown in /proc.
     fn file(&self, name: &str) -> String {
         self.0.path().canonicalize().unwrap().join(name).to_str().unwrap().to_owned()
     }
@@ -82,7 +82,7 @@ fn finish(child: Child) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command printed, and what it reported.
+/// Output of a command, and the events that it reported.
 fn reported(command: &mut Command) -> (String, Vec<Event>) {
     let mut source = PreloadSource::create(RING_BYTES).unwrap();
     let printed = finish(observed(command, &source));
@@ -96,7 +96,7 @@ fn drained(source: &mut PreloadSource) -> Vec<Event> {
     events
 }
 
-/// The calls on one file, each with what its descriptor stood for, as a reader would follow it.
+/// The calls on one file, each with the file of its descriptor, as a reader would track it.
 fn calls_on(events: &[Event], path: &str) -> Vec<(Call, FileIdentity)> {
     let mut files: HashMap<(i32, i32), FileIdentity> = HashMap::new();
     let mut calls = Vec::new();
@@ -123,7 +123,7 @@ fn calls_on(events: &[Event], path: &str) -> Vec<(Call, FileIdentity)> {
 
 type Brief = (CallKind, i32, Option<i64>, i64);
 
-/// Which of the two vectored forms with an offset a program calls is CPython's choice.
+/// CPython chooses which of the two vectored forms with an offset it calls.
 fn brief(kind: CallKind, fd: i32, offset: Option<i64>, ret: i64) -> Brief {
     let kind = match kind {
         CallKind::Preadv2 => CallKind::Preadv,
@@ -190,7 +190,7 @@ print(os.getpid(), fd, copy, again, oct(os.stat(sys.argv[1]).st_mode))
         (Pread64, fd, Some(1 << 30), 0),
         (Pread64, fd, None, -i64::from(libc::EINVAL)),
         (Fcntl, fd, None, copy.into()),
-        // Two descriptors move the position: 100, 50 read, 5 read, 5 written.
+        // Two descriptors share the position: 100, 50 read, 5 read, 5 written.
         (Write, copy, Some(160), 3),
         (Close, fd, None, 0),
         (Close, copy, None, 0),
@@ -315,7 +315,7 @@ print(ctypes.get_errno())
     assert_eq!(reported(&mut python(program, &[])).0, "0\n");
 }
 
-/// Twice 1,000 writes and then reads of all so far, with a line on stdin between; prints digests.
+/// Two rounds of 1,000 writes and reads of all so far, then a line on stdin; prints digests.
 const WORK: &str = "
 import hashlib, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -375,12 +375,12 @@ fn a_program_outlives_its_reader() {
     };
     assert_eq!(result_with(program, kill), expected);
 
-    // Nothing of a killed reader is left to find.
+    // A killed reader leaves nothing behind.
     let program = start(python(WORK, &[&scratch.file("absent")]).env("SPILLCAST_RING", &ring));
     assert_eq!(finish(program), expected);
 }
 
-/// What [`WORK`] prints where something happens half-way.
+/// The output of [`WORK`] when `half_way` runs between its rounds.
 fn result_with(mut program: Child, half_way: impl FnOnce()) -> String {
     let mut output = BufReader::new(program.stdout.take().unwrap());
     let mut first = String::new();
@@ -443,7 +443,7 @@ for path in sys.argv[1:]:
         assert!(elapsed_ns(&call) >= delay_ns);
         assert_eq!(call.blocked, Some(true));
     }
-    // The one other file: were it delayed, none of its writes could be shorter than the delay.
+    // The one other file: with a delay, none of its writes could be shorter than the delay.
     let others = moved(&calls_on(&events, &plain));
     assert_eq!(others.len(), 20);
     assert!(others.iter().any(|call| elapsed_ns(call) < read_ns));

@@ -1,4 +1,4 @@
-//! Replays of plans on real directories: what is issued, what is left behind.
+//! Replays of plans on real directories: the operations issued, and leftovers.
 
 mod places;
 
@@ -33,7 +33,7 @@ fn run(steps: &[Step], options: Options) -> Outcome {
     Probe::new(steps.to_vec(), options).unwrap().run().unwrap()
 }
 
-/// What a replay of everything must report, counted step by step.
+/// The groups that a complete replay must report, counted step by step.
 fn count_groups(steps: &[Step]) -> BTreeMap<(Op, u64), (u64, u64)> {
     let mut groups = BTreeMap::new();
     for step in steps {
@@ -43,8 +43,8 @@ fn count_groups(steps: &[Step]) -> BTreeMap<(Op, u64), (u64, u64)> {
     groups
 }
 
-/// What one thread has to write so that each of its reads meets data: whole blocks where nothing
-/// was written, and the bytes between the end of the file and that of the read.
+/// Bytes that one thread must write so that each of its reads meets data: whole unwritten blocks,
+/// and the bytes between the end of the file and that of the read.
 fn count_prefilled(steps: &[Step]) -> u64 {
     let mut written: HashSet<(u32, u64)> = HashSet::new();
     let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
@@ -99,7 +99,7 @@ fn any_steps(threads: u32, count: usize) -> impl Strategy<Value = Vec<Step>> {
     let offset = prop_oneof![(0u64..200).prop_map(|block| block * 8192), 0u64..1_000_000];
     let step = (0..threads, op, 0u32..4, offset, bytes, 0u64..30_000).prop_map(
         |(thread, op, file, offset, bytes, delay_ns)| {
-            // The numbers of threads and files are those of the recording, not dense ones.
+            // Thread and file numbers are those of the recording, with gaps.
             let (thread, file) = (4_000_000_000 + thread * 7, file * 1000);
             Step { delay_ns, ..step(thread, op, file, offset, bytes) }
         },
@@ -148,7 +148,7 @@ fn gaps_are_kept_or_scaled() {
     assert!(scaled.elapsed_ns >= 99_000_000, "half of the budget: {}", scaled.elapsed_ns);
 }
 
-/// Two threads, each of which works for 2 ms once the other has written, and writes.
+/// Two threads, each of which works for 2 ms after the other has written, and then writes.
 fn turns(count: u32) -> Vec<Step> {
     let wait =
         |i: u32| Step { after: (i > 0).then(|| 2 * i - 1), ..step(i % 2, Op::Null, 0, 0, 0) };
@@ -175,7 +175,7 @@ fn nobody_waits_for_what_there_is_no_time_for() {
         run(&turns(400), Options { budget: Duration::from_millis(100), ..options(dir.path()) });
     assert!(outcome.think_scale < 1.0);
     assert_eq!(outcome.steps_replayed + outcome.steps_skipped, 400);
-    // A thread that ends before it has told the other to go on, for it has no step left.
+    // A thread that ends before it signals the other, because it has no step left.
     let mut steps = turns(4);
     steps[0].after = Some(7);
     let budget = Duration::from_millis(100);
@@ -201,7 +201,7 @@ fn a_replay_that_waits_for_another_thread_is_cancelled() {
 #[test]
 fn a_budget_too_small_still_shows_the_last_phase() {
     let [dir, _] = directories();
-    // Writes of 1 MiB over the same 16 MiB; in the last segment small reads.
+    // Writes of 1 MiB over the same 16 MiB, and small reads in the last segment.
     let mut steps: Vec<Step> =
         (0..40_000).map(|i| step(i % 2, Op::Write, 0, u64::from(i % 16) << 20, 1 << 20)).collect();
     steps[38_000..].iter_mut().for_each(|step| (step.op, step.bytes) = (Op::Read, 65_536));
@@ -223,8 +223,6 @@ fn a_budget_too_small_still_shows_the_last_phase() {
     assert_eq!(none.steps_replayed, 40, "each of two threads issues one step of each segment");
 }
 
-/// Two writes, then a gap of an hour: a replay that is in the middle until something ends it.
-/// Reads that come last in each phase are seen, too.
 #[test]
 fn a_budget_too_small_still_shows_reads_and_writes_of_each_phase() {
     let op = |n: u64| if n % 500 < 300 { Op::Write } else { Op::Read };
@@ -239,6 +237,7 @@ fn a_budget_too_small_still_shows_reads_and_writes_of_each_phase() {
     }
 }
 
+/// Two writes, then a gap of an hour: a replay that lasts until something ends it.
 fn endless(dir: &Path) -> Probe {
     let mut steps: Vec<Step> =
         (0..4).map(|i| step(i % 2, Op::Write, i % 2, u64::from(i) * 8192, 8192)).collect();

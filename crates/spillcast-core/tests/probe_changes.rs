@@ -38,7 +38,7 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
         change(0, Openat, 7, 0),
         step(0, Op::Write, 7, 0, MIB),
         change(0, Ftruncate, 7, 8192),
-        // All but two blocks are gone.
+        // All but two blocks were truncated.
         step(0, Op::Read, 7, 0, MIB),
         change(0, Fallocate, 7, u64::from(MIB)),
         change(0, Fsync, 7, 0),
@@ -47,7 +47,7 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
         change(0, Stat, 7, 0),
         change(0, Newfstatat, 7, 0),
         change(0, Unlink, 7, 0),
-        // All of it is.
+        // The whole file was removed.
         step(0, Op::Read, 7, 0, MIB),
         change(0, Unlinkat, 9, 0),
         change(0, Ftruncate, 9, 0),
@@ -62,7 +62,7 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
         }
         assert_eq!(counts, expected);
         assert_eq!(outcome.prefilled_bytes, 2 * u64::from(MIB) - 8192);
-        // Reads and writes are counted as without them.
+        // Reads and writes are counted as without the changes.
         assert_eq!((outcome.steps_replayed, outcome.steps_skipped), (3, 0));
         assert_eq!(entries(dir.path()), 0);
     }
@@ -95,7 +95,7 @@ fn a_file_is_created_once_and_opened_for_reading_thereafter() {
     let (mut at, mut read_only) = (0, 0);
     while at < watched.len() {
         let field = |from: usize| u32::from_ne_bytes(watched[from..from + 4].try_into().unwrap());
-        // The directory itself is opened and closed, too.
+        // The directory itself is also opened and closed.
         read_only += usize::from(field(at + 4) & libc::IN_ISDIR == 0);
         at += 16 + field(at + 12) as usize;
     }
@@ -104,7 +104,7 @@ fn a_file_is_created_once_and_opened_for_reading_thereafter() {
 
 #[test]
 fn an_allocation_takes_no_more_room_than_what_is_read_and_written() {
-    // No file system here has room for all that is before the write.
+    // No file system here has room for all bytes before the write.
     let steps = [change(0, CallKind::Fallocate, 7, 0), step(0, Op::Write, 7, 15 << 40, MIB)];
     for dir in directories() {
         assert_eq!(run(&steps, dir.path()).changes["fallocate"].count(), 1);
@@ -117,7 +117,7 @@ fn neither_do_many_allocations() {
     let Some(mount) = Mount::tmpfs(test, "size=80m") else { return };
     let mut steps = vec![step(0, Op::Write, 7, 1 << 30, MIB)];
     steps.extend((0..100).map(|at| change(0, CallKind::Fallocate, 7, at * u64::from(2 * MIB))));
-    // What a truncation gives back may be taken again.
+    // Space released by a truncation may be allocated again.
     steps.push(change(0, CallKind::Ftruncate, 7, 0));
     steps.push(change(0, CallKind::Fallocate, 7, 0));
     let outcome = run(&steps, mount.dir.path());
@@ -144,7 +144,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever threads do to the files of each other, no read finds less than it asks for.
+    /// Whatever threads do to each other's files, no read is short.
     #[test]
     fn threads_may_cut_and_remove_what_others_read(
         places in prop::collection::vec(

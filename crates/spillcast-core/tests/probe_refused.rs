@@ -1,4 +1,4 @@
-//! Plans and places that a replay cannot use, and storage that fills up meanwhile.
+//! Plans and directories that a replay cannot use, and storage that fills up during it.
 
 mod places;
 
@@ -32,7 +32,7 @@ fn a_working_set_that_would_fill_the_file_system_is_refused() {
         (0..count).map(|i| step(0, Op::Write, 0, i << 20, 1 << 20)).collect()
     };
     let probe = |steps| Probe::new(steps, options(mount.dir.path()));
-    // 64 of the 100 MiB stay free; overwriting takes no more room, nor does a far offset.
+    // 64 of the 100 MiB stay free; neither overwriting nor a distant offset needs more room.
     probe(mib(36)).unwrap().run().unwrap();
     probe([mib(36), mib(36)].concat()).unwrap();
     probe(vec![step(0, Op::Write, 0, 1 << 40, 4096)]).unwrap().run().unwrap();
@@ -74,8 +74,8 @@ fn a_directory_that_may_not_be_written_is_refused() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
     let refused = thread::scope(|scope| {
         let attempt = || {
-            // SAFETY: the call has no memory arguments. It changes this thread's file access
-            // only, from root's to nobody's; without root the mode of the directory is enough.
+            // SAFETY: the call takes no pointers. It changes only this thread's file access, from
+            // root to nobody; without root the mode of the directory suffices.
             unsafe { libc::setfsuid(65534) };
             Probe::new(vec![step(0, Op::Write, 0, 0, 1)], options(dir.path())).err()
         };

@@ -1,4 +1,4 @@
-//! Simulated applications of Spark beside sums by hand and a simulation in small steps of time.
+//! Simulated applications of Spark, compared with manual sums and a simulation in small time steps.
 
 use proptest::prelude::*;
 use spillcast_core::spark::{
@@ -19,7 +19,7 @@ fn metrics(cpu_s: f64, read_mb: i64, spill_mb: i64, write_mb: i64) -> Metrics {
     }
 }
 
-/// Stages one after the other on one node; each task takes as long as its CPU time.
+/// Sequential stages on one node; the duration of each task is its CPU time.
 fn application(cores: u32, stages: &[Vec<Metrics>]) -> Application {
     let mut application = Application {
         started_ms: Some(0),
@@ -27,7 +27,7 @@ fn application(cores: u32, stages: &[Vec<Metrics>]) -> Application {
         jobs: vec![Job { stage_ids: (0..stages.len() as i64).collect(), ..Job::default() }],
         ..Application::default()
     };
-    // Each partition in a file of its own would be written twice.
+    // With a file for each partition, data would be written twice.
     let threshold = "spark.shuffle.sort.bypassMergeThreshold".to_owned();
     application.properties.insert(threshold, "0".to_owned());
     for (at, tasks) in stages.iter().enumerate() {
@@ -89,14 +89,14 @@ fn assert_close(actual: f64, expected: f64) {
 fn tasks_fill_slots_in_order() {
     let tasks = [3.0, 1.0, 1.0, 2.0].map(|s| metrics(s, 0, 0, 0));
     let application = application(2, &[tasks.to_vec(), vec![metrics(1.0, 0, 0, 0)]]);
-    // One slot: 3, 2; the other: 1, 1. Then the second stage.
+    // One slot runs 3 and 2, the other 1 and 1. Then the second stage runs.
     assert_close(elapsed_s(&application, &NodeStorage::unlimited()), 4.0 + 1.0);
 }
 
 #[test]
 fn executors_come_and_go_as_far_into_a_stage_as_in_the_log() {
-    // Stages of 4 tasks of 1 s. An executor comes 0.5 s into the first one, which ends after 2.5 s,
-    // and goes as the second one begins.
+    // Stages of 4 tasks of 1 s. An executor is added 0.5 s into the first one, which ends after 2.5
+    // s, and removed as the second one starts.
     let stages = [vec![metrics(1.0, 0, 0, 0); 4], vec![metrics(1.0, 0, 0, 0); 4]];
     let mut application = application(1, &stages);
     let mut second = application.executors[0].clone();
@@ -110,12 +110,12 @@ fn executors_come_and_go_as_far_into_a_stage_as_in_the_log() {
     application.ended_ms = Some(6500);
     let memory = NodeStorage::unlimited();
     assert_close(elapsed_s(&application, &memory), 2.5 + 1.0 + 2.0);
-    // With tasks of half the time it goes as early in the second stage.
+    // With tasks of half the time it is removed equally early in the second stage.
     for task in &mut application.tasks {
         (task.finished_ms, task.metrics.cpu_ns) = (500, 500_000_000);
     }
     assert_close(elapsed_s(&application, &memory), 1.5 + 0.5 + 1.0);
-    // Where none is left, the last ones stay.
+    // If no executor is left, the last ones stay.
     application.executors.truncate(1);
     application.executors[0].removed_ms = Some(2400);
     assert_close(elapsed_s(&application, &memory), 2.0 + 2.0);
@@ -139,7 +139,7 @@ fn a_job_waits_for_those_before_a_job_of_no_time() {
         stage.completed_ms = Some(end_ms);
     }
     application.ended_ms = Some(2000);
-    // The first job takes 3 s instead of 1 s, so the last one begins as much later.
+    // The first job takes 3 s instead of 1 s, which delays the last one equally.
     assert_close(elapsed_s(&application, &NodeStorage::unlimited()), 3.0 + 1.0);
 }
 
@@ -161,8 +161,8 @@ fn a_writer_waits_only_at_the_dirty_limit() {
     // 1,000 MB in 10 s of work, on a device of 20 MB/s.
     let writer = application(1, &[vec![metrics(10.0, 0, 0, 1000)]]);
     assert_close(elapsed_s(&writer, &device(20.0, 1e6, 1e5)), 10.0);
-    // 2 s to the background limit of 200 MB, 150 MB at 80 MB/s on to where Linux holds writers, and
-    // the rest as fast as the device.
+    // 2 s to the background limit of 200 MB, then 150 MB at 80 MB/s to the point where Linux
+    // throttles writers, then the rest at the speed of the device.
     let rest_mb = 1000.0 - 200.0 - 150.0 / 80.0 * 100.0;
     let expected_s = 2.0 + 150.0 / 80.0 + rest_mb / 20.0;
     assert_close(elapsed_s(&writer, &device(20.0, 1e6, 400.0)), expected_s);
@@ -170,7 +170,7 @@ fn a_writer_waits_only_at_the_dirty_limit() {
 
 #[test]
 fn what_is_removed_soon_was_written_back_first() {
-    // Measured on Linux 6.18 with 214 MB of dirty limit, 58 MB/s: pairs of processes wrote 304 MB
+    // Measured on Linux 6.18 with a dirty limit of 214 MB, 58 MB/s: pairs of processes wrote 304 MB
     // to 16 files and joined them. 21.0 s and 21.7 s; 1,154 and 1,176 MB reached the device.
     let stages = [vec![metrics(0.5, 0, 0, 304); 4], vec![metrics(0.0, 0, 0, 0)]];
     let mut application = application(2, &stages);
@@ -181,11 +181,11 @@ fn what_is_removed_soon_was_written_back_first() {
 
 #[test]
 fn who_removes_a_file_waits_for_what_of_it_is_being_written() {
-    // Measured on Linux 6.18 with a background limit of 107 MB: of 150 MB that were dirty as their
-    // file was removed, 46 MB were written while its removal waited, and the rest never.
+    // Measured on Linux 6.18 with a background limit of 107 MB: of 150 MB that were dirty when
+    // their file was removed, 46 MB were written while the removal waited, and the rest never.
     //
-    // 300 MB in 1.5 s of work on 20 MB/s: at 1.0 s the background limit of 200 MB, at 1.5 s 290 MB
-    // are dirty, after 1.5 s more 260 MB.
+    // 300 MB in 1.5 s of work on 20 MB/s: at 1.0 s the background limit of 200 MB is reached; 290
+    // MB are dirty at 1.5 s, and 260 MB after 1.5 s more.
     let spiller = application(1, &[vec![metrics(3.0, 0, 300, 0)]]);
     assert_close(elapsed_s(&spiller, &device(20.0, 1e6, 400.0)), 3.0 + 60.0 / 20.0);
 }
@@ -196,7 +196,7 @@ fn readers_share_the_device_and_the_cache_saves_them() {
     let read = vec![metrics(1.0, 100, 0, 0); 4];
     let readers = application(4, &[write, read]);
     assert_close(elapsed_s(&readers, &device(50.0, 1e6, 1e6)), 2.0);
-    // Nothing is cached, and nobody waits to write: 400 MB through 50 MB/s beside 1 s of work.
+    // Nothing is cached, and no writer waits: 400 MB through 50 MB/s beside 1 s of work.
     let took_s = elapsed_s(&readers, &device(50.0, 0.0, 1e6));
     assert!((9.0..=10.0).contains(&took_s), "{took_s}");
 }
@@ -205,15 +205,15 @@ fn readers_share_the_device_and_the_cache_saves_them() {
 fn a_spill_is_read_back_from_the_device_as_far_as_it_left_the_cache() {
     let spiller = application(1, &[vec![metrics(2.0, 0, 300, 0)]]);
     assert_close(elapsed_s(&spiller, &device(100.0, 1e6, 1e6)), 2.0);
-    // What is read from the device drops what is still to be read: of 300 MB, the 100 MB in the
-    // cache are gone or used after 100 MB, at a share that rises from 2/3 to 1.
+    // Bytes from the device evict bytes that are still to be read: of 300 MB, the 100 MB in the
+    // cache are gone or used after 100 MB, with a share of misses that rises from 2/3 to 1.
     let missed_mb = 200.0 * f64::ln(300.0 / 200.0) + 200.0;
     assert_close(elapsed_s(&spiller, &device(100.0, 100.0, 1e6)), 2.0 + missed_mb / 100.0);
 }
 
 #[test]
 fn a_full_cache_keeps_of_a_shuffle_what_linux_keeps_of_files() {
-    // Measured on Linux 6.18: 16 files, read by 8 readers one after the other, 1,020 MB of cache.
+    // Measured on Linux 6.18: 16 files, read by 8 sequential readers, 1,020 MB of cache.
     for (shuffle_mb, measured_mb) in [(1504.0, 1010.0), (2000.0, 1750.0)] {
         let write = vec![metrics(1.0, 0, 0, (shuffle_mb / 16.0) as i64); 16];
         let read = vec![metrics(1.0, (shuffle_mb / 8.0) as i64, 0, 0); 8];
@@ -230,15 +230,15 @@ fn files_of_partitions_are_joined_and_gone() {
     let readers = vec![metrics(1.0, 100, 0, 0); 4];
     let mut application = application(1, &[writers, readers]);
     application.properties.clear();
-    // The shuffle fits the cache, and so does a second copy of one task's part of it.
+    // The cache holds the shuffle and a second copy of one task's part of it.
     assert_close(elapsed_s(&application, &device(100.0, 510.0, 1e6)), 8.0);
-    // Without a cache, they are read back once, and the shuffle is read.
+    // Without a cache, the files are read back once, and then the shuffle is read.
     assert_close(elapsed_s(&application, &device(100.0, 0.0, 1e6)), 8.0 + 4.0 + 4.0);
 }
 
 #[test]
 fn work_is_what_the_storage_of_the_run_does_not_explain() {
-    // 300 MB of spill are read back at 100 MB/s: of 5 s, 3 s were waits.
+    // 300 MB of spill are read back at 100 MB/s: 3 of 5 s were waits.
     let mut spiller = application(1, &[vec![metrics(0.5, 0, 300, 0)]]);
     spiller.tasks[0].finished_ms = 5000;
     let storage = device(100.0, 0.0, 1e6);
@@ -246,7 +246,7 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
     assert_close(work[0], 2.0);
     assert_close(simulate(&spiller, &storage, &work).elapsed_s, 5.0);
     assert_close(simulate(&spiller, &device(300.0, 0.0, 1e6), &work).elapsed_s, 3.0);
-    // At most it waited for all that it wrote and read, with all slots of its node as busy.
+    // It waited at most for all that it wrote and read, with all slots of its node equally busy.
     assert_close(least_work_s(&spiller, Some(&device(200.0, 0.0, 1e6)))[0], 2.0);
     spiller.executors[0].cores = 2;
     assert_close(least_work_s(&spiller, Some(&device(200.0, 0.0, 1e6)))[0], 0.5);
@@ -254,7 +254,7 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
 
 #[test]
 fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
-    // 1,000 MB at 100 MB/s beside 1 s on a CPU; the log has no time of spills.
+    // 1,000 MB at 100 MB/s beside 1 s of CPU; the log lacks the time of spills.
     let mut writer = application(1, &[vec![metrics(1.0, 0, 1, 1000)]]);
     let storage = device(100.0, 1e6, 100.0);
     let simulated_s = simulate(&writer, &storage, &[1.0]).elapsed_s;
@@ -265,8 +265,8 @@ fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
 
 #[test]
 fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
-    // A device of 100 MB/s would keep up with 300 MB in 5 s of work; the log says that 4 s of
-    // writes went beside 1 s on a CPU.
+    // A device of 100 MB/s would keep up with 300 MB in 5 s of work; the log has 4 s of writes
+    // beside 1 s of CPU.
     let mut task = metrics(1.0, 0, 0, 300);
     task.shuffle_write_ns = 4_000_000_000;
     let mut writer = application(1, &[vec![task]]);
@@ -277,8 +277,8 @@ fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
 
 #[test]
 fn a_task_waits_for_its_storage_no_longer_than_the_log_says() {
-    // Of 5 s, 0.5 s on a CPU: without local I/O nothing, with a shuffle write of 2 s that much, and
-    // with a spill, whose time is in no log, all the rest.
+    // 5 s with 0.5 s of CPU: no wait without local I/O, 2 s with a shuffle write of 2 s, and all
+    // the rest with a spill, whose time no log has.
     let untimed = [(0, 0, 5.0), (2, 0, 3.0), (2, 300, 0.5)];
     for (write_s, spill_mb, expected_s) in untimed {
         let mut task = metrics(0.5, 0, spill_mb, 0);
@@ -289,7 +289,7 @@ fn a_task_waits_for_its_storage_no_longer_than_the_log_says() {
     }
 }
 
-/// A node in steps of a millisecond, one stage whose tasks neither read nor spill.
+/// A node in steps of a millisecond, with one stage whose tasks neither read nor spill.
 fn stepped_s(tasks: &[Metrics], cores: usize, storage: &NodeStorage) -> f64 {
     const STEP_S: f64 = 1e-3;
     let mut waiting: Vec<&Metrics> = tasks.iter().rev().collect();
@@ -307,7 +307,7 @@ fn stepped_s(tasks: &[Metrics], cores: usize, storage: &NodeStorage) -> f64 {
         let wanted: f64 = running.iter().map(|(work_s, bytes, _)| bytes / work_s * STEP_S).sum();
         let back = storage.write_bytes_per_s * STEP_S;
         let room = 0.875 * storage.dirty_bytes - dirty + back;
-        // Writers at the limit are equally fast while they write.
+        // Throttled writers all have the same speed while they write.
         let inflow = |writer: f64| -> f64 {
             running
                 .iter()

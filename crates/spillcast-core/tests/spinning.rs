@@ -1,4 +1,4 @@
-//! Threads that only ask for another's temp I/O wait for it; threads that compute beside it work.
+//! Threads that only poll for another's temp I/O wait for it; threads that compute beside it work.
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -10,9 +10,9 @@ use std::thread;
 use spillcast_core::capture::{CallKind, Capture, SOURCES, TempRules};
 use spillcast_core::wait::{Op, Wait};
 
-/// What a thread burns beside the spill: enough samples, however busy the machine is.
+/// CPU time of a thread beside the spill: enough samples even on a busy machine.
 const BURNED_NS: u64 = 250_000_000;
-/// A capture observes all threads of this process: one at a time.
+/// A capture observes all threads of this process, so tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn tid() -> i64 {
@@ -25,7 +25,7 @@ fn burned_ns(tid: i64) -> u64 {
     text.ok().and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Writes to the storage until these threads have burned enough; then says that it is done.
+/// Writes to the storage until the threads `busy` have burned enough, then sets `done`.
 fn spill(file: &File, done: &AtomicBool, busy: &[AtomicI64]) -> i64 {
     while busy.iter().any(|tid| burned_ns(tid.load(Ordering::Relaxed)) < BURNED_NS) {
         file.write_all_at(&[7; 8192], 0).unwrap();
@@ -34,12 +34,12 @@ fn spill(file: &File, done: &AtomicBool, busy: &[AtomicI64]) -> i64 {
     tid()
 }
 
-/// Asks for a lock-protected state again and again.
+/// Polls a state as under a lock.
 fn spin(done: &AtomicBool) {
     while done.compare_exchange(true, true, Ordering::AcqRel, Ordering::Acquire).is_err() {}
 }
 
-/// A loop of two cache lines that is work.
+/// A loop within two cache lines of code that does work, and polls rarely.
 fn compute(done: &AtomicBool) {
     let mut state = 1u64;
     while !done.load(Ordering::Acquire) {
@@ -49,11 +49,11 @@ fn compute(done: &AtomicBool) {
     }
 }
 
-/// The threads, rows with their events, and `spun_ns`.
+/// The threads, rows with event names, and `spun_ns`.
 type Observed = ([i64; 3], Vec<(String, Wait)>, u64);
 
-/// The rows of a spilling thread, one that spins for it, and one that computes; None where the
-/// source cannot be used or takes no samples.
+/// The rows of a spilling thread, a thread that spins for it, and a thread that computes; None if
+/// the source cannot be used or takes no samples.
 fn observed(source: &str) -> Option<Observed> {
     let open = SOURCES.iter().find(|(name, _)| *name == source).unwrap().1;
     let capture_source = open(CallKind::ALL).ok()?;
@@ -101,7 +101,7 @@ fn check(source: &str) {
     for (_, wait) in spinning {
         assert_eq!((wait.op, wait.woken_by, wait.blocked), (Op::Null, Some(spiller), Some(false)));
     }
-    // What it burned before its last read is not counted twice.
+    // CPU time before its last read is not counted twice.
     let last = |tid: i64| rows.iter().rfind(|(_, wait)| wait.session == tid).unwrap();
     let burned_ns = |tid: i64| last(tid).1.cpu_before_ns.unwrap() as u64;
     assert!(burned_ns(spinner) < burned_ns(worker) / 2, "{rows:?}");

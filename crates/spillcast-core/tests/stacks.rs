@@ -1,4 +1,4 @@
-//! Functions of a program whose CPU time in each is known, without frame pointers.
+//! Functions of a program without frame pointers, with the known CPU time of each.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use spillcast_core::capture::{CallKind, Capture, NamedStacks, SOURCES, Symbols, TempRules};
 
-/// Two functions of one caller, the second of which has a large frame, and a recursive one; it
-/// prints the CPU time of each. The callers of `deep` do not fit into what is sampled of a stack.
+/// Two functions with a common caller, the second with a large frame, and a recursive function;
+/// prints the CPU time of each. The callers of `deep` exceed the sampled part of a stack.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <time.h>
@@ -56,7 +56,7 @@ fn compiled(folder: &std::path::Path) -> Option<PathBuf> {
     compiler.ok()?.success().then_some(program)
 }
 
-/// CPU time in `alpha`, `beta` and `deep` as the program measures it, and what was sampled.
+/// CPU time in `alpha`, `beta` and `deep` as measured by the program, and the samples.
 fn observed(source: &str) -> Option<([f64; 3], NamedStacks)> {
     let open = SOURCES.iter().find(|(name, _)| *name == source).unwrap().1;
     let capture_source = open(CallKind::ALL).ok()?;

@@ -1,7 +1,7 @@
 //! Raw waits in parts of equal time, packed on disk and thinned out as their number grows.
 //!
-//! A part covers one second. When there are too many rows, every second part is dropped. The
-//! per-second histograms still cover the whole run, and a forecast uses their counts.
+//! A part covers 1 s, or 0.3 s if slices are kept. When there are too many rows, every second part
+//! is dropped. The per-second histograms still cover the whole run, and a forecast uses them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};

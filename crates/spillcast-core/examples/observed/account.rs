@@ -1,4 +1,4 @@
-//! What was done, counted by the program itself, in memory that forked children share.
+//! Calls counted by the program itself, in memory shared with forked children.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Value, json};
 use spillcast_calls::Mapping;
 
-/// What a kind says besides its account: members of the JSON document.
+/// Members of the JSON document that a kind adds to its account.
 pub type Members = Vec<(&'static str, Value)>;
 
-/// Calls by the kernel's names, as recordings name them.
+/// Calls by the kernel's names, as in recordings.
 #[derive(Clone, Copy)]
 pub enum Call {
     Pread,
@@ -20,7 +20,7 @@ pub enum Call {
 
 const NAMES: [&str; 4] = ["pread64", "pwrite64", "read", "write"];
 
-/// Of each call: how many, and the sums of their bytes and offsets.
+/// For each call: number, and sums of bytes and offsets.
 type Totals = [[AtomicU64; 3]; NAMES.len()];
 
 /// The totals of all processes.
@@ -34,7 +34,7 @@ impl Account {
         Ok(Account(unsafe { memory.start().cast().as_ref() }))
     }
 
-    /// One call that moved all its bytes.
+    /// Counts one call that transferred all its bytes.
     pub fn did(&self, call: Call, bytes: u64, offset: u64) {
         self.did_all(call, [1, bytes, offset]);
     }
@@ -56,18 +56,18 @@ impl Account {
     }
 }
 
-/// CPU time of this process and the children that it has waited for, in s.
+/// CPU time of this process and the children that it has reaped, in s.
 pub fn cpu_s() -> f64 {
     usage(libc::RUSAGE_SELF).0 + usage(libc::RUSAGE_CHILDREN).0
 }
 
-/// How often threads of this process left the CPU, by themselves or not.
+/// Number of voluntary and involuntary context switches of this process.
 pub fn switches() -> i64 {
     usage(libc::RUSAGE_SELF).1
 }
 
 fn usage(who: i32) -> (f64, i64) {
-    // SAFETY: a plain structure that the call fills.
+    // SAFETY: a plain structure, which the call fills.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &mut usage);
@@ -77,7 +77,7 @@ fn usage(who: i32) -> (f64, i64) {
     (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_nvcsw + usage.ru_nivcsw)
 }
 
-/// The median of what was measured, in ns; 0 of nothing.
+/// The median of the measurements, in ns; 0 without any.
 pub fn median_ns(times_ns: &mut [u64]) -> u64 {
     times_ns.sort_unstable();
     times_ns.get(times_ns.len() / 2).copied().unwrap_or(0)

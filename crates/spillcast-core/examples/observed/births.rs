@@ -1,4 +1,4 @@
-//! Threads and processes that come and go, and threads that are there and do nothing.
+//! Threads and processes that start and end, and idle threads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,12 +8,12 @@ use crate::account::{Account, Members, median_ns};
 use crate::io::{Pace, a_few, create, fork, wait};
 use crate::options::{Options, at_gate};
 
-/// How many threads may be at work at a time.
+/// Maximum number of concurrent threads.
 const AT_ONCE: usize = 32;
 const STACK_BYTES: usize = 64 << 10;
 
-/// Starts `count` threads that each read and write a little and end; tells how long a start takes,
-/// from before the clone to the first instruction.
+/// Starts `count` threads that each read and write a little and end; returns how long a start
+/// takes, from before the clone to the first instruction.
 pub fn threads(options: &Options, account: &Account) -> io::Result<Members> {
     let file = create(&options.dir.join("threads.dat"))?;
     let mut pace = Pace::new(options);
@@ -43,7 +43,7 @@ pub fn threads(options: &Options, account: &Account) -> io::Result<Members> {
     ])
 }
 
-/// Forks `count` children, one after the other, that each read and write a little and end.
+/// Forks `count` children in sequence that each read and write a little and end.
 pub fn forked(options: &Options, account: &Account) -> io::Result<Members> {
     let file = create(&options.dir.join("forked.dat"))?;
     let mut pace = Pace::new(options);
@@ -54,7 +54,7 @@ pub fn forked(options: &Options, account: &Account) -> io::Result<Members> {
     Ok(Members::new())
 }
 
-/// Holds `count` threads that sleep, this one included, until a line comes in on stdin.
+/// Holds `count` sleeping threads, including this one, until a line arrives on stdin.
 pub fn idle(options: &Options, _account: &Account) -> io::Result<Members> {
     for _ in 1..options.count {
         let sleeper = std::thread::Builder::new().stack_size(STACK_BYTES);

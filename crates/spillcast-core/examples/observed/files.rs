@@ -1,4 +1,4 @@
-//! Files that are opened, written, closed and removed faster than anybody can look.
+//! Files that are opened, written, closed and removed faster than polling can see them.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::options::Options;
 
 const BYTES: usize = 4096;
 
-/// `count` files, one write each; tells their names and how long one is open.
+/// Creates `count` files with one write each; returns their names and how long one is open.
 pub fn files(options: &Options, account: &Account) -> io::Result<Members> {
     let block = [1u8; BYTES];
     let mut pace = Pace::new(options);

@@ -1,4 +1,4 @@
-//! Reads and writes of known sizes and offsets, by several threads of several processes.
+//! Reads and writes of known sizes and offsets by several threads of several processes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -14,12 +14,12 @@ use crate::options::Options;
 pub const BLOCK_BYTES: usize = 8192;
 const BLOCKS: u64 = 128;
 const SIZES: [usize; 6] = [1000, 4096, 8192, 49_152, 229_376, 262_144];
-/// What one worker of `mixed` may write of the shared file.
+/// The part of the shared file that one worker of `mixed` may write.
 const REGION_BYTES: u64 = 64 << 20;
-/// Long enough open for an observer that looks at descriptors from outside.
+/// Long enough for an observer that polls descriptors from outside.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// Cached reads of 8 KiB at random offsets: `count` by each thread.
+/// Cached reads of 8 KiB at random offsets, `count` by each thread.
 pub fn reads(options: &Options, account: &Account) -> io::Result<Members> {
     let file = create(&options.dir.join("reads.dat"))?;
     file.set_len(BLOCKS * BLOCK_BYTES as u64)?;
@@ -41,8 +41,8 @@ pub fn reads(options: &Options, account: &Account) -> io::Result<Members> {
     Ok(vec![("loop_s", begin.elapsed().as_secs_f64().into())])
 }
 
-/// Positioned writes and reads on a shared file, then plain ones on a file of each thread's own:
-/// `count` of each.
+/// Positioned writes and reads on a shared file, then plain ones on a file of each thread: `count`
+/// of each.
 pub fn mixed(options: &Options, account: &Account) -> io::Result<Members> {
     let shared = create(&options.dir.join("mixed.dat"))?;
     in_all(options, |worker| {
@@ -94,7 +94,7 @@ fn plain(count: u64, file: &mut File, random: &mut Random, account: &Account) ->
     Ok(())
 }
 
-/// Two writes and two reads of one block each, at a place of the worker's own.
+/// Two writes and two reads of one block each, at offsets of the worker.
 pub fn a_few(file: &File, worker: u64, account: &Account) -> io::Result<()> {
     let mut block = [1u8; BLOCK_BYTES];
     for number in 0..2 {
@@ -107,13 +107,13 @@ pub fn a_few(file: &File, worker: u64, account: &Account) -> io::Result<()> {
     Ok(())
 }
 
-/// A new file, or an emptied one.
+/// Creates a file, or empties an existing one.
 pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)
 }
 
-/// Runs `work` in every thread of every process, each with a number of its own; this process and
-/// this thread are the first.
+/// Runs `work` in every thread of every process, each with its own number; this process and this
+/// thread are the first.
 fn in_all(options: &Options, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<()> {
     let mut children = Vec::new();
     for process in 1..options.processes {
@@ -137,14 +137,14 @@ fn in_threads(
     })
 }
 
-/// Runs `work` in a child, which ends with it; its process id.
+/// Runs `work` in a child, which then exits; returns its process id.
 pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
-    // SAFETY: no other thread runs here when a child is made, so no lock is held that it needs.
+    // SAFETY: no other thread runs here when a child is forked, so it inherits no held lock.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             let status = i32::from(work().is_err());
-            // SAFETY: ends the child without what the parent has yet to write.
+            // SAFETY: exits the child without flushing output buffered in the parent.
             unsafe { libc::_exit(status) }
         }
         child => Ok(child),
@@ -159,7 +159,7 @@ pub fn wait(child: i32) -> io::Result<()> {
     }
 }
 
-/// Numbers that look random, by splitmix64; the same for the same seed and worker.
+/// Pseudorandom numbers by splitmix64, reproducible by seed and worker.
 pub struct Random(u64);
 
 impl Random {
@@ -182,7 +182,7 @@ impl Random {
     }
 }
 
-/// Holds back a thread that is ahead of its rate.
+/// Delays a thread that is ahead of its rate.
 pub struct Pace {
     begin: Instant,
     each: Duration,
@@ -190,21 +190,21 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A thread's share of the rate of all.
+    /// A thread's share of the total rate.
     pub fn new(options: &Options) -> Pace {
         let share = (options.threads * options.processes) as f64;
         let each_s = options.rate_per_s.map_or(0.0, |rate_per_s| share / rate_per_s);
         Pace { begin: Instant::now(), each: Duration::from_secs_f64(each_s), due: Duration::ZERO }
     }
 
-    /// Sleeps until the next call is due; free where there is no rate.
+    /// Sleeps until the next call is due; returns at once without a rate.
     pub fn wait(&mut self) {
         if self.each.is_zero() {
             return;
         }
         let ahead = self.due.saturating_sub(self.begin.elapsed());
         self.due += self.each;
-        // Shorter sleeps would take longer than they should.
+        // Shorter sleeps would overshoot.
         if ahead > Duration::from_micros(200) {
             std::thread::sleep(ahead);
         }

@@ -1,7 +1,7 @@
-//! A program that does exactly so much and says what: the observed one of benchmarks and tests.
+//! A program with known activity, which it reports: the observed one of benchmarks and tests.
 //!
 //! `observed KIND --dir DIR --count N [--threads T] [--processes P] [--rate CALLS_PER_S] [--seed S]
-//! [--gate]` prints one line of JSON. With a gate it prints `ready` first and begins at a line on
+//! [--gate]` prints one line of JSON. With a gate it first prints `ready` and waits for a line on
 //! stdin. The kinds are those of [`KINDS`].
 
 mod account;

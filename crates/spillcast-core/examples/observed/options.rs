@@ -1,4 +1,4 @@
-//! The command line, and the gate that it may ask for.
+//! The command line, and its optional gate.
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub struct Options {
     pub count: u64,
     pub threads: u64,
     pub processes: u64,
-    /// Of all threads together; as fast as can be where None.
+    /// Rate of all threads together; None for as fast as possible.
     pub rate_per_s: Option<f64>,
     pub seed: u64,
     pub gate: bool,
@@ -49,7 +49,7 @@ impl Options {
     }
 }
 
-/// Says that all is ready, and waits for a line or the end of stdin.
+/// Reports readiness, and waits for a line or the end of stdin.
 pub fn at_gate() -> std::io::Result<()> {
     println!("ready");
     std::io::stdin().lock().read_line(&mut String::new())?;

@@ -1,4 +1,4 @@
-//! Two threads on one CPU that hand a token over, which is a context switch each time.
+//! Two threads on one CPU that pass a token, with a context switch each time.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,10 +11,10 @@ use crate::account::{self, Account, Members};
 use crate::io::{a_few, create};
 use crate::options::Options;
 
-/// `count` rounds of two hand-overs by futexes, which are no file I/O; a little of that comes
-/// first, for nobody keeps a recording without any. An observer may add switches to those counted.
+/// `count` rounds of two hand-overs by futexes, which are not file I/O. A little file I/O comes
+/// first, because a recording without any is not kept. An observer may add context switches.
 pub fn switches(options: &Options, account: &Account) -> io::Result<Members> {
-    // Open to the end, so that any observer learns its name.
+    // Open until the end, so that any observer learns its name.
     let file = create(&options.dir.join("switches.dat"))?;
     a_few(&file, 0, account)?;
     stay_on_one_cpu()?;
@@ -36,7 +36,7 @@ pub fn switches(options: &Options, account: &Account) -> io::Result<Members> {
 fn hand_over(token: &AtomicU32, turn: u32, count: u64) {
     for _ in 0..count {
         while token.load(Ordering::Acquire) != turn {
-            // One that ends early is begun anew.
+            // A wait that ends early is repeated.
             let _ = futex::wait(token, Flags::PRIVATE, 1 - turn, None);
         }
         token.store(1 - turn, Ordering::Release);
@@ -44,7 +44,7 @@ fn hand_over(token: &AtomicU32, turn: u32, count: u64) {
     }
 }
 
-/// Threads that start from now on stay there as well.
+/// Threads that start later inherit the affinity.
 fn stay_on_one_cpu() -> io::Result<()> {
     let allowed = sched_getaffinity(None)?;
     let mut cpus = CpuSet::new();

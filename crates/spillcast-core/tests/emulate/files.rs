@@ -9,7 +9,7 @@ use spillcast_core::storage::Model;
 
 use crate::{list, mounted, read_write};
 
-/// A generator of numbers that anyone can follow (Knuth's constants).
+/// A simple, reproducible generator of numbers (Knuth's constants).
 struct Numbers(u64);
 
 impl Numbers {
@@ -76,7 +76,7 @@ fn an_unlinked_file_works_until_it_is_closed() {
     let mut data = [9; 12];
     file.read_exact_at(&mut data, 0).unwrap();
     assert_eq!(&data, b"\0\0\0\0\0\0\0\0\0\0sp");
-    // The name is free for another file.
+    // The name is free for a new file.
     fs::write(&path, b"another").unwrap();
     assert_eq!(file.metadata().unwrap().len(), 12);
     assert_eq!(fs::read(&path).unwrap(), b"another");

@@ -1,4 +1,4 @@
-//! How a mount begins and ends, however its server does.
+//! The start and end of a mount, however its server ends.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -81,7 +81,7 @@ fn a_killed_server_leaves_no_mount() {
     let file = read_write(&mountpoint.join("data"));
     server.kill().unwrap();
     server.wait().unwrap();
-    // The guard needs a moment; a minute is more than any machine takes.
+    // The guard needs a moment; a minute suffices on any machine.
     let start = Instant::now();
     while is_mounted(&mountpoint) && start.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Emulated storage on real mounts: the same bytes as a plain directory, as slow as asked.
+//! Emulated storage on real mounts: the same bytes as in a plain directory, at the given speed.
 
 mod files;
 mod life;
@@ -12,7 +12,7 @@ use spillcast_core::emulate::Emulation;
 use spillcast_core::storage::Model;
 use tempfile::TempDir;
 
-/// A mount in a directory of its own: `backing` is shown at `mountpoint`.
+/// A mount in a directory of its own, which shows `backing` at `mountpoint`.
 struct Mounted {
     emulation: Emulation,
     backing: PathBuf,
@@ -20,12 +20,12 @@ struct Mounted {
     _directory: TempDir,
 }
 
-/// None where this machine cannot mount, which is printed.
+/// None if this machine cannot mount, which is printed.
 fn mounted(model: Model) -> Option<Mounted> {
     mounted_with(model, false)
 }
 
-/// The same, with the page cache before the storage or without.
+/// The same, with or without the page cache in front of the storage.
 fn mounted_with(model: Model, page_cache: bool) -> Option<Mounted> {
     if !can_mount() {
         eprintln!("SKIPPED: /dev/fuse, or the right to mount or fusermount3, is missing");

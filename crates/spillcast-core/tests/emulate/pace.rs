@@ -1,4 +1,4 @@
-//! What operations cost: latencies, limits, servers, and the page cache before them.
+//! The cost of operations: latencies, limits, servers, and the page cache in front of them.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -16,11 +16,11 @@ fn one_call_of_a_program_is_one_operation() {
     let file = read_write(&mounted.mountpoint.join("data"));
     let mut data = vec![5u8; 256 << 10];
     assert_eq!(file.write_at(&data, 0).unwrap(), data.len());
-    // A second time: no page cache stands before the storage.
+    // Twice, because there is no page cache in front of the storage.
     for _ in 0..2 {
         assert_eq!(file.read_at(&mut data, 0).unwrap(), data.len());
     }
-    // Nothing is read at the end of a file, and only what is there before it.
+    // A read at the end of a file returns nothing, and a read across it only what is there.
     assert_eq!(file.read_at(&mut data, 256 << 10).unwrap(), 0);
     assert_eq!(file.read_at(&mut data, 250 << 10).unwrap(), 6 << 10);
     let Stats { read, write } = mounted.emulation.stats();
@@ -39,7 +39,7 @@ fn at_any_depth(curve: Curve) -> Curves {
     Curves::new(vec![(1, curve)])
 }
 
-/// The same, sequential or random.
+/// The same for sequential and random operations.
 fn both(curve: Curve) -> Latencies {
     let curves = at_any_depth(curve);
     Latencies { sequential: curves.clone(), random: curves }
@@ -53,7 +53,7 @@ fn no_call_is_faster_than_its_latency() {
     let file = read_write(&mounted.mountpoint.join("data"));
     let mut data = vec![1u8; 100_000];
     let floor = mounted.emulation.floor();
-    // What the mount adds is taken off; on a busy machine it may add less than it did at the start.
+    // The latency of the mount is subtracted; on a busy machine it may be lower than at the start.
     let least =
         |op, ns: u64| Duration::from_nanos(ns.saturating_sub(floor.added_ns(op, 100_000) as u64));
     for _ in 0..10 {
@@ -81,7 +81,7 @@ fn the_floor_is_measured_and_leaves_nothing_behind() {
 
 #[test]
 fn sequential_and_random_are_apart() {
-    // Random operations take so much longer that no busy machine mixes them up.
+    // Random operations take so much longer that even a busy machine shows the difference.
     let latencies = Latencies {
         sequential: at_any_depth(line(100_000, 0)),
         random: at_any_depth(line(50_000_000, 0)),
@@ -101,14 +101,14 @@ fn sequential_and_random_are_apart() {
     let Stats { read, write } = mounted.emulation.stats();
     for stats in [read, write] {
         assert_eq!((stats.sequential, stats.achieved.count()), (32, 40));
-        // The eight random ones are the slowest fifth.
+        // The eight random operations are the slowest fifth.
         assert!(stats.achieved.quantile_ns(0.9) >= 49_000_000);
     }
 }
 
 #[test]
 fn a_token_bucket_lets_its_burst_pass_at_once() {
-    // 100 operations a second, of which 50 go at once: the 60 others take 0.6 s.
+    // 100 operations a second, of which 50 pass at once: the other 60 take 0.6 s.
     let cost_ns = 10_000_000.0;
     let limit = Limit {
         write_sequential_ns: cost_ns,
@@ -124,7 +124,7 @@ fn a_token_bucket_lets_its_burst_pass_at_once() {
         file.write_all_at(&[1; 4096], i * 4096).unwrap();
     }
     let elapsed = start.elapsed();
-    // What it refills meanwhile is part of what passes: 110 operations at 0.6 s, or a bit before.
+    // The bucket refills meanwhile: 110 operations have passed at 0.6 s, or slightly earlier.
     assert!(elapsed >= Duration::from_millis(590), "{elapsed:?}");
     let write = mounted.emulation.stats().write.achieved;
     assert!(write.quantile_ns(0.4) < 10_000_000, "the burst: {} ns", write.quantile_ns(0.4));
@@ -145,7 +145,7 @@ fn the_page_cache_stands_before_the_storage() {
     for i in 0..512 {
         file.write_all_at(&block, i * 8192).unwrap();
     }
-    // The page cache takes 512 writes, and hands on far fewer when it likes to, or has to.
+    // The page cache absorbs 512 writes, and passes on far fewer.
     assert!(requests().1 < 100, "{:?}", requests());
     file.sync_all().unwrap();
     let (reads, writes) = requests();
@@ -158,7 +158,7 @@ fn the_page_cache_stands_before_the_storage() {
         assert!(data == block);
     }
     assert_eq!(requests().0, 0, "what was written is read from the page cache");
-    // Once the cache has dropped it, it is read ahead.
+    // Once the cache has dropped the data, readahead fetches it.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     for i in 0..512 {
         file.read_exact_at(&mut data, i * 8192).unwrap();
@@ -166,14 +166,13 @@ fn the_page_cache_stands_before_the_storage() {
     }
     let reads = requests().0;
     assert!((1..200).contains(&reads), "{reads}");
-    // What is not written back yet when the mount goes is not lost.
+    // Data not yet written back at the unmount is not lost.
     file.write_all_at(b"late", 0).unwrap();
     emulation.unmount().unwrap();
     assert_eq!(&fs::read(backing.join("data")).unwrap()[..4], b"late");
 }
 
-/// The time from the start of the first of `count` reads that start together to the end of the
-/// last.
+/// The time from the start of `count` concurrent reads to the end of the last one.
 fn parallel_reads(mounted: &Mounted, count: u64) -> Duration {
     let file = read_write(&mounted.mountpoint.join("data"));
     file.set_len(count * 8192).unwrap();
@@ -193,9 +192,9 @@ fn reads_overlap_unless_servers_are_few() {
     let model = Model::fixed(read_ms * 1_000_000, 0);
     let Some(parallel) = mounted(model.clone()) else { return };
     let elapsed = parallel_reads(&parallel, 8);
-    // What the mount adds is taken off.
+    // The latency of the mount is subtracted.
     assert!(elapsed >= Duration::from_millis(read_ms * 9 / 10));
-    // One after the other they would take eight times the latency.
+    // Serial reads would take eight times the latency.
     assert!(elapsed < Duration::from_millis(read_ms * 8), "{elapsed:?}");
 
     let serial = mounted(Model { servers: Some(2), ..model }).unwrap();

@@ -1,4 +1,4 @@
-//! The reader's rows in the slow reader's form, so that the two can be compared.
+//! Converts the reader's rows to the slow reader's form, for comparison.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use spillcast_core::oracle::{
 
 use super::slow::{Slow, SlowCall, SlowSession, SlowWait};
 
-/// Reads a file into rows, all kept.
+/// Reads a file into rows, and keeps all of them.
 pub fn rows(path: &Path, options: &Options) -> Result<(Reading, Batch), ReadError> {
     let mut all = Batch::default();
     let mut take = |batch: Batch| {
@@ -54,7 +54,7 @@ pub fn fast(bytes: &[u8], lenient: bool, chunk_bytes: usize) -> Slow {
     }
 }
 
-/// A profile by event reads no other figures of waits than time and length: it must say the same.
+/// A profile by event reads only time and duration of waits, with the same result.
 fn check_profile(path: &Path, options: &Options, reading: &Reading, batch: &Batch) {
     let mut profile = Profile::new(vec![Dimension::Event]);
     let profiled = read(&[path.to_path_buf()], options, &mut profile).unwrap();
@@ -71,7 +71,7 @@ fn check_profile(path: &Path, options: &Options, reading: &Reading, batch: &Batc
     assert_eq!(groups.collect::<HashMap<_, _>>(), totals);
 }
 
-/// The slow reader's answer where there is nothing to compare: a file without waits and calls.
+/// The slow reader's result for a file without waits and calls, with which nothing is compared.
 pub fn without_rows(slow: Slow) -> Slow {
     let nothing = slow.waits.is_empty() && slow.calls.is_empty() && slow.waits_unmeasured == 0;
     if nothing { Slow::default() } else { slow }

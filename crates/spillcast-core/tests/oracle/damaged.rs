@@ -1,6 +1,6 @@
-//! Traces with bytes changed at random: the reader and the slow one read the same of them.
+//! Traces with random changes of bytes: the reader and the slow reader agree on them.
 //!
-//! For longer: `TRACES_S=60 TRACES_SEED=1 cargo test --release --test oracle damaged`
+//! A longer run: `TRACES_S=60 TRACES_SEED=1 cargo test --release --test oracle damaged`
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::compare::{fast, without_rows};
 use crate::slow;
 use crate::writer::{PIECES, Random, Writer};
 
-/// So many traces are read however short the time.
+/// Number of traces that are read even if the time is short.
 const TRACES_MIN: u64 = 500;
 
 #[test]
@@ -45,7 +45,7 @@ fn trace(random: &mut Random) -> Vec<u8> {
     writer.finish(random.below(5) == 0)
 }
 
-/// Bytes overwritten, taken out, doubled, and pieces moved.
+/// Overwrites, removes and duplicates bytes, and moves pieces.
 fn changed(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..random.below(30) {
         if bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! The trace reader equals a slow obvious one, whatever a trace holds and however it is cut.
+//! The trace reader equals a slow, obvious one for any content and any division into chunks.
 
 use crate::compare::{fast, without_rows};
 use crate::slow;

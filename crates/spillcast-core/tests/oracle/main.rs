@@ -1,5 +1,5 @@
-//! The reader of extended SQL traces: what it promises on small traces, that it equals a slow
-//! obvious reader on any, and figures of real traces that were counted by hand.
+//! The reader of extended SQL traces: its guarantees on small traces, its equality with a slow,
+//! obvious reader on any trace, and figures of real traces that were counted by hand.
 
 mod compare;
 mod damaged;

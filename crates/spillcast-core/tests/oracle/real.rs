@@ -1,4 +1,4 @@
-//! Real traces, read where they are at hand: the figures were counted by hand, not by the reader.
+//! Real traces, if available: the figures were counted by hand, not by the reader.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::compare::{fast, rows, without_rows};
 use crate::slow;
 use spillcast_core::oracle::{Dimension, Options, Profile, ReadError, Reading, read};
 
-/// A trace of the shared folder, or None where the folder is absent.
+/// A trace in the shared folder, or None if it is absent.
 fn real(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let path = folder.join(name);
@@ -17,7 +17,7 @@ fn real(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Count and total in microseconds of an event's waits.
+/// Number and total time in microseconds of an event's waits.
 fn event(path: &Path, lenient: bool, name: &str) -> (u64, i64, Reading) {
     let mut profile = Profile::new(vec![Dimension::Event]);
     let options = Options { lenient, ..Options::default() };

@@ -1,4 +1,4 @@
-//! The reader again, slow and obvious: one loop over all lines, everything kept, everything copied.
+//! A second reader, slow and obvious: one loop over all lines, which keeps and copies everything.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ struct State {
     session: SlowSession,
     session_of_process: HashMap<i64, SlowSession>,
     clock: HashMap<SlowSession, i64>,
-    /// When each line was written, and how long before that its wait began.
+    /// Time of each line, and how long before that its wait began.
     tims: HashMap<SlowSession, Vec<(i64, i64)>>,
     sql: HashMap<(SlowSession, i64), String>,
     ended: HashMap<SlowSession, Vec<(i64, i64, i64)>>,
@@ -118,7 +118,7 @@ impl State {
                 return;
             }
             let value = inside == Inside::Value;
-            // A bind value may be longer than was said, by 4,000 bytes, and hold waits and calls.
+            // A bind value may exceed its stated length by 4,000 bytes, and hold waits and calls.
             let still = value && left > -4_000 && is_timed(&text);
             if !(begins_anew(&text) || (left <= 0 && !still && well_formed(&text) == Some(true))) {
                 let left = left.saturating_sub(line.len() as i64 + 1);
@@ -284,7 +284,7 @@ impl State {
         us.unwrap_or(0)
     }
 
-    /// Moves the session's clock on, by the end of a wait; the time, where the line has one.
+    /// Advances the session's clock to the end of a wait; returns the line's time if it has one.
     fn tick(&mut self, tim: i64, waited_us: i64) -> Option<i64> {
         let us = i128::from(tim) * i128::from(self.unit_us);
         if !(0..=9_000_000_000_000_000).contains(&us) {
@@ -300,7 +300,7 @@ impl State {
         }
         let before = self.clock.insert(self.session, us).unwrap_or(0);
         let tims = self.tims.entry(self.session).or_default();
-        // Waits without a time have moved the clock on from 0.
+        // Waits without a time have advanced the clock from 0.
         let waited_us = if tims.is_empty() { waited_us + before } else { waited_us };
         tims.push((us, waited_us));
         Some(us)

@@ -1,19 +1,19 @@
-//! Lines for the slow reader: text in, what it says out, by splitting and searching strings.
+//! Lines for the slow reader: parses text by splitting and searching strings.
 
 use std::collections::HashMap;
 
-/// Bytes as characters of the same numbers, so that any line is text.
+/// Maps bytes to the characters of the same numbers, so that any line is text.
 pub fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-/// What characters of [`latin1`] say, read as a name.
+/// The UTF-8 name in characters of [`latin1`].
 pub fn name_of(text: &str) -> String {
     let bytes: Vec<u8> = text.chars().map(|c| c as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A number at the start of `text`, and what follows it.
+/// The number at the start of `text`, and the rest.
 pub fn number(text: &str) -> Option<(i64, &str)> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -23,8 +23,8 @@ pub fn number(text: &str) -> Option<(i64, &str)> {
 
 pub type Pairs = Vec<(String, i64)>;
 
-/// `name=number` pairs with commas between them, and nothing but spaces behind them. LOB calls
-/// have names among the numbers, which are passed over.
+/// Comma-separated `name=number` pairs, followed only by spaces. LOB calls have words among the
+/// numbers, which are ignored.
 pub fn pairs(mut text: &str, other_values: bool) -> Option<Pairs> {
     let mut pairs = Vec::new();
     loop {
@@ -91,7 +91,7 @@ pub fn wait(text: &str, tail_allowed: bool) -> Option<ParsedWait> {
     Some(ParsedWait { cursor, event: event.to_string(), ela, params, object, tim })
 }
 
-/// A name in typographic quotes, each of which is three bytes long.
+/// A name in typographic quotes of three bytes each.
 pub fn typographic(text: &str) -> Option<(&str, &str)> {
     let quoted =
         text.strip_prefix("\u{e2}\u{80}")?.strip_prefix(|c| ('\u{98}'..='\u{9d}').contains(&c))?;
@@ -104,7 +104,7 @@ pub fn typographic(text: &str) -> Option<(&str, &str)> {
 
 pub const CALLS: [&str; 6] = ["PARSE #", "EXEC #", "FETCH #", "UNMAP #", "SORT UNMAP #", "CLOSE #"];
 
-/// Whether the line reads as a trace line; None where it begins as one and does not.
+/// Whether the line is a valid trace line; None if it begins like one but is invalid.
 pub fn well_formed(text: &str) -> Option<bool> {
     let spaces_only = |rest: &str| rest.trim_start_matches(' ').is_empty();
     if let Some(rest) = text.strip_prefix("WAIT #") {
@@ -154,7 +154,7 @@ pub fn lob(text: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase())).then_some(figures)
 }
 
-/// Whether the line is of a wait or a call.
+/// Whether the line is a wait or a call.
 pub fn is_timed(text: &str) -> bool {
     let starts = |start: &&str| text.starts_with(*start);
     CALLS.iter().chain(&["WAIT #", "RPC EXEC:"]).any(starts) || lob(text).is_some()
@@ -234,7 +234,7 @@ pub fn is_header(text: &str) -> bool {
     path.is_some() && text.trim_end_matches([' ', '\t', '\n', '\x0c', '\r']).ends_with(".trc")
 }
 
-/// Of what follows three stars.
+/// Parses the rest of a line that starts with `*** `.
 pub fn session_mark(stars: &str) -> Option<(i64, i64)> {
     let (sid, rest) = number(stars.strip_prefix("SESSION ID:(")?)?;
     Some((sid, number(rest.strip_prefix('.')?)?.0))

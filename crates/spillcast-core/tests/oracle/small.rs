@@ -1,4 +1,4 @@
-//! What the reader promises, shown on small traces: units, sessions, opaque text, damage, profile.
+//! The guarantees of the reader on small traces: units, sessions, opaque text, damage, profile.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ fn sql_text_and_bind_values_are_opaque() {
     assert_eq!(reading.files[0].damages.count, 0);
 }
 
-/// Whatever length was said, or none: a value ends with its quote.
+/// A value ends with its quote, whatever its stated length.
 #[test]
 fn a_bind_value_may_hold_calls_and_waits() {
     let calls = "EXEC #7:c=10000000,e=10000000,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=900\n\
@@ -109,7 +109,7 @@ fn a_bind_value_without_a_quote_ends_some_time() {
     let waits: String = (0..100).map(|i| wait(1_000_000 + i)).collect();
     let (reading, batch) =
         read_text(&format!("BINDS #3:\n Bind#0\n bln=32  avl=04\n  value=\"open\n{waits}"));
-    // "open" and its line end are one byte more than said; what follows may be 4,000 more.
+    // "open" and its line end exceed the stated length by one byte; 4,000 are allowed.
     let lost = (4_000 - 1_usize).div_ceil(wait(1_000_000).len());
     assert_eq!(batch.waits.len(), 100 - lost);
     assert_eq!(damages(&reading), [(5 + lost as u64, "bind value without a closing quote")]);
@@ -182,7 +182,7 @@ fn a_trace_that_begins_with_a_wait_begins_when_that_did() {
     let (_, times) = &reading.files[0].sessions[0];
     assert_eq!((times.first_tim_us, times.elapsed_us), (Some(1_000), 10_000));
     assert_eq!(times.unaccounted_us(), 500);
-    // Appended, after a header and by a clock that went back: each piece has its own begin.
+    // Pieces appended after a header, and with a clock that went back: each has a start of its own.
     let pieces = [&wait(9_000, 9_010_000), HEAD, &wait(70, 80_000), &wait(5, 80_100)].concat();
     let (reading, _) = read_text(&pieces);
     assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 9_000 + 170);
@@ -414,7 +414,7 @@ fn a_window_leaves_out_what_ends_outside() {
     let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
     let (waits, outside) = (batch.waits.len(), reading.files[0].outside);
     assert_eq!((waits, batch.calls.len(), outside), (1, 1, 3));
-    // The call that is left out was made by the one that is not.
+    // The excluded call is recursive, made by the one that counts.
     assert_eq!(batch.calls[0].1.self_e_us, 0);
     assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 15);
 }
@@ -437,7 +437,7 @@ fn a_trace_tells_the_time_of_the_day() {
         let (reading, _) = read_text(&format!("*** {stamp}\n{wait}"));
         reading.files[0].sessions[0].1.local_less_tim_us.map(|us| us + 7_000_000)
     };
-    // By `date -u -d '2024-02-29 23:59:58' +%s`.
+    // From `date -u -d '2024-02-29 23:59:58' +%s`.
     assert_eq!(at("2024-02-29 23:59:58.5"), Some(1_709_251_198_500_000));
     assert_eq!(at("2024-02-29T23:59:58.000007-05:00 (PDB1(3))"), Some(1_709_251_198_000_007));
     assert_eq!(at("1970-01-01 00:00:07.000"), Some(7_000_000));

@@ -1,6 +1,6 @@
-//! Writes traces: every kind of line, content and damage that real ones have, piece by piece.
+//! Writes traces piece by piece, with every kind of line, content and damage of real ones.
 
-/// Numbers that look random and are the same for the same seed (xorshift).
+/// Pseudorandom numbers, reproducible by seed (xorshift).
 pub struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// A trace being written.
+/// A trace in progress.
 #[derive(Default)]
 pub struct Writer {
     pub text: Vec<u8>,
@@ -41,7 +41,7 @@ const FAKE: [&str; 4] = [
 ];
 
 impl Writer {
-    /// Appends the piece of this kind, its details taken from `seed`.
+    /// Appends a piece of this kind, with details from `seed`.
     pub fn piece(&mut self, kind: u8, seed: u64) {
         let random = &mut Random::new(seed);
         match kind % PIECES {
@@ -258,13 +258,13 @@ impl Writer {
         }
     }
 
-    /// The last line, or lines, lose their end.
+    /// Cuts off the end of the last line, or lines.
     fn cut(&mut self, random: &mut Random) {
         let lost = random.below(90) as usize;
         self.text.truncate(self.text.len().saturating_sub(lost));
     }
 
-    /// The trace as a file, which may have been written on Windows.
+    /// The trace as a file, with CRLF line ends as from Windows if `crlf`.
     pub fn finish(self, crlf: bool) -> Vec<u8> {
         if !crlf {
             return self.text;

@@ -21,13 +21,13 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A tmpfs of its own, unmounted at the end.
+/// A separate tmpfs, unmounted at the end.
 pub struct Mount {
     pub dir: TempDir,
 }
 
 impl Mount {
-    /// None, said by the name of the test, where mounting is not allowed.
+    /// None if mounting is not allowed, which is printed with the name of the test.
     pub fn tmpfs(test: &str, mount_options: &str) -> Option<Mount> {
         let dir = TempDir::new().unwrap();
         let mounted = is_root()
