@@ -55,8 +55,8 @@ pub fn covered_ns(
 /// similar bursts.
 ///
 /// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op
-/// (int8). Similar bursts end in the same of `bins` bins of a run of `whole_s`, and their sizes
-/// fall into the same of `sizes` parts of a power of two. ValueError for columns of another kind.
+/// (int8). Similar bursts agree in session, op, next_op, their end's bin of `bins` bins of a run of
+/// `whole_s`, and size, to a part in `sizes` of a power of two. ValueError for other columns.
 #[pyfunction]
 pub fn burst_moments(
     py: Python<'_>,

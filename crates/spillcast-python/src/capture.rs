@@ -40,8 +40,8 @@ pub fn strings(list: Vec<OsString>) -> PyResult<Vec<CString>> {
     list.into_iter().map(|text| Ok(CString::new(text.into_vec())?)).collect()
 }
 
-/// What an observed thread loses, in seconds; a dict for Python, made from the attributes of its
-/// `CaptureCost`. None if the source does nothing at a switch.
+/// What an observed thread loses, in seconds; becomes a dict in Python, and is read from the
+/// attributes of its `CaptureCost`. None if the source does nothing at a switch.
 #[derive(FromPyObject, IntoPyObject)]
 pub struct CaptureCost {
     call_s: f64,
