@@ -33,7 +33,7 @@ READING = (
     "*cases*: *28 of 29* means that one forecast was refused. *median* and *90th*: median and "
     "90th percentile of the absolute error, relative to the measured time. *bias*: median of "
     "the signed errors, above 0 where forecasts are too long. *signs*: p-value of a sign test: "
-    "the probability of so many errors of one sign without a bias. *held*: share of "
+    "the probability of at least as many errors of one sign without a bias. *held*: share of "
     "the intervals that contain the measured time. *width*: half-width of the interval over "
     "the forecast (median). *formula*: median error of the blog post's formula on the same "
     "recordings. *ratio*: that error over the forecast's. A storage is slow if every operation "

@@ -86,7 +86,7 @@ def _drawn(
     spent_s, loaded = 0.0, set[type[Lab]]()
 
     def grow(cell: Cell, count: int) -> Cell:
-        """The cell with ``count`` storages, or unchanged if there is no time for them."""
+        """The cell with ``count`` storages, or unchanged if they do not fit into the time."""
         nonlocal spent_s
         grown = _grown(cell, count, cost, max_run_s, used, generator)
         if len(grown.storages) < count:

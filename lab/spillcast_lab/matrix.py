@@ -176,7 +176,7 @@ def _alternating(groups: Iterable[Iterable[Cell]]) -> list[Cell]:
 def _in_turn(
     engine: str, labs: Sequence[type[Lab] | None], threads: Sequence[int], shift: int
 ) -> list[Cell]:
-    """All cells of some labs: each query in each of its variants with each thread count.
+    """All cells of ``labs``: each query in each of its variants with each thread count.
 
     Thread counts with which an engine runs no query are omitted. Every query occurs once before any
     occurs twice; variants and thread counts alternate.

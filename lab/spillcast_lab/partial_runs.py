@@ -26,7 +26,7 @@ SLICES = 10
 SLICE_S = 0.3
 #: Slices that cover a larger share of a run do not test a part.
 MAX_COVERED = 0.5
-#: Start and end of disjoint windows in order, s since the begin of the run.
+#: Start and end of disjoint windows in order, s since the start of the run.
 Windows = Sequence[tuple[float, float]]
 
 

@@ -57,7 +57,7 @@ class Summary:
 
 
 def summarise(cases: Sequence[Case]) -> Summary:
-    """The figures of some cases."""
+    """The figures of a group of cases."""
     signed = [case.error for case in cases if case.error is not None]
     errors = list(map(abs, signed))
     covered = [is_covered(case) for case in cases if case.forecast.interval_s is not None]
@@ -108,7 +108,7 @@ ENTIRE = ("recording", "event_log", "event_log+recording")
 
 
 def of_evidence(cases: Iterable[Case], *names: str) -> list[Case]:
-    """The cases from these kinds of evidence; without ``names`` those of entire runs."""
+    """The cases from these kinds of evidence, by default from entire runs."""
     return [case for case in cases if case.evidence.name in (names or ENTIRE)]
 
 

@@ -1,6 +1,6 @@
 """Forecast how long a spilling query would take with its temp files on other storage.
 
-The front door as type checkers see it: at run time most of its calls are packages, too.
+The public interface for type checkers: at run time most of these calls are packages, too.
 """
 
 from collections.abc import Sequence

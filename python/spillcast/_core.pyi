@@ -1,6 +1,6 @@
 """Signatures of the Rust core: captures, probes and emulated storage.
 
-What each does is described at its definition in crates/spillcast-python, and by ``help()``.
+The definitions in crates/spillcast-python describe each, and so does ``help()``.
 """
 
 from collections.abc import Callable, Mapping, Sequence

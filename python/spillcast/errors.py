@@ -301,7 +301,7 @@ class TimesUnknown(Refusal):
 
 
 class TimesContradictory(Refusal):
-    """The times of the I/O exceed what the query's processes can have waited."""
+    """The times of the I/O exceed the time that the query's processes can have waited."""
 
 
 class RecordingInsufficient(Refusal):

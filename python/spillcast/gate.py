@@ -206,13 +206,13 @@ def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_other_text(beginning: str, mark: str) -> bool:
-    """Whether no JSON value begins so. A long text is not parsed, because errors in it are slow."""
+    """Whether no JSON value begins so. Only a prefix is parsed: errors in long texts are slow."""
     try:
         json.JSONDecoder().raw_decode(beginning)
     except RecursionError:
         return False
     except json.JSONDecodeError as error:
-        # The text beyond may complete a string, or a value near the end.
+        # The text after it may complete a string, or a value near the end.
         early = error.pos < _TRIED_LENGTH // 2 and "Unterminated" not in error.msg
         is_sure = early or len(beginning) < _TRIED_LENGTH
         return is_sure and re.search(mark, beginning[:_MARKED_LENGTH]) is None

@@ -32,7 +32,7 @@ def has_control(text: str) -> bool:
 
 
 def one_line(text: str, length_max: int) -> str:
-    """The text on one line of at most ``length_max`` characters; dots replace what is cut off."""
+    """The text on one line of at most ``length_max`` characters; an ellipsis replaces the rest."""
     line = " ".join(text.split())
     return line if len(line) <= length_max else f"{line[: length_max - 3]}..."
 

@@ -189,7 +189,7 @@ def format_share(share: float, digits: int = 0) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """A number with what it counts: ``1 wait``, ``12,000 waits``, ``2 queries``."""
+    """A number and its noun: ``1 wait``, ``12,000 waits``, ``2 queries``."""
     if count == 1:
         return f"1 {noun}"
     if re.search("[^aeiou]y$", noun):

@@ -113,7 +113,7 @@ def _method(truth: Truth) -> str:
         "directories on every storage, and each run is forecast for the others: by its event log, "
         f"and by log and recording. {_overhead(truth.cases)} The "
         f"memory of a control group bounds the page cache to {cache}, and a limit of the device "
-        "bounds dirty pages to 20 % of it, as vm.dirty_ratio does. A forecast is told the page "
+        "bounds dirty pages to 20 % of it, as vm.dirty_ratio does. A forecast is given the page "
         "cache, the bandwidth of limited devices and the result of `probe --grid` of the disk; the "
         "storage of the run itself only where there is no recording. "
         "*naive*: all time in which tasks were not on a CPU, times the ratio of bandwidths. "

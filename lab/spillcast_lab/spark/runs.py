@@ -98,7 +98,8 @@ def why_not() -> str | None:
 def mounted(volume: Volume, workdir: Path, fast: Path, dirty_bytes: int) -> Iterator[Path]:
     """The directory of a volume below ``workdir``; removed afterwards, even if killed.
 
-    Images are in ``fast``, that of the disk in ``workdir``. SpillcastError if it cannot be made.
+    Images are in ``fast``, except the disk's, which is in ``workdir``. SpillcastError if it cannot
+    be made.
     """
     if volume.in_memory:
         directory = fast / "spark"

@@ -48,7 +48,7 @@ def check(
         str | None,
         option(
             "--since TIME|FILE",
-            "With a DSN: count only calls since a snapshot of postgres --save, or of the next 10m.",
+            "With a DSN: count only calls since a snapshot of postgres --save, or in the next 10m.",
         ),
     ] = None,
     backend: Annotated[

@@ -92,7 +92,7 @@ HistoryOption = Annotated[
     ),
 ]
 Written = Annotated[
-    str | None, option("--written SIZE", "What the entire query spills, such as 40G.", IN_PART)
+    str | None, option("--written SIZE", "Bytes the entire query spills, such as 40G.", IN_PART)
 ]
 TempEvents = Annotated[
     str | None,
@@ -114,7 +114,7 @@ Queryid = Annotated[
     ),
 ]
 OriginOption = Annotated[
-    str | None, option("--from STORAGE", "Present storage, if the evidence has no I/O times.")
+    str | None, option("--from STORAGE", "Today's storage, if the evidence has no I/O times.")
 ]
 PageCacheOption = Annotated[
     int | None,

@@ -97,7 +97,7 @@ COLUMNS_MIN, COLUMNS_MAX = 60, 200
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb returns: functions for its JSON document and its page, and the exit status."""
+    """The return value of a verb: functions for its JSON document and page, and the exit status."""
 
     document: Callable[[], Mapping[str, Any]]
     page: "Callable[[], Page]"

@@ -97,7 +97,7 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
 
     def show(done: int, total: int | None = None, moved: int | None = None, /) -> None:
         nonlocal latest, begin_s
-        if done < latest[0]:  # The work is repeated: rate and time left are those of this round.
+        if done < latest[0]:  # The work is repeated: rate and time left are for this round.
             begin_s = time.monotonic()
         latest = done, total, moved
 

@@ -102,7 +102,7 @@ def postgres(
 
     For each it shows what other storage and more work_mem would save. It only reads statistics, in
     a short read-only session; pg_monitor is enough. With --save DIR it keeps a snapshot, for a
-    timer; of the folder it shows what changed over time. Exits with 3 if there is no forecast for
+    timer; for the folder it shows the changes over time. Exits with 3 if there is no forecast for
     any statement, with 4 if an alert's limit is exceeded.
 
     Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
@@ -316,7 +316,7 @@ def ingest(
         str, option("--output, -o DATASET", "The dataset: a directory or an address.")
     ],
     database: Annotated[
-        str | None, option("--database NAME", "Name of the database, whatever the evidence says.")
+        str | None, option("--database NAME", "Name of the database, overriding the evidence.")
     ] = None,
     json: Json = False,
 ) -> None:

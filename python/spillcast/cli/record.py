@@ -127,7 +127,7 @@ def record(
         bool, option("--share", "Let all users read the recording, not only you.", KEPT)
     ] = False,
     live: Annotated[
-        bool, option("--live", "Show the profile each second; with --json as a line.", LIVE)
+        bool, option("--live", "Show the profile each second; with --json as JSON lines.", LIVE)
     ] = False,
     to: Annotated[
         str | None, option("--to STORAGE", "Also forecast for this storage: latency:150us.", LIVE)

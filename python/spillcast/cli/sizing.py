@@ -37,10 +37,10 @@ def size(
     ] = "aws,gcp,azure",
     region: Annotated[
         str | None,
-        option("--region REGION", "Of prices (default: us-east-1, us-central1, eastus)."),
+        option("--region REGION", "Region of prices (default: us-east-1, us-central1, eastus)."),
     ] = None,
     runs: Annotated[
-        str | None, option("--runs RATE", "Runs of each statement or of an export, as 40/day.")
+        str | None, option("--runs RATE", "Runs of each statement or an export, such as 40/day.")
     ] = None,
     prices: Annotated[
         Path | None,

@@ -279,7 +279,7 @@ def emulate(
         bool, option("--page-cache", "Use the page cache, as a disk does.")
     ] = False,
     backing: Annotated[
-        Path | None, option("--backing DIR", "Where to store the files, and keep them at the end.")
+        Path | None, option("--backing DIR", "Directory that stores and keeps the files.")
     ] = None,
 ) -> Answer:
     """Mount a directory that is as slow as storage you do not own.
@@ -370,7 +370,7 @@ def cache(
     size_bytes: Annotated[
         int | None,
         option(
-            "--size SIZE", "Size of the cache (default: the miss curve alone).", parse=parse_bytes
+            "--size SIZE", "Size of the cache (default: only the miss curve).", parse=parse_bytes
         ),
     ] = None,
     policy: Annotated[
@@ -406,9 +406,7 @@ def cache(
     runs: Annotated[
         int, option("--runs N", "Number of times that the I/O is repeated.", min=1, max=100)
     ] = 2,
-    cells: Annotated[
-        int, option("--cells N", "Storage servers that share what is cached.", min=1)
-    ] = 1,
+    cells: Annotated[int, option("--cells N", "Storage servers that divide the cache.", min=1)] = 1,
     sample: Annotated[
         float | None,
         option("--sample SHARE", "Share of lines sampled for the curve (default: all)."),

@@ -57,7 +57,7 @@ class Grouped(TyperCommand):
             if valued and order.count(parameter) > 1:
                 raise BadParameter("it takes one value", ctx=context, param=parameter)
             value = raw.get(parameter.name or "")
-            # An empty DSN means that of the environment.
+            # An empty DSN means the DSN of the environment.
             names_file = not is_option(parameter) and "DSN" not in term_of(parameter)
             if (names_file or parameter.type.name == "path") and value in ("", [""], ("",)):
                 text = "it is empty: is a shell variable unset?"

@@ -34,10 +34,10 @@ class BindingWait:
     cause: str
     #: The sum over all causes is the temp I/O of the forecast's terms.
     elapsed_s: float
-    #: The rate of the limit, in operations or bytes per second; None where it has no single rate.
+    #: The rate of the limit, in operations or bytes per second; None if it has no single rate.
     operations_per_s: float | None = None
     bytes_per_s: float | None = None
-    #: Elapsed time that twice the rate saves, or half the latency; None where it was not computed.
+    #: Elapsed time that twice the rate saves, or half the latency; None if not computed.
     saved_s: float | None = key("", later=True, signed=True)
 
     @property
@@ -56,7 +56,7 @@ class BindingWait:
 
     @property
     def step(self) -> str:
-        """What the next step adds: ``+125 MiB/s``."""
+        """The next step: ``+125 MiB/s``."""
         if self.cause == LATENCY:
             return "half the latency"
         if self.cause == "device time":

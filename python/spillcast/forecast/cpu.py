@@ -278,7 +278,7 @@ def _later_error_s(
     target: TempOperations,
     rehearsed: set[str],
 ) -> float:
-    """Error of the change of operations beyond the rehearsed ones, s."""
+    """Error (s) of the change for operations beyond the rehearsed ones."""
     mean_s, error_s = float(source.cpu_s.mean()), 0.0
     for load, change_s in zip(loads, each_s, strict=True):
         if load.op not in rehearsed:
@@ -308,7 +308,7 @@ SURE = 2.0
 
 
 def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
-    """The sum of the weights of waits with these latencies less that of the recorded ones."""
+    """The sum of the weights of waits with these latencies, less the sum for recorded waits."""
     return float(counts(loads) @ _weights_moved(loads, latencies))
 
 

@@ -35,7 +35,7 @@ from spillcast.storage.storage import Storage
 
 #: Upper limit of the cost of recording, as a share of the time outside temp I/O.
 OVERHEAD_MAX = 0.5
-#: Cold reads of data files are a term of their own from this share of the elapsed time on.
+#: Cold reads of data files are a separate term from this share of the elapsed time on.
 COLD_SHOWN = 0.01
 #: The term of waits outside temp I/O, which contains CPU time if that is not known separately.
 WAITS = CPU_AND_WAITS, OTHER_WAITS = "CPU and other waits", "other waits"
@@ -117,7 +117,7 @@ class Baseline:
         return sum(t.forecast_s - t.baseline_s for t in self.rest if t.name != RECORDING)
 
     def with_run_queue(self, rest: Sequence[Term]) -> list[Term]:
-        """The terms ``rest``, with notable waits for a CPU as a term of their own.
+        """The terms ``rest``, with notable waits for a CPU as a separate term.
 
         A target's savings beyond the CPU time are savings of these waits.
         """

@@ -53,7 +53,7 @@ class Term:
     """A part of the elapsed time, on the baseline and on the target."""
 
     name: str
-    #: ``read``, ``write`` or ``WAIT``; None for what the target does not change.
+    #: ``read``, ``write`` or ``WAIT``; None if the target does not change it.
     op: str | None
     bytes: int | None
     count: int | None
@@ -216,7 +216,7 @@ class StageForecast:
     #: Its part of the elapsed time; the time of concurrent stages counts for the first of them.
     baseline_s: float
     forecast_s: float
-    #: Begin and end, from the begin of the run.
+    #: Start and end, from the start of the run.
     baseline_at_s: Interval
     forecast_at_s: Interval
     #: The activity that its tasks spend most time on, or the reason why slots are idle.

@@ -110,7 +110,7 @@ class Verdict:
 
 
 def verdict(forecasts: Sequence[Forecast]) -> Verdict:
-    """The verdict on forecasts of one query, of which there is at least one."""
+    """The verdict on one or more forecasts of one query."""
     valid = [forecast for forecast in forecasts if forecast.forecast_s is not None]
     if not valid:
         reasons = "; ".join(dict.fromkeys(forecast.refused or "" for forecast in forecasts))

@@ -130,7 +130,7 @@ def run_recorded(
 ) -> tuple[RunResult, Recording]:
     """Run a query that spills and record it, starting ``ahead_s`` before the query.
 
-    The recording's elapsed time is that of the query. SpillcastError if it did not spill.
+    The recording's elapsed time is the query's. SpillcastError if it did not spill.
     """
     ran, recording = run_recorded_if_spilled(
         engine, workload, place, output, on_status, ahead_s=ahead_s

@@ -74,7 +74,7 @@ class Tally:
 
     @property
     def mean_ns(self) -> float:
-        """Mean latency; there must be an operation."""
+        """Mean latency; requires at least one operation."""
         return self.total_ns / self.count
 
     def quantile_ns(self, quantile: float) -> float:

@@ -187,7 +187,7 @@ def _capture(accounts: Sequence[CaptureAccount]) -> CaptureAccount:
 
 
 def _kept_waits(bursts: Sequence[KeptWaits], edges_s: Sequence[float]) -> KeptWaits:
-    """The kept waits of all bursts; each burst is a slice, unless it has slices of its own."""
+    """The kept waits of all bursts; each burst is a slice, unless it has its own slices."""
     slices_s = []
     for burst, (begin_s, end_s) in zip(bursts, pairwise(edges_s), strict=True):
         of_burst = [(0.0, end_s - begin_s)] if burst.slices_s is None else burst.slices_s

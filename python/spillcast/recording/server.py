@@ -71,7 +71,7 @@ class _RowsBySecond:
 
     @property
     def oldest(self) -> int:
-        """The first second with rows; there must be rows."""
+        """The first second with rows; requires rows."""
         return min(self._files.keys() | self._open.keys())
 
     def _close(self, before: int) -> None:

@@ -67,7 +67,7 @@ class TitledTable:
     indent: str = "    "
 
     def text(self, width: int) -> str:
-        """The title on a line of its own."""
+        """The title on a separate line."""
         return f"{Prose([self.title], self.indent).text(width)}\n\n{self.table.text(width)}"
 
     def markdown(self) -> str:

@@ -1,4 +1,4 @@
-"""Engines: the table of what each offers, and how temp files are moved."""
+"""Engines: the table of features, and the steps that move temp files."""
 
 import tomllib
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ _STATISTICS = (
     Column("per second, at most", "per_second_max", "count"),
     Column("since logon", "accumulated", "count"),
 )
-#: The columns of plan lines, and those of calls.
+#: The columns of plan lines, and of calls.
 _ROW_SOURCES = (
     Column("line", "row-source", "raw"),
     Column("operation", "operation"),

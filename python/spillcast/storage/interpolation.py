@@ -40,7 +40,7 @@ def interpolate(x: Floats, mean_s: Floats, at: float, *, power: bool) -> Interpo
     the larger of the errors at the two points beside ``at`` and the typical error along the axis.
     With only two points it follows from the bounds of the slope. The error of an extrapolation
     combines the error of predicting the last point from the previous points, scaled by distance,
-    and that of a change of slope.
+    and the error of a change of slope.
     """
     index = int(np.searchsorted(x, at))
     if index < len(x) and x[index] == at:

@@ -6,9 +6,9 @@
 Temp events are those like ``temp_events``: waits for temp files, or what ``--temp-events`` names.
 time_e is the time in one of them, from ASH (its share of the elapsed time) or from a trace that
 covers the run. L and b, mean latency and blocks per operation, come from short traces on both
-storages. r is the time outside these waits per operation, of which there are N (parts.py).
-``method="seed"`` is the formula of the blog post: the gain of the largest event for all events,
-without a match of sizes, and with the time outside unchanged.
+storages. r is the time outside these waits per operation, and N the number of operations
+(parts.py). ``method="seed"`` is the formula of the blog post: the gain of the largest event for all
+events, without a match of sizes, and with the time outside unchanged.
 """
 
 import glob
@@ -234,7 +234,7 @@ def _warnings(
 
 
 def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Caveat]:
-    """Warnings about the part of the run that traces cover, if there is no ASH of the rest."""
+    """Warnings about the part of the run that traces cover, without ASH for the rest."""
     if traces.elapsed_s < 0.9 * elapsed_s:
         covered, total = format_duration(traces.elapsed_s), format_duration(elapsed_s)
         yield Caveat(

@@ -323,7 +323,7 @@ def _why_not(
 def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside | None:
     """The time outside in a trace; ``sizes`` are blocks per operation today over the target's.
 
-    ``sizes`` has the temp events as keys. None if the trace's time is not that of whole sessions,
+    ``sizes`` has the temp events as keys. None if the trace does not cover whole sessions,
     or if its waits leave no time.
     """
     if trace is None or trace.calls is None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RemainingWorkHints:
-    """What a user knows about a query that was recorded in part.
+    """A user's hints about a partly recorded query.
 
     ``progress`` is the share (0..1) done by the recording's end, ``written_bytes`` the bytes that
     the entire query writes. ``history`` are files of previous runs, or of a plan that was not run.

@@ -329,7 +329,7 @@ class Product:
 
     @property
     def price_of(self) -> str | None:
-        """What the price of a local disk covers; None for volumes."""
+        """The scope of a local disk's price; None for volumes."""
         units = {price.unit for price in self.search.prices.of(self.row.name)}
         if "instance-hour-without" in units:
             return "difference"
@@ -342,7 +342,7 @@ class Product:
 
     @property
     def remark(self) -> str:
-        """What the forecast assumes."""
+        """The assumption of the forecast."""
         credits = any(limit.burst_ns > CREDIT_S * 1e9 for limit in self.row.storage().limits)
         return "with full burst credits" if credits else ""
 

@@ -168,7 +168,7 @@ class SimulatedRun:
     begin_s: float
     elapsed_s: float
     stages: Mapping[int, StageRow]
-    #: Tasks that run at once.
+    #: Number of concurrent tasks.
     slots: int
 
     def times_s(self) -> dict[int, StageTimes]:

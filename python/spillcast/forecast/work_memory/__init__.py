@@ -48,7 +48,7 @@ class WorkMemoryEffect:
     spills: Sequence[NodeSpill] = later(())
 
     def io_share(self, work_mem_bytes: int) -> float:
-        """Temp I/O of the query with this work memory, as a multiple of that of the run."""
+        """Temp I/O of the query with this work memory, relative to that of the run."""
         if work_mem_bytes >= self.enough.work_mem_bytes:
             return 0.0
         return io_share(self.spills, work_mem_bytes)

@@ -1,7 +1,7 @@
 """A workload: all data that a forecast needs from the evidence of a run.
 
 It is read once, and contains plain values and arrays. It depends on no file and no engine, so
-``project`` treats recordings, plans, reports and stated figures alike.
+``project`` treats recordings, plans, reports and stated figures in the same way.
 """
 
 from collections.abc import Mapping, Sequence

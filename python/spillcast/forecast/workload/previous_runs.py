@@ -58,7 +58,7 @@ def read_run_or_plan(path: Path) -> PlanDocument | Recording | Counts:
 
 
 def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
-    """Why ``run`` is no previous run of the query that ``now`` ran; None if it may be one."""
+    """Why ``run`` is not a previous run of the query of ``now``; None if it may be one."""
     before = run.engine
     if isinstance(run, Recording) and RecordedPart.of(run.meta) is not None:
         return "it covers only part of a run itself"

@@ -228,7 +228,7 @@ def page_cache_of_counts(
 ) -> PageCache | None:
     """A page cache that holds all files, if all operations were as fast as memory, else None.
 
-    Counts do not show how much memory there is.
+    Counts do not show the size of the memory.
     """
     mean_ns = np.array([load.mean_s * 1e9 for load in loads])
     if (mean_ns > memory_ns(np.array([load.mean_bytes for load in loads]))).any():

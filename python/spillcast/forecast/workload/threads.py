@@ -75,7 +75,7 @@ MAX_APART = 100.0
 
 @dataclass(frozen=True)
 class Overlap:
-    """What the temp I/O of threads on a storage adds to the elapsed time."""
+    """The elapsed time that the temp I/O of threads on a storage adds."""
 
     #: Seconds of elapsed time for a second of latency.
     io_weight: float

@@ -245,7 +245,7 @@ def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _R
 
 
 def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> Operations:
-    """All operations of one op in a plan, with the time by the issued ones."""
+    """All operations of one op in a plan, with times extrapolated from the issued ones."""
     count = sum(group["count"] for group in groups)
     if not len(size) or not count:
         return Operations.of(0, 0, 0.0)

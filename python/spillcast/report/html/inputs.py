@@ -127,7 +127,7 @@ class Inputs:
     documents: list[tuple[str, Any]] = field(default_factory=list)
 
     def add_document(self, name: str, document: Document) -> None:
-        """Add what a verb printed with --json. InputError for a schema that no page shows."""
+        """Add a document printed by --json. InputError for a schema that is not shown on pages."""
         with reading(name, AGAIN):
             self._add(name, document)
 

@@ -92,7 +92,7 @@ class CatalogueEntry:
     """A storage of the catalogue. ``title`` is a few words, ``description`` a sentence."""
 
     name: str
-    #: What the figures describe: ``device`` or ``volume``.
+    #: The kind of the figures: ``device`` or ``volume``.
     kind: str
     title: str
     description: str

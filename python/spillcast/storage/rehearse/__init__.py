@@ -1,4 +1,4 @@
-"""Rehearsals: the recorded first part of a query on another storage; runs those of commands."""
+"""Rehearsals: the recorded first part of a query on other storage; runs those of commands."""
 
 import os
 import re
