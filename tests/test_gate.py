@@ -47,6 +47,7 @@ def test_json_that_no_reader_can_use(text, words):
         '{"a": 1, "a": 1}',
         '{"Workers": [{"b": 1}], "Workers": [{"c": 2}]}',
         '{"userid": 1, "at": "12:01", "userid": 2, "at": "12:02"}',
+        '{"a": "\\ud83d\\ude00", "b": 1e30}',
     ],
 )
 def test_names_that_stand_again_without_another_figure_are_read(text):
@@ -65,6 +66,13 @@ def test_json_among_other_text_is_found_however_long_it_is(length):
     other = "[2026-11-27] plan: {\nplan = [\n"
     text = other + f"\nplan: {other}".join(json.dumps(value, indent=0) for value in values)
     assert list(gate.json_values(f"{text}\n{other}", mark="nowhere")) == values
+
+
+@cases("repeats", [False, True])
+@cases("value", ['{"a": NaN}', '{"a": -1e999}', '{"a": "\\udc00"}', '{"a": 1, "a": 2}'])
+def test_values_among_other_text_are_checked(value, repeats):
+    with refused("cut or damaged"):
+        list(gate.json_values(f"plan:\n{value}\nend", repeats=repeats))
 
 
 def test_each_value_of_a_repeated_name_is_checked():

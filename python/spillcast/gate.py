@@ -13,13 +13,12 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from spillcast.errors import (
     OF_CONTENT,
@@ -56,8 +55,10 @@ COUNT_MAX = 1 << 53
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
 #: The place where a JSON value begins: at the start of a line, or after a name at its end.
 _VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
-#: A number, also the text of a 64-bit number that JSON has in quotes.
-_FIGURE = re.compile(r"-?\d[\d.]*+")
+#: A number, also the text of a 64-bit number that JSON has in quotes; no time of day.
+_FIGURE = re.compile(r"\s*+-?\d[\d.,']*+\s*+")
+#: An escaped half of a surrogate pair, which may lack the other half.
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 #: The beginning of an object or of a list of objects.
 _MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 #: Length in which ``mark`` must match, and in which text other than JSON fails to parse.
@@ -140,19 +141,16 @@ def json_of(text: str, *, rest: bool = False) -> Any:
     InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
     finite, invalid text, or two figures of one name.
     """
-    if len(text) > JSON_LENGTH_MAX:
-        raise FileTooLarge(f"more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
-    if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
-        raise FileTooLarge(f"more than {JSON_PARTS_MAX:,} lists and objects, or values")
+    _check_size(text)
+    text = text.strip()
     try:
-        text = text.strip()
-        end = json.JSONDecoder(object_pairs_hook=_unambiguous).raw_decode(text)[1]
-        document = msgspec.json.decode(text[:end] if rest else text)
+        document, end = _value_at(text, 0, unambiguous)
+        if text[end:] and not rest:
+            raise ValueError(f"more follows: {text[end : end + 40]}")
     except RecursionError as error:
         raise damaged(f"nested deeper than {DEPTH_MAX} levels") from error
     except ValueError as error:
         raise damaged(f"not JSON: {error}") from error
-    _check(document)
     return document
 
 
@@ -162,13 +160,13 @@ def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Ite
     With ``repeats``, a list holds the values of a repeated name in an object; else the last counts.
     InputError as in ``json_of``, also if a value that begins with a match of ``mark`` is truncated.
     """
-    decoder, at = json.JSONDecoder(object_pairs_hook=_grouped if repeats else None), 0
+    at = 0
     while (match := _VALUE.search(text, at)) is not None:
         if _is_other_text(text[match.end() : match.end() + _TRIED_LENGTH], mark):
             at = match.end() + 1
             continue
         try:
-            value, end = decoder.raw_decode(text, match.end())
+            value, at = _value_at(text, match.end(), _grouped if repeats else unambiguous)
         except RecursionError:
             raise damaged("nested too deep") from None
         except ValueError as error:
@@ -179,21 +177,52 @@ def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Ite
                 raise damaged(f"not JSON: {error}") from error
             at = match.end() + 1
             continue
-        checked = json_of(text[match.end() : end])
-        if repeats:
-            _check(value)
-        yield value if repeats else checked
-        at = end
+        _check_size(text[match.end() : at])
+        yield value
 
 
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. InputError if a name has different figures, except identifiers, as in joins."""
+def _value_at(text: str, at: int, object_of: Callable[..., Any]) -> tuple[Any, int]:
+    """The JSON value that begins at ``at``, and its end. ValueError and InputError as json_of."""
+    value, end = json.JSONDecoder(
+        object_pairs_hook=object_of, parse_float=_finite, parse_constant=_finite
+    ).raw_decode(text, at)
+    if _HALF.search(text, at, end):
+        json.dumps(value, ensure_ascii=False).encode()
+    _check(value)
+    return value, end
+
+
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise damaged(f"not JSON: {text} is out of range")
+    return number
+
+
+def _check_size(text: str) -> None:
+    """FileTooLarge for JSON that would take too much memory."""
+    if len(text) > JSON_LENGTH_MAX:
+        raise FileTooLarge(f"more than {JSON_LENGTH_MAX >> 20} MiB of JSON")
+    if text.count("[") + text.count("{") > JSON_PARTS_MAX or text.count(",") > JSON_VALUES_MAX:
+        raise FileTooLarge(f"more than {JSON_PARTS_MAX:,} lists and objects, or values")
+
+
+def doubled(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, Any]]:
+    """Each repeated name with another value than before: the name, the first value, the other."""
+    first: dict[str, Any] = {}
+    for name, value in pairs:
+        if first.setdefault(name, value) != value:
+            yield name, first[name], value
+
+
+def unambiguous(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object or a row of a table; the last value of a repeated name counts.
+
+    InputError if a name has different figures, except identifiers, as in joins.
+    """
     values = dict(pairs)
-    for name, value in pairs if len(values) < len(pairs) else ():
-        both = value, values[name]
-        differ = value != values[name] and not name.endswith("id")
-        if differ and any(_FIGURE.fullmatch(str(part)) for part in both):
-            raise damaged(f"{name} has two values: {both[0]} and {both[1]}")
+    for name, *both in doubled(pairs) if len(values) < len(pairs) else ():
+        if not name.endswith("id") and any(_FIGURE.fullmatch(str(part)) for part in both):
+            raise damaged(f"{name} has two values, {both[0]} and {both[1]}: select one")
     return values
 
 
@@ -202,6 +231,7 @@ def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, list[Any]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)
+    unambiguous(pairs)
     return {name: many if len(many) > 1 else many[0] for name, many in values.items()}
 
 

@@ -125,6 +125,14 @@ def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
     assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 
 
+def test_a_statement_may_be_longer_than_cells_usually_are(tmp_path):
+    """Python's csv module refuses cells of more than 131,072 characters."""
+    heading, row, *_ = QUERIES.splitlines()
+    statement = "select " + ", ".join(f"column_{n}" for n in range(12_000))
+    counts = read(tmp_path, f'{heading},statement_text\n{row},"{statement}"\n')
+    assert counts.elapsed_s == 5.0
+
+
 @cases(
     ("text", "error"),
     [

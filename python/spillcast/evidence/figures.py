@@ -19,7 +19,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
 from spillcast.evidence.numbers import number_of, quantity_of, with_decimal_points
-from spillcast.evidence.recognise import BYTE_COUNTERS, COUNTER_HEADING
+from spillcast.evidence.other_engines import BYTE_COUNTERS, COUNTER_HEADING
 from spillcast.evidence.selection import FIGURES_PREFIX, Selection
 from spillcast.evidence.table_rows import rows_of
 from spillcast.evidence.text import text_of

@@ -1,6 +1,5 @@
 """Recognises the kind of a file by its content: the kind with the highest score."""
 
-import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceMixed, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
+from spillcast.evidence.other_engines import BYTE_COUNTERS, COUNTER_HEADING, TEXTS
 from spillcast.evidence.selection import FIGURES_HINT
 from spillcast.evidence.spark import is_event_log
-from spillcast.evidence.table_rows import table_of
+from spillcast.evidence.table_rows import SEPARATORS, split_at, table_of
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
@@ -73,9 +73,8 @@ class FileHead:
         if start[:1] in ("[", "{"):
             return {name.lower() for name in re.findall(r'"(\w+)"\s*[]:,}]', start)}
         heading = start.split("\n", 1)[0]
-        separator = max(",;|\t", key=heading.count)
-        names = next(csv.reader([heading], delimiter=separator), [])
-        return {name.strip().lower() for name in names}
+        names = split_at(max(SEPARATORS, key=heading.count), heading)
+        return {name.lower() for name in names}
 
 
 @dataclass(frozen=True)
@@ -229,68 +228,10 @@ _REDSHIFT_HINT = (
     "figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"
 )
 #: Nodes that only plans of MySQL have, with or without the arrows before them.
-MYSQL_NODE = (
+_MYSQL_NODE = (
     r"(?-i:(?:Table|Index|Index range|Covering index) (?:skip )?(?:scan|lookup) on |Single-row "
     r"|Nested loop [a-z]|Temporary table\b|Stream results\b|Limit: \d+ row|Window aggregate\b)"
     r"[^\n]*(?:\n[^\w\n]*)?\((?:cost=|actual )"
-)
-#: Engines whose plans count bytes and no operations: name, counter of spilled bytes, elapsed time.
-BYTE_COUNTERS = (
-    # Each node has an estimate of its maximum. They do not add up, except zeros.
-    ("CockroachDB",
-     r"^[^\w\n]*+(?:estimated (?=max sql temp disk usage: 0 B))?+max sql temp disk usage: "
-     r"([\d.]+ ?\w+)",
-     # Times of nodes are indented further.
-     r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
-    ("Snowflake",
-     r"(?:bytes[ _]spilled(?:[ _]to)?|(?:[,;/]|\band) ?to)[ _](?:local|remote)"
-     r"(?:[ _](?:storage|disk))?[^\w\n]{1,80}+(\d[\d.,]*(?<=\d) ?\w*)",
-     r"(?:total elapsed |execution |\btotal_elapsed_)time[^\w\n]{1,80}+([\d.]+(?: ?m?s)?)(?! ?\w)"),
-    ("Databricks",
-     r"(?:\bspill(?:_?to_?disk_?|ed_local_)bytes|\bbytes spilled to disk due to memory pressure"
-     r"(?: total)?(?: \(min, med, max\))?\n?)[^\w\n]{,80}+(\d[\d.]*(?: ?[KMGT]?i?B)?)",
-     r"\btotal_?(?:time|duration)_?ms[^\w\n]{1,80}+(\d+)"),
-    ("BigQuery", r"\b(?:shuffle_?output_?|slot time consumed\b[\s\S]{,200}?\b)bytes[_ ]?spilled"
-     r"(?: to disk\s*+)?[^\w\n]{,80}+([\d.]+(?: ?[KMGT]?B)?)", r"\belapsed time\W+([\d.]+ ?m?s)"),
-    ("Trino or Presto", r"\b(?:Spilled: |spilledDataSize\W{3,9})(\d[\d.,]* ?[kKMGTP]?B)\b",
-     r"\bExecution(?: ?time)?\W{2,9}([\d.]+ ?(?:m?s|[mhd]))\b"),
-    ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes[^\w\n]{1,80}+(\d+)",
-     r"\bquery_duration_ms[^\w\n]{1,80}+(\d+)"),
-    # Only the row of the root has the time of the query.
-    ("TiDB", r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?[ \t]*+\|?$",
-     r"^[+|\" \t]*+\w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
-    ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
-     r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
-    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)(?=,\s|\])", r"(?!)"),
-)  # fmt: skip
-#: Engines, by what only their texts have, with a form that is not read.
-_ENGINES = (
-    ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "), ("Netezza", r"\[SPU "),
-    ("Trino or Presto", r'\bCPU: [\d.]++\w++[^,\n]{,9}, Scheduled: \d|"(?:spilledDat|revocable)'),
-    ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "),
-    ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("Exasol", r"\btemp_db_ram_peak\b"),
-    ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
-    ("Firebird", r"^[^\w\n]*Delta memory = "), ("Velox", r"\bSpilled: \d[\d,]* rows\b"),
-    ("Impala or Doris",
-     r"\bScratchBytesWritten\b|\bSpilled(?:Partitions|Runs)\b|\bSpillWrite\w+: |\bEst\. #Rows\b"
-     r"|\bmem-reservation="),
-    ("StarRocks", r"\b(?:DiskSpillSize|FlushIOBytes|(?:Local|Remote)(?:Read|Write)IOTime)\b"),
-    ("DataFusion", r"\bspilled_bytes=\{"), ("Azure Synapse", r"\bShuffleMoveOperation\b|\bdm_pdw_"),
-    ("Hadoop (Hive, Tez)", r"\bspilled[_ ]records\b|\badditional_spill|^STAGE DEPENDENCIES:"),
-    ("Vertica", r"\b(?:GROUP_BY|JOIN)_SPILLED\b|\(PATH ID: \d"),
-    ("SingleStore", r"\bactual_rows: \d.{,200}\bexec_time: \d"), ("Dameng", r"\bNSET2: \[\d"),
-    ("Db2", r"\b(?:sort|hash[ _]join)[ _]overflows\b|\bSPILLED\s*: \(Pages|\bDB2 Universal"),
-    ("MongoDB", r"\b(?:usedDisk|\w*spillToDisk)\W{,2}:"), ("SAP HANA", r"(?-i:\bCOLUMN SEARCH\b)"),
-    ("OceanBase", r"\bEST\. ?ROWS *\|"), ("Informix", r"\bEstimated # of Rows Returned: "),
-    ("Dremio or Drill", r"(?-i:\bSPILL_(?:COUNT|CYCLE|MB)\b)"), ("MatrixOne", r"\bSpillSize="),
-    ("Teradata", r"\ball-AMPs\b|\bSpool \d+ \(|\bplaced in Spool \d"),
-    ("DuckDB's plans and system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b|[│┃] *─ ─ ─"),
-    ("Dask or Ray", r"^distributed\.\w|^\(raylet\) |^\* Spilled to disk: \d"),
-)  # fmt: skip
-#: The heading of a table in CSV with such a counter.
-COUNTER_HEADING = (
-    r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled"
-    r"|spilled_local_bytes|join_spilled_bytes)\b)[\w\",;\t ]+$"
 )
 KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
@@ -355,7 +296,7 @@ KINDS: Sequence[EvidenceKind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             r"\|\s*Id\s*\|\s*Operation\s*\|", "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b'
+            rf'"query_block"\s*:|^[^\w\n]*{_MYSQL_NODE}|\| r_filtered\b'
             r'|^[^\w\n]*+(?:id\W++)?select_type\b|"(?:actual_last_row_ms|r_total_time_ms)"\s*:'),
     _report(4.0, "a profile of DuckDB", "duckdb.read",
             r'[│┃]\s*Total Time:|"(?:(?:cumulative|operator)_cardinality|operator_timing|extra-info'
@@ -412,7 +353,7 @@ KINDS: Sequence[EvidenceKind] = (
     *(_too_little(f"a text of {name}", mark,
     f"a text of {name} in a form that is not read, or of what did not spill",
     f"record the query: spillcast record --pid PID; {FIGURES_HINT}", 1.3)
-      for name, mark in _ENGINES),
+      for name, mark in TEXTS),
     _too_little("pages and logs of Spark",
                 r"\bSpill \((?:Disk|Memory)\)|^[^\w\n]*(?:Stage Id\s*[|\t]|spill size\b)"
                 r"|(?:memory|disk) ?Bytes ?Spilled|\bWholeStageCodegen\b"

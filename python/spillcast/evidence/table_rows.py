@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from spillcast.gate import damaged, json_of
+from spillcast.gate import damaged, json_of, unambiguous
 
-#: Values that clients print for NULL.
-_NULLS = ("", "NULL", "[NULL]", "[null]", "(null)", "<null>", "NaN", "None", "NA")
+SEPARATORS = ",;|\t"
+#: What clients print for NULL. A setting may be NONE.
+NULLS = ("", "NULL", "null", "[NULL]", "[null]", "(NULL)", "(null)", "<null>", "NaN", "None", "NA")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 #: Words below a table, or the prompt of psql.
@@ -20,8 +21,6 @@ _BELOW_TABLE = re.compile(
     r"|^Time: [\d.,]+ ms"
 )
 _FIGURE = re.compile(r"\s*-?\d")
-#: A cell that is a number, and no time or identifier.
-_NUMBER = re.compile(r"\s*+-?\d[\d.,']*+\s*+")
 #: Columns of tables that contain evidence by themselves, and are not part of a report.
 KNOWN_COLUMNS = re.compile(
     r"\bQUERY PLAN\b|^(?:EXPLAIN|ANALYZE)$|^(?=.*\bcalls\b).*\btemp_blks_|query_duration_ms\b", re.I
@@ -76,19 +75,11 @@ def rows_of(text: str) -> list[dict[str, Any]]:
         if len(row) != len(names):
             problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
             raise damaged(problem)
-        cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
-        rows.append(_named(names, list(cells_of_row)))
+        cells_of_row = (None if cell.strip() in NULLS else cell.strip() for cell in row)
+        # Of columns of one name the first counts.
+        values = unambiguous(list(zip(names, cells_of_row, strict=True))[::-1])
+        rows.append({name: values[name] for name in names})
     return rows
-
-
-def _named(names: Sequence[str], cells: Sequence[str | None]) -> dict[str, str | None]:
-    """A row by column. ValueError where a column stands twice with different figures."""
-    row: dict[str, str | None] = {}
-    for name, cell in zip(names, cells, strict=True):
-        differs = row.setdefault(name, cell) != cell and not name.endswith("id")
-        if differs and any(_NUMBER.fullmatch(text or "") for text in (row[name], cell)):
-            raise ValueError(f"column {name} stands twice with different figures: select one")
-    return row
 
 
 def texts_of_json(text: str) -> tuple[list[str], list[list[str]]]:
@@ -101,14 +92,20 @@ def texts_of_json(text: str) -> tuple[list[str], list[list[str]]]:
 
 def cells_of(text: str, separator: str = "") -> Iterator[list[str]]:
     """The cells of each line of CSV or TSV; a blank line has none."""
-    separator = separator or max(",;|\t", key=text.split("\n", 1)[0].count)
-    # The text of a statement may exceed the default limit of a cell.
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    separator = separator or max(SEPARATORS, key=text.split("\n", 1)[0].count)
     if separator == "\t" and '\t"' not in text:
         cells = (list(map(unescaped, line.split("\t"))) for line in text.split("\n"))
     else:
         cells = csv.reader(io.StringIO(text), delimiter=separator, strict=True)  # type: ignore[assignment]
     return (row if any(row) else [] for row in cells)
+
+
+def split_at(separator: str, line: str) -> list[str]:
+    """The cells of a line alone, so that a lost quote does not damage the rest of the file."""
+    if '"' not in line:
+        return [cell.strip() for cell in line.split(separator)]
+    cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    return [cell.strip() for cell in cells]
 
 
 def unescaped(cell: str) -> str:

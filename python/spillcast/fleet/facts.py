@@ -32,7 +32,6 @@ from spillcast.forecast.oracle.evidence import servers_of
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
-from spillcast.tables import any_table_of
 
 #: Patterns of database, instance, host and day in the header of a trace. All instances of a
 #: database share the first: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.
@@ -193,8 +192,9 @@ order by day, sql_id, measure, event
 
 def database_of_export(path: Path) -> str:
     """The database in an export of ASH. InputError if no column names it, or for several."""
-    for column in _columns(path):
-        names = {str(value) for value in column if value not in (None, "")}
+    columns = read_spooled(path, {name: name for name in _NAMES}).columns
+    for column in (columns[name] for name in _NAMES if name in columns):
+        names = {str(value) for value in column.unique() if value != ""}
         if len(names) > 1:
             raise EvidenceMixed(
                 f"rows of {len(names)} databases", "export each database into its own file", path
@@ -202,22 +202,6 @@ def database_of_export(path: Path) -> str:
         if names:
             return names.pop()
     raise EvidenceIncomplete("names no database", "say which it is with: --database NAME", path)
-
-
-def _columns(path: Path) -> Iterator[list[Any]]:
-    """The values of each column that may name the database, the best column first."""
-    if path.suffix.lower() == ".parquet":
-        table = any_table_of(path)
-        by_name = {name.lower(): name for name in table.column_names}
-        for name in _NAMES:
-            if name in by_name:
-                column = table[by_name[name]]
-                yield [*column.unique(), *([None] if column.null_count else [])]
-        return
-    spooled = read_spooled(path, {name: name for name in _NAMES})
-    for name in _NAMES:
-        if name in spooled.columns:
-            yield list(set(spooled.columns[name]))
 
 
 #: Columns of FACTS without values in ASH.

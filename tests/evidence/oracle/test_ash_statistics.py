@@ -1,5 +1,7 @@
 """Spooled session statistics: intervals, numbers, and whether flash served temp I/O."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spillcast.errors import EvidenceIncomplete
@@ -42,6 +44,12 @@ def test_intervals_and_numbers(tmp_path):
     ]
     assert statistics.total(READS) == 2 * 105_899
     assert statistics.total("not there") == 0
+
+
+def test_intervals_in_parquet(tmp_path):
+    columns = {"NAME": [READS, FLASH_READS], "VALUE": [105_899, 0]}
+    pq.write_table(pa.table(columns), tmp_path / "statistics.parquet")
+    assert read_statistics(tmp_path / "statistics.parquet").total(READS) == 105_899
 
 
 def test_a_probe_phase_that_flash_serves(tmp_path):

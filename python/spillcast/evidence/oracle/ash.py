@@ -13,14 +13,13 @@ from spillcast.columns import NAME, TEXT, ColumnValues, Field, Flags, Integers
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.oracle.spooled import (
     SECOND_NS,
-    Columns,
     Damage,
+    Spooled,
     by_text,
     chosen_time_ns,
     clock,
     has_seconds_in,
     month_comes_first,
-    normal_name,
     parse_time_ns,
     read_spooled,
 )
@@ -28,7 +27,7 @@ from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import distinct, repeated_notes
 from spillcast.gate import reading
 from spillcast.recording.schema import SAMPLES
-from spillcast.tables import Table, any_table_of
+from spillcast.tables import Table
 
 AshSource = Literal["V$", "DBA_HIST"]
 #: Memory is sampled each second; DBA_HIST keeps one sample in ten.
@@ -213,25 +212,11 @@ def _notes(exports: Sequence[_Export]) -> list[str]:
 def _read_export(
     path: Path, on_progress: Callable[[int], None], *, month_first: bool | None = None
 ) -> _Export:
-    with path.open("rb") as file:
-        is_parquet = file.read(4) == b"PAR1"
-    columns: dict[str, ColumnValues] = {}
-    lines: Sequence[int]
-    if is_parquet:
-        # Columns of exports have many types; the used ones are converted, or named as damage.
-        table = any_table_of(path, "export it again")
-        heading, lines, damaged = table.column_names, range(1, table.num_rows + 1), []
-        for title in heading:
-            if (name := _NAMES.get(normal_name(title))) is not None:
-                columns.setdefault(name, table[title])
-    else:
-        spooled = read_spooled(path, _NAMES, on_progress)
-        heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
-        columns = {name: ColumnValues.of(cells, TEXT) for name, cells in spooled.columns.items()}
+    reader = read_spooled(path, _NAMES, on_progress)
+    columns, damaged = reader.columns, reader.damaged
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
-        heading_words = ", ".join(heading[:20]) or "nothing"
+        heading_words = ", ".join(reader.heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"an ASH export needs {_NEEDED}; found: {heading_words}")
-    reader = Columns(path, columns, lines, damaged)
     times, has_seconds, month_first = _times(reader, month_first)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
@@ -244,7 +229,7 @@ def _read_export(
     return _Export(samples, source, damaged, has_seconds, month_first, frozenset(columns))
 
 
-def _times(reader: Columns, month_first: bool | None) -> tuple[ColumnValues, bool, bool | None]:
+def _times(reader: Spooled, month_first: bool | None) -> tuple[ColumnValues, bool, bool | None]:
     """Nanoseconds since 1970; null, and a damaged line, for a text that is no time.
 
     Also whether there are seconds, and whether the month comes first (10/14/2024), which

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.columns import TEXT, ColumnValues
+from spillcast.columns import ColumnValues
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
-from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
+from spillcast.evidence.oracle.spooled import Damage, parse_integer, read_spooled
 from spillcast.evidence.selection import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.text import head_of
 from spillcast.gate import reading
@@ -76,7 +76,7 @@ def parameter_of(path: Path, name: str) -> int | None:
     """The value of a parameter in spooled parameters; None if it is missing or no number."""
     rows = read_spooled(path, {"name": "name", "value": "value"}).rows
     values = {row.get("name"): row.get("value") for row in rows}
-    return parse_integer(values.get(name) or "")
+    return parse_integer(str(values.get(name) or ""))
 
 
 _NAMES = {
@@ -196,10 +196,8 @@ def _read(
             if lacking := [name for name in needed if name not in spooled.columns]:
                 headings = ", ".join(spooled.heading[:20]) or "nothing"
                 raise EvidenceIncomplete(f"{words} {', '.join(lacking)}; found: {headings}")
-            cells = {name: ColumnValues.of(texts, TEXT) for name, texts in spooled.columns.items()}
-            columns = Columns(path, cells, spooled.lines, damaged)
             converted = {
-                name: columns.texts(name) if name in _TEXTS else columns.numbers(name)
+                name: spooled.texts(name) if name in _TEXTS else spooled.numbers(name)
                 for name in names.values()
             }
         tables.append(Table(converted))

@@ -1,10 +1,10 @@
 """Reads Oracle's reports as text, their tables by column, and finds lines that were not read."""
 
-import csv
 import html
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, FileTooLarge
@@ -14,10 +14,12 @@ from spillcast.evidence.table_rows import (
     JSON_ROWS,
     HtmlRows,
     html_tables,
+    split_at,
     texts_of_json,
 )
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import doubled
 
 _DASHES = re.compile(r"-{2,}")
 #: A rule of other signs, or of signs in another encoding.
@@ -44,8 +46,8 @@ _BAR_RULE = re.compile(
 _TOP_ROW = re.compile(r"\s*\|[*\s-]*0\s*\|")
 #: A row of waits between separators, which may be blanks beside them.
 _SEPARATED = re.compile(
-    r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *[,;|\t]'
-    r'|[,;|\t] *"?direct path (?:read|write) temp"? *$',
+    r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *([,;|\t])'
+    r'|([,;|\t]) *"?direct path (?:read|write) temp"? *$',
     re.IGNORECASE | re.MULTILINE,
 )
 #: Tabs that separate cells, where those of SQL*Plus stand for blanks below a rule of dashes.
@@ -88,11 +90,9 @@ class ReportTable:
 
     def check_distinct(self, *names: str | None) -> None:
         """EvidenceDamaged where columns of one of these names differ."""
-        for name in names:
-            places = [at for at, other in enumerate(self.names) if other == name]
-            if any(
-                len({row[at].strip() for at in places if at < len(row)}) > 1 for row in self.cells
-            ):
+        rows = (zip(self.names, map(str.strip, row), strict=False) for row in self.cells)
+        for name, *_ in chain.from_iterable(map(doubled, rows)):
+            if name in names:
                 raise EvidenceDamaged(f"columns of one name differ: {name}")
 
     def has(self, *parts: str) -> bool:
@@ -119,10 +119,11 @@ def tables_of(text: str) -> list[ReportTable]:
     lines = text.splitlines()
     barred = list(bar_tables(lines))
     tables = [*_of_text(lines), *_of_gaps(lines), *barred]
-    if _SEPARATED.search(text):
-        # Lines of tables with bars would also be split at these bars.
-        within = {at for table in barred for at in range(table.first, table.last)}
-        tables += _of_separated(["" if at in within else line for at, line in enumerate(lines)])
+    # Lines of tables with bars would also be split at these bars.
+    within = {at for table in barred for at in range(table.first, table.last)}
+    others = ["" if at in within else line for at, line in enumerate(lines)]
+    for separator in sorted({match[1] or match[2] for match in _SEPARATED.finditer(text)}):
+        tables += _of_separated(others, separator)
     shown = "\n".join(cell for table in tables for row in table.cells for cell in row).lower()
     read = {
         at for table in tables for at in range(table.first, table.last)
@@ -290,32 +291,18 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[ReportTable]:
         yield table
 
 
-def _of_separated(lines: Sequence[str]) -> Iterator[ReportTable]:
+def _of_separated(lines: Sequence[str], separator: str) -> Iterator[ReportTable]:
     """Tables with cells separated by a sign: consecutive lines with the same number of cells."""
-    table: ReportTable | None = None
-    separator = ""
-    for at, line in enumerate(lines):
-        if _WHOLE_RULE.fullmatch(line):
-            continue
-        cells = _separated(line, separator or ",")
-        if table is not None and len(cells) == len(table.names):
-            table.cells.append(cells)
-            table.last = at + 1
-            continue
-        if table is not None and table.cells:
-            yield table
-        separator = max(",;|\t", key=line.count)
-        names = _separated(line, separator)
-        table = ReportTable([name_of(name) for name in names], at) if len(names) > 2 else None
-    if table is not None and table.cells:
-        yield table
-
-
-def _separated(line: str, separator: str) -> list[str]:
-    """The cells of a line; empty for a line that is too long for a row of waits."""
-    if len(line) > _ROW_LENGTH_MAX:
-        return []
-    return next(csv.reader([line], delimiter=separator), [])
+    full = ((at, line) for at, line in enumerate(lines) if not _WHOLE_RULE.fullmatch(line))
+    # A line that is too long is no row of waits.
+    rows = (
+        (at, split_at(separator, line) if len(line) <= _ROW_LENGTH_MAX else []) for at, line in full
+    )
+    for width, table in groupby(rows, key=lambda row: len(row[1])):
+        (first, names), *below = table
+        if width > 2 and below:
+            cells = [row for _, row in below]
+            yield ReportTable(list(map(name_of, names)), first, below[-1][0] + 1, cells)
 
 
 def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:

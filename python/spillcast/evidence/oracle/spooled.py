@@ -1,10 +1,10 @@
 """Reads tables that Oracle's clients export as text, with damaged lines, numbers and times."""
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO
@@ -13,10 +13,18 @@ import numpy as np
 
 from spillcast.columns import TEXT, ColumnValues
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed, OptionInvalid
-from spillcast.evidence.table_rows import BLANKS, JSON_ROWS, texts_of_json
+from spillcast.evidence.table_rows import (
+    BLANKS,
+    JSON_ROWS,
+    NULLS,
+    SEPARATORS,
+    split_at,
+    texts_of_json,
+)
 from spillcast.evidence.text import head_of, opened_text, text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import damaged, reading
+from spillcast.gate import damaged, doubled, reading
+from spillcast.tables import any_table_of
 from spillcast.units import format_count
 
 #: The heading is among the first lines, below echoed commands and blank lines.
@@ -25,7 +33,6 @@ _HEADING_LINES_MAX = 200
 _LINE_MAX, _COLUMNS_MAX = 1 << 17, 4_096
 #: Lines between two reports of progress.
 PROGRESS_LINES = 4096
-_SEPARATORS = (",", ";", "|", "\t")
 #: The gap between columns that are separated by blanks only, without an underline.
 _GAP = re.compile(r"\s{2,}")
 _UNDERLINE = re.compile(r"\s*-+([\s,;|]+-+)*\s*")
@@ -36,7 +43,6 @@ _FEEDBACK = re.compile(
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
-_NULLS = {"", "null", "(null)"}
 #: The bytes that show whether a file is JSON.
 _START_BYTES = 4096
 
@@ -56,18 +62,51 @@ class Damage:
 
 @dataclass(frozen=True)
 class Spooled:
-    """The wanted columns of a file as text, None for empty cells; ``lines`` has each row's line."""
+    """The wanted columns of a file, null for empty cells; ``lines`` has each row's line.
 
-    heading: list[str]
-    columns: dict[str, list[str | None]]
-    lines: list[int]
+    A value that cannot be converted is damage of its line.
+    """
+
+    path: Path
+    heading: Sequence[str]
+    columns: Mapping[str, ColumnValues]
+    lines: Sequence[int]
     damaged: list[Damage]
 
     @property
     def rows(self) -> Iterator[SpooledRow]:
         """The rows by column."""
-        for values in zip(*self.columns.values(), strict=True):
+        columns = (column.to_pylist() for column in self.columns.values())
+        for values in zip(*columns, strict=True):
             yield dict(zip(self.columns, values, strict=True))
+
+    def numbers(self, name: str) -> ColumnValues:
+        """The column as whole numbers; null for an empty cell, and with damage for other texts."""
+        column = self.columns.get(name)
+        if column is None or column.type == "null":
+            return ColumnValues.nulls(len(self.lines), "int64")
+        if column.type == "decimal" or column.type.startswith("float"):
+            return replace(column, type="float64", values=np.round(column.filled(0))).cast("int64")
+        if column.type.startswith(("int", "uint")):
+            return column.cast("int64")
+        if not column.is_text:
+            raise EvidenceDamaged(f"column {name} holds {column.type}, not numbers")
+        numbers = by_text(column, [parse_integer(text) for text in column.names])
+        for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
+            self.damage(row, f"{name} is {column[row]!r}: treated as unknown")
+        return numbers
+
+    def texts(self, name: str) -> ColumnValues:
+        """The column as texts; null for an empty cell."""
+        column = self.columns.get(name)
+        if column is None:
+            return ColumnValues.nulls(len(self.lines), TEXT)
+        column = column.cast(TEXT)
+        return replace(column, values=np.where(column.equals(""), -1, column.values))
+
+    def damage(self, row: int, problem: str) -> None:
+        """Add what is wrong with a row to the damage."""
+        self.damaged.append(Damage(str(self.path), self.lines[row], problem))
 
 
 def normal_name(heading: str) -> str:
@@ -80,16 +119,36 @@ def read_spooled(
 ) -> Spooled:
     """Read the columns whose normal heading is a key of ``names``, under the name of its value.
 
-    Rows are in JSON, or values are separated by commas, semicolons, bars or tabs, with or without
-    quotes, or stand in columns of fixed width below an underlined heading. Headings that are
-    repeated on each page and feedback such as ``773 rows selected.`` are no rows. A row with too
-    few or too many values is damaged. ``on_progress`` gets the number of characters read so far.
+    Rows are in Parquet or JSON, or values are separated by commas, semicolons, bars or tabs, with
+    or without quotes, or stand in columns of fixed width below an underlined heading. Headings that
+    are repeated on each page and feedback such as ``773 rows selected.`` are no rows. A row with
+    too few or too many values is damaged. ``on_progress`` gets the number of characters so far.
     """
     with reading(path, "export it again"):
-        if JSON_ROWS.match(head_of(path, _START_BYTES)):
-            return _of_json(path, text_of(path), names)
+        head = head_of(path, _START_BYTES)
+        if head.startswith("PAR1"):
+            return _of_parquet(path, names)
+        if JSON_ROWS.match(head):
+            return _of_text(path, text_of(path), names)
         with opened_text(path) as file:
             return _of_lines(path, _bounded(file, on_progress), names)
+
+
+def _of_parquet(path: Path, names: Mapping[str, str]) -> Spooled:
+    """The columns with the types of the export, of which a reader names those it cannot use."""
+    table, columns = any_table_of(path, "export it again"), dict[str, ColumnValues]()
+    for title in table.column_names:
+        if (name := names.get(normal_name(title))) is not None:
+            columns.setdefault(name, table[title])
+    return Spooled(path, table.column_names, columns, range(1, table.num_rows + 1), [])
+
+
+def _of_text(path: Path, text: str, names: Mapping[str, str]) -> Spooled:
+    """The columns of a table, or of rows in JSON, whose numbers stand for those of lines."""
+    if not JSON_ROWS.match(text):
+        return _of_lines(path, text.splitlines(), names)
+    heading, rows = texts_of_json(text)
+    return _read_rows(path, heading, enumerate(rows, start=1), names)
 
 
 def _of_lines(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
@@ -107,12 +166,6 @@ def _of_lines(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spoo
     return _read_rows(path, heading, rows, names)
 
 
-def _of_json(path: Path, text: str, names: Mapping[str, str]) -> Spooled:
-    """The columns of rows in JSON, whose numbers stand for those of lines."""
-    heading, rows = texts_of_json(text)
-    return _read_rows(path, heading, enumerate(rows, start=1), names)
-
-
 def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> list[SpooledRow]:
     """The rows of an exported table with the columns ``names``.
 
@@ -120,11 +173,7 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> li
     """
     named = {normal_name(name): name for name in names}
     with reading(path):
-        text = unwrapped(text_of(path))
-        if JSON_ROWS.match(text):
-            spooled = _of_json(path, text, named)
-        else:
-            spooled = _of_lines(path, text.translate(BLANKS).splitlines(), named)
+        spooled = _of_text(path, unwrapped(text_of(path)).translate(BLANKS), named)
         for name in needed:
             if name not in spooled.columns:
                 raise EvidenceIncomplete(f"it lacks the column {name}")
@@ -176,26 +225,16 @@ def _echoed(head: list[str]) -> set[int]:
 def _splits(below: str) -> list[_Split]:
     """The functions that may split a heading above the line ``below``."""
     if not _UNDERLINE.fullmatch(below):
-        return [*map(_by_separator, _SEPARATORS), lambda line: _GAP.split(line.strip())]
-    separator = next((s for s in (*_SEPARATORS[:3], "\t") if s in below), None)
+        by_separator = (partial(split_at, separator) for separator in SEPARATORS)
+        return [*by_separator, lambda line: _GAP.split(line.strip())]
+    separator = next((s for s in SEPARATORS if s in below), None)
     return [_by_width(below, separator)]
-
-
-def _by_separator(separator: str) -> _Split:
-    def split(line: str) -> list[str]:
-        if '"' not in line:
-            return [cell.strip() for cell in line.split(separator)]
-        # Each line alone, so that a lost quote damages one line and not the rest of the file.
-        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
-        return [cell.strip() for cell in cells]
-
-    return split
 
 
 def _by_width(underline: str, separator: str | None) -> _Split:
     """Split into columns as wide as their dashes, or at separators if these give as many."""
     spans = [match.span() for match in re.finditer("-+", underline.expandtabs())]
-    separated = _by_separator(separator) if separator else None
+    separated = partial(split_at, separator) if separator else None
 
     def split(line: str) -> list[str]:
         if separated and len(cells := separated(line)) == len(spans):
@@ -214,13 +253,11 @@ def _read_rows(
 ) -> Spooled:
     wanted: dict[str, int] = {}
     titles = [normal_name(cell) for cell in heading]
-    #: Positions of equal headings, as of a join of two views.
-    again: list[tuple[int, int]] = []
     for position, title in enumerate(titles):
-        if (name := names.get(title)) is not None:
-            first = wanted.setdefault(name, position)
-            if first != position and titles[first] == title:
-                again.append((first, position))
+        if title in names:
+            wanted.setdefault(names[title], position)
+    # As those of a join of two views.
+    may_differ = len(set(titles)) < len(titles)
     columns: dict[str, list[str | None]] = {name: [] for name in wanted}
     numbers: list[int] = []
     damaged: list[Damage] = []
@@ -231,56 +268,17 @@ def _read_rows(
             text = f"{format_count(len(cells), 'value')} where the heading has {len(heading)}"
             damaged.append(Damage(str(path), number, text))
             continue
-        if differs := [heading[at] for at, other in again if cells[at] != cells[other]]:
+        differing = doubled(zip(titles, cells, strict=True)) if may_differ else ()
+        if differs := [name for name, *_ in differing if name in names]:
             text = f"{differs[0]} stands twice with different values: select one"
             damaged.append(Damage(str(path), number, text))
             continue
         numbers.append(number)
         for name, position in wanted.items():
             cell = cells[position]
-            columns[name].append(None if cell.lower() in _NULLS else cell)
-    return Spooled(heading, columns, numbers, damaged)
-
-
-class Columns:
-    """Converts the columns of one file; a value that cannot be converted is damage of its line."""
-
-    def __init__(
-        self,
-        path: Path,
-        columns: Mapping[str, ColumnValues],
-        lines: Sequence[int],
-        damaged: list[Damage],
-    ) -> None:
-        self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
-
-    def numbers(self, name: str) -> ColumnValues:
-        """The column as whole numbers; null for an empty cell, and with damage for other texts."""
-        column = self.columns.get(name)
-        if column is None or column.type == "null":
-            return ColumnValues.nulls(len(self.lines), "int64")
-        if column.type == "decimal" or column.type.startswith("float"):
-            return replace(column, type="float64", values=np.round(column.filled(0))).cast("int64")
-        if column.type.startswith(("int", "uint")):
-            return column.cast("int64")
-        if not column.is_text:
-            raise EvidenceDamaged(f"column {name} holds {column.type}, not numbers")
-        numbers = by_text(column, [parse_integer(text) for text in column.names])
-        for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
-            self.damage(row, f"{name} is {column[row]!r}: treated as unknown")
-        return numbers
-
-    def texts(self, name: str) -> ColumnValues:
-        """The column as texts; null for an empty cell."""
-        column = self.columns.get(name)
-        if column is None:
-            return ColumnValues.nulls(len(self.lines), TEXT)
-        column = column.cast(TEXT)
-        return replace(column, values=np.where(column.equals(""), -1, column.values))
-
-    def damage(self, row: int, problem: str) -> None:
-        """Add what is wrong with a row to the damage."""
-        self.damaged.append(Damage(str(self.path), self.lines[row], problem))
+            columns[name].append(None if cell in NULLS else cell)
+    texts = {name: ColumnValues.of(cells, TEXT) for name, cells in columns.items()}
+    return Spooled(path, heading, texts, numbers, damaged)
 
 
 def by_text(column: ColumnValues, parsed: Sequence[int | None]) -> ColumnValues:

@@ -164,7 +164,6 @@ def _messages(text: str) -> list[str] | None:
     """The rows of an export in CSV, as from CloudWatch, in JSON; None for other texts."""
     if _HEADING.fullmatch(text[:_PREFIX_MAX].split("\n", 1)[0]) is None:
         return None
-    csv.field_size_limit(1 << 30)
     rows = list(csv.DictReader(text.splitlines(True)))
     is_log = any(next(_messages_in(row), None) is not None for row in rows)
     return list(map(json.dumps, rows)) if is_log else None
@@ -299,7 +298,6 @@ def _of_csv(line: str, more: Iterator[str]) -> LogEntry | None:
     while quotes % 2 and len(lines) < LINES_MAX and (below := next(more, None)) is not None:
         lines.append(below)
         quotes += below.count('"')
-    csv.field_size_limit(1 << 30)
     row = next(csv.reader(["\n".join(lines)]), [])
     if len(row) < _CSV_COLUMNS_MIN:
         return None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spillcast.errors import (
     EvidenceIncomplete,
@@ -35,16 +35,13 @@ from spillcast.evidence.selection import LISTED_MAX, ONLY_RUN, TEXT_MAX, Selecti
 from spillcast.evidence.table_rows import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import damaged, reading
+from spillcast.gate import reading
 from spillcast.recording import OPS
-from spillcast.recording.meta import FORMER_FILE, ObservedEngine
+from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
-
-if TYPE_CHECKING:
-    from spillcast.recording import Recording
 
 #: Times of execution: by their names up to version 12 and since, and as queries call them.
 _TIME = re.compile(
@@ -476,25 +473,3 @@ def executed_row(row: StatementRow, elapsed_s: float | None = None) -> Executed:
     call_s = _call_s(row, elapsed_s)
     blocks = round(row.blocks / row.calls)
     return executed(call_s, blocks, lambda: counts_of_row(row, elapsed_s=elapsed_s))
-
-
-def previous_calls(recording: "Recording") -> Counts | str | None:
-    """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    path = recording.path / FORMER_FILE
-    try:
-        if (document := recording.document(FORMER_FILE)) is None:
-            return None
-        with reading(path):
-            if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
-                raise damaged("no rows of pg_stat_statements")
-            rows = merged(map(StatementRow.of, document))
-        # The kept row has no text, and the recording knows the processes.
-        row = replace(
-            chosen(rows),
-            query=recording.meta.engine.query,
-            looks=recording.samples.num_rows,
-            workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
-        )
-        return counts_of_row(row, timed=False)
-    except (InputError, Refusal) as error:
-        return error.message.removeprefix(f"{path}: ")

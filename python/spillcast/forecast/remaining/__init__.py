@@ -93,7 +93,7 @@ class RemainingWorkHints:
         engine, text = recording.engine, query_text(recording.engine)
         same = [run for run in self._runs if text and text == query_text(run.engine)]
         if not self._runs:
-            from spillcast.evidence.postgres.statements import previous_calls
+            from spillcast.forecast.remaining.previous_calls import previous_calls
 
             same = [calls] if isinstance(calls := previous_calls(recording), Counts) else []
         return next((run for run in same if reason_against(run, engine) is None), None)

@@ -230,7 +230,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
 
 def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Counts | str]]:
     from spillcast.evidence.postgres.document import document_of
-    from spillcast.evidence.postgres.statements import previous_calls
+    from spillcast.forecast.remaining.previous_calls import previous_calls
 
     path = recording.path / ESTIMATE_FILE
     if (document := recording.document(ESTIMATE_FILE)) is not None:
