@@ -11,7 +11,14 @@ import sqlserver_files
 import statement_files
 from cases import cases
 from fuzz.figure_shapes import OTHERS
-from spillcast.errors import InputError, SpillcastError, TimesContradictory
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    InputError,
+    SpillcastError,
+    TimesContradictory,
+)
 from spillcast.evidence.clickhouse import read_rows as read_queries
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.oracle.ash import read_ash
@@ -160,6 +167,51 @@ def test_times_of_some_of_the_calls_are_no_times_of_all(tmp_path):
     path = statement_files.export(tmp_path / "statements.csv", 18, row)
     with pytest.raises(TimesContradictory):
         open_evidence(find_evidence([path]), Selection())
+
+
+@cases(
+    "text",
+    [
+        # Microseconds that someone divided by a thousand, and milliseconds.
+        sqlserver_files.QUERIES.replace("20000000,6000000", "20000,6000"),
+        OTHERS["mariadb"][1].replace("000.0", ".0").replace("800.0", "0.8"),
+        json.dumps({"latency": 9e-6, "system_peak_temp_dir_size": 1 << 32,
+                    "total_bytes_spilled": 1 << 32, "total_bytes_written": 1 << 33}),
+    ],
+)  # fmt: skip
+def test_what_no_memory_moves_in_the_time_has_times_of_another_unit(tmp_path, text):
+    (path := tmp_path / "made.txt").write_text(text)
+    with pytest.raises(EvidenceContradictory):
+        open_evidence(find_evidence([path]), Selection())
+    assert open_evidence(find_evidence([path]), Selection(elapsed_s=900.0)).writes.bytes
+
+
+def test_files_of_other_databases_and_of_one_snapshot_alone_are_no_growth(tmp_path):
+    row = "{0}\t{1}\t{2}\t{3}\t{3}0000\t{3}\t{3}\t{3}0000\t{3}\n"
+    grown = [row.format(2, 1, 1000, 9000), row.format(2, 1, 61000, 9900)]
+    others = [row.format(5, 1, sample, 7000) for sample in (1000, 61000)]
+    path = tmp_path / "files.tsv"
+
+    def snapshots(lines, columns=slice(None)):
+        rows = (line.split("\t")[columns] for line in [sqlserver_files.FILES, *lines])
+        path.write_text("".join(map("\t".join, rows)))
+        return open_evidence(find_evidence([path]), Selection(elapsed_s=60.0))
+
+    whole = snapshots([*grown, *others])
+    assert (whole.reads.count, whole.writes.bytes) == (900, 9_000_000)
+    with pytest.raises(EvidenceIncomplete):
+        snapshots([*grown, *others], slice(1, None))
+    with pytest.raises(EvidenceContradictory):
+        snapshots([*grown, row.format(2, 3, 61000, 9900)])
+
+
+def test_a_table_that_was_cut_at_its_right_edge_is_damage(tmp_path):
+    """Without its columns of writes and temp space it looks like one that did not spill."""
+    lines = OTHERS["xplan"][1].split("\n")
+    at = lines[2].index("| Writes") - 2
+    (path := tmp_path / "plan.txt").write_text("\n".join(line[:at] for line in lines))
+    with pytest.raises(EvidenceDamaged):
+        open_evidence(find_evidence([path]), Selection(elapsed_s=900.0))
 
 
 def test_samples_and_queries_that_stand_there_twice_count_once(tmp_path):

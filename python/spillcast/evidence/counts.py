@@ -266,6 +266,8 @@ class Counts:
 #: Values of ``Counts.source``.
 FIGURES, REPORT, PROFILE = "figures", "report", "profile"
 _UNTIMED = "give the time of its temp I/O, or name its storage with --from"
+#: No memory moves as many bytes in one thread.
+_MEMORY_BYTES_PER_S = 1.6e10
 #: The share of a run by which rounded times may add up to more than the run.
 ROUNDING_SHARE = 0.02
 #: An upper bound of any time of a run: 30 years.
@@ -351,6 +353,15 @@ def counts_of_figures(
     )
     if selection.timed and not counts.total_s:
         raise TimesUnknown(f"no time of temp I/O is given: {_UNTIMED}")
+    moved = temp.io_bounds.lower if temp.io_bounds else (temp.reads, temp.writes)
+    size_bytes = sum(op.bytes for op in moved)
+    most_threads = max(threads, processes_bounds.upper if processes_bounds else 1.0)
+    is_measured = source == FIGURES or (counts.total_s > 0 and temp.time_bounds is None)
+    if not is_measured and size_bytes > _MEMORY_BYTES_PER_S * most_threads * elapsed_s:
+        raise EvidenceContradictory(
+            f"{format_bytes(size_bytes)} in {format_duration(elapsed_s)}: no memory is as fast",
+            "is the elapsed time in the unit of its column? Or give the mean number of threads",
+        )
     if (shared := processes_bounds) is not None:
         threads = middle_processes(shared)
         if (time := counts.time_bounds) is not None:

@@ -360,19 +360,21 @@ def _text(row: SpooledRow) -> str | None:
 @reading(hint=HOW_FILES)
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """I/O on the data files of tempdb between two snapshots, or since the server started."""
-    taken: list[tuple[float, OpCounts, OpCounts]] = []
+    taken: list[tuple[float, OpCounts, OpCounts, int]] = []
     for path in paths:
         with reading(path):
             taken += _snapshots(path)
     snapshots = sorted(taken, key=lambda snapshot: snapshot[0])
     if len(snapshots) > 2:
         raise EvidenceMixed(f"{len(snapshots)} snapshots of tempdb's files", "give two, or one")
-    elapsed_s, reads, writes = 0.0, *snapshots[-1][1:]
+    elapsed_s, reads, writes = 0.0, *snapshots[-1][1:3]
     if len(snapshots) == 2:
+        if snapshots[0][3] != snapshots[1][3]:
+            raise EvidenceContradictory("the snapshots have not the same files", HOW_FILES)
         elapsed_s = snapshots[1][0] - snapshots[0][0]
         reads, writes = (
             OpCounts(new.count - old.count, new.bytes - old.bytes, new.total_ns - old.total_ns)
-            for old, new in zip(snapshots[0][1:], snapshots[1][1:], strict=True)
+            for old, new in zip(snapshots[0][1:3], snapshots[1][1:3], strict=True)
         )
         if min(*vars(reads).values(), *vars(writes).values()) < 0:
             names = " and ".join(map(str, paths))
@@ -394,8 +396,8 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     )
 
 
-def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
-    """When each snapshot was taken (s), and the reads and writes of tempdb's data files before."""
+def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
+    """When each snapshot was taken (s), and tempdb's data files: reads, writes and their number."""
     rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES)
     # A row that stands there again, as of a table that was pasted twice, counts once.
     rows = list({tuple(row.values()): row for row in rows}.values())
@@ -425,4 +427,7 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
             )
             for op, past in (("read", "read"), ("write", "written"))
         )
-        yield timed[start][0], reads, writes
+        files = [row.get("file_id") for row in taken]
+        if all(files) and len(set(files)) < len(files):
+            raise EvidenceIncomplete("rows of several databases, without database_id", HOW_FILES)
+        yield timed[start][0], reads, writes, len(taken)

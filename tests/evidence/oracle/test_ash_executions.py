@@ -179,13 +179,13 @@ def test_a_gap_of_a_minute_is_said(gap_s, answer, tmp_path):
     assert bool(hints(ash)) == answer
 
 
-def test_without_a_gap_or_where_all_is_known_nothing_is_said(tmp_path):
+def test_without_a_gap_nothing_is_said_and_a_gap_of_one_execution_is(tmp_path):
     steady = write_ash(tmp_path / "steady.csv", execution(200), columns=FEW)
     assert hints(read_ash(steady)) == []
-    # The client fetched slowly: the start says that it is one.
+    # The start says that it is one; the hour may be of a client that fetches slowly.
     later = execution(20, after_s=HOUR_S, sql_exec_start="2024-09-03 20:26:02")
     known = write_ash(tmp_path / "known.csv", execution(200), later)
-    assert hints(read_ash(known)) == []
+    assert len(hints(read_ash(known))) == 1
     assert len(executions(read_ash(known))) == 1
 
 

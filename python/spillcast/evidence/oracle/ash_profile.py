@@ -90,8 +90,11 @@ def check_single_execution(ash: Ash) -> None:
 
 def hints(ash: Ash) -> list[str]:
     """A sentence about a long gap between samples, which may lie between two executions."""
-    if {"sql_exec_id", "exec_start"} <= ash.exported or len(executions(ash)) > 1:
+    if len(executions(ash)) > 1:
         return []
+    because = "perhaps two executions, which the export does not distinguish"
+    if {"sql_exec_id", "exec_start"} <= ash.exported:
+        because = "rows are missing, its client was slow, or the clock was changed"
     times = ash.samples["time_ns"].values
     gaps = np.diff(times)
     gap_ns = int(gaps.max(initial=0))
@@ -100,8 +103,8 @@ def hints(ash: Ash) -> list[str]:
     at = int(gaps.argmax())
     last, first = (clock(ash.began_ns + int(times[n])) for n in (at, at + 1))
     text = (
-        f"no sample between {last} and {first} ({format_duration(gap_ns / 1e9)}): perhaps two "
-        "executions, which the export does not distinguish; --until and --since choose one"
+        f"no sample between {last} and {first} ({format_duration(gap_ns / 1e9)}): {because}; "
+        "--until and --since choose a part"
     )
     return [text]
 

@@ -330,6 +330,8 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
             bars = "" if in_markdown and not line.lstrip().startswith("|") else "|"
             if in_markdown:
                 heading = [above for above in lines[max(at - first - 1, 0) : at - first] if above]
+            elif heading and not heading[-1].rstrip().endswith("|"):
+                raise EvidenceDamaged("it is cut at its right edge: no bar ends its heading")
             if heading:
                 table = ReportTable(_names(heading, bars), at - len(heading))
         elif is_row and table is None:
