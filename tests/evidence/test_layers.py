@@ -168,6 +168,22 @@ def test_few_are_refused(drawn):
         assert len(refused) <= share * len(kinds), refused
 
 
+def test_a_text_that_is_one_string_is_that_text(tmp_path):
+    path, (plans, others) = tmp_path / "paste", texts()
+    for name, lines in (plans | others).items():
+        for layer in ("string", "string of Python"):
+            assert answer(path, name, LAYERS[layer](lines)) == answer(path, name, lines), name
+
+
+def test_a_plan_in_a_raw_string_of_rust(tmp_path):
+    path, (plans, _) = tmp_path / "paste", texts()
+    for name in ("plan", "json"):
+        code = around(['    let slow = r#"'], ['"#;', "    assert!(spills(slow));"])
+        assert answer(path, name, code(plans[name])) == answer(path, name, plans[name]), name
+        text = "\n".join(plans[name])
+        assert answer(path, name, [f'let slow = r#"{text}"#;']) == answer(path, name, plans[name])
+
+
 def test_a_fence_below_words_changes_nothing(tmp_path):
     path, (plans, others) = tmp_path / "paste", texts()
     fenced = around(["Here it is:", "", "```text"], ["```"])

@@ -44,6 +44,10 @@ BODY = SORTED.partition("\n")[2]
         # A mail breaks lines within tags.
         "Hi,\n" + re.sub("^", ">> ", BODY.replace('" ', '"\n'), flags=re.MULTILINE),
         '"query_plan"\n"' + BODY.replace('"', '""') + '"\n',
+        f"plan = {SORTED!r}\nprint(plan)",
+        repr([(SORTED,)]),
+        json.dumps([{"query_id": 7, "query_plan": SORTED}]),
+        "String plan =\n" + " +\n".join(map(json.dumps, SORTED.splitlines(keepends=True))) + ";",
     ],
 )
 def test_a_plan_in_each_form_it_is_passed_on(tmp_path, text):
@@ -121,6 +125,11 @@ def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
     rows = csv.DictReader(io.StringIO(QUERIES))
     assert read(tmp_path, json.dumps(list(rows))).writes == counts.writes
     assert read(tmp_path, f"-- return this:\n/*\n{QUERIES}*/\n").writes == counts.writes
+    # A client draws a grid.
+    cells = [[cell.ljust(20) for cell in line.split(",")] for line in QUERIES.splitlines()]
+    grid = ["|".join([*row, "\n"]) for row in cells]
+    grid.insert(1, "+".join(["-" * 20] * len(cells[0]) + ["\n"]))
+    assert read(tmp_path, "".join(grid)).writes == counts.writes
     # Times of rows that did not spill do not matter.
     assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 

@@ -26,7 +26,7 @@ _SHARE = 0.8
 FIGURES = re.compile(
     r"\(cost=|\(actual|Buffers:|Sort Method|Execution [Tt]ime|Total runtime|temp_blks|\bLOG:  "
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
-    r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
+    r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \||<ShowPlanXML "
 )
 #: A line that stands for others, which were left out.
 LEFT_OUT = re.compile(r"^(?=[^\w\n]*+$)[^\n]*?(?:\.{3}|…)", re.MULTILINE)
@@ -124,10 +124,11 @@ _SERVER_MESSAGE = re.compile(
 )
 #: The longest code of a program that is searched for plans.
 _CODE_LENGTH = 4 << 20
-#: Tokens of Python, JavaScript, Java and C# that JSON lacks or spells differently. Unclosed ones
-#: end with their line or do not match, which keeps matching linear in time.
+#: Tokens of Python, JavaScript, Java, C# and Rust that JSON lacks or spells differently. Unclosed
+#: ones end with their line or do not match, which keeps matching linear in time.
 _TOKEN = re.compile(
     r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
+    r"(?<=\br)#\"(?:[^\"]|\"(?!#))*+\"#|"
     r"\"{3}(?:[^\"\\]|\\.|\"(?!\"\"))*+\"{3}|(?<=@)\"(?:[^\"]|\"\")*+\""
     r"|\"(?:[^\"\\\n]|\\.|\"\")*+\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?:[^'\\\n]|\\.)*+'|`[^`]*+`))"
     r"(?P<colon>\s*+:(?!:))?"
@@ -145,7 +146,7 @@ _KEY = re.compile(
 #: Text that occurs only in plans.
 _ONLY_IN_PLANS = re.compile(
     r"\(cost=|\(actual |\"Plan\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
-    r"|Execution [Tt]ime:|Total runtime:"
+    r"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML "
 )
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
@@ -349,6 +350,8 @@ def _plans_in_code(lines: Lines) -> Lines | None:
     text = "\n".join(lines).strip()
     if len(text) > _CODE_LENGTH:
         return None
+    if (whole := _TOKEN.fullmatch(text)) and whole["string"] == text:
+        return _string_value(text).split("\n")
     # Each line of a report may be quoted. In a program, or in a row of strings, only plans occur.
     are_strings = all(map(_OPENING_QUOTE.match, filter(str.strip, lines)))
     is_quoted = are_strings and not _STRING_SEPARATOR.search(text)
@@ -427,7 +430,7 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
 
 def _string_value(quoted: str) -> str:
     """The value of a string literal; quotes are doubled in a verbatim literal (C#) and in SQL."""
-    quote = quoted.lstrip("@$rRbBuUfF")
+    quote = quoted.strip("@$rRbBuUfF#")
     width = 3 if quote[:3] in ('"""', "'''") and len(quote) > 5 else 1
     inner = quote[width:-width]
     if quoted[0] == "@":

@@ -35,7 +35,7 @@ _LINE_MAX, _COLUMNS_MAX = 1 << 17, 4_096
 PROGRESS_LINES = 4096
 #: The gap between columns that are separated by blanks only, without an underline.
 _GAP = re.compile(r"\s{2,}")
-_UNDERLINE = re.compile(r"\s*-+([\s,;|]+-+)*\s*")
+_UNDERLINE = re.compile(r"[\s,;|+]*-+([\s,;|+]+-+)*[\s,;|+]*")
 _FEEDBACK = re.compile(
     r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from "
     r"|\s*\(\d+ rows? affected\)|Completion time:|\s*+/?\*+/?\s*+$",
