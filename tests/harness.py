@@ -21,6 +21,10 @@ TARGETS = Path(__file__).parent / "targets"
 #: What never ends is given up; a busy machine takes minutes to start a JVM.
 TIMEOUT_S = 600
 BASE_BYTES = 512 * 101
+#: Runs a command that may not read the files of others, where this process may.
+CONFINED = (
+    ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+)
 
 
 def spillcast_command(*arguments):

@@ -1,11 +1,12 @@
 """Starting: what a verb does not use is not imported; help and the first page."""
 
+import json
 import re
 
 import pytest
 
 from cases import cases
-from harness import completed, spillcast
+from harness import CONFINED, completed, spillcast
 from spillcast.cli import VERBS
 
 
@@ -26,6 +27,16 @@ def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
     done = completed("report", spilled.path, "-o", page, under=under)
     assert page.stat().st_size > 10_000
     assert not re.search(r"\| +(duckdb|pyarrow)$", done.stderr, re.M)
+
+
+@cases("target", ["catalogue:aws-gp3", "latency:1ms", "tmpfs"])
+def test_a_forecast_in_a_directory_that_the_user_may_not_enter(spilled, tmp_path, target):
+    (closed := tmp_path / "closed").mkdir()
+    enter = ("sh", "-c", 'cd "$0" && chmod 0 . && exec "$@"', closed, *CONFINED)
+    command = ("forecast", spilled.path, "--to", target, "--json")
+    result = spillcast(*command, under=enter)
+    assert (result.returncode, str(closed) in result.stderr) == (0, True), result.stderr
+    assert json.loads(result.stdout)["target"] == target
 
 
 @cases("by", ["event", "second", "minute"])

@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from cases import cases
 from evidence import recording
 from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
-from harness import completed, only_line, spillcast, until
+from harness import CONFINED, completed, only_line, spillcast, until
 from spillcast.errors import LockTaken, PathMissing, WriteFailed
 from spillcast.fleet.dataset import Dataset, place
 from spillcast.fleet.ingest import find_sources, ingest
@@ -28,12 +28,6 @@ from spillcast.fleet.ingest import find_sources, ingest
 IN_SMALL_BATCHES = (
     "import sys, spillcast.fleet.ingest as batch; batch.BATCH_FILES = 3; "
     "from spillcast.cli import main; main()"
-)
-
-
-#: Runs a command that may not read the files of others, where this process may.
-CONFINED = (
-    ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 )
 
 

@@ -63,6 +63,10 @@ _SIGPIPE_STATUS = 128 + signal.SIGPIPE
 def main() -> None:
     """Run the command line and exit with its status."""
     _open_streams()
+    if not os.access(".", os.X_OK):
+        # In the home of root after sudo -u, where even "-" and catalogue:NAME cannot be looked up.
+        print(f"spillcast: this user may not enter {os.getcwd()}: changed to /", file=sys.stderr)
+        os.chdir("/")
     arguments = sys.argv[1:]
     hide_passwords(arguments)
     try:
@@ -128,8 +132,8 @@ def _status(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename == sys.stdout.name:
             return _write_error_status(error)
-        where = f"{error.filename}: " if error.filename else ""
-        return _failed(SystemFailed(f"{where}{error.strerror or error}"), arguments)
+        hint = "run it as a user who may" if isinstance(error, PermissionError) else None
+        return _failed(SystemFailed(error.strerror or str(error), hint, error.filename), arguments)
 
 
 def _failed(error: "SpillcastError", arguments: list[str]) -> int:
