@@ -105,7 +105,7 @@ class OriginWord(Protocol):
 
 
 def with_origin(counts: Counts, options: OriginWord) -> Counts:
-    """The counts, with the latencies of ``--from`` if it is given."""
+    """The counts, with the latencies of ``--from`` if it is given and they have no times."""
     if options.origin is None:
         return counts
     return timed_on(counts, options.storage(options.origin, counts, "--from"))
@@ -116,11 +116,13 @@ MEMORY_OPERATION_S = 1e-6
 
 
 def timed_on(counts: Counts, storage: Storage) -> Counts:
-    """The counts with the latencies of ``storage`` as the times of their temp I/O.
+    """The counts with the latencies of ``storage`` as the times of their temp I/O, if it has none.
 
     If that would take longer than the run, the page cache served at least a part of it. Then the
     times have bounds, from the speed of memory to the entire run.
     """
+    if counts.total_s and counts.time_max_s is None:
+        return counts
     loads, shared = counted_loads(counts), counts.processes_bounds
     mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
     max_processes = counts.processes if shared is None else shared.upper
