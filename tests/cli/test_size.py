@@ -101,6 +101,9 @@ def test_a_report_shows_the_frontier_and_what_to_buy(tmp_path):
         assert "What to buy" in summary["sections"]
         assert "Price and time" in summary["charts"]
         assert json.loads(document.read_text())["chosen"]["target"] in " ".join(summary["answer"])
+        # The time of today's storage, which has no price, is a level line.
+        lines = re.findall(r'<path d="M[\d.]+ ([\d.]+) ?L[\d.]+ ([\d.]+)"', page.read_text())
+        assert sum(left == right for left, right in lines) == 1
 
 
 @cases("options", [("--elapsed", "20m"), ("--queryid", "1"), ("--item", "2")])

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cases import cases
-from harness import TIMEOUT_S, completed, only_line, spillcast, started
+from harness import TIMEOUT_S, completed, json_of, only_line, spillcast, started
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.document import read
@@ -238,6 +238,12 @@ def test_memory_that_makes_no_difference_is_compared_with_nothing():
     )
     halved = [point | {"elapsed_s": 64 / 2**n} for n, point in enumerate(sweep["points"])]
     assert "hardly" not in answer_of(sweep | {"points": halved})
+
+
+def test_charts_of_many_storages_have_titles_of_their_own(tmp_path):
+    document = save(tmp_path / "memory.json", memory_sweep([f"{at} ms" for at in range(1, 7)]))
+    charts = json_of("report", document, "-o", tmp_path / "page.html")["charts"]
+    assert len(set(charts)) == 2
 
 
 def test_the_largest_row_of_a_profile_is_named():

@@ -163,7 +163,8 @@ def memory(sweep: MemorySweep) -> Section:
     for first in range(0, len(names), len(charts.SERIES)):
         shown = {name: series[name] for name in names[first : first + len(charts.SERIES)]}
         chart = charts.lines_by_size(shown, "work memory", "elapsed time", logarithmic=False)
-        title = f"Elapsed time by memory: {sweep.engine} {sweep.workload}"
+        on = f" on {', '.join(shown)}" if len(names) > len(shown) else ""
+        title = f"Elapsed time by memory: {sweep.engine} {sweep.workload}{on}"
         figures.append(Figure(title, caption, chart, sweeps.points_table(sweep)))
     _, *parts = sweeps.memory_page(sweep, None).parts
     return Section.of("How much memory", parts, figures, [_sufficient_memory(sweep.points)])
@@ -270,18 +271,15 @@ def purchase(sizing: Sizing) -> Section:
     priced, figures = [row for row in sizing.frontier if row.cost_per_month], []
     # The middle of bounds would be taken for a forecast.
     if len(priced) > 1 and not sizing.bounds_only:
-        series = {"cheapest storage for its time": priced}
+        drawn = [(r.cost_per_month or 0.0, r.elapsed_s, r.interval_s, True) for r in priced]
+        ends = [(price, sizing.baseline_s, None, False) for price, *_ in (drawn[0], drawn[-1])]
+        series: dict[str, Sequence[charts.ChartPoint]] = {"cheapest storage for its time": drawn}
         if sizing.chosen in priced:
-            series["chosen"] = [row for row in priced if row == sizing.chosen]
+            series["chosen"] = [drawn[priced.index(sizing.chosen)]]
+        series["today's storage"] = ends
+        title = f"price, {sizing.currency} a month"
         chart = charts.lines_by_size(
-            {
-                name: [(r.cost_per_month or 0.0, r.elapsed_s, r.interval_s, True) for r in rows]
-                for name, rows in series.items()
-            },
-            f"price, {sizing.currency} a month",
-            "elapsed time",
-            logarithmic=True,
-            x_ticks=money_ticks,
+            series, title, "elapsed time", logarithmic=True, x_ticks=money_ticks
         )
         caption = "Each line across a point is its interval."
         figures.append(Figure("Price and time", caption, chart, sizes.frontier_table(sizing)))
