@@ -306,17 +306,6 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     assert "page cache" in slow.stdout
 
 
-def test_times_of_a_plan_count_whatever_storage_is_named(tmp_path):
-    """A latency that is not that of the run would make storage a problem that it is not."""
-    path = written(tmp_path, TEXT_PLAN)
-    command = ("forecast", path, "--to", "latency:30us", "--json")
-    measured, named = (
-        json.loads(spillcast(*command, *more).stdout) for more in ((), ("--from", "latency:300us"))
-    )
-    assert named["forecast_s"] == measured["forecast_s"]
-    assert "assumed" not in {warning["code"] for warning in named["warnings"]}
-
-
 @cases("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
 def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
     path = tmp_path / "plan.txt"

@@ -7,6 +7,7 @@ from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
+from text_plan import TEXT_PLAN
 
 SCANNED = """\
 {top}  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..1000.0 rows=9 loops=1)
@@ -230,3 +231,13 @@ def test_storage_with_shorter_latencies_than_now_makes_no_run_longer(
     [answer] = ask([path], [target], Question())
     assert least_s <= answer[0].interval_s[1] <= most_s
     assert answer[0].ceiling_interval_s[1] <= 1.0
+
+
+def test_times_of_temp_io_count_whatever_storage_is_named(tmp_path):
+    """A latency that is not that of the run would make storage a problem that it is not."""
+    (path := tmp_path / "plan.txt").write_text(TEXT_PLAN)
+    [(measured, *_)], [(named, *_)] = (
+        ask([path], ["latency:30us"], Question(origin=origin)) for origin in (None, "latency:300us")
+    )
+    assert named.forecast_s == measured.forecast_s
+    assert "assumed" not in {caveat.code for caveat in named.warnings}
