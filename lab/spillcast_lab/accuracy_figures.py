@@ -344,7 +344,7 @@ _SIDE, _BARS, _NAMES, _ROW = 440, 380, 340, 18
 
 
 def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
-    """Draw the charts into ``folder``; returns the names of the files, none without forecasts."""
+    """Draw the charts into ``folder``; returns the file names, empty without forecasts."""
     points = [
         (case.measured_to_s, case.forecast.forecast_s, case.direction)
         for case in of_evidence(cases)

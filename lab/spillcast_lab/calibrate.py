@@ -227,7 +227,7 @@ def calibration(cases: Sequence[Case]) -> str:
 
 
 def judged(cases: Sequence[Case], confidence: float) -> list[str]:
-    """A table of the cases in intervals from the other queries; none for a single query."""
+    """A table of the cases in intervals from the other queries; empty for a single query."""
     residuals = residuals_of(cases)
     if len({residual.query for residual in residuals}) < 2:
         return []

@@ -41,8 +41,8 @@ _REMOTE = (
     r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\((?:[^()\x1f]|\([^()\x1f]*+\))*+\))+"
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
-#: ``scheme://user:secret@host``, to the last @ since a secret may hold one; a token stands alone.
-#: Lengths are bounded to avoid quadratic time in a text with many addresses.
+#: ``scheme://user:secret@host``, to the last @, because a secret may contain one; a token has no
+#: user. Lengths are bounded to avoid quadratic time in a text with many addresses.
 _ADDRESS = r"(://)([^:/@\s]{0,200}:)[^\s'\"]{0,4000}@"
 _ADDRESS_OF_TOKEN = r"(://)[\w-]{16,}(?=@)"
 #: ``user/secret@service`` of Oracle, also in JDBC addresses; not a path.

@@ -444,7 +444,7 @@ def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
 
 
 def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of a cell's counts over the history: in megabytes if known, else in requests."""
+    """Growth of a cell's counts over the history: in megabytes if known, otherwise in requests."""
     seen: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
     for line in lines:
         if match := _METRIC.match(line):

@@ -297,7 +297,7 @@ def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool
         return recorded, True
     begin_s, end_s = slices[0] if slices else (0.0, 0.0)
     before = int(np.searchsorted(recorded.start_ns, end_s * 1e9))
-    # A first slice that begins with the run has nothing before it.
+    # If the first slice begins with the run, no operations precede it.
     if begin_s * 1e9 > 1e6 or before < min(OPERATIONS_MIN, target):
         return recorded, False
     return recorded.first(before), True

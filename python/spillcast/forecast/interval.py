@@ -85,7 +85,7 @@ class Uncertainty:
     ) -> tuple[float, float]:
         """Bounds (s) that contain the elapsed time with probability ``confidence``.
 
-        They lie as many spreads from the forecast as held that share of verified forecasts.
+        Their distance from the forecast, in spreads, held that share of verified forecasts.
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)

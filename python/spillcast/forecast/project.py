@@ -129,7 +129,7 @@ class Projector:
         )
 
     def _alone(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
-        """The forecast of this workload alone, with or without the page cache."""
+        """The forecast of this workload without its bounds, with or without the page cache."""
         workload, baseline, uncached_s = self.workload, self.baseline, None
         try:
             if self._unusable is not None:

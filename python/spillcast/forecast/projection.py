@@ -227,7 +227,7 @@ def _cold_data(workload: Workload, remainder_s: float, cpu_s: float | None) -> T
 def _rest(
     workload: Workload, remainder_s: float, cpu_s: float | None, cold: Term | None, cost_s: float
 ) -> list[Term]:
-    """The terms of CPU time, waits and cold data; one thread has a term for CPU time alone.
+    """The terms of CPU time, waits and cold data; one thread has a separate term for CPU time.
 
     On the target only its CPUs change them, and there is no cost of recording.
     """
@@ -433,9 +433,8 @@ def _change_ratios(storage: Storage, workload: Workload) -> dict[str | None, flo
 def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float) -> float:
     """Ratio of target to recorded waits for writeback: that of writes including writeback.
 
-    The cost of a write to the page cache comes later. A storage's figures
-    contain the entire cost of a write, or were measured with a page cache as small as the recorded
-    one, so no wait grows.
+    A write to the page cache costs time later. A storage's figures contain the entire cost of a
+    write, or were measured with a page cache as small as the recorded one, so no wait grows.
     """
     writes = [load for load in loads if load.op == "write"]
     recorded_s = sum(load.total_s for load in writes) + writeback_s

@@ -128,7 +128,7 @@ class Caveat:
 
     code: str
     message: str
-    #: A few words, and what to do; None for a code that this version does not know.
+    #: Title and next step; None for a code that is unknown to this version.
     title: str | None = later()
     next_step: str | None = later()
 
@@ -286,7 +286,7 @@ class Forecast(Tabular):
     rehearsed: Rehearsed | None = later()
     #: The statement, if it was selected from a file of several.
     statement: CountedStatement | None = later()
-    #: The times without reads of data files, if these took notable time.
+    #: The times without reads of data files, if the reads took notable time.
     warm: WarmRun | None = later()
     #: The sample, if not all waits of a large recording were used.
     sampled: Sampled | None = later()

@@ -102,7 +102,7 @@ def _drawn_s(
     uncached_s: float | None,
     sample: Sampled | None,
 ) -> Floats:
-    """Draws of the elapsed time, from the errors of everything that it is computed from."""
+    """Draws of the elapsed time, from the errors of all its inputs."""
     draws, workload = np.random.default_rng(0), baseline.workload
     rest_s = _drawn_rest_s(baseline, projected, draws)
     if changes_s := sum(projected.changes_s):

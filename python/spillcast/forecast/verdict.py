@@ -1,4 +1,4 @@
-"""The verdict on forecasts of a query: where its time goes, whether storage helps, what to do."""
+"""The verdict on forecasts of a query: where time goes, whether storage helps, the next step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -358,7 +358,7 @@ def in_memory_sentences(
 ) -> list[str]:
     """The effect of storage if the page cache holds the temp files, and the times without it.
 
-    ``at_most`` goes before each time that is an upper bound.
+    ``at_most`` precedes each time that is an upper bound.
     """
     times = " and ".join(
         f"{at_most}{format_duration(s)} on {name}" for name, s in without_cache_s.items()

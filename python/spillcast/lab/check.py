@@ -212,7 +212,7 @@ class ForecastCheck:
 
 
 def _is_on(place: TempPlace, target: str) -> bool:
-    """Whether a place is on the storage of a target; True if the target's name does not tell."""
+    """Whether a place is on the storage of a target; True if the target's name does not show it."""
     if target == "tmpfs":
         return place.filesystem in IN_MEMORY
     named = Path(target)

@@ -69,7 +69,7 @@ def large_other_io(meta: Meta) -> bool:
 
 
 def unrecognised(recording: Recording) -> str | None:
-    """A hint that a spill may be unrecognised, with the remedy; None if nothing suggests that.
+    """A hint that a spill may be unrecognised, with the remedy; None if there is no sign of it.
 
     If there was temp I/O, more bytes written to other files suggest a missed spill, unless the user
     or a server has named the directories of temp files.

@@ -98,7 +98,7 @@ class Running(Sink):
         #: Waits that move no data, by event and session: idle threads have these all the time.
         self._waits: dict[tuple[str, int], Tally] = {}
         self._spilling: set[int] = set()
-        #: Time (us) that samples stand for, by wait event.
+        #: Time (us) that samples represent, by wait event.
         self.sampled_us: dict[str, int] = {}
         self._rows_seen = 0
         self._parts: dict[int, list[Table]] = {}
@@ -195,7 +195,7 @@ class Running(Sink):
             self._seconds_rows = rows.num_rows
 
     def add_samples(self, rows: Table) -> None:
-        """Count the time that samples stand for."""
+        """Count the time that samples represent."""
         events, weights = rows["event"].to_pylist(), rows["weight_us"].to_pylist()
         for event, weight_us in zip(events, weights, strict=True):
             name = event or ON_CPU

@@ -284,7 +284,7 @@ class Recorder:
             raise
 
     def _check_seen(self) -> None:
-        """InputError if nothing was seen of the run."""
+        """InputError if nothing of the run was observed."""
         if self._samples:
             return
         if not self.captures:

@@ -1,6 +1,6 @@
 """The page that a verb prints: sentences, tables and drawings, as text or Markdown, and CSV data.
 
-A report module makes a ``Page`` and knows neither width nor colour. Colours are set by patterns on
+A report module makes a ``Page`` independent of width and colour. Colours are set by patterns on
 the finished text, so they cannot change it.
 """
 

@@ -129,7 +129,7 @@ def watch_document(snapshot: LiveSnapshot) -> dict[str, Any]:
 
 
 def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
-    """The view in ``width`` columns, the forecast first; ``keys`` says how it is ended."""
+    """The view in ``width`` columns, the forecast first; ``keys`` is the hint on how to end it."""
     elapsed = format_duration(snapshot.elapsed_s)
     room = width - len(elapsed) - len(keys) - 4
     head = f"{shortened(snapshot.title, max(room, 12))}  {elapsed}"

@@ -29,7 +29,7 @@ VALLEY_MAX = 0.7
 SIGNIFICANT = 3.2
 #: The ratio of the latencies of two peaks from which they are far apart.
 FAR = 3.0
-#: A peak whose bounds differ by at most this factor is described by its mode alone.
+#: A peak whose bounds differ by at most this factor is described only by its mode.
 NARROW = 1.25
 
 

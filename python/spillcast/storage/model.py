@@ -112,7 +112,7 @@ class Estimate:
         return replace(self, mean_s=mean_s, blocks=blocks, latency_s=latency_s)
 
     def quantile_s(self, quantile: float) -> float:
-        """Latency below which this share of the operations lies."""
+        """Latency (s) below which the share ``quantile`` of the operations lies."""
         return stats.quantile(self.latency_s.tolist(), self.latency_count.tolist(), quantile)
 
 

@@ -45,7 +45,7 @@ def moved_waits(recording: Recording) -> Table:
 
 
 def _moved(temp_waits: Table, recording: Recording) -> Flags:
-    """Whether each wait moved bytes. InputError if none did."""
+    """Flags of the waits that moved bytes. InputError without any."""
     moved = temp_waits["bytes"].filled(0) > 0
     if not moved.any():
         raise NoTempIo("holds no temp I/O to replay", where=recording.path)

@@ -235,7 +235,7 @@ class Group:
         return self.total_ns / self.count / 1e9 if self.count else float("nan")
 
     def quantile_s(self, quantile: float) -> float:
-        """Latency below which this share of the operations lies."""
+        """Latency (s) below which the share ``quantile`` of the operations lies."""
         return stats.quantile(self.latency_ns, self.latency_count, quantile) / 1e9
 
 

@@ -341,7 +341,7 @@ def target_of(
 def resolve_target(text: str, *, lenient: bool = False) -> EventTarget:
     """The target for a word: a latency, a gain, a storage or traces, but no directory.
 
-    InputError if it names none.
+    InputError if it names no target.
     """
     match parse_assumed(text):
         case "latency", latency_s:

@@ -91,9 +91,9 @@ class TraceEvidence:
     ``shares`` is the share of ``elapsed_s`` by event if there are traces of a parallel query's
     servers, which work while other sessions wait for them. If it is empty, sessions share the time.
     ``calls`` is the number of database calls by kind; None unless the traces cover whole sessions.
-    ``open_s`` is the time of waits after which no call ended; ``ended`` says why traces may end
-    before the statement did. ``unmeasured`` is the number of ``damaged`` lines that are waits of
-    impossible length. ``excess`` is a sentence if waits and CPU time exceed their sessions, and
+    ``open_s`` is the time of waits after which no call ended; ``ended`` is the reason why traces
+    may end before the statement. ``unmeasured`` is the number of ``damaged`` lines that are waits
+    of impossible length. ``excess`` is a sentence if waits and CPU time exceed their sessions, and
     ``notes`` are sentences about the files.
     """
 
@@ -187,7 +187,7 @@ def read_evidence(
     temp_events = question.temp_events or TEMP_EVENTS
     statements: frozenset[str] = frozenset()
     if evidence.traces:
-        # With ASH, traces are used for latencies alone, and may be of another run.
+        # With ASH, traces are used only for latencies, and may be of another run.
         of_traces = None if evidence.ash else question.sql_id
         with question.reading(evidence.traces) as read:
             traces = read_traces(
@@ -439,7 +439,7 @@ def spilled_of(
         else:
             sources = _of_traces(evidence.traces, lenient)
     except ModuleNotFoundError:
-        # The base install has no SQL; a forecast from traces needs none.
+        # The base install has no SQL, and a forecast from traces does not need it.
         sources = []
     lines = _lines(sources, areas)
     more = _more_pga([row for row in areas if row["temp_bytes"]], evidence.parameters)

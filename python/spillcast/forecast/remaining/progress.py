@@ -405,7 +405,7 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
 
 
 def _ends_ns(recording: Recording) -> Mapping[str, int]:
-    """When each file was removed or truncated to nothing (ns)."""
+    """The time (ns) at which each file was removed or truncated to 0 bytes."""
     changes = recording.temp_changes
     event = changes["event"]
     truncated, removed = (

@@ -150,7 +150,7 @@ class Stretches:
         return np.maximum(times_s, charged_s / cpus.quota_cpus)
 
     def _spread(self, begin_ns: Integers, end_ns: Integers, values: Floats) -> Floats:
-        """Sums by stretch; what lies before the run counts in the first, after it in the last."""
+        """Sums by stretch; time before the run counts in the first, time after it in the last."""
         columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": values}
         return np.array(_core.spread(Table(columns), self._stretch_ns, STRETCHES))
 
@@ -210,7 +210,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Floats, free_bytes: int) -> Pa
 
     ``storage_ns`` is the time of any storage behind a cache of that size, by row. If most of the
     operations that the cache would have served were slow, the engine bypasses it, or the file
-    system has none.
+    system has no page cache.
     """
     served = moving(trace) & (storage_ns == 0)
     usual_ns = memory_ns(trace.bytes)

@@ -258,7 +258,7 @@ WHOLE = 1.01
 
 
 class SyntheticSpill:
-    """An external sort in one thread that does nothing but I/O.
+    """An external sort in one thread that only does I/O.
 
     Each run gets the largest buffer that memory and setting allow. Settings with equal ``sizes``
     make the same I/O.

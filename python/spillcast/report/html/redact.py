@@ -103,7 +103,7 @@ _FORMS = {
     "price_of": "instance|difference",
     "remark": "with full burst credits|while memory is free|if the plan stays",
     "target": r"tmpfs|work_mem \d+[kMG]B|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
-    # Facts that html/evidence.py writes from figures alone.
+    # Facts that html/evidence.py makes only from figures.
     "about.recorded": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     "about.kernel": rf"{_VERSION}",
     "about.evidence": r"\d+ extended SQL traces? \(10046\)|samples of active sessions \(ASH\)",
