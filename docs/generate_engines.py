@@ -21,7 +21,7 @@ PAGE = Path(__file__).with_name("engines.md")
 TEMP_NAMES = Path(__file__).parents[1] / "crates/spillcast-core/src/capture/temp_names.tsv"
 HEAD = """# Engines
 
-What spillcast knows of each engine. Any other program is recorded just as well: its temp files are
+What spillcast knows of each engine. Any other program can be recorded, too: its temp files are
 recognised by their use, or named by `record --temp DIR`. `spillcast engines --json` has the same.
 
 """

@@ -374,7 +374,8 @@ def _written_before(
 #: TOP of the file. Then reading has just begun, because the last bytes written are read first, and
 #: the shares BEGUN are unread (lower, middle, upper).
 TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
-#: A smaller ratio of bytes written to bytes read of a file does not show the progress of reading.
+#: At a smaller ratio of bytes written to bytes read of a file, offsets show the progress of
+#: reading.
 STRAY = 0.01
 #: Reads are in order if at most this share of them goes backward.
 MAX_BACKWARD = 0.1
@@ -445,7 +446,7 @@ def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bo
 
 #: Fewer bytes read of a file are not a scan.
 MIN_INPUT_BYTES = 1 << 20
-#: The share of reads that may be behind the scan, by up to this share of the table.
+#: Largest share of reads that are behind the scan by more than this share of the table.
 BEHIND = 0.1
 #: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are not a scan.
 ENDS, MIN_READS = 0.95, 4
