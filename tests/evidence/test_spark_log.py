@@ -116,14 +116,20 @@ def noted(path):
     return "event-log" in [code for code, _ in read_application(path).warnings()]
 
 
-@cases("lost", ["StageCompleted", "TaskEnd"])
-def test_a_log_without_ends_of_stages_or_tasks_is_noted(tmp_path, lost):
+@cases("lost", ["StageCompleted", "TaskEnd", "JobStart", "ApplicationStart"])
+def test_a_log_that_lacks_events_is_noted(tmp_path, lost):
     """Spark drops events where its queue is full."""
     events, path = two_stages(), tmp_path / "log"
     path.write_bytes(text(events))
     assert not noted(path)
     events.pop(next(at for at, e in enumerate(events) if e["Event"] == f"SparkListener{lost}"))
     path.write_bytes(text(events))
+    assert noted(path)
+
+
+def test_lines_out_of_order_are_noted(tmp_path):
+    """Stages stand before their job, and so seem to have none."""
+    (path := tmp_path / "log").write_bytes(text(reversed(two_stages())))
     assert noted(path)
 
 

@@ -255,6 +255,18 @@ def test_a_run_that_its_storage_does_not_explain_is_said(log):
     assert "event-log" in [warning["code"] for warning in entry["warnings"]]
 
 
+def test_a_log_that_contradicts_itself_has_an_answer_with_a_warning(tmp_path):
+    """CPU times of another unit: what is left of 11 s is waits for a disk that needs hours."""
+    events = two_stages()
+    for ended in events:
+        if ended["Event"] == "SparkListenerTaskEnd":
+            ended["Task Metrics"]["Executor CPU Time"] //= 1_000_000
+    (path := tmp_path / "log").write_bytes(text(events))
+    slow = "limits:iops=100000,throughput=100KB/s,latency=0.1ms"
+    [entry] = forecast(path, "--from", slow, "--to", DISK, "--page-cache", "0")
+    assert "event-log" in [warning["code"] for warning in entry["warnings"]]
+
+
 def test_writeback_is_as_fast_as_direct_writes():
     def group(op, access, ns):
         return Group(op, 1 << 20, 8, 100, 100 << 20, 100 * ns, [ns], [100], [100], [ns],

@@ -268,6 +268,11 @@ class Application:
         notes = []
         if not self.whole:
             notes.append("the log ends before the application does: times are those up to there")
+        if log.started_ms is None:
+            notes.append("the log lacks when the application began: times are from its first job")
+        if unowned := [stage.id for stage in log.stages if stage.job is None]:
+            stages = ", ".join(map(str, unowned[:3]))
+            notes.append(f"the log lacks jobs of stages ({stages}), or its lines are out of order")
         if self.parts_missing is not None:
             notes.append(self.parts_missing)
         if lacking := [stage.id for stage in log.stages if self._lacks_events(stage)]:

@@ -48,6 +48,8 @@ WAITS_SPREAD = 0.05
 RUN_SPREAD = 0.1
 #: A larger relative error of the simulation of the logged run is reported as a warning.
 MISFIT = 0.1
+#: A larger one says no more.
+_SPREAD_MAX = 5.0
 #: The terms of a forecast.
 TERMS = ("temp I/O", "other time of tasks", "time of the driver")
 _FORMS = (
@@ -150,7 +152,8 @@ class _Case:
         simulated = max(1 - ceiling_s / self.target_s, 0.0)
         simulated += abs(1 - source_s / max(source_s, measured_s))
         taken_off = max(source_s - ceiling_s, 0.0) / self.target_s
-        return hypot(simulated * MODEL_SPREAD, taken_off * WAITS_SPREAD, RUN_SPREAD)
+        spread = hypot(simulated * MODEL_SPREAD, taken_off * WAITS_SPREAD, RUN_SPREAD)
+        return min(spread, _SPREAD_MAX)
 
 
 def forecast_application(
