@@ -143,6 +143,8 @@ class Counts:
     #: The run with the least possible temp I/O, and with the most.
     io_bounds: "Bounds[Counts] | None" = None
     cpu_s: float | None = None
+    #: Whether the engine's temp I/O passes through the page cache of the kernel.
+    buffered: bool = False
     #: Elapsed time of reads of tables.
     data_read_s: float = 0.0
     #: Size of the temp files, and how many were written one after another.

@@ -110,6 +110,7 @@ def read(path: Path, selection: Selection) -> Counts:
         elapsed_s=elapsed_s,
         source=PROFILE,
         engine=ObservedEngine("duckdb"),
+        buffered=True,
         processes_bounds=Bounds(
             1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT
         ),

@@ -145,6 +145,7 @@ def read(path: Path, selection: Selection) -> Counts:
         elapsed_s=elapsed_s,
         source=PROFILE,
         engine=ObservedEngine("mariadb"),
+        buffered=True,
         notes=notes,
     )
 

@@ -412,6 +412,7 @@ def counts_of_query(query: LoggedQuery, selection: Selection) -> Counts:
         threads=threads.upper,
         source=PROFILE,
         engine=ObservedEngine("clickhouse", query.version, settings=dict(query.settings)),
+        buffered=True,
         processes_bounds=threads if threads.upper > 1 else None,
         cpu_s=cpu_us / 1e6 or None,
         statement=CountedStatement(query.normalized_hash, query.query, 1, 1),

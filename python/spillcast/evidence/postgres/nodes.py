@@ -121,6 +121,7 @@ def counts_of_blocks(
         processes_bounds=replace(shared, remedy=_PROCESSES_REMEDY) if is_shared else None,
         time_bounds=time_bounds,
         time_max_s=upper_s,
+        buffered=True,
         **{"held_bytes": temp.written * BLOCK_BYTES, **more},
     )
 

@@ -18,11 +18,12 @@ from spillcast.evidence.counts import (
 )
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
 from spillcast.forecast.workload.load import Load, latencies, operations
-from spillcast.forecast.workload.resources import Cpus
+from spillcast.forecast.workload.resources import MEMORY_OPERATION_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
+from spillcast.storage.model import behaviour_of
 from spillcast.units import DURATION_MAX_S, format_duration
 
 
@@ -48,7 +49,7 @@ def workload_of_counts(counts: Counts) -> Workload:
     if counts.elapsed_s > DURATION_MAX_S:
         raise EvidenceContradictory("an elapsed time of more than 300 years")
     calibration, time = counts.calibration, counts.time_bounds
-    threads, io_s = round(counts.processes), counts.total_s / counts.processes
+    io_s = counts.total_s / counts.processes
     quality = Quality(
         engine=counts.engine.name,
         notes=counts.notes,
@@ -65,16 +66,7 @@ def workload_of_counts(counts: Counts) -> Workload:
         kind="plan",
         loads=loads,
         recorded_loads=loads,
-        threads=Threads(
-            trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
-            elapsed_s=counts.elapsed_s,
-            number=threads,
-            in_flight=counts.processes,
-            operations=operations(loads),
-            source=Cpus(None),
-            target=Cpus(None),
-            counted=True,
-        ),
+        threads=_threads(counts, loads, max(counts.elapsed_s - io_s, 0.0)),
         cpu=CpuTime(
             total_s=counts.cpu_s,
             between_s=cpu_between_s(
@@ -96,6 +88,22 @@ def workload_of_counts(counts: Counts) -> Workload:
     )
 
 
+def _threads(counts: Counts, loads: Sequence[Load], think_s: float) -> Threads:
+    """Threads that share the loads, each with ``think_s`` of CPU time."""
+    number = round(counts.processes)
+    return Threads(
+        trace=counted_trace(loads, number, think_s),
+        elapsed_s=counts.elapsed_s,
+        number=number,
+        in_flight=counts.processes,
+        operations=operations(loads),
+        source=Cpus(None),
+        target=Cpus(None),
+        counted=True,
+        buffered=counts.buffered,
+    )
+
+
 class OriginWord(Protocol):
     """Options with the argument of ``--from``, and the storage that an argument names."""
 
@@ -111,10 +119,6 @@ def with_origin(counts: Counts, options: OriginWord) -> Counts:
     return timed_on(counts, options.storage(options.origin, counts, "--from"))
 
 
-#: Lower limit of the time of an operation that the page cache serves.
-MEMORY_OPERATION_S = 1e-6
-
-
 def timed_on(counts: Counts, storage: Storage) -> Counts:
     """The counts with the latencies of ``storage`` as the times of their temp I/O, if it has none.
 
@@ -124,7 +128,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     if counts.total_s and counts.time_max_s is None:
         return counts
     loads, shared = counted_loads(counts), counts.processes_bounds
-    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    mean_s = _mean_s(counts, loads, storage)
     max_processes = counts.processes if shared is None else shared.upper
     io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes
     if io_s > counts.elapsed_s:
@@ -138,6 +142,16 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
         lower, upper = timed_on(io.lower, storage), timed_on(io.upper, storage)
         timed = replace(timed, io_bounds=replace(io, lower=lower, upper=upper))
     return timed
+
+
+def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
+    """The mean latency of each load on ``storage``, in the order of the loads."""
+    if not (counts.buffered and storage.source.uncached):
+        return [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    threads = _threads(counts, loads, 0.0)
+    behaviour = behaviour_of(storage, access="buffered")
+    simulated = threads.on(behaviour, operations(loads), {}, threads.read_ahead(loads))
+    return [mean_s or 0.0 for mean_s in threads.mean_s(simulated, loads)]
 
 
 def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:

@@ -238,6 +238,23 @@ def page_cache_of_counts(
     return PageCache(UNLIMITED_BYTES, cached_ns)
 
 
+#: Memory for temp files where none is free: enough to read ahead and to write back. Of small files
+#: it is this share.
+LEAST_CACHE_BYTES, LEAST_CACHE_SHARE = 32 << 20, 1 / 8
+#: Least time of an operation that the page cache serves.
+MEMORY_OPERATION_S = 1e-6
+
+
+def read_ahead_cache(trace: ThreadTrace, share: float) -> PageCache:
+    """A page cache that has no room for temp files, for ``share`` of a query's operations.
+
+    It still reads ahead and writes back, so operations on the storage are larger than the engine's.
+    """
+    cached_ns = np.sqrt(MEMORY_OPERATION_S * 1e9 * memory_ns(trace.bytes))
+    free_bytes = min(LEAST_CACHE_BYTES, LEAST_CACHE_SHARE * float(trace.bytes[trace.write].sum()))
+    return PageCache(int(free_bytes / share), np.where(trace.temp, cached_ns, 0).astype(np.int64))
+
+
 def moving(trace: ThreadTrace) -> Flags:
     """The temp operations that move bytes."""
     return trace.temp & (trace.bytes > 0)

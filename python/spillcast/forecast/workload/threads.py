@@ -32,6 +32,7 @@ from spillcast.forecast.workload.resources import (
     moving,
     page_cache_of,
     page_cache_of_counts,
+    read_ahead_cache,
 )
 from spillcast.recording.schema import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
@@ -124,6 +125,8 @@ class Threads:
     target: Cpus
     #: Whether the trace is synthetic, made of counts.
     counted: bool = False
+    #: Whether counted operations pass through the page cache of the kernel.
+    buffered: bool = False
     #: Size of the page cache that the engine could use; None if unknown.
     cache_bytes: int | None = None
     #: Bytes of each read that missed the page cache; None if the page cache is simulated.
@@ -176,6 +179,12 @@ class Threads:
         if self.counted:
             return page_cache_of_counts(self.trace, self._load_of(loads), loads)
         return self._recorded_page_cache
+
+    def read_ahead(self, loads: Sequence[Load]) -> PageCache | None:
+        """A page cache without room for the counted temp files; None if the engine bypasses it."""
+        if not self.buffered:
+            return None
+        return read_ahead_cache(self.trace, self._kept(operations(loads)))
 
     @cached_property
     def _recorded_page_cache(self) -> PageCache | None:
