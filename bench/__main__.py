@@ -23,6 +23,7 @@ NAMES = (
     "replay",
     "elsewhere",
     "page_cache",
+    "plans",
     "quota",
     "part",
     "part_calls",

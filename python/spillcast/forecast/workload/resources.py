@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, floor, inf, log
 from typing import Any
@@ -187,6 +187,9 @@ def _whole_repairman_s(threads: int, cores: int, cpu_s: float, latency_s: float)
 ANY_STORAGE = fixed_behaviour(1e-6, 1e-6)
 #: Least share of the cacheable operations that were as fast as memory if a page cache served them.
 SERVED_MIN = 0.5
+#: Memory for temp files where none is free: enough to read ahead and to write back, and at most
+#: this share of the files.
+LEAST_CACHE_BYTES, LEAST_CACHE_SHARE = 32 << 20, 1 / 8
 #: More memory than any machine has.
 UNLIMITED_BYTES = sys.maxsize
 
@@ -198,6 +201,15 @@ class PageCache:
     free_bytes: int
     #: By row of the thread trace, ns.
     cached_ns: Integers
+
+    def without_room(self, trace: ThreadTrace, share: float) -> "PageCache":
+        """The same where no memory is free for temp files; ``share`` of the query is simulated.
+
+        It still reads ahead and writes back, in larger operations than those of the engine.
+        """
+        written = LEAST_CACHE_SHARE * float(trace.bytes[trace.temp & trace.write].sum())
+        free_bytes = min(self.free_bytes * share, LEAST_CACHE_BYTES, written)
+        return replace(self, free_bytes=int(free_bytes / share))
 
     def for_share(self, share: float) -> tuple[int, int]:
         """Its size, and the limit of dirty bytes, for a share of a query."""
@@ -238,21 +250,14 @@ def page_cache_of_counts(
     return PageCache(UNLIMITED_BYTES, cached_ns)
 
 
-#: Memory for temp files where none is free: enough to read ahead and to write back. Of small files
-#: it is this share.
-LEAST_CACHE_BYTES, LEAST_CACHE_SHARE = 32 << 20, 1 / 8
 #: Least time of an operation that the page cache serves.
 MEMORY_OPERATION_S = 1e-6
 
 
-def read_ahead_cache(trace: ThreadTrace, share: float) -> PageCache:
-    """A page cache that has no room for temp files, for ``share`` of a query's operations.
-
-    It still reads ahead and writes back, so operations on the storage are larger than the engine's.
-    """
+def usual_page_cache(trace: ThreadTrace) -> PageCache:
+    """A page cache of any size: an operation takes between the least and the most of memory."""
     cached_ns = np.sqrt(MEMORY_OPERATION_S * 1e9 * memory_ns(trace.bytes))
-    free_bytes = min(LEAST_CACHE_BYTES, LEAST_CACHE_SHARE * float(trace.bytes[trace.write].sum()))
-    return PageCache(int(free_bytes / share), np.where(trace.temp, cached_ns, 0).astype(np.int64))
+    return PageCache(UNLIMITED_BYTES, np.where(trace.temp, cached_ns, 0).astype(np.int64))
 
 
 def moving(trace: ThreadTrace) -> Flags:

@@ -32,7 +32,7 @@ from spillcast.forecast.workload.resources import (
     moving,
     page_cache_of,
     page_cache_of_counts,
-    read_ahead_cache,
+    usual_page_cache,
 )
 from spillcast.recording.schema import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
@@ -181,10 +181,12 @@ class Threads:
         return self._recorded_page_cache
 
     def read_ahead(self, loads: Sequence[Load]) -> PageCache | None:
-        """A page cache without room for the counted temp files; None if the engine bypasses it."""
-        if not self.buffered:
-            return None
-        return read_ahead_cache(self.trace, self._kept(operations(loads)))
+        """The page cache where no memory is free; None if the engine bypasses it, or unknown."""
+        if self.counted:
+            cache = usual_page_cache(self.trace) if self.buffered else None
+        else:
+            cache = self._recorded_page_cache if self.missing_bytes is None else None
+        return cache and cache.without_room(self.trace, self._kept(operations(loads)))
 
     @cached_property
     def _recorded_page_cache(self) -> PageCache | None:
