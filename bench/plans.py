@@ -44,7 +44,8 @@ QUERIES = (
     ),
     postgres_query(
         "group by",
-        "select count(*), max(n) from (select id, count(*) as n, avg(amount03) from t group by 1) a",
+        "select count(*), max(n) from (select id, count(*) as n, avg(amount03) from t "
+        "group by 1) a",
         **AGGREGATED,
     ),
 )
@@ -92,6 +93,8 @@ def of_query(query: LabQuery) -> Iterator[tuple[float, float, float, bool]]:
             answer, other = (each.forecast(storage_of(target)) for each in (projector, peer))
             actual_s = measured_s[target.name]
             assert answer.interval_s is not None
+            assert answer.forecast_s is not None
+            assert other.forecast_s is not None
             held = answer.interval_s[0] <= actual_s <= answer.interval_s[1]
             print(
                 f"{query.name}, {source} to {target.name}: {answer.forecast_s:.2f} s, each block "
