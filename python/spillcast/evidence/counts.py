@@ -465,16 +465,15 @@ def times_up_to(
 ) -> TempTimes:
     """Times of temp I/O of which only a maximum is known: half of it, divided by counts."""
     share = total_s / 2 / max(reads + writes, 1)
-    within = Bounds(0.0, total_s, because, remedy)
-    return TempTimes(share * reads, share * writes, within)
+    return TempTimes(share * reads, share * writes, Bounds(0.0, total_s, because, remedy))
 
 
 def with_unlisted(times: TempTimes, more_s: float, because: str) -> TempTimes:
     """The same times where waits that are not listed may have taken up to ``more_s``."""
     total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
     within = times.within or Bounds(total_s, total_s, because)
-    upper_s = within.upper + more_s
-    return replace(times, within=Bounds(within.lower, upper_s, because, TRACE_HINT))
+    bounds = Bounds(within.lower, within.upper + more_s, because, TRACE_HINT)
+    return replace(times, within=bounds)
 
 
 def with_count_bounds(
@@ -496,7 +495,6 @@ def with_count_bounds(
     lowest, highest = sum(lower.values()), sum(upper.values())
     words = f"{because}: their number is between {lowest:,} and {highest:,}"
     fewest, most = (
-        {op: (count, count * size_bytes) for op, count in counts.items()}
-        for counts in (lower, upper)
+        {op: (n, n * size_bytes) for op, n in counts.items()} for counts in (lower, upper)
     )
     return times.bounded(fewest, most, words, remedy)
