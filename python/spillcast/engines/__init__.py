@@ -1,4 +1,4 @@
-"""What an engine declares: its names, its features, and the queries of experiments on it."""
+"""Declarations of engines: their names, their features, and the queries of experiments on them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.record import Recorder
 
-#: The most threads of an experiment: PostgreSQL starts at most eight workers by default.
+#: The maximum number of threads of an experiment: by default, PostgreSQL starts up to 8 workers.
 THREADS_MAX = 8
 
 
@@ -29,11 +29,11 @@ class LabQuery:
     threads: int = 1
     #: Further settings of the session.
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: The name that selects it together with other queries; empty if it has none.
+    #: The suite by whose name it is selected with other queries; empty if it has none.
     suite: str = ""
     #: Whether its tables are dropped from the page cache before each run.
     cold: bool = False
-    #: Estimated CPU time and temp operations of a run, from which a verification's time follows.
+    #: Estimated CPU time and temp operations of a run, to estimate the time of a verification.
     cpu_s: float = 1.2
     operations: int = 2200
     #: Estimated time to load its tables, once for all queries on them.
@@ -46,7 +46,7 @@ class LabQuery:
 
 
 class LikelyName(str):
-    """A pattern that other files may match, too: the recorder decides by the use of a file."""
+    """A pattern that other files may also match: the recorder decides by how a file is used."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ BY_PROCESS = "record --pid, record -- COMMAND"
 
 @dataclass(frozen=True)
 class Coverage:
-    """How well an engine is supported, in words: columns of docs/engines.md."""
+    """How well an engine is supported, as text for the columns of docs/engines.md."""
 
     #: The verbs that observe a query while it runs; empty if it never runs on the same machine.
     live: str = BY_PROCESS
@@ -67,7 +67,7 @@ class Coverage:
     parallel: str = "each thread is recorded"
     #: The setting that avoids the spill, if no ``MemorySetting`` names it.
     fix: str = ""
-    #: What shows that the support works, if not ``verify``.
+    #: What shows that the support works, if ``verify`` does not.
     verified: str = ""
     #: The first version of spillcast that supports the engine.
     since: str = "0.1.0"
@@ -75,7 +75,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Engine:
-    """The declaration of an engine. A feature that it lacks is None.
+    """The declaration of an engine. A feature that the engine lacks is None.
 
     The features notice, lab, record, move and collect are references ``module:name``, which
     ``registry.feature_of`` imports when they are used.
@@ -87,29 +87,29 @@ class Engine:
     label: str
     #: Further names in meta.json.
     aliases: tuple[str, ...] = ()
-    #: Patterns of the names of temp files, by the content of the file. A pattern that ends with a
+    #: Patterns of the names of temp files, by what the files contain. A pattern that ends with a
     #: slash matches a folder. The recorder reads them from temp_names.tsv, which
     #: docs/generate_engines.py writes.
     temp_names: Mapping[str, str] = field(default_factory=dict)
-    #: A function of a process id: a notice for the user before its recording, or None.
+    #: A function of a process ID that returns a notice to the user before the recording, or None.
     notice: str | None = None
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
-    #: What determines the size of a temp I/O, in words.
+    #: What determines the size of a temp I/O, as text.
     io_size: str | None = None
-    #: A function of the minimum and maximum size (bytes): the statements that set them.
+    #: A function of the minimum and maximum size (bytes) that returns the statements to set them.
     set_io_size: Callable[[int, int], tuple[str, ...]] | None = None
     #: The setting that a sweep of work memory changes.
     memory: "MemorySetting | None" = None
-    #: A class ``Lab``: experiments on a server or database of our own.
+    #: A class ``Lab``: experiments on a private server or database.
     lab: str | None = None
     #: Whether its queries run in a server, which options such as --postgres name.
     server: bool = False
     #: A function that records the query of a session, with the arguments of ``record_mysql``.
     record: str | None = None
-    #: The command ``move``; its parameters are options of the command line.
+    #: The command ``move``; the parameters of the function are options of the command line.
     move: str | None = None
-    #: The command ``collect``, with the script for a DBA; its parameters are options, too.
+    #: The command ``collect``, which prints a script for a DBA; its parameters are options, too.
     collect: str | None = None
     #: The rest of its row in docs/engines.md.
     coverage: Coverage = field(default_factory=Coverage)
@@ -120,13 +120,13 @@ class MemorySetting:
     """The setting of the memory beyond which a query spills."""
 
     name: str
-    #: The sizes of a sweep by default, from far too little to enough for the lab's queries.
+    #: The default sizes of a sweep, from far too little to enough for the lab's queries.
     default_range: str
-    #: The unit that the engine writes for KiB.
+    #: The unit with which the engine writes KiB.
     unit: str
-    #: The least and most that can be set; None if the engine itself refuses other values.
+    #: The minimum and maximum value; None if the engine itself refuses other values.
     bounds_bytes: tuple[int, int] | None = None
-    #: Settings with which the engine reports the peak size of its buffers.
+    #: Settings that make the engine report the peak size of its buffers.
     report_settings: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, workload: LabQuery, size_bytes: int) -> LabQuery:
@@ -138,7 +138,7 @@ class MemorySetting:
 
 
 class Lab(Protocol):
-    """Experiments on an engine, with a table ``t`` of their own in a directory."""
+    """Experiments on an engine, with their own table ``t`` in a directory."""
 
     #: The engine's name and version in meta.json.
     engine: ClassVar[str]
@@ -147,23 +147,23 @@ class Lab(Protocol):
     demo: ClassVar[LabQuery]
     #: Name and version in messages.
     label: str
-    #: The share by which the memory of equal runs may differ.
+    #: The share by which memory use may differ between equal runs.
     memory_spread: ClassVar[float] = 0.0
 
     def __init__(self, workdir: Path) -> None:
-        """Keep the data in ``workdir``. InputError if a package is missing."""
+        """Keeps the data in ``workdir``. InputError if a package is missing."""
 
     @staticmethod
     def verified(threads: int) -> Sequence[LabQuery]:
         """The queries of a verification, each executed by ``threads`` threads or processes."""
 
     def build(self, rows: int) -> None:
-        """Make the table of ``rows`` rows, unless it exists. Takes seconds."""
+        """Creates the table of ``rows`` rows, unless it exists. Takes seconds."""
 
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> "AbstractContextManager[QueryProcess]":
-        """Prepare a query with its temp files in ``temp``; its processes end with the context.
+        """Prepares a query with its temp files in ``temp``; its processes end with the context.
 
         The processes that execute the query get the variables of ``environment``.
         """
@@ -193,7 +193,7 @@ class OpensOwn(Protocol):
 
     @classmethod
     def on(cls, workdir: Path, database: Path | None) -> Self:
-        """Open the user's database read-only; None for a query that names its files itself."""
+        """Opens the user's database read-only; None for a query that names its files itself."""
 
 
 @runtime_checkable
@@ -204,7 +204,7 @@ class Explains(Protocol):
         """The query that returns the plan of ``workload``."""
 
     def plan_of(self, ran: "RunResult") -> "Counts":
-        """The temp I/O in the plan that the run of such a query returned."""
+        """The temp I/O in the plan that such a query returned."""
 
 
 @runtime_checkable
@@ -216,7 +216,7 @@ class Calibrates(Lab, Protocol):
 
     @staticmethod
     def calibrating() -> "Sequence[LabQuery]":
-        """Small queries that spill, on one table; ``verified`` has none of them."""
+        """Small queries that spill, on one table; none of them is in ``verified``."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class SessionSelector:
     """Selects a session of a server; at least one field is set."""
 
     backend: int | None = None
-    #: A regular expression for the text of its query, case-insensitive.
+    #: A regular expression that the text of its query must match, case-insensitive.
     query: str | None = None
     #: Whether its query must be spilling.
     spilling: bool = False
@@ -232,7 +232,7 @@ class SessionSelector:
 
 #: Shows a message to the user.
 Notify = Callable[[str], None]
-#: Gets the recorder and the counts of its status line a few times a second.
+#: Receives the recorder and the counts of its status line a few times a second.
 OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 
 
@@ -240,12 +240,12 @@ OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 class StatementSelector:
     """Selects a query of a server by its session, its identifier or its text."""
 
-    #: The session that runs the query now, or next.
+    #: The session that runs the query now, or will run it next.
     backend: int | None = None
     queryid: str | None = None
     #: A regular expression for the text of the query, case-insensitive.
     query: str | None = None
     #: The text of the query, if session and identifier are unknown; constants are ignored.
     text: str | None = None
-    #: Time between two snapshots, or the file of a saved one: only calls between them count.
+    #: The time between two snapshots, or the file of a saved one: only calls between them count.
     since: str | None = None

@@ -1,4 +1,4 @@
-"""DataFusion in experiments: queries that spill from a fair memory pool; hash joins never spill."""
+"""Experiments on DataFusion: queries that spill from a fair memory pool; hash joins never spill."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ select count(*), max(total) from (
   select sum(amount) over (partition by kind order by id) as total from t where id < 1000000)
 """
 DISTINCT = "select count(*), max(part) from (select distinct kind, part from t)"
-#: Short, because threads may wait for each other's memory without end.
+#: A short timeout, because threads may wait for each other's memory for ever.
 TIMEOUT_S = 60.0
-#: The share of a thread's memory that a sort reserves for merging, at most the bytes: with less it
-#: fails.
+#: The share of a thread's memory that a sort reserves for merging, and its maximum in bytes; a sort
+#: with less fails.
 MERGE_SHARE, MERGE_BYTES_MAX = 1 / 3, 12_000_000
 ROWS, MEMORY_MB = 6_000_000, 36
 #: Name, statement, and the CPU time (s) and temp operations of a run.
@@ -61,7 +61,7 @@ class DataFusionLab(Lab):
 
     @staticmethod
     def verified(threads: int) -> Sequence[LabQuery]:
-        """The queries of a verification: each thread has its part of the pool."""
+        """The queries of a verification: each thread has its share of the pool."""
         memory = f"{MEMORY_MB * threads}M"
         return [
             LabQuery(name, sql, ROWS, memory, threads, cpu_s=cpu_s, operations=operations)
@@ -69,7 +69,7 @@ class DataFusionLab(Lab):
         ]
 
     def build(self, rows: int) -> None:
-        """Write the table if it does not exist."""
+        """Writes the table if it does not exist."""
         import datafusion
 
         [file] = self._tables(rows).values()
@@ -80,7 +80,7 @@ class DataFusionLab(Lab):
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
-        """A query in a process of its own."""
+        """A query in a separate process."""
         query = {
             "sql": workload.sql,
             "tables": {name: str(file) for name, file in self._tables(workload.rows).items()},
@@ -116,11 +116,11 @@ class DataFusionSession(QuerySession):
             self._context.register_parquet(name, file)
 
     def run(self) -> list[Any]:
-        """Run the query; its rows."""
+        """Runs the query and returns its rows."""
         batches = self._context.sql(self._sql).collect()
         return [row for batch in batches for row in batch.to_pylist()]
 
 
 if __name__ == "__main__":
-    # DataFusion raises Exception itself.
+    # DataFusion raises plain Exception.
     serve(DataFusionSession, Exception)

@@ -1,4 +1,4 @@
-"""DuckDB in experiments: queries that spill, a database for each size of table."""
+"""Experiments on DuckDB: queries that spill, with one database per table size."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from spillcast.errors import ExperimentFailed, PathMissing
 from spillcast.interruptible import run_interruptibly
 from spillcast.text import sql_literal
 
-#: About 40 bytes a row.
+#: About 40 bytes per row.
 TABLE = """
 create table t as
 select hash(i) % {rows} as id,
@@ -47,7 +47,7 @@ select max(running) from (
 """
 
 DEMO = LabQuery("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
-#: The command line on the PATH.
+#: The command-line client on the PATH.
 PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000
 
@@ -83,7 +83,7 @@ CALIBRATION_QUERIES = (
         "select sum(step) from (select amount03 - lag(amount03) over "
         "(partition by id % 2000 order by amount01) as step from t)",
     ),
-    # A hash table of more memory than caches hold.
+    # A hash table that exceeds the CPU caches.
     _query(
         "join of many rows",
         "select count(*), sum(a.amount01 - b.amount03) from t a join t b "
@@ -100,7 +100,7 @@ class DuckDbLab(Calibrates, OpensOwn):
     engine: ClassVar[str] = "duckdb"
     demo: ClassVar[LabQuery] = DEMO
     compresses_writes: ClassVar[bool] = True
-    #: The command line that runs queries; None for the library of this interpreter.
+    #: The command-line client that runs queries; None for the library of this interpreter.
     _program: Path | None = None
 
     def __init__(self, workdir: Path, database: Path | None = None) -> None:
@@ -142,7 +142,7 @@ class DuckDbLab(Calibrates, OpensOwn):
 
     @classmethod
     def calibrators(cls, workdir: Path, server: str | None) -> Sequence[Calibrates]:  # noqa: ARG003
-        """DuckDB of this interpreter, and the command line on the PATH if its version differs."""
+        """DuckDB of this interpreter, and the client on the PATH if its version differs."""
         labs: list[DuckDbLab] = [cls(workdir)]
         program = shutil.which(PROGRAM)
         if program is not None:
@@ -152,7 +152,7 @@ class DuckDbLab(Calibrates, OpensOwn):
         return labs
 
     def build(self, rows: int) -> None:
-        """Make the table in a new database file, if it is not there."""
+        """Creates the table in a new database file, unless it exists."""
         import duckdb
 
         if self._given or self._database(rows).exists():
@@ -166,7 +166,7 @@ class DuckDbLab(Calibrates, OpensOwn):
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
-        """A query in a process of its own."""
+        """A query in a separate process."""
         query = {
             "sql": workload.sql,
             "database": str(self._database(workload.rows)),
@@ -189,7 +189,7 @@ class DuckDbLab(Calibrates, OpensOwn):
 
 
 class DuckDbCli(DuckDbLab):
-    """The command line of DuckDB, with its own databases: versions differ in their file format.
+    """DuckDB's command-line client, with its own databases: versions differ in their file format.
 
     ExperimentFailed if the program cannot be run.
     """
@@ -204,7 +204,7 @@ class DuckDbCli(DuckDbLab):
         self.label = f"DuckDB {self.version} command line"
 
     def build(self, rows: int) -> None:
-        """Make the table in a new database file, if it is not there."""
+        """Creates the table in a new database file, unless it exists."""
         database = self._database(rows)
         if not database.exists():
             self._ran("-init", "/dev/null", str(database), TABLE.format(rows=rows))
@@ -218,7 +218,7 @@ class DuckDbCli(DuckDbLab):
         return ran.stdout
 
 
-#: What the command line prints after the rows of a statement.
+#: The text that the client prints after the rows of a statement.
 ANSWERED = "spillcast: answered"
 
 
@@ -237,7 +237,7 @@ class DuckDbSession(QuerySession):
         self._profiled = "enable_profiling" in settings["settings"]
 
     def run(self) -> list[tuple[Any, ...]]:
-        """Run the query; its rows."""
+        """Runs the query and returns its rows."""
         return self._connection.execute(self._sql).fetchall()
 
     def peak_buffer_bytes(self) -> int | None:
@@ -250,7 +250,7 @@ class DuckDbSession(QuerySession):
 
 
 class CommandLineSession(QuerySession):
-    """The query in DuckDB's command line, a process that reads statements from a pipe."""
+    """The query in DuckDB's command-line client, a process that reads statements from a pipe."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._sql = settings["sql"]
@@ -272,7 +272,7 @@ class CommandLineSession(QuerySession):
         self._output_of("".join(statements))
 
     def run(self) -> list[tuple[Any, ...]]:
-        """Run the query; its rows."""
+        """Runs the query and returns its rows."""
         return [tuple(line.split(",")) for line in self._output_of(f"{self._sql};\n")]
 
     def _output_of(self, statements: str) -> list[str]:
@@ -292,7 +292,7 @@ class CommandLineSession(QuerySession):
 
 
 def open_session(settings: dict[str, Any]) -> QuerySession:
-    """The session in the command line if a program is named, else in this process."""
+    """The session in the command-line client if a program is named, else in this process."""
     return CommandLineSession(settings) if settings.get("program") else DuckDbSession(settings)
 
 

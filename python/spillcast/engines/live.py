@@ -1,6 +1,6 @@
 """Records queries of running servers: captures their processes and samples their sessions.
 
-An engine derives a class from ``SessionRecorder`` that knows its processes and settings.
+For each engine, a class derived from ``SessionRecorder`` knows its processes and settings.
 """
 
 import signal
@@ -25,11 +25,11 @@ from spillcast.recording.record import KnownRun, Recorder
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
-#: The interval of writes and of the status; sampling has a rate of its own.
+#: The interval of writes and of the status; sampling has its own rate.
 TICK_S = 0.25
-#: If a session that was selected by its query is idle at first for so long, the query has ended.
+#: If a session that was selected by its query is idle for this long at first, the query has ended.
 ENDED_S = 1.0
-#: The most sessions in an error, and the most characters of a session's line.
+#: The maximum number of sessions in an error, and the maximum length of a session's line.
 LISTED_MAX, LINE_MAX = 8, 76
 
 Result = TypeVar("Result")
@@ -64,7 +64,7 @@ def wait_for_session(
     look_s: float,
     remark: str | None = None,
 ) -> Listed:
-    """Call ``choose`` every ``look_s`` until it returns a session. TimedOut after ``within_s``."""
+    """Calls ``choose`` every ``look_s`` until it returns a session. TimedOut after ``within_s``."""
     awaited = "a session" if wanted.backend is None else f"session {wanted.backend}"
     if wanted.query is not None:
         awaited += f" with a query like '{wanted.query}'"
@@ -84,7 +84,7 @@ def wait_for_session(
 
 
 def no_query_error(awaited: str, within_s: float) -> TimedOut:
-    """The error for a query that did not begin in time."""
+    """The error for a query that did not start in time."""
     hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
     return TimedOut(f"waited {format_duration(within_s)} for {awaited}: none came", hint)
 
@@ -96,9 +96,9 @@ def prepare(
     notify: Notify,
     calls: Sequence[str] | None = None,
 ) -> str | None:
-    """Prepare the capture of ``pid``, the server's process or thread on this machine.
+    """Prepares the capture of ``pid``, the server's process or thread on this machine.
 
-    Return None, or the reason why there is no capture: ``absent_because`` if it is given.
+    Returns None, or why there is no capture: ``absent_because`` if it is given.
     """
     hint = "leave it out: perf events are used"
     _core.check_attaches(recorder.options.capture, "a server", hint)
@@ -125,14 +125,14 @@ def _refusal(recorder: Recorder, attempt: Callable[[], object], notify: Notify) 
 
 
 class LiveRecorder(ABC, Generic[Result]):
-    """A capture of a server's processes and a sampler of its sessions, begun and ended together.
+    """Captures a server's processes and samples its sessions, from the same start to the same end.
 
     For one session, it is also the recorder's ``Target``, and ``pid`` is the session's process.
     """
 
     pid: int
     exit_status: int | None = None
-    #: Names in messages what has not begun while ``began_s`` is None.
+    #: The name, in messages, of what has not started while ``began_s`` is None.
     awaited = ""
 
     sampler: Sampler
@@ -144,41 +144,41 @@ class LiveRecorder(ABC, Generic[Result]):
 
     @property
     def began_s(self) -> float | None:
-        """``time.monotonic`` when the recorded run began; None before."""
+        """``time.monotonic`` when the recorded run started; None before."""
         return self.attached_ns / 1e9
 
     @abstractmethod
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Wait up to ``timeout_s`` for the run's end. Return how it ended, None if it continues."""
+        """Waits up to ``timeout_s`` for the run's end. Returns how it ended, None if it goes on."""
 
     @abstractmethod
     def look(self) -> dict[str, Any]:
-        """Note what has changed since the last call; return the sessions for the status line."""
+        """Notes what has changed since the last call; returns the sessions for the status line."""
 
     @abstractmethod
     def finish(self, ended_by: EndedBy) -> Result:
-        """End capture and sampling, and keep what was recorded."""
+        """Ends capture and sampling, and keeps what was recorded."""
 
     def sample(self, **sampled: Any) -> None:
-        """Create the sampler; from now on only its thread uses the connection."""
+        """Creates the sampler; from now on, only its thread uses the connection."""
         self.attached_ns = time.monotonic_ns()
         self.sampler = Sampler(self._activity, self.recorder.origin_ns, **sampled)
 
     def start(self) -> None:
-        """Begin sampling, and the run that is recorded."""
+        """Starts sampling, and the run that is recorded."""
         self.sampler.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait up to ``timeout_s``; True if the run has ended."""
+        """Waits up to ``timeout_s``; True if the run has ended."""
         return self.ended(timeout_s) is not None
 
     def collect(self) -> None:
-        """Write the rows and samples since the last call."""
+        """Writes the rows and samples since the last call."""
         self.recorder.collect()
         self.recorder.add_samples(self.sampler.take_samples())
 
     def until_the_end(self, on_status: OnStatus) -> Result:
-        """Record to the end, for the duration, or until Ctrl-C, and keep the recording."""
+        """Records to the end, for the duration, or until Ctrl-C, and keeps the recording."""
         try:
             with interrupts_reported() as interrupted:
                 self.start()
@@ -191,13 +191,13 @@ class LiveRecorder(ABC, Generic[Result]):
     def _follow(self, interrupted: list[int], on_status: OnStatus) -> EndedBy:
         limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
         while True:
-            # The status appears at least once, even for a query that ends at once.
+            # Shows the status at least once, even for a query that ends immediately.
             self.collect()
             counts = self.look()
             try:
                 on_status(self.recorder, {**self.recorder.status(), **counts})
             except KeyboardInterrupt:
-                # The user has pressed q in the live view.
+                # The user pressed q in the live view.
                 interrupted.append(signal.SIGINT)
             if (ended_by := self.ended(TICK_S)) is not None:
                 return ended_by
@@ -217,7 +217,7 @@ class SessionRecorder(LiveRecorder[Recording]):
     #: The option that selects a session by its number.
     option: ClassVar[str]
     notify: Notify
-    #: Looks a second beside a capture, and without one.
+    #: Samples per second with a capture, and without one.
     rate_hz: int
     rate_alone_hz: int
     #: Calls of all threads on the query's temporary tables; None before its end, or if uncounted.
@@ -231,27 +231,27 @@ class SessionRecorder(LiveRecorder[Recording]):
         self._session, self._runs = session, runs
         self.pid, self.awaited = pid, f"a query of session {session}"
         self._unattached, self._announced = 0, False
-        #: The query as it was known when recording ended.
+        #: The state of the query when recording ended.
         self._ended: KnownRun | None = None
         recorder.known_run = self.known_run
 
     @abstractmethod
     def observe(self) -> None:
-        """Begin the capture of the session's process and of those that work for it."""
+        """Starts the capture of the session's process and of the processes that work for it."""
 
     @abstractmethod
     def describe_engine(self) -> ObservedEngine:
-        """Return server, session, settings and query for meta.json."""
+        """Returns server, session, settings and query for meta.json."""
 
     def watch(self) -> None:
-        """Keep what the server shows only while the query runs."""
+        """Stores what the server shows only while the query runs."""
 
     def completed(self) -> bool:
-        """Return whether the query ran to its end, as far as the server shows."""
+        """Returns whether the query completed, as far as the server shows."""
         return True
 
     def elapsed_s(self) -> float:
-        """Return the wall time that was recorded. QueryEnded if there was no query."""
+        """Returns the wall time that was recorded. QueryEnded if there was no query."""
         query_s = self.query.life.elapsed_s
         if query_s is None:
             reason = f"session {self.query.pid} has ended without a query"
@@ -275,7 +275,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         return {}
 
     def begin(self, absent_because: str | None, notify: Notify) -> None:
-        """Capture the session and workers that it starts, if possible, and prepare the sampler."""
+        """Captures the session and its workers, if possible, and prepares the sampler."""
         self.notify = notify
         if absent_because is None:
             absent_because = _refusal(self.recorder, self.observe, notify)
@@ -296,13 +296,13 @@ class SessionRecorder(LiveRecorder[Recording]):
             self._unattached += 1
 
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Wait up to ``timeout_s`` for the end of the query, or of its sampling."""
+        """Waits up to ``timeout_s`` for the end of the query, or of its sampling."""
         if not self.sampler.done.wait(timeout_s):
             return None
         return "failure" if self.sampler.failure else "end"
 
     def look(self) -> dict[str, Any]:
-        """Watch a running query; return counts for the status line."""
+        """Watches a running query; returns counts for the status line."""
         query = self.query
         waiting = query.life.phase == "waiting"
         late = time.monotonic() - self.attached_ns / 1e9 > ENDED_S
@@ -321,7 +321,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}
 
     def finish(self, ended_by: EndedBy) -> Recording:
-        """Keep the recording. InputError if the query ended before anything was recorded."""
+        """Keeps the recording. InputError if the query ended before anything was recorded."""
         recorder, query = self.recorder, self.query
         self.sampler.stop()
         recorder.add_samples(self.sampler.take_samples())
@@ -336,7 +336,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         return recorder.finish(self._ended)
 
     def known_run(self) -> KnownRun:
-        """The query and its documents as of now."""
+        """The current state of the query, with its documents."""
         if self._ended is not None:
             return self._ended
         return KnownRun(self.started_ns, self._meta_fields("duration"), self.documents)

@@ -1,4 +1,4 @@
-"""Moves of temp files: their steps and their reversal; moves that are only printed."""
+"""Moves of temp files: their steps and how to undo them; moves that are only printed."""
 
 import os
 import pwd
@@ -20,13 +20,13 @@ from spillcast.units import format_bytes, parse_bytes
 class Step:
     """A step and its reason: a command for a shell, or statements for a client.
 
-    Several statements of one step are one transaction.
+    If a step has several statements, they are one transaction.
     """
 
     why: str
     command: str | None = None
     sql: tuple[str, ...] = ()
-    #: The command that runs ``sql`` from its standard input; empty where a session is open.
+    #: The command that runs ``sql`` from its standard input; empty if a session is open.
     client: str = ""
     done: bool = False
 
@@ -37,7 +37,7 @@ class Step:
 
     @property
     def script(self) -> tuple[str, ...]:
-        """The statements as they are typed."""
+        """The statements as the user types them."""
         statements = tuple(f"{statement};" for statement in self.sql)
         return ("BEGIN;", *statements, "COMMIT;") if len(statements) > 1 else statements
 
@@ -50,15 +50,15 @@ class Move:
     to: str
     whom: str
     steps: list[Step]
-    #: The steps that undo the move; empty for a move back.
+    #: The steps that undo the move; empty if the move itself undoes one.
     revert: list[Step] = field(default_factory=list)
     tablespace: str | None = None
     applied: bool = False
     reverted: bool = False
-    #: Temp files at the new place: ``session``, ``files``, ``bytes``; None if not verified.
+    #: Temp files in the new directory: ``session``, ``files``, ``bytes``; None if not verified.
     verified: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
-    #: What keeps the tablespace from being dropped, in words.
+    #: What prevents the tablespace from being dropped, as text.
     left: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Move:
 
 
 def limit_bytes(size: str) -> int:
-    """The bytes of ``--size``. InputError for less than a mount or a server could use."""
+    """The bytes of ``--size``. InputError if it is too small for a mount or a server."""
     size_bytes = parse_bytes(size, "--size")
     if size_bytes < 1 << 20:
         raise OptionInvalid(f"--size {size} is less than 1 MiB")
@@ -136,7 +136,7 @@ def move_tmpfs(
         Step("Check its size and what it holds.", f"df -h {path}"),
         Step("To have it after a restart too.", f"printf '%s\\n' {shell_word(line)} >> /etc/fstab"),
     ]
-    # sed takes the line as a basic regular expression.
+    # sed interprets the line as a basic regular expression.
     escaped = "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)
     pattern = shell_word(f"\\#^{escaped}$#d")
     revert = [
@@ -191,7 +191,7 @@ def move_duckdb(
 
 
 CLICKHOUSE_CONFIG = "/etc/clickhouse-server/config.d/spillcast_tmp.xml"
-#: The present place of temp files and its limit.
+#: Shows the current directory of temp files, and its limit.
 CLICKHOUSE_CHECK = (
     'clickhouse-client --query "SELECT name, value FROM system.server_settings WHERE name IN '
     "('tmp_path', 'tmp_policy', 'temporary_data_in_cache', 'max_temporary_data_on_disk_size')\""
@@ -335,7 +335,7 @@ def move_mysql(
 
 
 def _mysql_checks(path: str, pid: int) -> list[str]:
-    """Warnings about a directory: its free space, and rights that the server's user lacks."""
+    """Warnings about a directory: its free space, and permissions that the server's user lacks."""
     from spillcast.recording.observed import proc_text, status_of
 
     place = Path(path)

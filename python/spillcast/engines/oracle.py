@@ -22,11 +22,11 @@ SAMPLED_MINUTES = 10
 MEMORY_MINUTES = 60
 MINUTES_MAX = 60 * 24 * 366
 INTERVAL_S_MAX = 3600
-#: How long, about, the session is traced and its statistics are sampled.
+#: The approximate time for which the session is traced and its statistics are sampled.
 TRACE_S = 60
 #: For each placeholder of the script: the prefix of ``sql_id``, the condition on a session (SID,
-#: serial number), and what joins both. Parallel workers belong to the session that coordinates
-#: them, but use temp space in sessions of their own, which run the same statement.
+#: serial number), and the operator that joins both. Parallel workers belong to the session that
+#: coordinates them, but use temp space in their own sessions, which run the same statement.
 _CONDITIONS = (
     (
         "ash_where",
@@ -82,7 +82,7 @@ def collect(
 
     Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
     """
-    # All values are checked here, because they become literals of the script.
+    # All values are checked here, because they become literals in the script.
     session = None if sid is None else parse_session(sid)
     if sql_id is not None and re.fullmatch(r"[0-9a-z]{13}", sql_id) is None:
         raise OptionInvalid(
@@ -124,7 +124,7 @@ def collect(
         parts += ["sampler", "end"]
     else:
         parts += ["licence", "ash_history" if from_history else "ash_memory", "end"]
-    # The template beside this file is cut at its lines ``--# name``.
+    # Splits the template beside this file at its lines ``--# name``.
     template = files(__package__).joinpath("oracle.sql").read_text("utf-8")
     pieces = re.split(r"^--# (\w+)\n", template, flags=re.MULTILINE)
     text = dict(zip(pieces[1::2], pieces[2::2], strict=True))
@@ -212,7 +212,7 @@ def move(
 
 
 def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> Move:
-    """The statements for one user, or for all with the database's default.
+    """The statements for one user, or for all users with the database's default.
 
     ``client`` is the command that reads the statements if they are part of a shell script.
     """
@@ -270,13 +270,13 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
 
 
 def _check_name(flag: str, name: str | None) -> None:
-    """InputError for a name that would have to be quoted."""
+    """InputError for a name that would need quotes."""
     if name is not None and re.fullmatch(r"[A-Za-z][A-Za-z0-9_$#]{0,127}", name) is None:
         raise OptionInvalid(f"{flag} '{name}' is not a name of Oracle's")
 
 
 def _price(size: str, cells: int | None, cell_flash: str | None, cell_cache: str) -> str:
-    """The flash that cells give and what it holds, in words; empty without ``--cells``."""
+    """The flash that cells contribute and what it holds, as text; empty without ``--cells``."""
     if cells is None and cell_flash is None:
         return ""
     if cells is None or cell_flash is None:

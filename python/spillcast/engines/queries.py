@@ -1,4 +1,4 @@
-"""Queries in processes of their own that wait for a signal to start; and private servers."""
+"""Queries in separate processes that wait for a signal to start; and private servers."""
 
 import ctypes
 import json
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 from spillcast.errors import ExperimentFailed, first_line
 
-#: A query that takes longer is given up: engines that lack memory may wait for it without end.
+#: The timeout of a query: engines that lack memory may wait for it for ever.
 TIMEOUT_S = 300.0
-#: A server that takes longer to start is given up.
+#: The timeout of a server's start.
 START_S = 60.0
 
 
@@ -39,7 +39,7 @@ class RunResult:
 class QueryProcess(AbstractContextManager["QueryProcess"]):
     """A query that waits until ``start`` is called; its process ends with its context.
 
-    The process runs ``module``, which answers by ``serve``.
+    The process runs ``module``, which answers with ``serve``.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
         self.exit_status: int | None = None
-        #: The process that does the query's work, this one or a server's.
+        #: The process that does the query's work, which may be a server's.
         self.pid: int = self._answer()["pid"]
-        #: The process that starts its workers, and their title; None for threads.
+        #: The process that starts the query's workers, and the workers' title; None for threads.
         self.helpers: tuple[int, str] | None = None
         self._started_s = inf
 
@@ -72,15 +72,15 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
         self.close()
 
     def start(self) -> None:
-        """Let the query run."""
+        """Starts the query."""
         self._input.write("run\n")
         self._input.flush()
         self._started_s = time.monotonic()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until the query ends or the time is over; True if the query has ended.
+        """Waits until the query ends or the timeout expires; True if the query has ended.
 
-        ExperimentFailed if it takes longer than ``timeout_s`` in all.
+        ExperimentFailed if the query takes longer than the constructor's ``timeout_s`` in total.
         """
         from spillcast.recording.observed import readable
 
@@ -94,13 +94,13 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
         return False
 
     def result(self) -> RunResult:
-        """Wait for the end of the query. SpillcastError has the engine's message if it failed."""
+        """Waits for the end of the query. SpillcastError has the engine's message if it failed."""
         answer = self._answer()
         self.close()
         return RunResult(**answer)
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self._process.kill()
         self._input.close()
         self._output.close()
@@ -120,19 +120,19 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
 
 
 PR_SET_PDEATHSIG = 1
-#: Rows of the result that are kept to compare results.
+#: The number of result rows that are kept to compare results.
 ROWS_KEPT = 100
 
 
 class Scheduled(NamedTuple):
-    """Scheduler times of threads: on a CPU, and runnable without one."""
+    """Scheduler times of threads: running, and runnable but not scheduled."""
 
     cpu_s: float
     run_queue_delay_s: float
 
     @classmethod
     def total(cls, times: "Iterable[Scheduled]") -> "Scheduled":
-        """The times of several threads or processes together."""
+        """The sum of the times of several threads or processes."""
         tasks = list(times)
         return cls(sum(t.cpu_s for t in tasks), sum(t.run_queue_delay_s for t in tasks))
 
@@ -144,7 +144,7 @@ class QuerySession(Protocol):
     pid: int
 
     def run(self) -> Sequence[Any]:
-        """Run it to its end; its rows."""
+        """Runs it to its end and returns its rows."""
 
     def scheduled(self) -> Scheduled:
         """Scheduler times so far of the query's processes and threads; by default of ``pid``."""
@@ -157,7 +157,7 @@ class QuerySession(Protocol):
 
 
 def serve(open_session: Callable[[Any], QuerySession], failure: type[Exception]) -> None:
-    """Prepare the query, print its process id, run it after a line of input, print the result.
+    """Prepares the query, prints its process ID, runs it after a line of input, prints the result.
 
     The process ends with its parent. An exception of type ``failure`` is an error of the engine.
     """
@@ -192,7 +192,7 @@ def running_server(
     ended_by: int = signal.SIGTERM,
     **process: Any,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a server that writes to ``log``; the signal ``ended_by`` ends it with the context.
+    """Runs a server that writes to ``log``; the signal ``ended_by`` ends it with the context.
 
     ``process`` are options of Popen. ExperimentFailed if the server does not start; its reason is
     the first line of ``log`` that contains ``mark``.
@@ -214,7 +214,7 @@ def running_server(
 
 
 def end_with_parent() -> None:
-    """Let this process end with its parent."""
+    """Makes this process end with its parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -23,7 +23,7 @@ from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
 from spillcast.units import DAY_S, format_bytes, format_duration, parse_bytes, parse_duration_s
 
-#: Bounds of a time are too wide for an estimate if the lower is at most this share of the upper.
+#: Bounds of a time are too wide for an estimate if lower / upper is at most this.
 BOUNDS_RATIO_MIN = 0.05
 SCHEMA = "spillcast.server/1"
 
@@ -41,7 +41,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class SpillNode:
-    """A node of a plan that spilled: its type, its temp bytes and its memory in words."""
+    """A node of a plan that spilled: its type, its temp bytes and its memory as text."""
 
     node: str
     temp_bytes: int
@@ -54,39 +54,39 @@ class Ranked:
 
     queryid: str | None
     query: str | None
-    #: None if only temp files in a log are known of the statement.
+    #: None if only the statement's temp files, from a log, are known.
     calls: int | None
     elapsed_s: float | None
-    #: Temp bytes read and written; only the latter where reads are not known. None if not counted.
+    #: Temp bytes read and written, or only written if reads are unknown. None if not counted.
     temp_bytes: int | None
     #: Bounds of the elapsed time in temp I/O, with the most and the fewest processes that may have
     #: shared it. None if it was not timed.
     temp_s: tuple[float, float] | None = None
-    #: The gain on each target, and with so much work memory that nothing spills.
+    #: The gain on each target, and with enough work memory that nothing spills.
     gains: Mapping[str, Gain] = field(default_factory=dict)
     no_spill: Gain | None = None
-    #: The setting that avoids its spills, where that is not the server's ``memory``.
+    #: The setting that avoids its spills, if it is not the server's ``memory``.
     memory: str | None = None
-    #: The work_mem with which nothing spills, by a plan.
+    #: The work_mem with which nothing spills, from a plan.
     work_mem_bytes: int | None = None
     #: Why there are no gains.
     refused: str | None = None
-    #: Without a plan: bounds of the work_mem for its largest temp files. The upper one is None if
+    #: Without a plan: bounds of the work_mem for its largest temp files. The upper bound is None if
     #: no log shows which files belong to one call.
     work_mem_between: tuple[int, int | None] | None = None
-    #: Bounds of the memory with which no call spills, by its peak memory and its written bytes.
+    #: Bounds of the memory with which no call spills, from its peak memory and its written bytes.
     memory_between: tuple[int, int] | None = None
     #: Temporary tables on disk and merge passes of sorts, if the server counts them.
     disk_tables: int | None = None
     merge_passes: int | None = None
-    #: The nodes of the known plan with the most temp I/O, those with the most temp bytes first.
+    #: The nodes of the known plan with the most temp I/O, in descending order of temp bytes.
     nodes: Sequence[SpillNode] = ()
-    #: The number among the plans of a file of one without the text of its statement.
+    #: The number of a plan without text in its file.
     item: int | None = internal(None)
 
     @property
     def name(self) -> str:
-        """The text or the identifier of the statement, or which plan it is."""
+        """The text or the identifier of the statement, or the number of the plan."""
         unnamed = "(not known)" if self.item is None else f"plan {self.item}"
         return self.query or self.queryid or unnamed
 
@@ -102,7 +102,7 @@ class Ranked:
 
     @property
     def weight(self) -> tuple[float, float]:
-        """The sort key of a ranking: time saved without spills, else in temp I/O; then bytes."""
+        """The sort key of a ranking: time saved without spills, or time in temp I/O; then bytes."""
         if self.no_spill is not None:
             return self.no_spill.saved_s, self.temp_bytes or 0
         return (sum(self.temp_s) / 2 if self.temp_s else 0.0), self.temp_bytes or 0
@@ -111,7 +111,7 @@ class Ranked:
 HISTORY_SCHEMA = "spillcast.history/1"
 #: The units of an alert's rate, in seconds.
 _RATE_UNITS_S = {"h": 3600.0, "d": 86_400.0}
-#: Snapshots cover a period if they cover this share of it.
+#: The minimum share of a period that snapshots must cover to count as covering it.
 COVERED = 0.99
 _RULE = re.compile(r"(temp|files|time|new)\s*>([^/]+)/\s*(h|d)(?:our|ay)?", re.IGNORECASE)
 _GRAMMAR = (
@@ -138,8 +138,8 @@ class Bucket:
     #: Temp files and their bytes, as the databases count them.
     temp_files: int
     written_bytes: int
-    #: Temp bytes read and written by statements, the time of processes in temp I/O (None if it was
-    #: not counted), and the statements, those with the most bytes first.
+    #: Temp bytes read and written by statements, the time of processes in temp I/O (None if not
+    #: counted), and the statements, in descending order of bytes.
     temp_bytes: int
     temp_s: float | None
     statements: Sequence[StatementBytes]
@@ -147,7 +147,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Change:
-    """A statement that began to spill, or whose calls spill more or less than they did."""
+    """A statement that began to spill, or whose calls spill more or less than before."""
 
     kind: Literal["new", "more", "less"]
     queryid: str
@@ -155,7 +155,7 @@ class Change:
     #: Unix times (s) of the snapshots between which the change began.
     after_s: float
     by_s: float
-    #: Temp bytes of a call from then on, and their ratio to those before.
+    #: Temp bytes per call since the change, and their ratio to those before.
     bytes_per_call: float
     ratio: float | None
     is_gradual: bool
@@ -165,7 +165,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """A reset, a restart, a jump of the clock and the like, seen at a snapshot (Unix time, s)."""
+    """A reset, a restart, a clock change and the like, detected at a snapshot (Unix time, s)."""
 
     at_s: float
     kind: str
@@ -176,7 +176,7 @@ class ServerEvent:
 class Alert:
     """A rule, and the rate that it limits over the latest snapshots; None if unknown.
 
-    Where the snapshots cover less than the rule's time it is not extrapolated: a lower bound.
+    If the snapshots cover less than the rule's time, the rate is a lower bound, not extrapolated.
     """
 
     rule: str
@@ -186,7 +186,7 @@ class Alert:
 
     @property
     def text(self) -> str:
-        """Whether the limit is exceeded, and by what."""
+        """Whether the limit is exceeded, and by which rate."""
         if self.rate is None:
             return f"alert unknown: {self.rule}: no recent snapshot shows it"
         rule, state = RateLimit.of(self.rule), "exceeded" if self.exceeded else "met"
@@ -214,7 +214,7 @@ class SpillHistory:
     buckets: Sequence[Bucket]
     changes: Sequence[Change] = ()
     events: Sequence[ServerEvent] = ()
-    #: Statements whose sums are lower bounds, and those whose calls may include earlier ones.
+    #: Numbers of statements whose sums are lower bounds, and whose calls may include earlier ones.
     lower_bounds: int = 0
     earlier_calls: int = 0
     alerts: Sequence[Alert] = field(default_factory=list)
@@ -231,7 +231,7 @@ class RateLimit:
 
     @classmethod
     def of(cls, text: str) -> "RateLimit":
-        """Parse the text of --alert. InputError if it is no rule."""
+        """Parses the text of --alert. InputError if it is not a rule."""
         match = _RULE.fullmatch(text.strip())
         if match is None:
             raise OptionInvalid(f"--alert '{text}' is not a rule", _GRAMMAR)
@@ -246,7 +246,7 @@ class RateLimit:
         return cls(text, measure, float(limit), per_s)
 
     def alert(self, periods: Sequence[tuple[float, Mapping[str, float | None]]]) -> Alert:
-        """Compare with the latest of ``periods`` (length in s, sums) that cover the rule's time."""
+        """Compares with the latest ``periods`` (length in s, sums) that cover the rule's time."""
         covered_s, total, is_known = 0.0, 0.0, bool(periods)
         for length_s, sums in reversed(periods):
             if covered_s >= COVERED * self.per_s:
@@ -257,14 +257,14 @@ class RateLimit:
             total += value or 0.0
         if not is_known or not covered_s:
             return Alert(self.text, None, covered_s, exceeded=False)
-        # A shorter time is not extrapolated: only a sum that exceeds the limit already counts.
+        # A shorter time is not extrapolated: the sum counts only if it already exceeds the limit.
         rate = total * self.per_s / max(covered_s, self.per_s)
         return Alert(self.text, rate, covered_s, rate > self.limit)
 
 
 @dataclass(frozen=True)
 class ServerRanking:
-    """The statements of a server that spill, by a snapshot, by its logs or by its history."""
+    """The statements of a server that spill, from a snapshot, its logs or its history."""
 
     source: str
     #: The time that all sums cover; None if unknown.
@@ -272,11 +272,11 @@ class ServerRanking:
     statements: Sequence[Ranked]
     targets: Sequence[str]
     confidence: float
-    #: Number and elapsed time of all statements, with those that do not spill; None for logs.
+    #: Number and elapsed time of all statements, including those that do not spill; None for logs.
     statements_seen: int | None = None
     elapsed_s: float | None = None
     databases: Sequence[DatabaseSpill] = ()
-    #: Lines for a shell that let the server count statements; empty if it counts them.
+    #: Shell commands that make the server count statements; empty if it counts them.
     enable: Sequence[str] = ()
     #: Temp bytes of all databases, and the time of all backends in reads of data files.
     database_temp_bytes: int | None = None
@@ -287,13 +287,13 @@ class ServerRanking:
     memory: str = "work_mem"
     #: Figures that the user may not see, and the remedy.
     unseen: Sequence[Unseen] = ()
-    #: Calls in logs that failed at a limit of temp files.
+    #: Calls in logs that failed because they exceeded a limit of temp files.
     exceeded: Sequence[Exceeded] = ()
     #: The command that records the first statement.
     record: str | None = None
     #: How long the queries to the server took.
     asked_s: float | None = None
-    #: The history by snapshots.
+    #: The history from snapshots.
     history: SpillHistory | None = None
     #: Storage to buy for all statements: the frontier of price and time; None if unknown.
     sizing: Sizing | None = None
@@ -307,11 +307,11 @@ class ServerRanking:
 
     @property
     def is_blind(self) -> bool:
-        """Whether nothing counts the statements, so that none can be forecast."""
+        """Whether nothing counts the statements, so that no statement can be forecast."""
         return bool(self.enable)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
+        """The document that docs/schema.md describes."""
         document = {"schema": SCHEMA, **asdict(replace(self, counted=()))}
         del document["counted"]
         return document
@@ -323,7 +323,7 @@ def histories_document(address: str, rankings: Sequence[ServerRanking]) -> dict[
     return {"schema": HISTORY_SCHEMA, "dataset": address, "servers": servers}
 
 
-#: The most statements with a forecast; others are listed with their counts.
+#: The maximum number of statements with a forecast; others are listed with their counts.
 FORECAST_MAX = 12
 
 
@@ -332,7 +332,7 @@ class RankRequest:
     """The options that the forecasts of all statements share. InputError for unknown targets."""
 
     targets: Sequence[str]
-    #: The present storage of temp files, for I/O that was not timed.
+    #: The current storage of temp files, for I/O that was not timed.
     origin: str | None = None
     confidence: float = 0.9
     #: The cost of waits on the server's machine; None if unknown.
@@ -363,10 +363,10 @@ def temp_bounds_s(at_bounds: Sequence[Counts], calls: int) -> tuple[float, float
 def with_gains(
     ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
 ) -> Ranked:
-    """Add to ``ranked`` the gains of all calls on each target, and the gain if nothing spilled.
+    """Adds to ``ranked`` the gains of all calls on each target, and the gain if nothing spilled.
 
     ``at_bounds`` are the counts of one call at each of their bounds; intervals span the savings
-    by all of them.
+    for all of them.
     """
     if not request.targets:
         return ranked
@@ -389,7 +389,7 @@ def with_gains(
 
 
 def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
-    """The elapsed time (s) and its interval, however wide; no interval if refused otherwise."""
+    """The elapsed time (s) and its interval, however wide; no interval after any other refusal."""
     if forecast.uncertainty is None:
         return forecast.forecast_s or 0.0, forecast.interval_s
     return forecast.uncertainty.forecast_s, interval_of(forecast)
@@ -409,7 +409,7 @@ def _gain(
     forecasts: Sequence[Forecast],
     calls: int,
 ) -> Gain | None:
-    """The mean gain by ``times``, pairs of time (s) and interval; None if one has no interval."""
+    """The mean gain by ``times``, pairs of time (s) and interval; None if an interval is None."""
     saved_s, bounds_s = list[float](), list[float]()
     for (time_s, interval_s), projected in zip(times, forecasts, strict=True):
         if interval_s is None:

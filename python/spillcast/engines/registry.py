@@ -66,7 +66,7 @@ POSTGRES = Engine(
     name="postgres",
     label="PostgreSQL",
     temp_names={"sort runs, hash batches, rows": "pgsql_tmp/"},
-    # The name in meta.json of a plan of EXPLAIN.
+    # The name in the meta.json of a recording with a plan of EXPLAIN.
     aliases=("postgresql",),
     settings=("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method"),
     # src/backend/storage/file/buffile.c has one buffer of BLCKSZ for each file and reads or writes
@@ -218,13 +218,13 @@ GREENPLUM = Engine(
         verified=NOTHING_RUN,
     ),
 )
-#: An executor's directory below each local directory, and one of its 64 folders.
+#: An executor's directory in each local directory, and one of its 64 subfolders.
 _BLOCKS = "blockmgr-*/*"
 SPARK = Engine(
     name="spark",
     label="Spark",
     temp_names={
-        # UnsafeExternalSorter, ExternalAppendOnlyMap
+        # By UnsafeExternalSorter and ExternalAppendOnlyMap.
         "spill": f"{_BLOCKS}/temp_local_*",
         # One file for each partition, or sorted parts, which are merged into a shuffle file.
         "unmerged shuffle": f"{_BLOCKS}/temp_shuffle_*",
@@ -233,7 +233,7 @@ SPARK = Engine(
         "cached block": f"{_BLOCKS}/rdd_*",
         "broadcast": f"{_BLOCKS}/broadcast_*",
         "task result": f"{_BLOCKS}/taskresult_*",
-        # For example of Python workers.
+        # For example, of Python workers.
         "other block": "blockmgr-*/",
     },
     notice="spillcast.engines.spark:local_dirs_notice",
@@ -317,7 +317,7 @@ def engines(*offering: str) -> list[Engine]:
 
 
 def feature_of(engine: Engine, name: str) -> Any:
-    """Import a feature of an engine, such as ``move``. InputError if the engine lacks it."""
+    """Imports a feature of an engine, such as ``move``. InputError if the engine lacks it."""
     reference = getattr(engine, name)
     if reference is None:
         raise EngineUnsupported(
@@ -344,7 +344,7 @@ def work_memory_of(name: str) -> MemorySetting:
 
 
 def notices_of(pid: int) -> list[str]:
-    """Notices of engines on a process before its recording, such as where its temp files are."""
+    """Engines' notices about a process before its recording, such as where its temp files are."""
     notices = (feature_of(engine, "notice")(pid) for engine in engines("notice"))
     return [notice for notice in notices if notice is not None]
 

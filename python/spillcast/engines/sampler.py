@@ -23,14 +23,14 @@ from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 
-#: Samples after a gap of this many intervals do not count: most likely the sampled work itself
-#: delayed them, so they do not represent it.
+#: A sample after a gap of this many intervals does not count: most likely, the sampled work itself
+#: delayed it, so it is not representative.
 GAP_INTERVALS = 5
 #: The interval at which temp files are listed.
 LIST_S = 0.5
-#: The interval of searches for new children of the server: some workers live no longer.
+#: The interval of searches for new children of the server: some workers live only this long.
 CHILDREN_S = 0.02
-#: The run-queue delay of a query that has not spilled is read at every fifth look.
+#: The run-queue delay of a query that has not spilled is read in every fifth sample.
 DELAY_TICKS = 5
 UNKNOWN_STATEMENT = ActiveStatement()
 #: Twice the resolution of the start times of processes.
@@ -39,7 +39,7 @@ START_TOLERANCE_NS = 20_000_000
 
 @dataclass
 class SessionQuery:
-    """A session's query as sampling shows it; all times are of CLOCK_MONOTONIC."""
+    """A session's query as seen by sampling; all times are by CLOCK_MONOTONIC."""
 
     #: The process of the session.
     pid: int
@@ -54,8 +54,8 @@ class SessionQuery:
     sure_until_ns: int | None = None
     ticks: int = 0
     samples: int = 0
-    #: Samples taken after a gap, and the time of all gaps, which no sample represents; the time
-    #: from the last look to the query's end may be one.
+    #: Samples taken after a gap, and the time of all gaps, which no sample represents. The time
+    #: from the last sample to the query's end may be a gap.
     discarded: int = 0
     gap_s: float = 0.0
     #: Why sampling ended before the query; None if it did not.
@@ -65,7 +65,7 @@ class SessionQuery:
     pids: frozenset[int] = frozenset()
     #: The start of each parallel worker; None if unknown.
     workers: dict[int, int | None] = field(default_factory=dict)
-    #: By tablespace, the bytes and the number of temp files at the look with the most bytes.
+    #: By tablespace, the bytes and the number of temp files in the sample with the most bytes.
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The memory of its processes; None before it spilled.
     memory: PeakMemory | None = None
@@ -78,28 +78,28 @@ class SessionQuery:
 
     @property
     def text(self) -> str:
-        """Its text, cut by the server if it is long; empty if unknown."""
+        """Its text, truncated by the server if long; empty if unknown."""
         return self.statement.text
 
     @property
     def started_ns(self) -> int | None:
-        """The query's start, accurate to a round trip; None before the query was seen."""
+        """The query's start, accurate to a round trip; None before a sample shows it."""
         return None if self.life.began_s is None else round(self.life.began_s * 1e9)
 
     @property
     def began_ns(self) -> int:
-        """The start of a query that was seen."""
+        """The start of a query that a sample has shown."""
         started_ns = self.started_ns
         assert started_ns is not None
         return started_ns
 
     @property
     def run_queue_delay_s(self) -> float:
-        """How long its processes were runnable but not scheduled, from first to last look."""
+        """How long its processes were runnable but not scheduled, from first to last sample."""
         return sum(last_s - first_s for first_s, last_s in self._delay_s.values())
 
     def join(self, worker: int, began_ns: int | None) -> bool:
-        """Add a new parallel worker unless it belongs to an earlier query; True if it was added."""
+        """Adds a new parallel worker unless it belongs to an earlier query; True if added."""
         if worker in self.workers:
             return False
         if began_ns is not None and began_ns <= (self.started_ns or 0) - START_TOLERANCE_NS:
@@ -109,13 +109,13 @@ class SessionQuery:
         return True
 
     def look_at_memory(self) -> None:
-        """Read the memory that its processes hold."""
+        """Reads the memory that its processes hold."""
         self.memory = self.memory or PeakMemory(self.pid)
         self.memory.add(*self.pids)
         self.memory.look()
 
     def look_at_delay(self) -> None:
-        """Read how long its processes have been runnable but not scheduled."""
+        """Reads how long its processes have been runnable but not scheduled."""
         for pid in self.pids:
             if (times := task_times(Path(f"/proc/{pid}"))) is not None:
                 delay_s = times.run_queue_delay_s
@@ -123,7 +123,7 @@ class SessionQuery:
                 self._delay_s[pid] = first_s, delay_s
 
     def look_at_temp_files(self, temp_files: list[ProcessTempFiles]) -> None:
-        """Keep the peak by tablespace; ``temp_files`` are those of all processes of the server."""
+        """Keeps the peak by tablespace; ``temp_files`` are those of all processes of the server."""
         sums: dict[str, tuple[int, int]] = {}
         for of_process in temp_files:
             if of_process.pid in self.pids:
@@ -134,11 +134,11 @@ class SessionQuery:
 
 
 class Sampler(threading.Thread):
-    """Looks at a server's sessions ``rate_hz`` times a second until it is stopped.
+    """Samples a server's sessions ``rate_hz`` times a second until it is stopped.
 
     With a ``session`` it samples only that one, until its query has ended. Otherwise it samples
     all; ``new_workers`` takes the sessions with a query and returns pairs of leader and new worker
-    on this machine. ``on_worker`` gets each worker when it is first seen. Times of samples count
+    on this machine. ``on_worker`` is called when a worker is first seen. Times of samples count
     from ``origin_ns`` (CLOCK_MONOTONIC). ``done`` is set when sampling has ended.
     """
 
@@ -158,10 +158,10 @@ class Sampler(threading.Thread):
         #: The CPU time of sampling so far, in this process and in the server.
         self.client_cpu_s = 0.0
         self.server_cpu_s: float | None = None
-        #: Samples of all queries.
+        #: The number of samples of all queries.
         self.samples = 0
         self._clock = ServerClock()
-        #: The time of the last look.
+        #: The time of the last sample.
         self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
         self._halt = threading.Event()
@@ -189,21 +189,21 @@ class Sampler(threading.Thread):
         return ended
 
     def queries(self) -> list[SessionQuery]:
-        """The running queries; with one session, its query even before the query begins."""
+        """The running queries; with one session, its query even before it starts."""
         with self._lock:
             return list(self._queries.values())
 
     def stop(self) -> None:
-        """End sampling."""
+        """Ends sampling."""
         self._halt.set()
         if self.ident is not None:
             self.join()
 
     def run(self) -> None:
-        """Sample until the end: the work of the thread."""
+        """Samples until the end, in this thread."""
         began, due_s = self._server_times(), 0.0
         self.last_ns = time.monotonic_ns()
-        # Jitter keeps looks out of step with periodic work of the same rate.
+        # Jitter prevents samples from running in step with periodic work of the same rate.
         jitter = random.Random(self._session)
         try:
             while not self._halt.is_set() and (self._session is None or self._queries):
@@ -257,7 +257,7 @@ class Sampler(threading.Thread):
         return None if process is None else task_times(Path(f"/proc/{process}"))
 
     def _see(self, sessions: dict[int, SessionState], now_ns: int) -> None:
-        """End queries that are over, and begin those of sessions that became active."""
+        """Ends queries that are over, and adds those of sessions that became active."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
             if query.life.see(sessions.get(pid)) == "ended":
@@ -268,19 +268,19 @@ class Sampler(threading.Thread):
             if pid not in self._queries and session.state in ACTIVE:
                 query = self._queries[pid] = SessionQuery(pid, QueryLife(self._clock))
                 query.life.see(session)
-                # A worker may show before its query does: it joined the session's last query.
+                # A worker may appear before its query: then it was added to the previous query.
                 for worker in ended[pid].workers if pid in ended else ():
                     query.join(worker, _started_ns(worker))
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
-        # A session that is gone ended after the last look.
+        # A session that is gone ended after the last sample.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
             query.sure_until_ns = round(ended_s * 1e9)
             query.ended_ns = query.sure_until_ns
             if query.life.last and session.query_start_s != query.life.last.query_start_s:
-                # The session's next query has begun: this one ended before that.
+                # The session's next query has started, so this one ended before that.
                 query.ended_ns = round(self._clock.local_s(session.query_start_s, ended_s) * 1e9)
         if query.life.unseen_s > self.gap_s:
             query.gap_s += query.life.unseen_s
@@ -299,7 +299,7 @@ class Sampler(threading.Thread):
             if backend.leader is not None:
                 self._join(query, backend.pid)
             elif query.queryid is None or query.life.new:
-                # The server may still show the identifier of the statement before, or none.
+                # The server may still show the identifier of the previous statement, or none.
                 query.queryid = backend.query_id
             if after_gap:
                 query.discarded += 1
@@ -330,7 +330,7 @@ class Sampler(threading.Thread):
                 query.pending_samples = []
 
     def _join(self, query: SessionQuery, worker: int) -> None:
-        """Add a worker; its start is known only for processes on this machine."""
+        """Adds a worker; its start is known only for processes on this machine."""
         if query.join(worker, None if self._new_workers is None else _started_ns(worker)):
             self._on_worker(worker)
 

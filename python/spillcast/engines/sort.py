@@ -1,4 +1,4 @@
-"""GNU sort in experiments: it sorts files of lines in a small buffer."""
+"""Experiments on GNU sort: it sorts files of lines in a small buffer."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ KEYS = {
 
 
 class SortLab(Lab):
-    """GNU sort of this machine. ProgramMissing if there is none, or another sort."""
+    """GNU sort of this machine. ProgramMissing if there is none, or if sort is not GNU's."""
 
     engine: ClassVar[str] = "sort"
     demo: ClassVar[LabQuery] = LabQuery("sort", "", rows=3_000_000, memory="8M")
@@ -52,7 +52,7 @@ class SortLab(Lab):
         ]
 
     def build(self, rows: int) -> None:
-        """Write the file of ``rows`` lines with two numbers each, unless it exists."""
+        """Writes the file of ``rows`` lines with two numbers each, unless it exists."""
         if not self._lines(rows).exists():
             random = Random(rows)
             with self._lines(rows).open("w") as file:
@@ -62,7 +62,7 @@ class SortLab(Lab):
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
-        """A sort in a process of its own, which prints nothing."""
+        """A sort in a separate process, which prints nothing."""
         options = ["-S", workload.memory, f"--parallel={workload.threads}", "-T", str(temp)]
         lines = str(self._lines(workload.rows))
         command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
@@ -93,7 +93,7 @@ class SortSession(QuerySession):
             os.execvpe(PROGRAM, query["command"], os.environ | {"LC_ALL": "C"})
 
     def run(self) -> list[int]:
-        """Run the program to its end; its exit status. OSError where it failed."""
+        """Runs the program to its end and returns its exit status. OSError if it failed."""
         os.write(self._open_gate, b"\n")
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         # Only the usage of the whole process includes the CPU time of threads that have ended.
@@ -105,7 +105,7 @@ class SortSession(QuerySession):
         return [code]
 
     def scheduled(self) -> Scheduled:
-        """The threads of the program."""
+        """The times of the program's threads."""
         return self._ended or super().scheduled()
 
 

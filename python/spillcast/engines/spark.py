@@ -1,4 +1,4 @@
-"""Finds the local directories of a running Spark executor by files, variables, arguments."""
+"""Finds the local directories of a running Spark executor from files, variables and arguments."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.recording.observed import IN_MEMORY, proc_text
 
-#: Folders that an executor makes in a local directory: in local mode, and in a cluster.
+#: Folders that an executor creates in a local directory: in local mode, and in a cluster.
 _BLOCK_FOLDERS = ("blockmgr-*", "spark-*/blockmgr-*", "spark-*/executor-*/blockmgr-*")
 #: Settings in the order in which Spark reads them: variables, then properties of the JVM.
 _VARIABLES = ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS")
@@ -15,7 +15,7 @@ _PROPERTIES = ("spark.local.dir", "java.io.tmpdir")
 
 
 def local_dirs_notice(pid: int) -> str | None:
-    """A notice of the local directories of a Spark process; None for any other process."""
+    """A notice about the local directories of a Spark process; None for any other process."""
     arguments = _strings(pid, "cmdline")
     if not any("org.apache.spark." in argument for argument in arguments):
         return None
@@ -46,7 +46,7 @@ def _strings(pid: int, name: str) -> list[str]:
 def _candidates(
     pid: int, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Settings and the directories that they name, the one that takes precedence first."""
+    """Settings and the directories that they name, in order of precedence."""
     if open_below := sorted(_opened(pid)):
         yield "its open files", open_below
     # YARN sets LOCAL_DIRS, which takes precedence in its containers.

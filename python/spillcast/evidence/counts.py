@@ -1,6 +1,6 @@
-"""Counts of the temp I/O of a run: totals by op, with bounds of quantities that are not known.
+"""Counts of the temp I/O of a run: totals by op, with bounds for quantities that are not known.
 
-Plans, statement statistics, reports and stated figures contain such totals and no single waits.
+Plans, statement statistics, reports and stated figures contain such totals but no single waits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from spillcast.evidence.postgres.work_memory import PlanSpills
 
 T = TypeVar("T")
-#: The smallest total time of temp I/O: no latency follows from a time of 0.
+#: The smallest total time of temp I/O: a total of 0 gives no latency.
 MIN_TOTAL_S = 1e-6
-#: Bounds are close if their ratio is at least this: those of a sample or of rounding are.
+#: Bounds are close if lower / upper is at least this, as where they come from samples or rounding.
 CLOSE_RATIO = 0.7
 
 
@@ -49,7 +49,7 @@ class Bounds(Generic[T]):
 
 
 def are_close(bounds: Bounds[float]) -> bool:
-    """Whether the bounds are so close that the quantity is about known."""
+    """Whether the bounds are close enough to treat the quantity as known."""
     return bounds.lower >= CLOSE_RATIO * bounds.upper
 
 
@@ -66,10 +66,10 @@ def middle_processes(bounds: Bounds[float]) -> float:
 def feasible_processes(
     bounds: Bounds[float], elapsed_s: float, temp_s: float, other_s: float = 0.0
 ) -> Bounds[float]:
-    """The bounds without numbers of processes that could not have done the I/O in ``elapsed_s``.
+    """The bounds without process counts that could not have done the I/O in ``elapsed_s``.
 
-    ``temp_s`` is all temp I/O and ``other_s`` all other I/O, summed over the processes. Each
-    process does one operation at a time. TimesContradictory where no number is possible.
+    ``temp_s`` is the time of all temp I/O and ``other_s`` that of all other I/O, summed over the
+    processes. Each process does one operation at a time. TimesContradictory if no count fits.
     """
     if temp_s == 0:
         return bounds
@@ -86,7 +86,7 @@ def feasible_processes(
 
 @dataclass(frozen=True)
 class Unknown:
-    """A quantity of a run that has only bounds: the code of its warning, a sentence, a remedy."""
+    """A quantity of a run that has only bounds: its warning's code, a sentence, a remedy."""
 
     code: str
     text: str
@@ -103,14 +103,14 @@ class OpCounts:
 
     @classmethod
     def timed(cls, count: int, size_bytes: int, total_s: float | None) -> "OpCounts":
-        """Counts with a total time, 0 where the time is not known."""
+        """Counts with a total time, 0 if the time is unknown."""
         return cls(count, size_bytes, round((total_s or 0.0) * 1e9) if count else 0)
 
     def __add__(self, other: "OpCounts") -> "OpCounts":
         return OpCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def scaled(self, times: float, counts: float) -> "OpCounts":
-        """The counts with ``times`` the total time, and ``counts`` times the operations."""
+        """The counts with the total time scaled by ``times`` and the operations by ``counts``."""
         if not self.count:
             return self
         count = max(1, round(self.count * counts))
@@ -121,8 +121,8 @@ class OpCounts:
 class Counts:
     """The totals of one run from a source without single waits.
 
-    ``processes`` is the mean number of processes, which shared the temp I/O equally. A quantity
-    with bounds has a value between them.
+    ``processes`` is the mean number of processes, which shared the temp I/O equally. The value of a
+    quantity with bounds lies between them.
     """
 
     elapsed_s: float
@@ -134,37 +134,37 @@ class Counts:
     engine: ObservedEngine = NO_ENGINE
     processes: float = 1.0
     processes_bounds: Bounds[float] | None = None
-    #: Of the time of all temp I/O, summed over ``processes`` (s).
+    #: Bounds of the time of all temp I/O, summed over ``processes`` (s).
     time_bounds: Bounds[float] | None = None
-    #: The most that this time can be by a source without times that are read; None if unknown.
+    #: An upper bound of this time (s) if the source does not time temp I/O; None if unknown.
     time_max_s: float | None = None
-    #: Whether the number of operations follows from their time and a mean latency.
+    #: Whether the number of operations is derived from their time and a mean latency.
     counts_follow_time: bool = False
-    #: The run with the least possible temp I/O, and with the most.
+    #: The run with the least possible temp I/O, and the run with the most.
     io_bounds: "Bounds[Counts] | None" = None
     cpu_s: float | None = None
     #: Whether the engine's temp I/O passes through the page cache of the kernel.
     buffered: bool = False
     #: Elapsed time of reads of tables.
     data_read_s: float = 0.0
-    #: Size of the temp files, and how many were written one after another.
+    #: Size of the temp files, and how many files the writes alternate between.
     held_bytes: int = 0
     files: int = 1
     statement: CountedStatement | None = None
-    #: The plan of EXPLAIN that is the source, and its nodes that spill, where they are known.
+    #: The plan of EXPLAIN that is the source, and its nodes that spill, if known.
     document: Mapping[str, Any] | None = None
     plan: "PlanSpills | None" = None
     #: The subject of the counts in a sentence, if they are not those of one query.
     subject: str | None = None
     #: The overhead of a wait on the machine.
     calibration: MachineCalibration | None = None
-    #: Sentences about limits of the source.
+    #: Sentences about the limits of the source.
     notes: Sequence[str] = ()
     #: The storage whose latencies were assumed.
     timed_on: str | None = None
-    #: The reason for counts in place of a recording.
+    #: Why there are counts in place of a recording.
     absent_because: str | None = None
-    #: The source, by which errors and tables name the run.
+    #: The source; errors and tables name the run by it.
     path: Path = Path("figures")
 
     def of_file(self, path: Path) -> "Counts":
@@ -198,7 +198,7 @@ class Counts:
 
     @property
     def unknown(self) -> Unknown | None:
-        """The most important quantity that has only bounds; None where all are known."""
+        """The most important quantity that has only bounds; None if all quantities are known."""
         if self.io_bounds is not None:
             return Unknown("io-unknown", self.io_bounds.reason, self.io_bounds.remedy)
         if (time := self.time_bounds) is not None:
@@ -216,14 +216,14 @@ class Counts:
         return Unknown("processes", words, shared.remedy)
 
     def at_bounds(self) -> "list[Counts]":
-        """The counts at each bound of each quantity with bounds; empty where all are known."""
+        """The counts at each bound of each quantity with bounds; empty if all are known."""
         if self.io_bounds is None:
             return self._at_bounds_of_time()
         runs = self.io_bounds.lower, self.io_bounds.upper
         return [bound for run in runs for bound in run._at_bounds_of_time() or [run]]
 
     def with_mean_ns(self, mean_ns: Mapping[str, int]) -> "Counts":
-        """The same operations with this mean latency by op; 0 for an op that moved no byte."""
+        """The same operations with this mean latency by op; 0 for an op that is not given."""
         reads, writes = (
             replace(counts, total_ns=mean_ns.get(op, 0) * counts.count)
             for op, counts in zip(OPS, (self.reads, self.writes), strict=True)
@@ -232,7 +232,7 @@ class Counts:
 
     @property
     def of_statement(self) -> CountedStatement | None:
-        """The statement that ran; None where neither its text nor its identifier is known."""
+        """The statement that ran; None if neither its text nor its identifier is known."""
         return self.statement or self.engine.statement
 
     def with_processes(self, processes: float) -> "Counts":
@@ -240,7 +240,7 @@ class Counts:
         return replace(self, processes=processes, processes_bounds=None)
 
     def with_total_s(self, total_s: float) -> "Counts":
-        """Temp I/O that takes ``total_s``, with more operations if ``counts_follow_time``."""
+        """Temp I/O that takes ``total_s``; with ``counts_follow_time`` operations scale too."""
         times = max(total_s, MIN_TOTAL_S) / max(self.total_s, MIN_TOTAL_S)
         counts = times if self.counts_follow_time else 1.0
         return replace(
@@ -257,7 +257,7 @@ class Counts:
             runs = [self.with_processes(number) for number in (shared.lower, shared.upper)]
         if time is None:
             return [] if shared is None else runs
-        # The time is summed over processes: its bounds are proportional to their number.
+        # The time is summed over processes, so its bounds are proportional to their number.
         return [
             run.with_total_s(total_s * run.processes / self.processes)
             for run in runs
@@ -268,19 +268,19 @@ class Counts:
 #: Values of ``Counts.source``.
 FIGURES, REPORT, PROFILE = "figures", "report", "profile"
 _UNTIMED = "give the time of its temp I/O, or name its storage with --from"
-#: No memory moves as many bytes in one thread.
+#: An upper bound of the throughput of memory in one thread.
 _MEMORY_BYTES_PER_S = 1.6e10
-#: The share of a run by which rounded times may add up to more than the run.
+#: The share of a run by which the sum of rounded times may exceed it.
 ROUNDING_SHARE = 0.02
 #: An upper bound of any time of a run: 30 years.
 LONGEST_S = 1e9
 THREADS_MAX = 10_000
-#: Blocks of an operation of unknown size: the most frequent number in traces of Oracle.
+#: Blocks of an operation of unknown size: the most frequent number in Oracle's traces.
 OPERATION_BLOCKS = 31
 OPERATION_BYTES = OPERATION_BLOCKS * 8192
 #: The shortest wait for temp files.
 _SHORTEST_S = 10e-6
-#: Bounds from rounding are left out if their spread is at most this share of the value.
+#: Bounds from rounding are left out if they differ by at most this share of the value.
 _SPREAD_SHOWN = 0.25
 TRACE_HINT = "a trace (10046) or ASH of the run shows it"
 _TIMES_HINT = f"name the storage of its temp files with --from; {TRACE_HINT}"
@@ -288,11 +288,11 @@ _TIMES_HINT = f"name the storage of its temp files with --from; {TRACE_HINT}"
 
 @dataclass(frozen=True)
 class TempCounts:
-    """The temp I/O of a run as its source counts it, with bounds of what is not known."""
+    """The temp I/O of a run as its source counts it, with bounds for what is not known."""
 
     reads: OpCounts
     writes: OpCounts
-    #: Of the time of both, summed over the processes (s).
+    #: Bounds of the time of reads and writes together, summed over the processes (s).
     time_bounds: Bounds[float] | None = None
     #: The least possible reads and writes of the run, and the most.
     io_bounds: Bounds[tuple[OpCounts, OpCounts]] | None = None
@@ -300,7 +300,7 @@ class TempCounts:
     def between(
         self, fewest: "TempCounts", most: "TempCounts", reason: str, remedy: str
     ) -> "TempCounts":
-        """The same, with the I/O of ``fewest`` and of ``most`` as bounds."""
+        """The same counts, with the I/O of ``fewest`` and of ``most`` as bounds."""
         lower, upper = (fewest.reads, fewest.writes), (most.reads, most.writes)
         return replace(self, io_bounds=Bounds(lower, upper, reason, remedy))
 
@@ -321,9 +321,9 @@ def counts_of_figures(
 ) -> Counts:
     """The counts of a run; ``more`` are fields of Counts.
 
-    ``threads`` is the mean number of busy threads, and follows from ``busy_s``, the sum of their
-    times, where it is given. Times of I/O and CPU are sums over them. ``elapsed_unknown`` is the
-    reason for a missing elapsed time. InputError for impossible figures. Refusal, if
+    ``threads`` is the mean number of busy threads; if ``busy_s``, the sum of their times, is given,
+    it is computed from that. Times of I/O and CPU are sums over the threads. ``elapsed_unknown``
+    is why no elapsed time is known. InputError for impossible figures. Refusal, if
     ``selection.timed``, for temp I/O without a time.
     """
     elapsed_s = selection.elapsed_s or elapsed_s
@@ -347,7 +347,7 @@ def counts_of_figures(
             processes_bounds=processes_bounds,
             time_bounds=temp.time_bounds,
             cpu_s=cpu_s,
-            # Without counts of writes, all that is read was written once.
+            # If writes are not counted, all bytes read are assumed to have been written once.
             held_bytes=temp.writes.bytes or temp.reads.bytes,
             notes=tuple(notes),
             **more,
@@ -386,7 +386,7 @@ def counts_of_figures(
 
 
 def _checked(counts: Counts) -> Counts:
-    """The same counts. InputError for impossible ones."""
+    """Returns the counts unchanged. InputError if they are impossible."""
     reads, writes, threads = counts.reads, counts.writes, counts.processes
     if not counts.operations:
         raise NoTempIo(
@@ -419,7 +419,7 @@ OpTotals = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class TempTimes:
-    """Seconds of reads and of writes, summed over all processes; bounds of both together."""
+    """Seconds of reads and of writes, summed over all processes; bounds of their sum."""
 
     read_s: float | None
     write_s: float | None
@@ -435,7 +435,7 @@ class TempTimes:
         )
 
     def bounded(self, fewest: OpTotals, most: OpTotals, reason: str, remedy: str) -> TempCounts:
-        """Reads and writes that take these times; geometric means of both bounds."""
+        """Reads and writes that take these times; their numbers are geometric means of bounds."""
         mean = {
             op: [
                 sqrt(low * high) if low else high / 2
@@ -451,7 +451,7 @@ class TempTimes:
 
 
 def printed_times(read: Number | None, write: Number | None) -> TempTimes:
-    """Times as printed, with bounds where rounding matters, as for ``0.00``."""
+    """Times as printed, with bounds where rounding matters, as in ``0.00``."""
     read, write = read or ZERO, write or ZERO
     total = read + write
     within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_HINT)
@@ -463,13 +463,13 @@ def printed_times(read: Number | None, write: Number | None) -> TempTimes:
 def times_up_to(
     total_s: float, reads: int, writes: int, because: str, remedy: str = _TIMES_HINT
 ) -> TempTimes:
-    """Times of temp I/O of which only a maximum is known: half of it, divided by counts."""
+    """Times of temp I/O of which only a maximum is known: half of it, shared by operation count."""
     share = total_s / 2 / max(reads + writes, 1)
     return TempTimes(share * reads, share * writes, Bounds(0.0, total_s, because, remedy))
 
 
 def with_unlisted(times: TempTimes, more_s: float, because: str) -> TempTimes:
-    """The same times where waits that are not listed may have taken up to ``more_s``."""
+    """The same times if waits that the report does not list may have taken up to ``more_s``."""
     total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
     within = times.within or Bounds(total_s, total_s, because)
     bounds = Bounds(within.lower, within.upper + more_s, because, TRACE_HINT)
@@ -486,7 +486,7 @@ def with_count_bounds(
 ) -> TempCounts:
     """Temp I/O of known time whose number of operations has only bounds.
 
-    These are one operation a sample and ``max_counts``, or as many as the time allows.
+    The bounds are one operation for each sample, and ``max_counts`` or what the time allows.
     """
     seconds = {"read": times.read_s, "write": times.write_s}
     lower = {op: max(1, samples.get(op, 0)) for op in OPS}

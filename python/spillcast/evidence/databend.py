@@ -25,28 +25,28 @@ from spillcast.units import format_bytes, format_count, parse_bytes, parse_durat
 
 HOW = "make it with: EXPLAIN ANALYZE SELECT ..., in bendsql, which prints the elapsed time below it"
 _RECORD = "a recording of databend-query shows it: spillcast record --pid PID"
-#: On a local disk, a file or range of more bytes is written or read by several calls: tokio's
-#: files move so much at once. Recordings of sorts and aggregations have just these calls.
+#: The maximum size of a call on a local disk, that of tokio's files: larger spilled files or ranges
+#: take several calls. Recordings of sorts and aggregations show exactly these calls.
 CALL_BYTES_MAX = 2 << 20
 _SPILLED = re.compile(
     r"[├└]── (?:(?P<unit>numbers|bytes) )?(?P<place>local |remote )?spilled (?P<time>time )?"
     r"by (?P<op>read|write): (?P<value>[\d.,]+ ?[a-zA-Zµ]*)"
 )
 _BUSY = re.compile(r"[├└]── (?:cpu|wait) time: ([\d.]+ ?[a-zµ]+)")
-#: Below the plan, by bendsql or a client of MySQL.
+#: Printed below the plan by bendsql or a MySQL client.
 _ELAPSED = re.compile(r"\d rows? (?:\w+ in |in set \()([\d.]+) sec")
-#: A client left out lines, or the last branch of the tree is not there.
+#: Signs that a client left out lines, or that the last branch of the tree is missing.
 _CUT = re.compile(r"\(\d+ shown\)|├── (?![^├└]*+[├└])")
-#: The name of the first operator has no branch, and the line below it has.
+#: The first operator's name, which has no branch before it, but the line below has.
 _ROOT = re.compile(r"^(?=[^\n]*\w)[^\n├└]*+\n[^\n├└\w]*+[├└]── ", re.MULTILINE)
 
 
 @reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
-    """The counts of a plan, between one call for each spilled file or range and calls of 2 MiB.
+    """The counts of a plan: at least one call per spilled file or range, at most calls of 2 MiB.
 
-    The plan times a spill with its encoding and queueing, so temp I/O took that time or less.
-    InputError where the plan is damaged, was not run, or did not spill.
+    The plan's time of a spill includes encoding and queueing, so it is an upper bound for temp I/O.
+    InputError if the plan is damaged, was not executed, or did not spill.
     """
     text = unwrapped(text_of(path))
     plans = _ROOT.findall(text)
@@ -101,7 +101,7 @@ def _spilled(text: str) -> tuple[Mapping[str, Mapping[str, float]], float]:
 
 
 def _temp_counts(spilled: Mapping[str, Mapping[str, float]]) -> TempCounts:
-    """Reads and writes by calls of a local disk, and bounds of their number and time."""
+    """Reads and writes by calls on a local disk, and bounds of their number and time."""
     files, sizes, times_s = (spilled[unit] for unit in ("numbers", "bytes", "seconds"))
     for op in OPS:
         if bool(files[op]) != bool(sizes[op]):

@@ -20,27 +20,27 @@ from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_bytes, parse_duration_s
 
-#: Blocks of temp files: compressed ones are smaller, by steps as large as the smallest.
+#: Sizes of blocks of temp files: compressed blocks are multiples of the smallest.
 SMALLEST_BYTES, LARGEST_BYTES = 32 << 10, 256 << 10
-#: What was written over the most that the files held: 1.0 to 2.3 in sorts, joins, aggregates and
-#: windows that were recorded; each block is read once, for then it leaves the file.
+#: An upper bound of the bytes written over the peak size of the files: 1.0 to 2.3 in recorded
+#: sorts, joins, aggregates and windows. Each block is read once, because reading removes it.
 WRITTEN_MAX = 3.0
-#: What was written over ``total_bytes_spilled`` or the peak, the larger: 1.0 to 1.4.
+#: The same over the larger of ``total_bytes_spilled`` and the peak: 1.0 to 1.4 was observed.
 SPILLED_MAX = 2.0
-#: Threads that may have shared it.
+#: The maximum number of threads that may have shared temp I/O.
 THREADS_MAX = 64
 HOW = (
     "make it with: PRAGMA enable_profiling = 'json'; PRAGMA profiling_output = 'profile.json'; "
     "then the query"
 )
 _HINT = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
-#: The end of EXPLAIN ANALYZE's box.
+#: The end of the box of EXPLAIN ANALYZE.
 _BOX = re.compile(r"[│|┃]\s*Total Time:\s*([\d.]+\s*[mun]?s)\b")
-#: Before it there is no size of temp files in a profile.
+#: Older versions have no size of temp files in a profile.
 _SIZED = "DuckDB 1.3 and newer report it, unless the metric is turned off"
-#: What profiles have since DuckDB 1.4; a statement in them has other quotes.
+#: A key of profiles since DuckDB 1.4; within a statement, quotes would be escaped.
 _NEWER = re.compile(r'"total_bytes_\w+"\s*:')
-#: What sorts. Until 1.3 it wrote 6 to 9 times the most that the files held, or found them empty.
+#: Operators that sort. Up to 1.3, sorts wrote 6 to 9 times the peak size, or reported a peak of 0.
 _SORTS = re.compile(
     r'"operator_type":\s*"(?:ORDER_BY|WINDOW|IE_JOIN|ASOF_JOIN|PIECEWISE_MERGE_JOIN)"'
 )
@@ -48,22 +48,22 @@ _SORTS = re.compile(
 
 @dataclass(frozen=True)
 class DuckDBMetrics:
-    """The metrics of a profile that tell its temp files, by the names of DuckDB 1 or 2."""
+    """The metrics of a profile that concern temp files, by the names of DuckDB 1 or 2."""
 
     latency: float = key("", unit="s")
     query_name: str | None = key("", optional=True)
-    #: The most that temp files held: since the database was opened, and during the query.
+    #: The peak size of temp files: since the database was opened, and during the query.
     system_peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
     peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
-    #: Less than all that was written to them.
+    #: A lower bound of the bytes written to them.
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
 @reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
-    """The counts of a profile, between those of the least and of the most temp I/O.
+    """The counts of a profile, between the least and the most temp I/O.
 
-    InputError where it is damaged, lacks the size of temp files, or where there were none.
+    InputError if it is damaged, lacks the size of temp files, or if there were none.
     """
     text = text_of(path, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
@@ -123,7 +123,7 @@ def read(path: Path, selection: Selection) -> Counts:
 
 
 def _unsized(elapsed_s: float) -> InputError:
-    """A profile that tells nothing of temp files: what else does."""
+    """The error for a profile without figures of temp files, with other sources for them."""
     return EvidenceIncomplete(
         "the profile has no size of temp files",
         f"{_SIZED}: {HOW}; or, if you know what spilled: "
@@ -133,7 +133,7 @@ def _unsized(elapsed_s: float) -> InputError:
 
 def _renamed(document: dict[str, Any]) -> dict[str, Any]:
     """The metrics by the names of DuckDB 1: 0.10 has only a time, and 2 has groups."""
-    # A profile may be kept within another document.
+    # A profile may be nested in another document.
     parts = (document, *document.values())
     if inner := next((p for p in parts if isinstance(p, dict) and "latency" in p), None):
         return inner

@@ -38,7 +38,7 @@ _EXAMPLE = (
     "write-bytes=10G"
 )
 
-#: A usual size of their operations.
+#: The usual size of an operation.
 _SIZE = "256K"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 
@@ -115,7 +115,7 @@ def _number(value: str, where: str) -> float:
     return number.value
 
 
-#: By the name of a figure in an argument: its keys in a file, and its parser.
+#: The keys of a figure in a file, and its parser, by its name in an argument.
 _PLACES: Mapping[str, tuple[tuple[str, ...], Callable[[str, str], float]]] = {
     **{name: ((f"{name}_s",), parse_duration_s) for name in ("elapsed", "io", "cpu")},
     "threads": (("threads",), _number),
@@ -180,7 +180,7 @@ def _moved(
 
 
 def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[float]]:
-    """Bytes by the name of the storage, where the counter is one of queries and of their nodes."""
+    """Bytes by the name of the storage; counters of queries and of their nodes may both occur."""
     sizes = defaultdict[str, list[float]](list)
     for match in re.finditer(counter, text, _FLAGS):
         size = re.sub(r"(?<=\d)$", "B", re.sub(r"[\s,]", "", match[1]))
@@ -190,7 +190,7 @@ def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[fl
 
 
 def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
-    """InputError, which names the figures to give in place of the plan."""
+    """Raises an InputError with the figures to give in place of the plan."""
     text = unwrapped(text_of(path))
     if (heading := re.search(COUNTER_HEADING, text, _FLAGS)) is not None:
         rows = rows_of(text[heading.start() :])
@@ -202,13 +202,13 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
             continue
         spilled_bytes = int(sum(map(sum, sizes.values())))
         is_cut = LEFT_OUT.search(text) is not None or text.count("{") != text.count("}")
-        # The largest may be a sum of others, which are rounded; in JSON, stages are sums, too.
+        # The largest size may be a rounded sum of the others; in JSON, stages are sums, too.
         limits = ((9 if "data" in name else 2.1, each) for name, each in sizes.items() if name)
         is_cut |= any(max(each) < sum(each) <= limit * max(each) for limit, each in limits)
         if not spilled_bytes and not is_cut:
             raise NoTempIo(f"this query of {engine} does not spill")
         times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
-        # Of several runs the right one is not known. A bare count is in milliseconds.
+        # With several runs, the right one is unknown. A number without a unit is in milliseconds.
         is_known = len(times) == 1 and not re.fullmatch(r"\d*+\.0*+[1-9]\d*+", times[0])
         elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if is_known else "ELAPSED"
         spilled = "SIZE" if is_cut or len(times) > 1 else spilled_bytes

@@ -21,14 +21,14 @@ from spillcast.units import format_bytes, parse_bytes
 HOW = "make it with: ANALYZE FORMAT=JSON SELECT ..."
 _RECORD = "record the query: spillcast record --mysql DSN --query PATTERN"
 _INSTEAD = f"{_RECORD}; or, with MariaDB, {HOW}"
-#: sql/filesort.cc merges so many runs at once, and up to so many in the last pass.
+#: The number of runs that sql/filesort.cc merges at once, and its maximum in the last pass.
 MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
-#: A row in the buffer has a pointer beside it that is not written: a row has as many bytes or more.
+#: Rows in the buffer have a pointer that is not written and is at most as large as the row.
 WRITTEN_MIN = 0.5
-#: For a row of a temporary table on disk, at most a page of it and one of its index are moved.
+#: For each row of a temporary table on disk, at most a page of it and one of its index are moved.
 PAGES_MAX, PAGE_BYTES = 2, 8192
-#: No memory writes a page and reads it again in less time.
+#: The minimum time to write a page and read it again: that of memory.
 PAGE_S = 1e-6
 
 
@@ -39,12 +39,12 @@ class Sort:
     loops: int
     passes: int
     buffer_bytes: int
-    #: Of all loops, without the reads of its rows.
+    #: Of all loops, without the time to read the rows.
     elapsed_s: float
 
     @property
     def runs(self) -> tuple[int, int]:
-        """The smallest and the largest number of runs that take so many merges."""
+        """The smallest and the largest number of runs that need this number of merges."""
         numbers = range(2, RUNS_MAX)
         first, end = (
             bisect(numbers, self.passes, key=lambda runs: merges(runs)[0])
@@ -53,7 +53,7 @@ class Sort:
         return (numbers[first], numbers[end - 1]) if first < end else (2, RUNS_MAX)
 
     def moved(self, *, upper: bool) -> tuple[float, int]:
-        """The least or the most operations and bytes that it wrote, and read as often."""
+        """The least or the most operations and bytes that it wrote; it read the same amount."""
         lowest, highest = self.runs
         size_bytes = highest * self.buffer_bytes
         if not upper:
@@ -66,7 +66,7 @@ class Sort:
 
     @property
     def fix(self) -> str:
-        """The sort_buffer_size with which it merges nothing, as a sentence."""
+        """A sentence with a sort_buffer_size that needs no merge."""
         enough_mib = (self.runs[1] + 1) * self.buffer_bytes // (1 << 20) + 1
         return (
             f"a sort merged runs {self.passes:,} times with {format_bytes(self.buffer_bytes)}: it "
@@ -75,7 +75,7 @@ class Sort:
 
 
 def merges(runs: int) -> tuple[int, int]:
-    """How many merges so many runs take, and how many times all rows are written again."""
+    """How many merges a number of runs needs, and how many times all rows are written again."""
     last, count, levels = runs - 1, 0, 0
     while last >= MERGED_LAST:
         groups = max(0, (last - MERGED * 3 // 2) // MERGED + 1) + 1
@@ -87,7 +87,7 @@ def merges(runs: int) -> tuple[int, int]:
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan, between the least and the most temp I/O of its sorts.
 
-    InputError where it is damaged, was not run, or tells of no spill.
+    InputError if it is damaged, was not executed, or shows no spill.
     """
     text = unwrapped(text_of(path, bytes_max=JSON_LENGTH_MAX))
     if '"query_block"' not in text and r"\"query_block" not in text:
@@ -151,7 +151,7 @@ def read(path: Path, selection: Selection) -> Counts:
 
 
 def _temporary(block: Mapping[str, Any], elapsed_s: float) -> tuple[float, float]:
-    """The most time (s) of temporary tables, and the most pages that they wrote, if on disk."""
+    """Upper bounds of the time (s) of temporary tables, and of the pages they wrote if on disk."""
     rows = sum(
         _number(node, "r_rows") * max(1, _number(node, "r_loops"))
         for name, node in _nodes(block)
@@ -172,9 +172,9 @@ def _temporary(block: Mapping[str, Any], elapsed_s: float) -> tuple[float, float
 def _nodes(
     part: Any, without: str | None = None, name: str = ""
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """All objects below a part, each with its name, but those ``without`` names and all below.
+    """All objects below a part, each with its name, except those named ``without``.
 
-    Tables of a join, and sorts, may have one name beside each other in an object, and so a list.
+    Tables of a join, and sorts, may have the same name within an object, and then form a list.
     """
     values = part.items() if isinstance(part, dict) else ((name, value) for value in part)
     for name, value in values:
@@ -187,7 +187,7 @@ def _nodes(
 
 
 def _sort(node: Mapping[str, Any]) -> Sort | None:
-    """A sort that merged runs; None for one that fitted its buffer."""
+    """A sort that merged runs; None for a sort that fitted its buffer."""
     passes = round(_number(node, "r_sort_passes"))
     if not passes:
         return None
@@ -195,7 +195,7 @@ def _sort(node: Mapping[str, Any]) -> Sort | None:
     if not isinstance(buffer, str) or not buffer[:1].isdigit():
         raise EvidenceIncomplete(f"r_buffer_size is {buffer!r}, not one size", _RECORD)
     buffer_bytes = int(quantity_of(parse_bytes, buffer, "r_buffer_size"))
-    # The time of a sort includes that of tables that it reads.
+    # The time of a sort includes that of the tables that it reads.
     rows_ms = sum(
         _number(below, "r_table_time_ms") for name, below in _nodes(node) if name == "table"
     )
@@ -206,5 +206,5 @@ def _sort(node: Mapping[str, Any]) -> Sort | None:
 
 
 def _number(node: Mapping[str, Any], name: str) -> float:
-    """A figure of a node, 0 where it has none."""
+    """A figure of a node, 0 if missing."""
     return amount(node.get(name, 0), name)

@@ -1,4 +1,4 @@
-"""Reads printed numbers and durations with the bounds that rounding leaves, and compares them."""
+"""Reads printed numbers and durations with their rounding bounds, and compares them."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -14,12 +14,12 @@ _NUMBER = re.compile(
     r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s|%)?"
 )
 _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
-#: The characters of a text that decide whether it has decimal commas.
+#: The leading characters of a text that decide whether it has decimal commas.
 _JUDGED_LENGTH = 1 << 20
 _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-#: Numbers in a text, and forms that only a decimal comma or only a decimal point explains. A comma
-#: that begins a line belongs to SQL.
+#: Numbers in a text, and forms that imply a decimal comma or a decimal point. A comma at the start
+#: of a line belongs to SQL.
 _TOKEN = re.compile(
     r"(?:^[ \t]++,\d++|(?<![\w.,:/#*-])\d[\d.,]*\d"
     r"|(?:(?<=\s\s)|(?<=[|;>])|(?<=[|;]\s)|(?<=[\s|;,]\")),\d++)"
@@ -33,13 +33,13 @@ _UNAMBIGUOUS = (
 )
 _ONLY_COMMA = re.compile(_UNAMBIGUOUS.format(",", r"\.") + r"|,\d+")
 _ONLY_POINT = re.compile(_UNAMBIGUOUS.format(r"\.", ","))
-#: The tolerance beside rounding: means of means, and clocks that are read one after the other.
+#: The tolerance beyond rounding: means of means, and clocks that are read one after the other.
 SLACK = 0.02
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number with the bounds that its rounding leaves."""
+    """A number with the bounds that its rounding allows."""
 
     value: float
     low: float
@@ -47,7 +47,7 @@ class Number:
 
     @classmethod
     def of(cls, value: "Number | float") -> "Number":
-        """The number, or one that is not rounded."""
+        """A Number unchanged, or a float as an exact Number."""
         return value if isinstance(value, Number) else cls(value, value, value)
 
     def __mul__(self, other: "Number | float") -> "Number":
@@ -74,15 +74,15 @@ class Number:
 
     @property
     def is_count(self) -> bool:
-        """Whether it is a count, as 6, 6.00 and 6.1K are; 6.1 is none, and 6.000 may be 6000."""
+        """Whether it is a count, such as 6, 6.00 or 6.1K; 6.1 is not, and 6.000 may be 6000."""
         may_be_grouped = self.value < 1000 and round(self.width, 6) == 1e-3
         return self.low <= round(self.value) <= self.high and not may_be_grouped
 
 
 ZERO = Number.of(0.0)
 
-#: Relations between two figures by name: in words, and whether the figures are equal; else the left
-#: one is at most the right one.
+#: Relations between two figures by name: a description, and whether the figures are equal; if not,
+#: the left one is at most the right one.
 RELATIONS = {
     "count-mean-total": ("the waits of an event times their mean are its total", True),
     "share-of-db-time": ("a percentage of DB time is that part of it", True),
@@ -98,7 +98,7 @@ RELATIONS = {
 
 @dataclass(frozen=True)
 class FigureCheck:
-    """Two figures, each with its words, and the name of their relation in RELATIONS."""
+    """Two figures, each with a description, and the name of their relation in RELATIONS."""
 
     relation: str
     left: Number | float
@@ -116,10 +116,10 @@ class FigureCheck:
 
 
 def number_of(text: str, *, step: int = 1000) -> Number | None:
-    """The number of ``28.9K``, ``12K``, ``1,234.5``, ``.5`` or ``48511``; None for other text.
+    """The number in ``28.9K``, ``12K``, ``1,234.5``, ``.5`` or ``48511``; None for other text.
 
-    ``step`` is the value of K, which is 1,024 before B. Times are in seconds. A percent sign is
-    ignored.
+    ``step`` is the value of K, except before B, where it is 1,024. Times are in seconds. A percent
+    sign is ignored.
     """
     match = _NUMBER.fullmatch(text.strip())
     if match is None or not re.search(r"\d", match[1]):
@@ -139,7 +139,7 @@ def number_of(text: str, *, step: int = 1000) -> Number | None:
 
 
 def rounded_number(text: str) -> Number | None:
-    """The number of a time or a percentage, which is rounded even if it is whole."""
+    """The number of a time or a percentage, which counts as rounded even if it is whole."""
     number = number_of(text)
     if number is None or number.low != number.high:
         return number
@@ -147,7 +147,7 @@ def rounded_number(text: str) -> Number | None:
 
 
 def seconds_of(text: str) -> Number | None:
-    """Seconds of ``00:00:29.20``, ``209s``, ``8.00us`` or ``820``; None for other text."""
+    """Seconds in ``00:00:29.20``, ``209s``, ``8.00us`` or ``820``; None for other text."""
     if clock := _CLOCK.fullmatch(text.strip()):
         days, hours, minutes = (float(part or 0) for part in clock.groups()[:3])
         seconds = float(clock[4].replace(",", "."))
@@ -158,7 +158,7 @@ def seconds_of(text: str) -> Number | None:
 
 
 def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
-    """A count, size or time of a document, as a number or its text. ValueError for other values."""
+    """A count, size or time in a document, a number or its text. ValueError for other values."""
     try:
         number = -1.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -176,7 +176,7 @@ def whole(value: Any, name: str, max_value: float = COUNT_MAX) -> int:
 
 
 def quantity_of(parse: Callable[[str, str], float], text: str, name: str) -> float:
-    """The size or time ``name`` of a file, by a parser of options. EvidenceDamaged."""
+    """The size or time ``name`` in a file, by a parser of options. EvidenceDamaged."""
     try:
         return parse(text, name)
     except OptionInvalid as error:
@@ -204,7 +204,7 @@ def with_decimal_points(text: str) -> str:
 
 
 def check_all(checks: Iterable[FigureCheck], hint: str | None = None) -> None:
-    """EvidenceContradictory for the first two figures that contradict each other."""
+    """Raises EvidenceContradictory for the first two figures that contradict each other."""
     for check in checks:
         if not check.holds:
             raise EvidenceContradictory(

@@ -35,7 +35,7 @@ from spillcast.text import path_hint, shell_word
 STDIN = Path("/dev/stdin")
 _DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _BUFFER_BYTES = 1 << 20
-#: Inodes of the pipes that ``_refill_pipe`` made.
+#: Inodes of the pipes that ``_refill_pipe`` created.
 _REFILLED = set[int]()
 TRACES = ("*.trc", *(f"*.trc.{codec}" for codec in ("gz", "zst", "bz2", "xz", "zip")))
 #: The beginning of a JSON document that spillcast itself wrote, such as a forecast.
@@ -50,12 +50,12 @@ _KNOWN = (
     "a recording, a plan or profile of a query, a log or statistics of a server, an Oracle trace "
     "or report, or an event log of Spark"
 )
-#: The beginning of a connection string of a server.
+#: The start of a server's connection string.
 _DSN = re.compile(r"(?:postgres(?:ql)?|mysql|mariadb)://|(?:host|port|user|dbname|service)=")
-#: Words before the colon of a storage's description, which is no evidence.
+#: Words before the colon of a storage's description, which is not evidence.
 STORAGE_WORDS = ("latency", "limits", "factor", "cache", "catalogue")
-#: The kinds of the files that ``spillcast collect oracle`` spools: their names decide, not their
-#: content.
+#: The kinds of the files that ``spillcast collect oracle`` spools, by name; their content is not
+#: considered.
 SPOOLS = {
     "spillcast_ash.csv": "ash",
     "spillcast_sessions.csv": "ash",
@@ -64,11 +64,11 @@ SPOOLS = {
     "spillcast_workareas.csv": "work_areas",
     "spillcast_temp.csv": "temp_usage",
 }
-#: Kinds that supplement evidence of time and are none alone.
+#: Kinds that supplement evidence of time but are not sufficient alone.
 _SUPPLEMENTS = ("parameters", "work_areas", "temp_usage")
-#: Kinds that a collected folder may hold together, the best source of shares of time first.
+#: Kinds that a collected folder may hold together; the first present gives the shares of time.
 _COLLECTED = ("ash", "traces", "statistics")
-#: Kinds that count operations and contain no single wait.
+#: Kinds that count operations and contain no single waits.
 TOTALS = ("plans", "statements", "figures", "spark")
 #: The plural of each kind in messages, by the field of ``EvidenceFiles`` that holds its paths.
 KIND_WORDS = {
@@ -90,7 +90,7 @@ KIND_WORDS = {
 class EvidenceFiles:
     """Paths by kind.
 
-    ``collected`` are the given folders that ``spillcast collect oracle`` filled.
+    ``collected`` are those of the given folders that ``spillcast collect oracle`` filled.
     """
 
     recordings: list[Path] = field(default_factory=list)
@@ -109,7 +109,7 @@ class EvidenceFiles:
     collected: list[Path] = field(default_factory=list)
 
     def only_waits(self) -> str:
-        """``only_kind``, but InputError for totals, which contain no single wait."""
+        """``only_kind``, but InputError for totals, which contain no single waits."""
         kind = self.only_kind()
         if kind in TOTALS:
             from spillcast.evidence.recognise import recognise
@@ -128,10 +128,10 @@ class EvidenceFiles:
         return [kind for kind in KIND_WORDS if getattr(self, kind)]
 
     def only_kind(self) -> str:
-        """The kind of all paths, as a field's name. InputError where kinds are mixed.
+        """The kind of all paths, as a field's name. InputError if kinds are mixed.
 
-        Files that were collected together are one evidence: shares of time come from its ASH, or
-        from its traces if it has no ASH.
+        Files that were collected together count as one: shares of time come from the ASH, or
+        from the traces if there is no ASH.
         """
         kinds = [kind for kind in self.kinds if kind not in _SUPPLEMENTS]
         if self.kinds and not kinds:
@@ -151,7 +151,7 @@ def _joined(kinds: Sequence[str]) -> str:
 
 
 def find_evidence(arguments: Sequence[str | Path]) -> EvidenceFiles:
-    """Sort files, folders and patterns by kind. InputError for none, and a missing or empty one."""
+    """Sorts files, folders and patterns by kind. InputError for none, a missing or empty one."""
     if not arguments:
         raise EvidenceMissing("no evidence is given", f"give {_KNOWN}")
     evidence = EvidenceFiles()
@@ -177,16 +177,16 @@ def find_evidence(arguments: Sequence[str | Path]) -> EvidenceFiles:
 def spools_of(folder: Path) -> list[Path]:
     """The files with rows that ``spillcast collect oracle`` spooled into a folder, and ASH in CSV.
 
-    SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are left out beside
-    ASH, which has the same samples.
+    SQL*Plus leaves a file empty if a query returns no row. Samples of V$SESSION are omitted if
+    there is ASH, which contains the same samples.
     """
     if folder.suffix == ".spill" or not folder.is_dir() or is_log_folder(folder):
-        # Only its owner may be able to list a recording.
+        # Listing a recording may be permitted only to its owner.
         return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
     others = [path for path in sorted(folder.glob("*.csv")) if path.name not in SPOOLS]
-    # Most other tables are told by their heading, which takes less time than their kind.
+    # The heading rules out most other tables faster than recognition does.
     exports = [
         path
         for path in others
@@ -223,7 +223,7 @@ def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     """The path of an argument; ``-`` is standard input.
 
     An unnamed temporary file with the content of a pipe takes over its descriptor. If the content
-    exceeds ``bytes_max``, a trace stays a pipe, because it is read once; other kinds raise
+    exceeds ``bytes_max``, a trace remains a pipe, because it is read only once; other kinds raise
     FileTooLarge.
     """
     path = STDIN if argument == "-" else Path(argument)
@@ -240,7 +240,7 @@ def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
 
 
 def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
-    """Make the descriptor of a pipe a file with its content."""
+    """Replaces a pipe's descriptor by a file with the pipe's content."""
     with ExitStack() as stack:
         pipe = stack.enter_context(os.fdopen(os.dup(descriptor), "rb", buffering=0))
         kept = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
@@ -259,7 +259,7 @@ def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
 
 
 def _refill_pipe(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
-    """Make the descriptor a pipe of ``kept`` and ``rest``, which a thread writes to it."""
+    """Replaces the descriptor by a pipe into which a thread writes ``kept`` and then ``rest``."""
     end, begin = os.pipe()
     _REFILLED.add(os.fstat(end).st_ino)
     os.dup2(end, descriptor)
@@ -270,12 +270,12 @@ def _refill_pipe(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
             for source in (kept, rest):
                 shutil.copyfileobj(source, out, _BUFFER_BYTES)
 
-    # If the reader stops early, the thread waits for ever, which must not keep the process alive.
+    # If the reader stops early, the thread blocks for ever, which must not keep the process alive.
     Thread(target=copy, name="spillcast-pipe", daemon=True).start()
 
 
 def _check_no_server(argument: str) -> None:
-    """EvidenceUnsuited for a connection string."""
+    """Raises EvidenceUnsuited for a connection string."""
     if _DSN.match(argument):
         raise EvidenceUnsuited(
             f"{argument} names a server, which is not evidence",
@@ -285,7 +285,7 @@ def _check_no_server(argument: str) -> None:
 
 
 def _kind_of(path: Path) -> str:
-    """The field of ``EvidenceFiles`` that holds a path. EvidenceUnknown where there is none."""
+    """The field of ``EvidenceFiles`` that holds a path. EvidenceUnknown if no field does."""
     if path.suffix == ".spill" or is_recording(path):
         return "recordings"
     if is_log_folder(path):
@@ -308,7 +308,7 @@ def _kind_of(path: Path) -> str:
 
 def kind_of(path: Path, score_min: float = 1.0) -> str | None:
     """The kind of a file, as a field of ``EvidenceFiles``; None if none reaches ``score_min``."""
-    # A start with a recording does not load the readers of text.
+    # Imported here because a start with a recording does not need the readers of text.
     from spillcast.evidence.recognise import recognise
 
     kind = recognise(path, score_min)
@@ -330,17 +330,17 @@ def _files(path: Path) -> list[Path]:
 
 
 def recordings_in(folder: Path) -> list[Path]:
-    """The recordings in a folder, such as those of a server's queries; none in a recording."""
+    """The recordings in a folder, such as those of a server's queries; empty for a recording."""
     if folder.suffix == ".spill" or not folder.is_dir() or is_recording(folder):
         return []
     return sorted(path for path in folder.iterdir() if is_recording(path))
 
 
 def traces_below(folder: Path) -> list[Path]:
-    """Files below a folder whose names are those of traces.
+    """Files below a folder that have the names of traces.
 
-    Pipes are left out, because reading one would wait for its writer. A broken link is included:
-    it is a missing trace. PermissionDenied where a folder beside them may have more.
+    Pipes are left out, because reading one would wait for its writer. A broken link is included and
+    reported as a missing trace. PermissionDenied if a folder that cannot be listed may hold more.
     """
     errors = list[OSError]()
     paths = [
@@ -348,7 +348,7 @@ def traces_below(folder: Path) -> list[Path]:
         for parent, _, names in os.walk(folder, onerror=errors.append)
         for name in filter(_is_trace_name, names)
     ]
-    # A folder that is removed meanwhile, as below /tmp, has no traces.
+    # A folder that is removed during the walk, as happens below /tmp, has no traces.
     closed = next((error for error in errors if isinstance(error, PermissionError)), None)
     if paths and closed is not None:
         hint = "read it as a user who may list it, or name the traces"
@@ -365,8 +365,8 @@ def open_evidence(
 ) -> Recording | Counts:
     """The only recording or export, read by the reader of its kind.
 
-    ``recording`` is the recording if it is open already. InputError for several runs, and for
-    whatever the reader refuses.
+    ``recording`` is the recording if it is already open. InputError for several runs, and for
+    anything that the reader refuses.
     """
     kind = evidence.only_kind()
     if kind == "figures":
@@ -400,7 +400,7 @@ def read_figures(given: Sequence[str | Path], selection: Selection = ONLY_RUN) -
     """The counts of files of figures, or of an argument that begins with ``figures:``.
 
     Several files may be parts of one report. InputError for damaged files. Refusal, if
-    ``selection.timed``, where the evidence has no time.
+    ``selection.timed``, if the evidence has no time.
     """
     if len(given) == 1 and is_stated(str(given[0])):
         from spillcast.evidence.figures import counts_of_argument

@@ -1,8 +1,8 @@
-"""What texts of engines have whose evidence is not read, or counts only bytes."""
+"""Marks of engines whose evidence is not read, or counts only bytes."""
 
-#: Engines whose plans count bytes and no operations: name, counter of spilled bytes, elapsed time.
+#: Engines whose plans count bytes but not operations: name, spilled-bytes counter, elapsed time.
 BYTE_COUNTERS = (
-    # Each node has an estimate of its maximum. They do not add up, except zeros.
+    # Each node has an estimate of its maximum. The maxima cannot be summed, except zeros.
     ("CockroachDB",
      r"^[^\w\n]*+(?:estimated (?=max sql temp disk usage: 0 B))?+max sql temp disk usage: "
      r"([\d.]+ ?\w+)",
@@ -22,14 +22,14 @@ BYTE_COUNTERS = (
      r"\bExecution(?: ?time)?\W{2,9}([\d.]+ ?(?:m?s|[mhd]))\b"),
     ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes[^\w\n]{1,80}+(\d+)",
      r"\bquery_duration_ms[^\w\n]{1,80}+(\d+)"),
-    # Only the row of the root has the time of the query.
+    # Only the root's row has the time of the query.
     ("TiDB", r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?[ \t]*+\|?$",
      r"^[+|\" \t]*+\w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
     ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
      r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
     ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)(?=,\s|\])", r"(?!)"),
 )  # fmt: skip
-#: Engines, by what only their texts have, with a form that is not read.
+#: Engines with a text format that is not read, by marks that only their texts have.
 TEXTS = (
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "), ("Netezza", r"\[SPU "),
     ("Trino or Presto", r'\bCPU: [\d.]++\w++[^,\n]{,9}, Scheduled: \d|"(?:spilledDat|revocable)'),
@@ -53,7 +53,7 @@ TEXTS = (
     ("DuckDB's plans and system tables", r"\bduckdb_temp|\btemporary_storage_bytes\b|[│┃] *─ ─ ─"),
     ("Dask or Ray", r"^distributed\.\w|^\(raylet\) |^\* Spilled to disk: \d"),
 )  # fmt: skip
-#: The heading of a table in CSV with such a counter.
+#: The CSV heading of a table with one of these counters.
 COUNTER_HEADING = (
     r"^(?=.*\b(?:bytes_spilled_to_(?:local|remote)_storage|shuffle_output_bytes_spilled"
     r"|spilled_local_bytes|join_spilled_bytes)\b)[\w\",;\t ]+$"

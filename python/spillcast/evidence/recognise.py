@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from spillcast.evidence.counts import Counts
     from spillcast.evidence.selection import Selection
 
-#: Wrappings are removed from so many characters. A text that a person pastes is shorter.
+#: Wrappings are removed from this many leading characters. Pasted texts are shorter.
 _UNWRAPPED_LENGTH = 1 << 17
-#: The heading of a table is looked for in so many characters; fixed names in the first few.
+#: The number of leading characters that are searched for a table's heading, and for fixed names.
 _HEADING_LENGTH, _NAMES_LENGTH = 1 << 16, 4096
-#: Evidence of another source is looked for in so many bytes.
+#: The number of leading bytes that are searched for evidence of other sources.
 _CHECKED_BYTES = 4 << 20
-#: Lines that may stand above a heading: echoed commands and the text of a mail.
+#: Lines that may precede a heading: echoed commands and the text of a mail.
 _HEADING_LINES_MAX = 200
 _ASH_COLUMNS = {"sample_time", "session_state", "wait_class", "time_waited", "event", "sql_exec_id"}
-#: What only a plan, a report or a log of each source has. A statement may quote it within a line.
+#: Marks that only one source's plans, reports or logs have where a statement cannot quote them.
 _SOURCES = {
     source: re.compile(mark, re.MULTILINE)
     for source, mark in (
         ("a plan or a log of PostgreSQL",
          r"\(cost=\d++\.\d\d\.\.\d++\.\d\d rows=\d++ width=\d++\)|\bLOG:  temporary file: path"
          r"|^[^\w\n]*+(?:Plan\W++)?Node[ -]Type\"?[:>]"),
-        # Its heading, above numbers.
+        # The heading, if numbers follow below.
         ("rows of pg_stat_statements",
          r'^(?=[\w",;|\t ]*+\n(?:[-+| ]++\n)?["| ]*+-?\d)(?=[^\n]*\btemp_blks_read\b)'
          r"[^\n]*\btemp_blks_written\b"),
@@ -54,7 +54,7 @@ _SOURCES = {
         ("a report of tkprof", r"TKPROF: Release\b|^[^\w\n]*+call +count +cpu +elapsed\b"),
     )
 }  # fmt: skip
-#: Tags of an execution plan of SQL Server, and of parts of one that describe a spill.
+#: Tags of a SQL Server execution plan, and of fragments that describe a spill.
 _SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTempDb", "<RelOp ")
 
 
@@ -68,7 +68,7 @@ class FileHead:
 
     @cached_property
     def columns(self) -> set[str]:
-        """Names in lower case in the first row of a table in CSV, or in any row of JSON."""
+        """Names in lower case in the first row of a CSV table, or in any row of JSON."""
         start = table_of(self.text)[:_HEADING_LENGTH]
         if start[:1] in ("[", "{"):
             return {name.lower() for name in re.findall(r'"(\w+)"\s*[]:,}]', start)}
@@ -81,9 +81,9 @@ class FileHead:
 class EvidenceKind:
     """A kind of evidence; ``name`` is the field of ``EvidenceFiles`` with its paths.
 
-    ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is, at
-    most ``score_max``. ``reader`` is the function below ``spillcast.evidence`` that reads a file of
-    figures or, if it ``joins``, the files that are parts of one report. ``selects`` names the
+    ``score`` is 0 for a text that is not of the kind, at most ``score_max``, and higher the more
+    certain the kind is. ``reader`` is the function below ``spillcast.evidence`` that reads a file
+    of figures or, if it ``joins``, the files that are parts of one report. ``selects`` names the
     fields of ``Selection`` that the reader uses. A kind whose figures do not suffice for a forecast
     has no reader, but the ``reason`` and a ``hint`` for its error.
     """
@@ -99,7 +99,7 @@ class EvidenceKind:
     score_max: float = inf
 
     def read(self, paths: Sequence[Path], selection: "Selection") -> "Counts":
-        """The counts of the run that is selected. InputError where the files are damaged."""
+        """The counts of the selected run. InputError if the files are damaged."""
         if self.reason:
             raise EvidenceUnsuited(self.reason, self.hint, paths[0])
         module, _, function = f"spillcast.evidence.{self.reader}".rpartition(".")
@@ -112,13 +112,13 @@ class EvidenceKind:
 def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
     """The most likely kind of a file; None if no score is above 0 and at least ``score_min``.
 
-    InputError where the file is damaged, or holds evidence of several sources.
+    InputError if the file is damaged or holds evidence of several sources.
     """
     raw = head_of(path)
     sample = FileHead(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
     best, best_score = None, 0.0
     for kind in sorted(KINDS, key=lambda kind: -kind.score_max):
-        # Most of the time would go to kinds that cannot win.
+        # Kinds that cannot win are skipped: scoring them would take most of the time.
         if kind.score_max > best_score and (score := kind.score(sample)) > best_score:
             best, best_score = kind, score
     if best is None or best_score < score_min:
@@ -128,20 +128,20 @@ def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
     return best
 
 
-#: A score that is enough to name evidence to who takes it for another kind.
+#: The score above which evidence is named in the error of a reader of another kind.
 _NAMED = 0.4
 
 
 def refuse_other_kinds(path: Path, words: str, *read: str) -> None:
-    """EvidenceUnknown for evidence of a kind whose name and reader are not among ``read``."""
+    """Raises EvidenceUnknown for a kind if neither its name nor its reader is among ``read``."""
     if (kind := recognise(path, _NAMED)) and not {kind.name, kind.reader} & {*read}:
         hint = kind.hint or "forecast that run: spillcast forecast FILE --to TARGET"
         raise EvidenceUnknown(f"{kind.words}, and no {words}", hint, path)
 
 
 def _check_single(kind: EvidenceKind, sample: FileHead) -> None:
-    """EvidenceMixed for evidence of several sources, of which one alone would be read."""
-    # Without its wrapping, what a statement quotes would stand in lines of its own.
+    """Raises EvidenceMixed for evidence of several sources: only one of them would be read."""
+    # In the raw text, quotes within a statement do not begin a line; unwrapped, they would.
     text = sample.raw
     if len(text) >= HEAD_BYTES // 2 and not text.startswith("PAR1"):
         text = head_of(sample.path, _CHECKED_BYTES)
@@ -191,7 +191,7 @@ def _too_little(
 
 
 def _begin(*groups: str) -> str:
-    """A pattern: the first lines of a text have all names of a group."""
+    """A pattern: the first characters of a text contain all names of a group."""
     return "|".join(
         r"\A" + "".join(rf"(?=[\s\S]{{,{_NAMES_LENGTH}}}\b{name}\b)" for name in group.split())
         for group in groups
@@ -199,7 +199,7 @@ def _begin(*groups: str) -> str:
 
 
 def _heading(*groups: str) -> str:
-    """A pattern: a line has a name of each group, also below an echoed statement, or in a mail."""
+    """A pattern: a line with a name of each group, even below an echoed statement or in a mail."""
     names = "".join(rf"(?=.*\b(?:{group.replace(' ', '|')})\b)" for group in groups)
     return (
         rf"\A(?:.*\n){{,{_HEADING_LINES_MAX}}}?"
@@ -208,7 +208,7 @@ def _heading(*groups: str) -> str:
 
 
 def _abridged_statements(sample: FileHead) -> float:
-    """A score for calls and times of statements, also in columns that a query renamed."""
+    """A score for calls and times of statements, even if a query renamed the columns."""
     names = sample.columns
     timed = any(name.startswith(("total_", "mean_", "avg_")) for name in names)
     return 0.9 * (not names.isdisjoint(("calls", "ncalls")) and timed)
@@ -218,7 +218,7 @@ def _query_log(sample: FileHead) -> float:
     if sample.raw.startswith("PAR1"):
         return 6.5 * (sample.path.is_file() and is_parquet_log(sample.path))
     start = sample.text[:_HEADING_LENGTH]
-    # Databend's history has a column of the same name.
+    # Databend's history has a column with the same name.
     is_databend = "_spilled_bytes" in start and "ProfileEvents" not in start
     return 6.5 * (is_query_log(start) and not is_databend)
 
@@ -227,7 +227,7 @@ _REDSHIFT_HINT = (
     "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of 1 MB, as "
     "figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"
 )
-#: Nodes that only plans of MySQL have, with or without the arrows before them.
+#: Nodes that only plans of MySQL have, with or without arrows before them.
 _MYSQL_NODE = (
     r"(?-i:(?:Table|Index|Index range|Covering index) (?:skip )?(?:scan|lookup) on |Single-row "
     r"|Nested loop [a-z]|Temporary table\b|Stream results\b|Limit: \d+ row|Window aggregate\b)"
@@ -322,7 +322,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|physical (?:reads|writes) direct temporary tablespace|\(TEMP_SPACE_ALLOCATED\)"
                 r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)|\bTotal Temp space used:"
                 r"|\b(?:HASH-JOIN|GROUP BY \((?:SORT|HASH)\)).{,200}\b(?:OPTIMAL|PASS(?:ES)?)\b"
-                # Not in a line of a trace.
+                # Not within a line of a trace.
                 r"|(?<!nam=')\bdirect path (?:read|write) temp\b"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?-i:TEMPORARY\s(?:DATA|HASH|SORT|LOB_DATA))|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|WORKAREA_MAX_TEMPSEG|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
@@ -349,7 +349,7 @@ KINDS: Sequence[EvidenceKind] = (
                 "and a warning of a spill is without its plan and its times",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan; or "
                 "sys.dm_io_virtual_file_stats(2, NULL) from before and after the query"),
-    # Some have a log like MySQL's, or views like Oracle's.
+    # Some of these engines have a log like MySQL's, or views like Oracle's.
     *(_too_little(f"a text of {name}", mark,
     f"a text of {name} in a form that is not read, or of what did not spill",
     f"record the query: spillcast record --pid PID; {FIGURES_HINT}", 1.3)
@@ -431,7 +431,7 @@ KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("ash", "an ASH export", marks(
         (2.0, "(?i)" + _heading("sample_time", "event session_id sql_id")))),
     EvidenceKind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
-    # For a table with only some columns of ASH the reader names the missing ones.
+    # If a table has only some of ASH's columns, the reader names the missing ones.
     EvidenceKind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns)),
     EvidenceKind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),

@@ -12,7 +12,7 @@ from spillcast.units import format_bytes, format_duration, parse_bytes
 
 #: The prefix of an argument that states figures.
 FIGURES_PREFIX = "figures:"
-#: Hint to state the elapsed time and the spilled bytes of a run.
+#: A hint to state the elapsed time and the spilled bytes of a run.
 FIGURES_HINT = (
     "if you know how long one run took, and what it spilled: "
     f"{FIGURES_PREFIX}elapsed=ELAPSED,spilled=SIZE,size=256K"
@@ -20,18 +20,18 @@ FIGURES_HINT = (
 #: Oracle's default size of a block, and the sizes that it supports.
 BLOCK_BYTES = 8192
 BLOCK_SIZES = tuple(1 << power for power in range(11, 16))
-#: The most runs that an error lists.
+#: The maximum number of runs that an error lists.
 LISTED_MAX = 8
 Run = TypeVar("Run")
 
 
 def is_stated(text: str) -> bool:
-    """Whether an argument states figures, and is no path."""
+    """Whether an argument states figures rather than a path."""
     return text.startswith(FIGURES_PREFIX)
 
 
 def parse_block(text: str) -> int:
-    """Bytes from ``16K``. InputError for a size that no block of Oracle has."""
+    """Bytes from ``16K``. InputError for a size that no Oracle block has."""
     size = parse_bytes(text, "--block")
     if size not in BLOCK_SIZES:
         known = ", ".join(f"{size >> 10}K" for size in BLOCK_SIZES)
@@ -44,8 +44,8 @@ class Selection:
     """Selects a run of a file, and adds or replaces figures of the file.
 
     ``elapsed_s`` is the time of the run, ``block`` the size of Oracle's blocks, ``temp_dirs`` the
-    directories of a recording's temp files. Times of temp I/O that the file lacks have bounds if
-    ``timed``, else they are left out.
+    directories of a recording's temp files. Times of temp I/O that the file lacks get bounds if
+    ``timed``; otherwise they are left out.
     """
 
     elapsed_s: float | None = None
@@ -59,11 +59,11 @@ class Selection:
 
     @property
     def block_bytes(self) -> int:
-        """The size of a block, by default 8 KiB. InputError as of ``parse_block``."""
+        """The size of a block, by default 8 KiB. InputError as for ``parse_block``."""
         return BLOCK_BYTES if self.block is None else parse_block(self.block)
 
 
-#: The only run of a file.
+#: Selects the only run of a file.
 ONLY_RUN = Selection()
 
 
@@ -71,8 +71,8 @@ ONLY_RUN = Selection()
 class Filter:
     """Selects samples of ASH, or a time of traces; None does not restrict.
 
-    ``since`` and ``until`` are both included: times as the evidence prints them, times of its day
-    or, of a trace, how long after its first line.
+    ``since`` and ``until`` are inclusive: times as the evidence prints them, times of its day or,
+    for a trace, durations since its first line.
     """
 
     sql_id: str | None = None
@@ -102,9 +102,9 @@ class SelectableRun(Generic[Run]):
     text: str = ""
 
 
-#: Characters of a statement in a list.
+#: The maximum length of a statement in a list.
 TEXT_MAX = 48
-#: Headings of a list by field of ``SelectableRun``; those of sql_id and exec_id are also options.
+#: Headings of a list by field of ``SelectableRun``; for sql_id and exec_id, also option names.
 _COLUMNS = {
     "sql_id": "sql-id", "exec_id": "exec-id", "plan": "plan hash value", "session": "session",
 }  # fmt: skip
@@ -117,7 +117,7 @@ def select(
     *,
     title: str = "statement",
 ) -> Run:
-    """The selected run, or the only one. InputError lists several by temp I/O or by time.
+    """The selected run, or the only one. InputError lists several, by temp I/O or by time.
 
     ``beside`` follows a hint and describes other ways to select. ``title`` is the heading of texts.
     """
@@ -143,7 +143,7 @@ def select(
 def ambiguous(
     summary: str, names: Sequence[str], rows: Sequence[Sequence[str]], total: int, hint: str
 ) -> InputError:
-    """The error of several runs, with a list of the first ``rows`` of ``total``."""
+    """The error for several runs, with a list of the first ``rows`` of ``total``."""
     lines = aligned([names, *rows[:LISTED_MAX]], right=True)
     lines += [f"and {total - LISTED_MAX:,} more"] * (total > LISTED_MAX)
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
@@ -164,7 +164,7 @@ def _several(left: Sequence[tuple[int, SelectableRun[Run]]], beside: str, title:
         )
         for at, item in largest[:LISTED_MAX]
     ]
-    # An option is a remedy if each run has another value of it.
+    # An option is a remedy if it has a different value for each run.
     options = [
         f"--{_COLUMNS[name]}"
         for name in names

@@ -1,7 +1,7 @@
 """Reads SQL Server's actual execution plans, and rows of its views of queries and tempdb's files.
 
 A plan counts pages of 8 KiB that sorts and hashes wrote to tempdb and read back, and the longest
-waits of the query. It does not count operations, which move from one page to 1 MiB.
+waits of the query. It does not count operations, each of which moves from one page to 1 MiB.
 """
 
 import re
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 PAGE_BYTES = 8192
-#: The most that one operation moves: a gather write of 2016 and later; a read-ahead moves up to 64.
+#: The largest operation, a gather write of version 2016 and later; a read-ahead has up to 64 pages.
 OPERATION_PAGES_MAX = 128
 HOW = "make it with SET STATISTICS XML ON, or with Include Actual Execution Plan in SSMS"
 DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual plan"
 LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
 OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
 PLAN = "an actual plan of the query counts the threads that spilled"
-#: Waits for I/O on what a sort or a hash spilled, and waits that may have been for that.
+#: The wait for I/O on spilled data, and waits that may also be for that.
 SPILL_WAIT = "IO_COMPLETION"
 POSSIBLE_WAITS = (
     *("SLEEP_TASK", "WRITE_COMPLETION"),
@@ -69,7 +69,7 @@ _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}
 class SpilledStatement:
     """A statement of an actual plan that spilled. Waits are summed over its threads.
 
-    ``threads`` are those that spilled, or all if the plan does not count them.
+    ``threads`` are the threads that spilled, or all threads if the plan does not count them.
     """
 
     text: str
@@ -77,28 +77,28 @@ class SpilledStatement:
     cpu_s: float | None
     threads: int
     parallelism: int
-    #: 0 where only a warning says that it spilled.
+    #: 0 if only a warning shows that it spilled.
     read_pages: int
     written_pages: int
-    #: Seconds and number of waits by type; None where the plan has none.
+    #: Seconds and number of waits by type; None if the plan has none.
     waits: dict[str, tuple[float, int]] | None
     granted_kib: int | None
     used_kib: int | None
 
     @property
     def spill_waits(self) -> tuple[float, int]:
-        """Seconds and number of the waits for spills alone; 0 where the plan lists none."""
+        """Seconds and number of the waits only for spills; 0 if the plan lists none."""
         return (self.waits or {}).get(SPILL_WAIT, (0.0, 0))
 
 
 @reading(hint=HOW)
 def read_plan(path: Path, selection: Selection) -> Counts:
-    """The counts of a statement of an actual plan. InputError for one that was not executed."""
+    """The counts of a statement of an actual plan. InputError if it was not executed."""
     text = unwrapped(text_of(path))
     if "<ShowPlanXML" not in text:
         raise EvidenceIncomplete("a part of a plan: it lacks ShowPlanXML around it")
     if '<ShowPlanXML xmlns=""' in text:
-        # A field of CSV: its quotes are doubled.
+        # In a CSV field, quotes are doubled.
         text = text.replace('""', '"')
     plans = _SHOWPLAN.findall(text)
     if len(plans) < text.count("<ShowPlanXML"):
@@ -160,7 +160,7 @@ def _tag(element: "Element") -> str:
 def _statement(
     plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str
 ) -> SpilledStatement:
-    """A plan's counts; ``spills`` are those of ``_spills``."""
+    """A plan's counts; ``spills`` is the result of ``_spills``."""
 
     def number(element: "Element | None", name: str) -> int | None:
         value = None if element is None else element.get(name)
@@ -175,7 +175,7 @@ def _statement(
         threads = max([threads, *spilled_threads])
         details = [warning for warning in warnings if _tag(warning) in _DETAILS]
         writes = sum(number(detail, "WritesToTempDb") or 0 for detail in details)
-        # An exchange reads all pages that it wrote, and does not count these reads.
+        # An exchange reads all the pages that it wrote, but these reads are not counted.
         counted_reads = [number(detail, "ReadsFromTempDb") for detail in details]
         reads = writes if None in counted_reads else sum(pages or 0 for pages in counted_reads)
         # Warnings of a sort in batch mode count the pages of one pass, these counters all passes.
@@ -240,7 +240,7 @@ def _wait_bounds(run: SpilledStatement, elapsed_s: float) -> Bounds[float]:
     upper_s = lower_s + sum(listed.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)
     reason = f"{SPILL_WAIT} is for spills; other waits may have been for tempdb, too"
     if not waits:
-        # Of spills in batch mode no wait is listed: what is left of the elapsed time may be theirs.
+        # For spills in batch mode no wait is listed; the rest of the elapsed time may be theirs.
         others_s = sum(waited_s for waited_s, _ in listed.values()) - upper_s
         busy_s = (run.cpu_s or 0.0) + others_s
         upper_s = max(upper_s, elapsed_s * run.parallelism - busy_s)
@@ -274,7 +274,7 @@ def _with_bounds(
     return counts_of_figures(selection, temp, threads=threads, **more)
 
 
-#: Rows of one snapshot have the same sample_ms, or nearly.
+#: Rows of one snapshot have almost the same sample_ms.
 APART_S = 1.0
 _TEXTS = ("statement_text", "query_text", "text")
 _NEEDED_OF_QUERIES = ("execution_count", "total_elapsed_time", "total_spills")
@@ -343,7 +343,7 @@ def _selected_row(path: Path, selection: Selection) -> tuple[SpooledRow, dict[st
 
 
 def _means(row: SpooledRow) -> dict[str, float]:
-    """The columns of a row over its executions."""
+    """The columns of a row divided by its number of executions."""
     executions = _number(row, "execution_count")
     if executions < 1:
         raise EvidenceDamaged("execution_count is 0")
@@ -353,7 +353,7 @@ def _means(row: SpooledRow) -> dict[str, float]:
 
 
 def _text(row: SpooledRow) -> str | None:
-    """The statement, if one of its columns was exported."""
+    """The statement, if a column with its text was exported."""
     return next((text for name in _TEXTS if (text := row.get(name))), None)
 
 
@@ -397,9 +397,9 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
-    """When each snapshot was taken (s), and tempdb's data files: reads, writes and their number."""
+    """Each snapshot's time (s), and tempdb's data files: reads, writes and their number."""
     rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES)
-    # A row that stands there again, as of a table that was pasted twice, counts once.
+    # A repeated row, as in a table that was pasted twice, counts once.
     rows = list({tuple(row.values()): row for row in rows}.values())
     if any(row.get("database_id") or row.get("database_name") for row in rows):
         rows = [

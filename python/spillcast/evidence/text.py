@@ -33,21 +33,21 @@ BLOCK_BYTES, LINE_BYTES_MAX = 8 << 20, 64 << 20
 #: The largest size of an unpacked log.
 UNPACKED_BYTES_MAX = 64 << 30
 _ZSTD_BUFFER_BYTES = 1 << 20
-#: What a tar has within its first so many bytes, and at their end.
+#: The signature of a tar, which ends at this offset.
 _TAR, _TAR_BYTES = b"ustar", 262
-#: So many members of a tar, which take memory, are no single file.
+#: Listing the members of a tar takes memory. An archive with this many is not a single file.
 _MEMBERS_MAX = 1000
 _UNPACK_HINT = "unpack it, and give the file that describes the run, or the recording's folder"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    # They begin with those of UTF-16.
+    # The marks of UTF-32 begin with those of UTF-16.
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: UTF-16 and UTF-32 without a byte order mark: the first bytes have more NULs than this share of
-#: them, and decode to more ASCII letters, digits and blanks than this share of the characters.
+#: UTF-16 and UTF-32 without a byte order mark: the share of NULs in the first bytes exceeds the
+#: first limit, and decoded, the share of ASCII letters, digits and blanks exceeds the second.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
 # A cell of a table may hold a statement, which exceeds the default limit.
@@ -59,7 +59,7 @@ Repeated = tuple[Path, Path]
 
 
 def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
-    """Decode bytes that are not UTF-8 as Windows-1252, or else as Latin-1."""
+    """Decodes bytes that are not UTF-8 as Windows-1252, or else as Latin-1."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     content = error.object[error.start : error.end]
@@ -73,7 +73,7 @@ codecs.register_error(_FALLBACK, _as_latin_1)
 
 
 def text_of(path: Path, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """The whole text of a file. InputError where it is too long, or packed and damaged."""
+    """The whole text of a file. InputError if it is too long, or compressed and damaged."""
     with opened(path) as file:
         return decoded(bounded(file.read(bytes_max + 1), bytes_max))
 
@@ -85,7 +85,7 @@ def head_of(path: Path, bytes_max: int = HEAD_BYTES) -> str:
 
 
 def json_or_none(text: str) -> Any:
-    """The value of a text in JSON; None where the text is not JSON."""
+    """The value of a text in JSON; None if the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -93,13 +93,13 @@ def json_or_none(text: str) -> Any:
 
 
 def decoded(content: bytes) -> str:
-    """Text from UTF-8, UTF-16 or UTF-32, also without a byte order mark; line ends are ``\\n``."""
+    """Text from UTF-8, UTF-16 or UTF-32; a byte order mark is optional. Line ends are ``\\n``."""
     text = content.decode(_encoding(content), errors=_FALLBACK)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def blocks_of(path: Path) -> Iterator[bytes]:
-    """Blocks of whole lines, in UTF-8; the end of a line that is too long is dropped."""
+    """Blocks of whole lines, in UTF-8; a line that is too long is truncated."""
     with opened(path) as file:
         head = file.read(_PROBED_BYTES)
         encoding = _encoding(head)
@@ -113,7 +113,7 @@ def blocks_of(path: Path) -> Iterator[bytes]:
             if wide is not None:
                 block = wide.decode(block).encode()
             following = file.read(BLOCK_BYTES)
-            # The last line may lack its end, as in pasted text.
+            # The last line may lack its line end, as in pasted text.
             end = block.rfind(b"\n") + 1 if following else len(block)
             if end:
                 yield kept + block[:end]
@@ -127,7 +127,7 @@ def blocks_of(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file, unpacked as it is read. InputError for an archive of several files."""
+    """The file, decompressed as it is read. InputError for an archive of several files."""
     with reading(path), path.open("rb") as file:
         begin = b""
         if file.seekable():
@@ -139,7 +139,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _without_tar(file: IO[bytes]) -> IO[bytes]:
-    """The only file of a tar; a file that is no tar as it is."""
+    """The only file of a tar; a file that is not a tar is returned as it is."""
     peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
     if peeked[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
         return file
@@ -154,9 +154,9 @@ def _without_tar(file: IO[bytes]) -> IO[bytes]:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether the core reads the lines of a file: as they are, or unpacked from gzip or zstd.
+    """Whether the core can read a file's lines itself: as they are, or unpacked from gzip or zstd.
 
-    A damaged file is left to the core, which reads the lines before the damage.
+    This includes damaged files: the core reads the lines before the damage.
     """
     with path.open("rb") as file:
         begin = file.peek(6)
@@ -171,7 +171,7 @@ def is_plain(path: Path) -> bool:
 def plain_copy(path: Path) -> Path:
     """A path from which the core reads a file: its own, or that of an unnamed copy in plain UTF-8.
 
-    InputError for an archive of several files, and for one that is damaged.
+    InputError for an archive of several files, and for a damaged one.
     """
     if not path.is_file() or not os.access(path, os.R_OK) or is_plain(path):
         return path
@@ -195,15 +195,15 @@ def plain_copy(path: Path) -> Path:
 
 
 def with_original_names(text: str) -> str:
-    """A message of the core with the names of the files in place of their copies."""
+    """A message of the core with the original file names in place of those of copies."""
     names = {str(copy.fileno()): str(path) for (path, *_), copy in list(_COPIES.items())}
     return re.sub(r"/proc/self/fd/(\d+)", lambda match: names.get(match[1], match[0]), text)
 
 
 @atexit.register
 def remove_copies(path: Path | None = None) -> None:
-    """Remove the copies of a file, or of all."""
-    # Other threads add copies meanwhile.
+    """Removes the copies of a file, or all copies."""
+    # Other threads may add copies at the same time.
     for key in list(_COPIES):
         if path in (None, key[0]):
             _COPIES.pop(key).close()
@@ -211,7 +211,7 @@ def remove_copies(path: Path | None = None) -> None:
 
 @contextmanager
 def opened_text(path: Path) -> Iterator[IO[str]]:
-    """The file as text, unpacked and decoded as it is read; its line ends are kept."""
+    """The file as text, decompressed and decoded as it is read; its line ends are kept."""
     with opened(path) as file:
         encoding = _encoding(file.read(_PROBED_BYTES))
     with opened(path) as file:
@@ -219,7 +219,7 @@ def opened_text(path: Path) -> Iterator[IO[str]]:
 
 
 class _Zstd(io.RawIOBase):
-    """The unpacked content; seeking back unpacks it again."""
+    """The decompressed content; seeking back decompresses it again."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._path, self._at = Path(file.name), 0
@@ -257,13 +257,13 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
 
 
 def _check_single(names: Sequence[str]) -> None:
-    """EvidenceAmbiguous unless an archive has one file."""
+    """Raises EvidenceAmbiguous unless an archive has exactly one file."""
     if len(names) != 1:
         few = ", ".join(names[:3]) or "nothing"
         raise EvidenceAmbiguous(f"an archive of {len(names)} files: {few}", _UNPACK_HINT)
 
 
-#: The codecs that the core unpacks come first.
+#: The formats that the core decompresses come first; their number is ``_OF_CORE``.
 _OF_CORE = 2
 _PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
@@ -291,11 +291,11 @@ def _encoding(content: bytes) -> str:
 
 
 def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
-    """The files without repeated ones, and the repeated ones.
+    """The files without duplicates, and the duplicates.
 
     Files are equal by device and inode, or by their bytes, which are read only if sizes are equal.
-    An earlier copy of a file that has grown is repeated too. A path that is not a plain file or
-    cannot be read is kept: its reader reports the error.
+    An early copy of a file that has grown since is a duplicate too. A path that is not a plain file
+    or cannot be read is kept: its reader reports the error.
     """
     by_path = {path: status for path in paths if (status := _status(path)) is not None}
     sizes = Counter({(s.st_dev, s.st_ino): s.st_size for s in by_path.values()}.values())
@@ -320,7 +320,7 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
 
 
 def _early_copies(paths: Sequence[Path]) -> list[Repeated]:
-    """Those of different files, the longest first, that are the beginning of a longer one."""
+    """Files that equal the beginning of a longer one. ``paths`` are in descending order of size."""
     copies = list[Repeated]()
     by_head: dict[bytes, list[Path]] = {}
     for path in paths:
@@ -334,12 +334,12 @@ def _early_copies(paths: Sequence[Path]) -> list[Repeated]:
     return copies
 
 
-#: A file that is shorter is no copy of the beginning of another.
+#: A shorter file does not count as a copy of the beginning of another.
 _HEAD_BYTES = 1024
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes of a file; none if it cannot be read."""
+    """The first bytes of a file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES)
@@ -348,7 +348,7 @@ def _head(path: Path) -> bytes:
 
 
 def _is_start(path: Path, whole: Path) -> bool:
-    """Whether all bytes of a file are the first ones of another."""
+    """Whether one file is a prefix of the other."""
     try:
         with path.open("rb") as start, whole.open("rb") as file:
             while chunk := start.read(1 << 20):

@@ -1,7 +1,7 @@
-"""Removes what clients, mails, pages and log shippers put around a text.
+"""Removes what mail clients, terminals, pages and log shippers put around a text.
 
-WRAPPINGS has a function for each. It returns the lines without the wrapping, or None where there is
-none. The first that applies is removed, until none applies: a quoted mail may contain a table of
+Each function in WRAPPINGS returns the lines without its wrapping, or None if the lines do not have
+it. The first that applies is removed, until none applies: a quoted mail may contain a table of
 psql.
 """
 
@@ -17,18 +17,18 @@ from spillcast.evidence import tables
 from spillcast.evidence.table_rows import unescaped
 from spillcast.evidence.text import json_or_none
 
-#: Longer texts and lines come from programs and have no wrapping.
+#: Texts and lines beyond these lengths are written by programs and have no wrapping.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
 _WRAPPINGS_MAX = 16
-#: Lines are wrapped if at least this share of those with figures is.
+#: A text counts as wrapped if at least this share of its lines with figures is.
 _SHARE = 0.8
-#: Lines with figures, which decide whether lines are wrapped.
+#: Lines with figures; they decide whether a text is wrapped.
 FIGURES = re.compile(
     r"\(cost=|\(actual|Buffers:|Sort Method|Execution [Tt]ime|Total runtime|temp_blks|\bLOG:  "
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
     r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \||<ShowPlanXML "
 )
-#: A line that stands for others, which were left out.
+#: A line that marks the place of omitted lines.
 LEFT_OUT = re.compile(r"^(?=[^\w\n]*+$)[^\n]*?(?:\.{3}|…)", re.MULTILINE)
 _LINE_OF_PLAN = re.compile(
     r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
@@ -43,7 +43,7 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("\u2018\u2019", "'"),
     }
 )
-#: Colours and titles of a terminal, and letters that are struck twice.
+#: Terminal colours and titles, and overstruck letters.
 _CONTROL = re.compile(
     r"\x1b(?:\[[\d;?]*[A-Za-z]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()]\w|[=>])|.\x08"
 )
@@ -54,11 +54,11 @@ _TAG = re.compile(
 )
 _BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|pre|tr|li)>)[ \t]*\n?", re.I)
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
-#: Documents in which tags and entities mean something.
+#: Documents in which tags and entities are markup.
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|ShowPlanXML|!DOCTYPE)\b", re.I)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
-#: Bold text in Markdown; a line of a plan or a message, not of prose, that has some or is bold.
+#: Bold text in Markdown; a line of a plan or a message, not of prose, with bold text.
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]++)(?<=\S)\*\*")
 _WITH_BOLD = re.compile(
     r"\s*+(?:->|\*\*[^*]++\*\*\s*+(?:[(<←#]|--|$)|[^*(]*+\((?:cost=|actual )|[^*]*LOG:  "
@@ -67,15 +67,15 @@ _WITH_BOLD = re.compile(
 _FENCE = re.compile(
     r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
-#: A fence, which may name a language at the end of its line.
+#: A fence; at the end of a line, a language may follow it.
 _MARK = re.compile(r"```(?:[a-z]+$)?")
-#: The beginning of JSON or of a string, but not of a time in brackets.
+#: The start of JSON or of a string, but not of a time in brackets.
 _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
-#: Prefixes of each line.
+#: Prefixes of lines.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _SQL_COMMENT = re.compile(r"^\s*-- ?(?!>)")
 _BARRED_NUMBER = re.compile(r"^\s*\d{1,5} \|(?: |$)")
-#: A bar as in a table, without one behind it between cells or at the end of the line.
+#: A bar as before a table's row, but with no further bar between cells or at the end of the line.
 _BAR = re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))")
 _NAME_AND_BAR = re.compile(r"^\w[\w ]*+[|│┃]\s")
 _PREFIXES = (
@@ -90,15 +90,15 @@ _PREFIXES = (
     re.compile(r"^\+(?![-+])"),
 )
 _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
-#: Prefixes by up to two log shippers, also of lines that continue a message.
+#: Prefixes of one or two log shippers, also before continuation lines of a message.
 _SHIPPERS = re.compile(
     "^(?:"
-    # syslog in its older form; a server numbers its messages and their lines.
+    # syslog in its older format; a server numbers its messages and their lines.
     r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
     r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
-    # Files of containers on a node of Kubernetes.
+    # Container log files on a Kubernetes node.
     rf"|{_ISO} std(?:out|err) [FP] "
-    # syslog with times of ISO 8601, in its older and its newer form.
+    # syslog with ISO 8601 times, in its older and its newer format.
     rf"|(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
     r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
     r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
@@ -110,7 +110,7 @@ _SHIPPERS = re.compile(
     rf"|{_ISO}(?: (?=[ \t])|[ \t])"
     "){1,2}+"
 )
-#: A time that a tool put before each line. Times of a server's messages and of csvlog do not match.
+#: A time that a tool put before a line. Times of a server's messages and of csvlog do not match.
 _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
@@ -122,10 +122,10 @@ _MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?:[^\"\\]|\\.)*+)\"
 _SERVER_MESSAGE = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log)\":|duration: [\d.]+ ms\s+plan:"
 )
-#: The longest code of a program that is searched for plans.
+#: The longest program code that is searched for plans.
 _CODE_LENGTH = 4 << 20
 #: Tokens of Python, JavaScript, Java, C# and Rust that JSON lacks or spells differently. Unclosed
-#: ones end with their line or do not match, which keeps matching linear in time.
+#: tokens end with their line or do not match, which keeps matching linear in time.
 _TOKEN = re.compile(
     r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
     r"(?<=\br)#\"(?:[^\"]|\"(?!#))*+\"#|"
@@ -137,8 +137,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
-#: Keys of a plan, of a row of pg_stat_statements or of ClickHouse's log, and of a profile of DuckDB
-#: or within it.
+#: Keys of a plan, of a row of pg_stat_statements or ClickHouse's log, and of a DuckDB profile;
+#: ``inner`` is a key inside such a profile.
 _KEY = re.compile(
     r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)'
     r'|(?P<inner>(?:system_)?peak_temp_dir_size))"'
@@ -153,15 +153,15 @@ _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
 #: An operator that concatenates two strings.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
-#: The first name of JSON in a cell.
+#: The first key of a JSON document in a CSV cell.
 _JSON_IN_CELL = re.compile(r'\{\s*+""')
-#: A cell in quotes, alone in its lines.
+#: A quoted cell that is alone in its lines.
 _CELL = re.compile(r'^[ \t]*"((?:[^"]|"")*+)"[ \t]*$', re.MULTILINE)
 #: The beginning of a line of PostgreSQL's csvlog.
 CSV_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
-#: The heading of explain.depesz.com, its figures of a node, and the mark before a detail.
+#: The heading of explain.depesz.com, its figures for a node, and the mark before a detail.
 _PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
 _PAGE_FIGURES = re.compile(
     r"^\d+\.\s+(?:[\d.,]+\s+[\d.,]+\s+[↑↓] *[\d.,]+\s+[\d.,]+\s+[\d.,]+(?: / \d+)?\s*)?(?:->\s*)?"
@@ -188,20 +188,20 @@ def unwrapped(text: str) -> str:
 
 
 def without_shipper(line: str) -> str:
-    """A line of a log without the prefixes of shippers."""
+    """A line of a log without shippers' prefixes."""
     return _SHIPPERS.sub("", line)
 
 
 def _typographic_characters(lines: Lines) -> Lines | None:
-    """Blanks, quotes and arrows that pages put in place of ASCII; colours of a terminal."""
+    """Replaces typographic blanks, quotes and arrows by ASCII; removes terminal colours."""
     text = _CONTROL.sub("", "\n".join(lines)).translate(_CHARACTERS)
-    # Within the attributes of a plan of SQL Server they belong to the query.
+    # In the attributes of a SQL Server plan, quotes and dashes belong to the query.
     text = text if '<ShowPlanXML xmlns="' in text else text.translate(_QUOTES)
     return _LONG_DASH.sub(r"\1->", text).split("\n")
 
 
 def _page_of_plan(lines: Lines) -> Lines | None:
-    """The table of explain.depesz.com; as text it has no indentation of nodes."""
+    """Removes the columns of explain.depesz.com; its text does not indent nodes."""
     begin = next((at for at, line in enumerate(lines) if _PLAN_PAGE.match(line)), None)
     if begin is None:
         return None
@@ -212,14 +212,14 @@ def _page_of_plan(lines: Lines) -> Lines | None:
 
 
 def _markdown_escapes(lines: Lines) -> Lines | None:
-    """Backslashes that Markdown has before punctuation, and asterisks around bold figures."""
+    """Removes Markdown's backslashes before punctuation, and asterisks around bold figures."""
     if any(_ESCAPED.search(line) for line in lines):
         return [_ESCAPE.sub(r"\1", line) for line in lines]
     return [_BOLD.sub(r"\1", line) if _WITH_BOLD.match(line) else line for line in lines]
 
 
 def _double_spacing(lines: Lines) -> Lines | None:
-    """Blank lines between all other lines, as between paragraphs."""
+    """Removes blank lines between all other lines, as between paragraphs."""
     is_full = [bool(line.strip()) for line in lines]
     if sum(is_full) <= 3 or any(line and below for line, below in pairwise(is_full)):
         return None
@@ -236,7 +236,7 @@ def _html_markup(lines: Lines) -> Lines | None:
 
 
 def _code_fences(lines: Lines) -> Lines | None:
-    # In a chat, fences are in the first and the last line of the text; in JSON, within strings.
+    # In a chat, the first or last line of text may contain a fence; JSON has them in strings.
     has_strings = any(map(_STRING_START.match, lines[:1]))
     if sum(line.count("```") for line in lines) > 1 and not has_strings:
         lines = [part for line in lines for part in _MARK.split(line)]
@@ -246,27 +246,27 @@ def _code_fences(lines: Lines) -> Lines | None:
 
 
 def _line_prefixes(lines: Lines) -> Lines | None:
-    """Marks of quoted mail and of comments, and numbers of lines."""
+    """Removes quote marks of mail, comment marks, and line numbers."""
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]
     for pattern in _PREFIXES:
-        # Behind a number, a bar may be the first of a table: not where other lines have it, too.
+        # A bar after a number may belong to a table: if all lines end with a bar, it does.
         is_barred = pattern is _BARRED_NUMBER
         if is_barred and all(line.rstrip().endswith("|") for line in full):
             continue
-        # Below a name and a bar, a value continues.
+        # After a line with a name and a bar, a bar continues a value.
         if pattern is _BAR and any(map(_NAME_AND_BAR.match, full)):
             continue
-        # Without known figures, all lines have the prefix; one or two may begin so themselves.
+        # Without known figures, all lines must have the prefix: one or two may have it by chance.
         is_whole = len(full) > 2 and all(map(pattern.match, full))
         is_known = not is_barred and (judged or pattern is _QUOTED_MAIL)
         if not is_known and not is_whole:
             continue
-        # Above what is in comments may be its query, which names columns.
+        # The query, which names columns, may precede the commented lines.
         begun = dropwhile(lambda line: not _SQL_COMMENT.match(line), judged)
         marked = (list(begun) if pattern is _SQL_COMMENT else judged) or full
         prefixes = [match[0] for line in marked if (match := pattern.match(line))]
-        # Numbers that do not ascend are values of a column.
+        # Numbers that do not ascend are values of a column, not line numbers.
         numbers = [int(number[0]) for text in prefixes if (number := re.search(r"\d+", text))]
         if len(prefixes) >= max(1.0, _SHARE * len(marked)) and numbers == sorted(set(numbers)):
             return [pattern.sub("", line, count=1) for line in lines]
@@ -274,8 +274,8 @@ def _line_prefixes(lines: Lines) -> Lines | None:
 
 
 def _line_numbers(lines: Lines) -> Lines | None:
-    """Numbers before lines, as before rows of a data frame; a page may leave out some."""
-    # A blank line consists of its number.
+    """Removes row numbers, such as those of a data frame; a page may omit some rows."""
+    # A line with only a number was blank.
     blank = [line for line in lines if line.strip().isdecimal()]
     full = [line for line in lines if line.strip() and not line.strip().isdecimal()]
     full = list(dropwhile(lambda line: _NUMBER.match(line) is None, full))
@@ -286,7 +286,7 @@ def _line_numbers(lines: Lines) -> Lines | None:
     is_consecutive = numbers[-1] - numbers[0] < len(numbers) + len(blank)
     if not is_consecutive and not any(map(_NODE_FIGURES.search, full)):
         return None
-    # Numbers of one and of two digits are followed by equally many blanks if they are not aligned.
+    # Unaligned one-digit and two-digit numbers are followed by the same number of blanks.
     widths = {len(match[1]) for match in matches}
     blanks = [min(m.end() - m.end(1) for m in matches if len(m[1]) == width) for width in widths]
     is_ragged = len(set(blanks)) == 1
@@ -299,7 +299,7 @@ def _line_numbers(lines: Lines) -> Lines | None:
 
 
 def _logfmt(lines: Lines) -> Lines | None:
-    """Lines of logfmt, in which each value has a name; a message may have several lines."""
+    """Extracts the messages from logfmt (``name=value``); a message may have several lines."""
     full = [line for line in lines if line.strip()]
     messages = [match for line in full if (match := _MESSAGE.search(line)) is not None]
     if not messages or not all(map(_LOGFMT.fullmatch, full)):
@@ -308,7 +308,7 @@ def _logfmt(lines: Lines) -> Lines | None:
 
 
 def _logged(lines: Lines) -> Lines | None:
-    """Prefixes by shippers and loggers of a program's output. Messages of a server keep theirs."""
+    """Removes prefixes of shippers and loggers from program output, not from server messages."""
     full = [line for line in lines if line.strip()]
     if any(_SERVER_MESSAGE.search(line) or line.startswith("{") for line in full):
         return None
@@ -319,13 +319,13 @@ def _logged(lines: Lines) -> Lines | None:
 
 
 def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
-    """What is before each line of a plan; its numbers differ."""
+    """A pattern for the common prefix of a plan's lines; numbers in it may differ."""
     masked = [re.sub(r"\d+", "0", line) for line in lines if _LINE_OF_PLAN.search(line)]
     if len(masked) < 3:
         return None
-    # The common prefix of the first and the last in lexical order is that of all.
+    # The common prefix of the lexically first and last line is common to all lines.
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
-    # A quote or a word at its end belongs to the text.
+    # A quote or a word at the end of the prefix belongs to the text.
     prefix = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(char for char, _ in pairs))
     if not prefix.strip():
         return None
@@ -333,7 +333,7 @@ def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
 
 
 def _quoted_cells(lines: Lines) -> Lines | None:
-    """CSV of one column, as of psql --csv and pgAdmin; an IDE quotes only lines with a comma."""
+    """Unquotes CSV of one column (psql --csv, pgAdmin); an IDE quotes only lines with commas."""
     text = "\n".join(lines)
     cells = [cell[1] for cell in _CELL.finditer(text)]
     has_figures = any(map(_NODE_FIGURES.search, lines)) or any(
@@ -346,13 +346,13 @@ def _quoted_cells(lines: Lines) -> Lines | None:
 
 
 def _plans_in_code(lines: Lines) -> Lines | None:
-    """Plans, rows of statements and texts of plans in JSON or in the code of a program."""
+    """Extracts plans, statement rows and plan texts from JSON or program code."""
     text = "\n".join(lines).strip()
     if len(text) > _CODE_LENGTH:
         return None
     if (whole := _TOKEN.fullmatch(text)) and whole["string"] == text:
         return _string_value(text).split("\n")
-    # Each line of a report may be quoted. In a program, or in a row of strings, only plans occur.
+    # A report may have quotes around each line. Code and rows of strings are searched for plans.
     are_strings = all(map(_OPENING_QUOTE.match, filter(str.strip, lines)))
     is_quoted = are_strings and not _STRING_SEPARATOR.search(text)
     if _SERVER_MESSAGE.search(text) and not is_quoted:
@@ -366,15 +366,15 @@ def _plans_in_code(lines: Lines) -> Lines | None:
 
 
 def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
-    """Objects with a plan or a row of statements; else the strings of a plan.
+    """The objects with a plan or a row of statements; else the strings of a plan.
 
-    These are the strings from the first with figures to the last, if no figure is outside of
-    strings. Takes linear time.
+    The strings are those from the first with figures to the last, if all figures are in strings.
+    Takes linear time.
     """
     records: list[Any] = []
-    #: Strings are joined if only punctuation is between them.
+    #: Adjacent strings are joined if only punctuation is between them.
     strings: list[str] = []
-    #: The text as JSON, positions of open braces in it, and the depth of the outermost of a record.
+    #: The text as JSON, the open braces' positions in it, and the depth of the current record.
     plain: list[str] = []
     braces: list[int] = []
     record: int | None = None
@@ -391,7 +391,7 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             inner = _string_value(quoted)
             plain.append(json.dumps(inner))
             if token["colon"] is None:
-                # Rows or a profile as JSON in a string; a plan in one is read as text.
+                # Rows or a profile may be JSON in a string; a plan in a string is text.
                 rows = json_or_none(inner) if re.search('"temp_blks_|_temp_dir_', inner) else None
                 rows = rows if isinstance(rows, list) else [rows]
                 records += [row for row in rows if isinstance(row, dict)]
@@ -439,11 +439,11 @@ def _string_value(quoted: str) -> str:
 
 
 def _broken_json(lines: Lines) -> Lines | None:
-    """JSON that a terminal broke at its width, also within strings; blanks at the end are lost."""
+    """Joins JSON that a terminal broke at its width, even in strings; trailing blanks are lost."""
     text = "\n".join(lines).strip()
     *broken, last = text.split("\n")
     width = max(map(len, broken), default=0)
-    # Of fewer lines each may have lost a blank, and none shows the width.
+    # With fewer lines the width is uncertain: each line may have lost a trailing blank.
     is_broken = len(broken) > 3 and min(map(len, broken)) >= width - 2
     if text[:1] not in ("[", "{") or not is_broken or json_or_none(text) is not None:
         return None
@@ -452,12 +452,12 @@ def _broken_json(lines: Lines) -> Lines | None:
 
 
 def _indentation(lines: Lines) -> Lines:
-    """Blanks or tabs before all lines, as in an indented block of a page or a mail."""
+    """Removes the common indentation, as of an indented block in a page or a mail."""
     return dedent("\n".join(lines)).split("\n")
 
 
-#: Functions in the order in which they are tried: groups of CONTRIBUTING.md. Special tables are
-#: before general ones, and loggers are last: a bar before all lines may be that of a table.
+#: The functions in the order of trial. Special tables precede general ones. Loggers are last,
+#: because a bar before all lines may belong to a table.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
     *(_page_of_plan, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),

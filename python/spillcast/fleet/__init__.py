@@ -78,7 +78,7 @@ class DayRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The result for a fleet, the largest savings first."""
+    """The result for a fleet, in descending order of savings."""
 
     dataset: str = key("where it is", example="fleet")
     target: str = key("storage of `--to`", example="latency:150us")
@@ -106,7 +106,7 @@ class Fleet:
     warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
 
     def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
+        """The document that docs/schema.md describes."""
         return {"schema": FLEET_SCHEMA, **written(self)}
 
 
@@ -117,10 +117,10 @@ class Ingested:
     dataset: str
     files: int = 0
     bytes: int = 0
-    #: Usable files whose content was in the dataset already.
+    #: Usable files whose content was already in the dataset.
     seen_before: int = 0
     damaged_lines: int = 0
-    #: ``file`` and ``what`` of each file that holds no usable evidence.
+    #: ``file`` and ``what`` of each file without usable evidence.
     set_aside: list[dict[str, str]] = field(default_factory=list)
     #: The same for unreadable files; the next ingest tries them again.
     unread: list[dict[str, str]] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Ingested:
     damaged: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Count a source that is now in the log."""
+        """Counts a source that is now in the log."""
         if row["set_aside"] is not None:
             self.set_aside.append({"file": row["name"], "what": row["set_aside"]})
             return
@@ -138,12 +138,12 @@ class Ingested:
         self.damaged += [{"file": row["name"], **damage} for damage in row["damage"]]
 
     def add_again(self, name: str, set_aside: str | None) -> None:
-        """Count a source whose content the log had, and that it was ``set_aside`` then."""
+        """Counts a source whose content was already in the log, with its ``set_aside`` there."""
         if set_aside is None:
             self.seen_before += 1
         else:
             self.set_aside.append({"file": name, "what": set_aside})
 
     def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
+        """The document that docs/schema.md describes."""
         return {"schema": INGEST_SCHEMA, **vars(self)}

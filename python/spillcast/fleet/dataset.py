@@ -1,4 +1,4 @@
-"""A dataset: its tables, and the place that holds them, a folder or an address of fsspec.
+"""A dataset: its tables, and the place where they are stored, a folder or an address of fsspec.
 
 Counts and times (us) are integers, whose sums do not depend on the order of addition.
 """
@@ -33,7 +33,7 @@ DATASET_SCHEMA = "spillcast.dataset/2"
 _BUCKETS = "list of int64"
 
 _STALE_S = 3600.0
-#: The day or database of evidence that does not name it.
+#: The day or database of evidence that does not name one.
 UNKNOWN = "unknown"
 #: Kinds of facts: a wait event, CPU time, or the time in which a statement was active in ASH.
 WAIT, CPU, ACTIVE = "wait", "cpu", "active"
@@ -50,18 +50,18 @@ FACTS = [
     Field("event", TEXT, False),
     Field("op", TEXT),
     Field("idle", "bool", False),
-    #: Whether it is of a server of a parallel query, for which others wait.
+    #: Whether it belongs to a server of a parallel query, for which other sessions wait.
     Field("server", "bool", False),
     Field("count", "int64", False),
     Field("total_us", "int64", False),
-    #: Blocks moved by the waits that contain a count, and the number of these waits.
+    #: Blocks moved by the waits that have a number of blocks, and the number of these waits.
     Field("blocks", "int64", False),
     Field("blocks_count", "int64", False),
-    #: ASH: time that rows represent, and millionths of the waits that they represent.
+    #: ASH: the time that rows represent, and millionths of the waits that they represent.
     Field("sampled_us", "int64", False),
     Field("waits_e6", "int64", False),
     #: ASH: each instant, in which an execution may have several sessions, with its part of the
-    #: sums. Several exports may have it.
+    #: sums. Several exports may contain the same instant.
     Field("instant", "list of string", False),
     *(Field(f"instant_{name}", _BUCKETS, False) for name in ASH_SUMS),
     Field("latency_ns", _BUCKETS, False),
@@ -90,9 +90,9 @@ SOURCES = [
     Field("damaged", "int64", False),
     #: The first damaged lines.
     Field("damage", "list of struct of line int64, what string", False),
-    #: Whether it is a trace that ends before its statements did; null in earlier datasets.
+    #: Whether it is a trace that ends before its statements; null in earlier datasets.
     Field("is_part", "bool"),
-    #: Files of the dataset with rows of the source.
+    #: Files of the dataset with rows of this source.
     Field("parts", "list of string", False),
 ]
 
@@ -100,18 +100,18 @@ _HEAD = "dataset.json"
 _LOG = "log"
 #: Folders of parts: facts of traces and ASH; recordings, plans and event logs.
 FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
-#: Folder of snapshots of PostgreSQL servers (snapshots.py), each complete in itself.
+#: The folder of snapshots of PostgreSQL servers (snapshots.py), each complete in itself.
 SNAPSHOTS_FOLDER = "looks"
-#: Names of parts, as ``ingest.write_batch`` makes them.
+#: Names of parts, as ``ingest.write_batch`` creates them.
 _PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
 ANEW = "ingest into a new dataset"
 
-#: Names of unfinished files, which a killed ingest may leave.
+#: Names of unfinished files, which a killed ingest may leave behind.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
 def place(address: str) -> "Store":
-    """The place at an address: a path, file:///..., memory://..., s3://..."""
+    """The store at an address: a path, file:///..., memory://..., s3://..."""
     path = local_path(address)
     if path is None:
         return RemoteStore(address)
@@ -131,7 +131,7 @@ def local_path(address: str) -> str | None:
 
 
 class LocalStore:
-    """A directory of this machine; files are written under another name and renamed."""
+    """A directory on this machine; files are written under another name and renamed."""
 
     #: DuckDB reads local files itself.
     filesystem = None
@@ -143,11 +143,11 @@ class LocalStore:
     def names(self, folder: str) -> list[str]:
         """Finished files in a folder and below, sorted; empty if the folder does not exist.
 
-        OSError if it cannot be listed: what a log does not name is removed.
+        OSError if it cannot be listed: files that the log does not name are removed.
         """
 
         def failed(error: OSError) -> None:
-            # At the root may be folders of others, such as lost+found.
+            # The root may contain unrelated folders, such as lost+found.
             if folder and not isinstance(error, FileNotFoundError):
                 raise error
 
@@ -161,7 +161,7 @@ class LocalStore:
         return (self.root / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write, flush to the disk and rename. OutputUnwritable if there is no room."""
+        """Writes, flushes to the disk and renames. OutputUnwritable if there is no space."""
         path = self.root / name
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
@@ -177,26 +177,26 @@ class LocalStore:
             raise _not_written(self.address, error) from error
 
     def remove(self, name: str) -> None:
-        """Remove a file, and its folder if that becomes empty."""
+        """Removes a file, and its folder if that becomes empty."""
         path = self.root / name
         path.unlink(missing_ok=True)
         if path.parent != self.root and not any(path.parent.iterdir()):
             path.parent.rmdir()
 
     def remove_stale(self, folder: str) -> None:
-        """Remove what writers of packed files left there that were killed more than an hour ago."""
+        """Removes unfinished files of writers of packed files that were killed over an hour ago."""
         for path in (self.root / folder).rglob("*.json.gz.*.partial"):
             with suppress(OSError):
                 if path.stat().st_mtime < time.time() - _STALE_S:
                     path.unlink()
 
     def url(self, name: str) -> str:
-        """The absolute path, without wildcards."""
+        """The absolute path, with wildcards escaped."""
         return exact_name(self.root / name)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock, which the kernel releases however this process ends."""
+        """Holds a lock, which the kernel releases however this process ends."""
         import fcntl
 
         try:
@@ -220,11 +220,11 @@ class LocalStore:
 
 
 class RemoteStore:
-    """Stores objects through fsspec; an object appears when it is complete."""
+    """Stores objects through fsspec; an object becomes visible when it is complete."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        #: DuckDB reads the objects with it.
+        #: DuckDB reads the objects through it.
         self.filesystem, self._root = open_filesystem(address)
         self._scheme = address.partition("://")[0]
 
@@ -232,7 +232,7 @@ class RemoteStore:
         """Objects in a folder and below. OSError if they cannot be listed."""
         self.filesystem.invalidate_cache()
         try:
-            # find passes over what cannot be listed; exists is false for any error.
+            # find skips folders that cannot be listed; exists is false for any error.
             self.filesystem.ls(f"{self._root}/{folder}")
             names = self.filesystem.find(f"{self._root}/{folder}")
         except FileNotFoundError:
@@ -244,7 +244,7 @@ class RemoteStore:
         return bytes(self.filesystem.cat_file(f"{self._root}/{name}"))
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object."""
+        """Writes an object."""
         try:
             path = f"{self._root}/{name}"
             self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -253,18 +253,18 @@ class RemoteStore:
             raise _not_written(self.address, error) from error
 
     def remove(self, name: str) -> None:
-        """Remove an object."""
+        """Removes an object."""
         self.filesystem.rm_file(f"{self._root}/{name}")
 
     def remove_stale(self, folder: str) -> None:
-        """Nothing is left: an object appears when it is complete."""
+        """Does nothing: unfinished objects are never visible."""
 
     def url(self, name: str) -> str:
         """The complete address of the object."""
         return f"{self._scheme}://{self._root.lstrip('/')}/{name}"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Other writers cannot be excluded."""
+        """Does nothing: other writers cannot be excluded."""
         return nullcontext()
 
 
@@ -298,21 +298,21 @@ class Dataset:
     def open(cls, address: str, *, create: bool = False) -> "Dataset":
         """The dataset at an address. InputError for another version, or if there is none.
 
-        With ``create``, there may be none at an empty place.
+        With ``create``, an empty place is accepted, too.
         """
         where = place(address)
         _check_version(where, missing_is_fine=create)
         return cls(where)
 
     def write_head(self) -> None:
-        """Write the version if it is missing."""
+        """Writes the version if it is missing."""
         try:
             self.place.read(_HEAD)
         except FileNotFoundError:
             self.place.write(_HEAD, (json.dumps({"schema": DATASET_SCHEMA}) + "\n").encode())
 
     def begin(self) -> None:
-        """Write the version if it is missing; remove parts that a killed ingest left."""
+        """Writes the version if it is missing; removes parts that a killed ingest left behind."""
         self.write_head()
         for folder in (FACTS_FOLDER, RUNS_FOLDER):
             for name in {*self.place.names(folder)} - {*self.parts(folder)}:
@@ -331,13 +331,13 @@ class Dataset:
         return sorted(part for part in named if part.startswith(f"{folder}/"))
 
     def commit(self, batch: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Make a batch visible, with all its sources and parts, by one file of the log."""
+        """Makes a batch visible, with all its sources and parts, by writing one file of the log."""
         table = Table.from_rows(list(rows), SOURCES)
         self.place.write(f"{_LOG}/{batch}.parquet", parquet_bytes(table))
 
 
 def is_dataset(address: str) -> bool:
-    """Whether a dataset is at a path, or at an address of an object store."""
+    """Whether there is a dataset at a path or at an address of an object store."""
     if (path := local_path(address)) is not None:
         return os.path.isfile(os.path.join(path, _HEAD))
     try:
@@ -348,7 +348,7 @@ def is_dataset(address: str) -> bool:
 
 
 def _log(where: Store, name: str) -> Table:
-    """Read a file of the log. InputError if it is damaged, or names a file that is no part."""
+    """Reads a file of the log. InputError if it is damaged, or names a file that is not a part."""
     path = f"{where.address}/{name}"
     with reading(path, ANEW):
         rows = table_of(path, SOURCES, ANEW, content=where.read(name))
@@ -359,7 +359,7 @@ def _log(where: Store, name: str) -> Table:
 
 
 def parquet_bytes(table: Table, group_rows: int | None = None) -> bytes:
-    """A table as a Parquet file, the same bytes for the same rows."""
+    """A table as a Parquet file; the same rows give the same bytes."""
     with os.fdopen(os.memfd_create("spillcast"), "rb") as file:
         write_parquet(Path(f"/proc/self/fd/{file.fileno()}"), table, group_rows=group_rows)
         return file.read()

@@ -56,7 +56,7 @@ class Identity:
     day: str = UNKNOWN
 
     def named(self, database: str | None) -> "Identity":
-        """The identity with another name of the database, if one is given."""
+        """The identity with another database name, if one is given."""
         return self if database is None else replace(self, database=database)
 
     def of_run(self, source: str, kind: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def read_trace(path: Path) -> Traces:
 
 
 def cancel_reading() -> None:
-    """Stop reads of traces in other threads; a large trace would delay an interrupt."""
+    """Stops reads of traces in other threads; a large trace would delay an interrupt."""
     for reader in list(_under_way):
         reader.cancel()
 
@@ -136,7 +136,7 @@ def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, A
 
 #: Kinds of evidence by the view of ASH: DBA_HIST has every tenth sample of V$.
 ASH_KINDS = {"V$": "ash", "DBA_HIST": "ash history"}
-#: Columns that may name the database, the best first.
+#: Columns that may name the database, in order of preference.
 _NAMES = ("database", "db_name", "dbname", "instance_name", "dbid", "con_dbid")
 
 _FACTS = f"""
@@ -191,7 +191,7 @@ order by day, sql_id, measure, event
 
 
 def database_of_export(path: Path) -> str:
-    """The database in an export of ASH. InputError if no column names it, or for several."""
+    """The database in an export of ASH. InputError if no column names it, or names several."""
     columns = read_spooled(path, {name: name for name in _NAMES}).columns
     for column in (columns[name] for name in _NAMES if name in columns):
         names = {str(value) for value in column.unique() if value != ""}
@@ -204,7 +204,7 @@ def database_of_export(path: Path) -> str:
     raise EvidenceIncomplete("names no database", "say which it is with: --database NAME", path)
 
 
-#: Columns of FACTS without values in ASH.
+#: Columns of FACTS that have no values in ASH.
 _NOT_IN_ASH: dict[str, Any] = {
     "op": None, "idle": False, "server": False, "blocks": 0, "blocks_count": 0, "latency_ns": [],
     "latency_count": [],
@@ -226,11 +226,11 @@ def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[st
 
 
 RECORDING, PLAN, APPLICATION = "recording", "plan", "application"
-#: The most bytes of evidence in a value of a table; event logs are compressed before.
+#: The maximum size of evidence in a value of a table; event logs are compressed first.
 _BYTES_MAX = 64 << 20
-#: A larger event log is not unpacked.
+#: A larger event log is not decompressed.
 _LOG_BYTES_MAX = 4 << 30
-#: The time of all packed files: equal recordings are packed into equal bytes.
+#: The timestamp of all packed files, so that equal recordings are packed into equal bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -313,7 +313,7 @@ def content_hash(path: Path) -> str:
     """SHA-256, cut to 128 bits, of a file's bytes, or of names and bytes of a folder's files."""
     digest, files = hashlib.sha256(), [path]
     if path.is_dir():
-        # rglob passes over a folder that may not be read.
+        # rglob skips a folder that may not be read.
         os.listdir(path)
         files = sorted(f for f in path.rglob("*") if f.is_file())
     for file in files:

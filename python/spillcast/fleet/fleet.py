@@ -35,14 +35,14 @@ from spillcast.storage.target import can_probe, parse_assumed
 from spillcast.text import shell_word
 from spillcast.units import format_count
 
-#: The report names how many statements bring this share of all savings.
+#: The share of all savings for which the report shows the number of statements.
 MOST = 0.8
-#: The length of the month that a price is for.
+#: The length of the month for which a price is given.
 MONTH_DAYS = 30
 
 
 def statements_for_most(rows: Sequence[FleetStatement]) -> int:
-    """The number of first rows that bring ``MOST`` of all savings; 0 if none saves anything."""
+    """The number of first rows with ``MOST`` of all savings; 0 if there are no savings."""
     return next((n for n, row in enumerate(rows, 1) if row.cumulative_share >= MOST), 0)
 
 
@@ -51,7 +51,7 @@ def _cost_per_saved_hour(
 ) -> float | None:
     """Price of the days with evidence per hour saved on them; None if nothing is saved.
 
-    ``cost`` is for ``MONTH_DAYS``. Evidence of an unknown day does not count.
+    ``cost`` is for ``MONTH_DAYS``. Evidence from an unknown day does not count.
     """
     observed_days = sum(1 for row in days if row.day[:1].isdigit())
     if cost is None or not observed_days or saved_s <= 0:
@@ -73,10 +73,10 @@ def fleet(
     origin: str | None = None,
     page_cache_bytes: int | None = None,
 ) -> Fleet:
-    """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
+    """Forecasts every statement of the dataset at ``address`` with its temp files on ``to``.
 
     ``temp_events`` is a pattern of the wait events that change; ``cost`` is the price of the target
-    for 30 days, ``origin`` the present storage of evidence without times of I/O, and
+    for 30 days, ``origin`` the current storage of evidence without times of I/O, and
     ``page_cache_bytes`` the memory of a Spark node for temp files. InputError for a dataset or a
     target that cannot be used, or if nothing in the dataset waits for such events.
     """
@@ -98,7 +98,7 @@ def fleet(
         )
     rows = _ranked([statement.row(*key) for key, statement in facts.statements.items()])
     databases, days = _databases(rows, facts), _days(rows, facts)
-    # Errors about the storage are common to all statements, so their bounds are summed.
+    # All statements share the errors about the storage, so their bounds are summed.
     saved_s, saved_interval_s = _savings(databases)
     saved_s = saved_s or 0.0
     return Fleet(
@@ -172,7 +172,7 @@ class StatementForecasts:
         if not self.buckets:
             return None
         latency_ns, counts = zip(*self.buckets, strict=True)
-        # A trace has whole microseconds; the histogram has no bucket for 0.
+        # Traces have whole microseconds; the histogram has no bucket for 0.
         return stats.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
@@ -189,9 +189,9 @@ class DatasetFacts:
                     f"probe it once: spillcast probe {shell_word(text)} --grid -o storage.json",
                 )
         self.statements: dict[StatementKey, StatementForecasts] = {}
-        #: Elapsed time (us) of all statements by database, also of those that do not spill.
+        #: Elapsed time (us) of all statements by database, including those that do not spill.
         self.elapsed_us = Counter[str]()
-        #: The number of snapshots of PostgreSQL servers, and of runs of which a part was recorded.
+        #: The number of PostgreSQL snapshots, and of runs that were recorded only in part.
         self.snapshots = self.parts = 0
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
@@ -243,7 +243,7 @@ class DatasetFacts:
             statement.day_us[row["day"]] += round(1e6 * outcome.temp_s)
 
     def _read_snapshots(self, dataset: Dataset, to: str, question: Question) -> None:
-        """Statements of PostgreSQL servers, each server as a database."""
+        """Adds the statements of PostgreSQL servers, each server as a database."""
         for chain in chains(read_snapshots(dataset)):
             server = chain[-1].name
             self.snapshots += len(chain)
@@ -263,7 +263,7 @@ class DatasetFacts:
 
 
 def resolve_facts_target(to: str) -> EventTarget | str:
-    """The target for traces and ASH, or the reason why it is none, such as that of a recording."""
+    """The target for traces and ASH, or why it is unsuitable, such as a recording."""
     try:
         return resolve_target(to)
     except InputError as error:
@@ -273,7 +273,7 @@ def resolve_facts_target(to: str) -> EventTarget | str:
 
 
 def _ranked(rows: list[FleetStatement]) -> list[FleetStatement]:
-    """The largest savings first, each with its share of all."""
+    """The rows in descending order of savings, each with its share of all."""
     total_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
 
     rows = sorted(rows, key=lambda row: (-_order_s(row), row.database, row.sql))
@@ -308,7 +308,7 @@ def _databases(rows: Sequence[FleetStatement], facts: DatasetFacts) -> list[Data
 
 
 def _order_s(row: FleetStatement | DatabaseRow) -> float:
-    """The saving (s) by which rows are ranked: the middle of its bounds if only these are known."""
+    """The saving (s) by which rows are ranked: the middle of its bounds if only those are known."""
     if row.saved_s is None and row.saved_interval_s is not None:
         return sum(row.saved_interval_s) / 2
     return row.saved_s or 0.0
@@ -326,7 +326,7 @@ def _savings(rows: Sequence[FleetStatement | DatabaseRow]) -> tuple[float | None
 
 
 def _days(rows: Sequence[FleetStatement], facts: DatasetFacts) -> list[DayRow]:
-    """The savings by day: each statement's are divided by its time in temp I/O on a day."""
+    """The savings by day: each statement's are divided by its time in temp I/O on each day."""
     temp_s, parts = defaultdict[str, float](float), defaultdict[str, list[FleetStatement]](list)
     for row in sorted(rows, key=lambda row: (row.database, row.sql)):
         day_us = facts.statements[row.database, row.sql].day_us

@@ -1,6 +1,6 @@
 """Sums over the facts of a dataset, by DuckDB on one machine, and forecasts from these sums.
 
-One machine is enough for a fleet. Two cores ingest 230 MB of traces per second and the time is
+A fleet needs only one machine. Two cores ingest 230 MB of traces per second and the time is
 linear (docs/guides/fleet.md), so 16 cores read 5 TB in half an hour if the network delivers them.
 Their facts take about 14 GB, which DuckDB reads from local files or, through fsspec, from an object
 store. A cluster needed five times the CPU time for the same result.
@@ -69,7 +69,7 @@ _VALUES: dict[str, set[str | None]] = {
     "op": {"read", "write", None},
 }
 _INSTANT_SUMS = [f"instant_{name}" for name in ASH_SUMS]
-#: The facts, in which an instant of ASH that several exports have counts once.
+#: The facts; an instant of ASH counts once, even if several exports contain it.
 _VIEW = f"""
 create view facts as
 with stored as (select *, {{label}} as label from {{facts}}),
@@ -119,12 +119,12 @@ group by all order by all
 
 
 class FactQueries:
-    """Queries on the facts of a dataset; it must have facts."""
+    """Queries on the facts of a dataset, which must have facts."""
 
     def __init__(
         self, dataset: Dataset, connection: duckdb.DuckDBPyConnection, clashes: Iterable[str]
     ) -> None:
-        """The labels of databases with a name in ``clashes`` have their hosts, too."""
+        """If the name of a database is in ``clashes``, its label includes its host."""
         self._connection, self._address = connection, dataset.place.address
         place = dataset.place
         if place.filesystem is not None:
@@ -150,8 +150,8 @@ class FactQueries:
 def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """The names that several databases share, with their hosts.
 
-    Instances with the same name on several hosts are of different databases, because the instances
-    of a cluster have different names.
+    If instances on several hosts have the same name, they belong to different databases: the
+    instances of a cluster have different names.
     """
     hosts: dict[tuple[str, str], set[str]] = {}
     for row in sources:
@@ -192,7 +192,7 @@ def _check_facts(place: Store, part: str) -> None:
 
 
 def _list_sql(texts: Iterable[str]) -> str:
-    """A list of texts in DuckDB's syntax."""
+    """A list of strings in DuckDB's syntax."""
     return f"[{', '.join(map(sql_literal, texts))}]::varchar[]"
 
 
@@ -207,7 +207,7 @@ class StatementSums:
 
     @property
     def ash_kind(self) -> str | None:
-        """The kind of ASH to use: V$ before DBA_HIST, which has every tenth of its samples."""
+        """The kind of ASH to use: V$ rather than DBA_HIST, which has every tenth of its samples."""
         return next((kind for kind in ASH_KINDS.values() if kind in self.rows), None)
 
     @property
@@ -231,7 +231,7 @@ class StatementSums:
 
     @cached_property
     def _traced_times_s(self) -> tuple[float, float, dict[str, float]]:
-        """``times_s`` of its traces; all servers of parallel queries are a session."""
+        """``times_s`` of its traces; all servers of parallel queries count as one session."""
         groups = [
             {**row, "session": is_server, "total_us": us}
             for row in self.rows.get(TRACE, [])
@@ -282,7 +282,7 @@ def statements(totals: Iterable[dict[str, Any]]) -> list[StatementSums]:
 
 
 def _latency(row: Mapping[str, Any]) -> EventLatency:
-    """The latency of an event; its waits are a single stretch, because their order is not kept."""
+    """The latency of an event; its waits are one stretch, because their order is not stored."""
     count, total_s = row["count"], row["total_us"] / 1e6
     blocks = row["blocks"] / row["blocks_count"] if row["blocks_count"] else None
     return EventLatency(
@@ -298,9 +298,9 @@ def _latency(row: Mapping[str, Any]) -> EventLatency:
 
 @dataclass(frozen=True)
 class ForecastOutcome:
-    """The times (s) of a forecast, or the reason for its absence.
+    """The times (s) of a forecast, or why there is none.
 
-    There is an interval alone where only bounds of the time of temp I/O are known.
+    There is only an interval if only bounds of the time of temp I/O are known.
     """
 
     elapsed_s: float
@@ -313,7 +313,7 @@ class ForecastOutcome:
     is_part: bool = False
 
     def times(self, calls: int) -> "ForecastOutcome":
-        """The times of ``calls`` equal calls together."""
+        """The total times of ``calls`` equal calls."""
         return replace(
             self,
             elapsed_s=calls * self.elapsed_s,
@@ -350,7 +350,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> ForecastOutco
     except (TargetInvalid, TargetUnknown):
         raise
     except (InputError, Refusal) as error:
-        # The name of the folder in which it was unpacked is random.
+        # The name of the folder into which it was unpacked is random.
         folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
         spills = not isinstance(error, NoTempIo | NotSpilled)
         return ForecastOutcome(
@@ -365,7 +365,7 @@ def of_snapshots(
 ) -> Iterator[tuple[str, ForecastOutcome, dict[str, int]]]:
     """Statements that spilled between snapshots of a server: queryid, forecast, and time by day.
 
-    The time in temp I/O (us) is divided among days by the blocks moved on them.
+    The time in temp I/O (us) is divided among days in proportion to the blocks moved on each.
     """
     sums: dict[str, dict[str, Any]] = {}
     blocks: dict[str, dict[str, int]] = {}
@@ -400,7 +400,7 @@ def of_snapshots(
 
 
 def _outcome(forecast: Forecast, temp_s: float) -> ForecastOutcome:
-    # As in a forecast of one query, the middle of bounds that are far apart is no forecast.
+    # As in a forecast of one query, the middle of bounds that are far apart is not a forecast.
     forecast_s = None if unknown_share(forecast) is not None else forecast.forecast_s
     is_part = any(warning.code == "part-only" for warning in forecast.warnings)
     return ForecastOutcome(

@@ -1,7 +1,7 @@
 """Ingests evidence: finds sources, reads them in batches, writes parts of a dataset and its log.
 
-Batches depend on the arguments alone, not on the content of the dataset. So an ingest that was
-killed and started again writes exactly the same parts.
+Batches depend only on the arguments, not on the content of the dataset. Therefore, an ingest that
+was killed and started again writes exactly the same parts.
 """
 
 import glob
@@ -70,9 +70,9 @@ from spillcast.recording.meta import META_FILE
 from spillcast.tables import Table
 from spillcast.text import visible
 
-#: Names of event logs: those of applications (``app-20261126010203-0001``), and suffixes of codecs.
+#: Names of event logs: applications (``app-20261126010203-0001``), and suffixes of codecs.
 _LOGS = ("app-*", "application_*", "local-*", "*.zstd", "*.lz4", "*.snappy", "*.inprogress")
-#: Files of a folder that may be evidence.
+#: Names of files that may be evidence.
 _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan", *_LOGS)
 
 
@@ -90,7 +90,7 @@ class EvidenceSource:
         return "://" in self.name
 
     def local(self) -> AbstractContextManager[Path]:
-        """A local path to read from, while the context lasts."""
+        """A local path to read from, valid within the context."""
         if not self.is_remote:
             return nullcontext(Path(self.name))
         return _downloaded(*open_filesystem(self.name))
@@ -168,7 +168,7 @@ def _remote(argument: str) -> Iterator[EvidenceSource]:
     units = {folder for folder, names in children.items() if META_FILE in names or parts_of(names)}
     sizes: dict[str, int] = {}
     for name, facts in files.items():
-        # The outermost folder, as ``_walk`` has it.
+        # The outermost folder, as in ``_walk``.
         folders = (name[:end] for end, letter in enumerate(name) if letter == "/")
         folder = next((folder for folder in folders if folder in units), None)
         if folder is not None or name == path or _is_evidence(name.rpartition("/")[2]):
@@ -193,9 +193,9 @@ def _downloaded(filesystem: Any, name: str) -> Iterator[Path]:
         yield local
 
 
-#: The most damaged lines of a source that its row keeps.
+#: The maximum number of damaged lines in the row of a source.
 _DAMAGE_KEPT = 20
-#: A CSV export is read as a whole, which takes some ten times its size in memory.
+#: A CSV export is read as a whole, which takes about ten times its size in memory.
 _ASH_BYTES_MAX = 64 << 20
 #: The folder of parts, the database and the day.
 Partition = tuple[str, str, str]
@@ -207,15 +207,15 @@ class SourceRows:
 
     #: The hash of its content.
     source: str
-    #: Its row of SOURCES, without parts; None if the dataset has its content.
+    #: Its row of SOURCES, without parts; None if its content is already in the dataset.
     row: dict[str, Any] | None
     partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 def read_source(source: EvidenceSource, known: Container[str], database: str | None) -> SourceRows:
-    """Read one source, unless its content is ``known``. OSError if it cannot be read.
+    """Reads one source, unless its content is ``known``. OSError if it cannot be read.
 
-    Its row of SOURCES says what is damaged, or why it is set aside.
+    Its row of SOURCES shows what is damaged, or why it is set aside.
     """
     with source.local() as path:
         content = content_hash(path)
@@ -228,7 +228,7 @@ def read_source(source: EvidenceSource, known: Container[str], database: str | N
             with reading(path):
                 return SourceRows(content, row, _partitions(path, content, database, row))
         except (InputError, Refusal) as error:
-            # The row has the name; that of a downloaded copy means nothing.
+            # The row has the source's name; that of a downloaded copy is meaningless.
             reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
             hint = f"; {error.hint}" if error.hint else ""
             row["set_aside"] = visible(reason + hint)
@@ -299,7 +299,7 @@ def order_of(source: EvidenceSource) -> tuple[str, str, str]:
     return who.database, who.day, source.name
 
 
-#: The largest batch, which is what a killed ingest loses.
+#: The largest batch; a killed ingest loses at most this.
 BATCH_BYTES = 256 << 20
 BATCH_FILES = 512
 
@@ -319,7 +319,7 @@ def batches(sources: Sequence[EvidenceSource]) -> Iterator[list[EvidenceSource]]
 
 
 def write_batch(where: Store, read: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
-    """Write the parts of a batch. Returns its name and its rows of the log, not yet written."""
+    """Writes the parts of a batch. Returns its name and its rows of the log, not yet written."""
     new = [source for source in read if source.row is not None]
     contents = "".join(source.source for source in new)
     name = hashlib.blake2b(contents.encode(), digest_size=16).hexdigest()
@@ -330,7 +330,7 @@ def write_batch(where: Store, read: Sequence[SourceRows]) -> tuple[str, list[dic
     for partition, rows in sorted(partitions.items()):
         is_runs = partition[0] == RUNS_FOLDER
         table = Table.from_rows(rows, RUNS if is_runs else FACTS)
-        # Each recording is a row group, so that readers need memory for only one.
+        # Each recording is a row group, so readers hold only one in memory.
         where.write(_part(partition, name), parquet_bytes(table, 1 if is_runs else None))
     log = []
     for source in new:
@@ -344,9 +344,9 @@ def _part(partition: Partition, batch: str) -> str:
     return f"{folder}/database={quote(database, safe='')}/day={quote(day, safe='')}/{batch}.parquet"
 
 
-#: Files read ahead for each processor, while a batch is written.
+#: Files that are read ahead per processor while a batch is written.
 _AHEAD = 16
-#: Files done, files in all, bytes done.
+#: Receives the files done, all files, and the bytes done.
 Progress = Callable[[int, int, int], None]
 
 
@@ -357,7 +357,7 @@ def ingest(
     database: str | None = None,
     on_progress: Progress | None = None,
 ) -> Ingested:
-    """Add the evidence at all ``arguments`` to the dataset at ``address``.
+    """Adds the evidence at all ``arguments`` to the dataset at ``address``.
 
     ``database`` replaces the name of the database in the evidence. Content that the dataset has,
     under any name, is skipped: a second ingest continues a killed one. InputError for sources or a
@@ -399,7 +399,7 @@ def ingest(
 def _read_ahead(
     planned: Iterable[Sequence[EvidenceSource]], known: Container[str], database: str | None
 ) -> Generator[SourceRows | OSError]:
-    """Read the sources in order, in threads, a few ahead of the caller."""
+    """Reads the sources in order, in threads, slightly ahead of the caller."""
 
     def try_source(source: EvidenceSource) -> SourceRows | OSError:
         try:

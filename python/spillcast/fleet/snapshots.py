@@ -1,4 +1,4 @@
-"""Snapshots of the counters of PostgreSQL servers, and what a server did between two of them.
+"""Snapshots of the counters of PostgreSQL servers, and a server's activity between two of them.
 
 Counters only grow until they are reset. So the difference of two snapshots is exact, or a lower
 bound if counters were reset in between; nothing counts twice. Differences are taken only between
@@ -24,14 +24,14 @@ from spillcast.gate import bounded, json_of, reading
 SNAPSHOT_SCHEMA = "spillcast.look/1"
 #: Texts of statements are shortened until a stored snapshot has at most this size.
 SNAPSHOT_BYTES_MAX = 100_000
-#: Characters of a statement's text; the first length that fits is used.
+#: Maximum lengths of a statement's text; the first that makes the snapshot small enough is used.
 _TEXTS_MAX = (2000, 500, 120, 0)
-#: The columns of pg_stat_statements that identify a statement, and further ones that are no sums.
+#: The columns of pg_stat_statements that identify a statement, and others that are not sums.
 KEY = ("userid", "dbid", "queryid", "toplevel")
 _FACTS = ("query", "stats_since", "min_exec_time", "max_exec_time")
 _NAME = re.compile(r"looks/server=[^/]+/day=[^/]+/(\d{6,})-\d{8}T\d{12}Z\.json\.gz")
 _AGAIN = "remove the file, or save into a new folder"
-#: A clock jumped if it differs by more from the time since the client's machine started.
+#: A clock jumped if its advance differs by more than this from that of the client's uptime.
 _JUMP_S, _JUMP_SHARE = 2.0, 0.01
 
 
@@ -42,17 +42,17 @@ class DatabaseSpill:
     name: str
     temp_files: int
     temp_bytes: int
-    #: Begin of its counts, as Unix time; None if unknown.
+    #: The start of its counts as Unix time; None if unknown.
     since_s: float | None
-    #: Time that statements ran in it, an upper bound of their temp I/O. None before PostgreSQL 14.
+    #: Run time of statements in it, an upper bound of their temp I/O. None before PostgreSQL 14.
     active_s: float | None
-    #: The time by target to write these bytes once and read them once, a block at a time.
+    #: The time by target to write these bytes once and read them once, one block at a time.
     spill_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class LiveSession:
-    """A session that has temp files, or waits for them, now."""
+    """A session that currently has temp files, or waits for them."""
 
     pid: int
     query: str
@@ -63,7 +63,7 @@ class LiveSession:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Figures that could not be read: a stable code, and words for people, with the remedy."""
+    """Figures that could not be read: a stable code, and a text for people, with the remedy."""
 
     code: str
     message: str
@@ -77,13 +77,13 @@ NESTED = Unseen(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The counters of a server at one moment; times are Unix times (s) by the server's clock.
+    """The counters of a server at one time; times are Unix times (s) by the server's clock.
 
     Files of earlier versions lack some keys.
     """
 
     taken_s: float
-    #: Begin of the counts of statements; None if unknown.
+    #: The start of the counts of statements; None if unknown.
     since_s: float | None
     #: Rows of pg_stat_statements.
     rows: Sequence[Mapping[str, Any]]
@@ -95,7 +95,7 @@ class Snapshot:
     hidden: int = 0
     #: The system identifier, which copies of the data directory share.
     server: str | None = None
-    #: Host and port that the client connected to, and for TCP the server's own address.
+    #: Host and port to which the client connected, and for TCP the server's own address.
     name: str = ""
     address: str | None = None
     version: str = ""
@@ -103,7 +103,7 @@ class Snapshot:
     #: The last reset of pg_stat_statements, and the number of its evictions.
     reset_s: float | None = None
     evictions: int | None = None
-    #: The boot of the client's machine, and the time since (s).
+    #: The boot ID of the client's machine, and the time since its boot (s).
     boot_id: str | None = None
     boot_s: float | None = None
     number: int = internal(0)
@@ -111,9 +111,9 @@ class Snapshot:
     elapsed_s: float | None = None
     data_read_s: float | None = None
     live: Sequence[LiveSession] = ()
-    #: Figures that could not be read, with the remedy. Not read from files; older ones have texts.
+    #: Figures that could not be read, with the remedy. Not read from files; older files have texts.
     unseen: Sequence[Unseen] = internal(())
-    #: Time that the queries took.
+    #: The duration of the queries.
     asked_s: float = 0.0
 
     @property
@@ -123,7 +123,7 @@ class Snapshot:
 
 
 def store_snapshot(address: str, document: Mapping[str, Any], *, redact: bool) -> tuple[str, int]:
-    """Write a snapshot into the dataset at ``address``. Returns the name and size of its file.
+    """Writes a snapshot into the dataset at ``address``. Returns the name and size of its file.
 
     InputError if the place holds something else, SpillcastError if it cannot be written to.
     """
@@ -172,10 +172,10 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
 
 
 def _check(snapshot: Snapshot) -> None:
-    """KeyError, TypeError, ValueError or OSError if a time or a row cannot be a server's."""
+    """KeyError, TypeError, ValueError or OSError if a time or a row cannot come from a server."""
     datetime.fromtimestamp(snapshot.taken_s, UTC)
     for row in snapshot.rows:
-        # The text is not read here, which takes longer than all numbers.
+        # The text is not checked, which would take longer than all numbers.
         StatementRow.of({**row, **snapshot.limits, "query": None})
         is_named = row["queryid"] is not None and isinstance(row["query"], str | None)
         if not is_named or not {"calls", "total_exec_time"} <= {*count_names(row)}:
@@ -189,31 +189,31 @@ def _names(dataset: Dataset) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Grown:
-    """A statement in a period: its row, with the sums of the period alone."""
+    """A statement in a period: its row, with the sums of this period only."""
 
     row: Mapping[str, Any]
-    #: Whether its sums began anew in the period, so that they are lower bounds.
+    #: Whether its sums restarted in the period, so that they are lower bounds.
     is_lower_bound: bool = False
-    #: Whether the sums of calls may include calls from before, which did not spill.
+    #: Whether the sums may include earlier calls, which did not spill.
     includes_earlier: bool = False
 
 
 @dataclass(frozen=True)
 class Period:
-    """What a server did between two snapshots; ``length_s`` is None if no clock shows it."""
+    """A server's activity between two snapshots; ``length_s`` is None if no clock shows it."""
 
     before: Snapshot
     after: Snapshot
     length_s: float | None
     statements: Sequence[Grown]
-    #: Temp files and bytes by database; lower bounds if its counters began anew.
+    #: Temp files and bytes by database; lower bounds if its counters restarted.
     databases: Mapping[str, tuple[int, int]]
     #: A sentence for each kind of event.
     events: Mapping[str, str]
 
     @property
     def middle_s(self) -> float:
-        """The day of its middle is that of the period, also for a snapshot just after midnight."""
+        """The middle of the period. Its day is the period's, even for a snapshot after midnight."""
         return self.after.taken_s - (self.length_s or 0.0) / 2
 
 
@@ -243,7 +243,7 @@ def _group(snapshot: Snapshot) -> str:
 
 
 def periods(chain: Sequence[Snapshot]) -> Iterator[Period]:
-    """What an instance did between each two consecutive snapshots."""
+    """The activity of an instance between each two consecutive snapshots."""
     for before, after in pairwise(chain):
         length_s, jumped = _length_s(before, after)
         events = dict(_events(before, after))
@@ -268,7 +268,7 @@ def _length_s(before: Snapshot, after: Snapshot) -> tuple[float | None, float]:
 
 
 def _events(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
-    """What happened to the server or to its counters: kinds and sentences."""
+    """Events of the server or its counters: kinds and sentences."""
     if before.version != after.version:
         yield "version", f"PostgreSQL {after.version} instead of {before.version}"
     if before.started_s != after.started_s:
@@ -289,7 +289,7 @@ def _events(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def is_reset(before: Snapshot, after: Snapshot) -> bool:
-    """Whether all statements' counters began anew."""
+    """Whether all statements' counters restarted."""
     return None not in (before.reset_s, after.reset_s) and before.reset_s != after.reset_s
 
 
@@ -309,7 +309,7 @@ def _statements(before: Snapshot, after: Snapshot) -> Iterator[Grown]:
 
 
 def between(before: Snapshot, after: Snapshot) -> Snapshot:
-    """The growth between two snapshots, as a snapshot whose counts begin with the first one."""
+    """The growth between two snapshots, as a snapshot whose counts start at the first one."""
     was = {key_of(row): row for row in before.rows}
     reset = is_reset(before, after)
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
@@ -328,7 +328,7 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
 
 
 def _databases(before: Snapshot, after: Snapshot) -> list[DatabaseSpill]:
-    """What each database has written since ``before``; all of its counts if they shrank."""
+    """The growth of each database's counts since ``before``, or all of them if they shrank."""
     databases, former = [], {database.name: database for database in before.databases}
     for database in after.databases:
         old = former.get(database.name)
@@ -356,10 +356,10 @@ def _increase(now: float | None, was: float | None) -> float | None:
 def growth(
     row: Mapping[str, Any], was: Mapping[str, Any] | None, *, reset: bool = False
 ) -> tuple[dict[str, Any], bool]:
-    """The growth of a row's sums, and whether they began anew, so that it is a lower bound.
+    """The growth of a row's sums, and whether they restarted, so that it is a lower bound.
 
-    They began anew if one of them is smaller than before, if the longest call has become shorter
-    or the shortest longer, or if the server says so. The growth of a column that ``was`` lacks, as
+    They restarted if one of them is smaller than before, if the longest call has become shorter
+    or the shortest longer, or if the server shows it. The growth of a column that ``was`` lacks, as
     before an update of the extension, is None.
     """
     sums = {name: row[name] for name in count_names(row)}
@@ -376,7 +376,7 @@ def growth(
         (row.get(name) or 0.0, was.get(name) or 0.0) for name in ("max_exec_time", "min_exec_time")
     )
     is_anew = min(grown.values(), default=0) < 0
-    # From version 17 on these can be reset alone, and stats_since shows a reset of the sums.
+    # Since version 17, these can be reset alone, and stats_since shows a reset of the sums.
     if "stats_since" not in row and was.get("calls"):
         is_anew |= longest[0] < longest[1] or shortest[0] > shortest[1]
     return (sums, True) if is_anew else ({**dict.fromkeys(sums), **grown}, False)
@@ -398,7 +398,7 @@ def count_names(row: Mapping[str, Any]) -> list[str]:
 
 
 def add_to(total: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """Add the sums of a row to those of other rows; times of a part of the temp I/O become 0."""
+    """Adds the sums of a row to ``total``; if only one of both is timed, temp times become 0."""
     are_timed = {any(map(sums.get, TEMP_TIMES)) for sums in (total, row) if temp_blocks(sums)}
     for name in count_names(row):
         total[name] = total.get(name, 0) + row[name]

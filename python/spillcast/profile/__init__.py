@@ -1,6 +1,6 @@
 """Profiles evidence of any kind: waits and CPU time, grouped, with latencies.
 
-Readers are imported where they are needed: loading all of them takes longer than reading a large
+Readers are imported when they are needed: loading all of them takes longer than reading a large
 trace.
 """
 
@@ -37,13 +37,13 @@ def profile(
     block_bytes: int | None = None,
     on_progress: "Progress | None" = None,
 ) -> Profile:
-    """Profile traces, ASH exports or recordings.
+    """Profiles traces, ASH exports or recordings.
 
     ``by`` are names of dimensions, or SQL expressions over the columns of a wait or a sample.
     ``event`` is a pattern in which ``*`` stands for any text. ``where`` is an SQL condition on the
     same columns as ``by``. ``temp_dirs`` are the directories of a recording's temp files.
-    ``chosen`` selects samples of ASH, or a time of traces. With ``block_bytes`` sizes in traces are
-    bytes in place of blocks. InputError for evidence that is empty or cannot be read.
+    ``chosen`` selects samples of ASH, or a time of traces. With ``block_bytes``, sizes in traces
+    are bytes instead of blocks. InputError for evidence that is empty or cannot be read.
     """
     by = several(by)
     if where is not None and not where.strip():
@@ -112,7 +112,7 @@ def _check_chosen(chosen: Filter, kind: str) -> None:
 
 
 def _in_bytes(result: Profile, block_bytes: int) -> Profile:
-    """The profile with sizes in bytes in place of blocks."""
+    """The profile with sizes in bytes instead of blocks."""
     rows = [
         row if row["size"] is None else row | {"size": row["size"] * block_bytes}
         for row in result.rows
@@ -153,7 +153,7 @@ def _of_recording(
 
 
 def _combined(profiles: Mapping[Path, Profile], by: Sequence[str]) -> Profile:
-    """Profiles of several recordings as one, by recording first; shares are of all their time."""
+    """Profiles of several recordings as one, by recording first; shares are of their total time."""
     elapsed_s = sum(profile.elapsed_s for profile in profiles.values())
     has_distinct_names = len({path.name for path in profiles}) == len(profiles)
     rows: list[dict[str, Any]] = []

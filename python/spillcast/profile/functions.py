@@ -13,14 +13,14 @@ from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording.recording import AGAIN, Recording
 from spillcast.units import format_duration
 
-#: The keys of each row, and one that may be added.
+#: The keys of each row, and an optional key.
 _KEYS, _THREAD = (FUNCTION, "module"), "thread"
 UNNAMED, TRUNCATED = "[unknown]", "[truncated]"
-#: Warnings concern more than this share of the samples; CPU time in the kernel, of all CPU time.
+#: Warnings are for more than this share of the samples, or of all CPU time for the kernel's.
 _NOTABLE, _KERNEL_NOTABLE = 0.05, 0.1
 _COMPILED = "compiled at run time"
 _MODULES_NAMED = 3
-#: A flame graph ends above the first row with a smaller share of the samples.
+#: A flame graph is cut off at the first row with a smaller share of the samples.
 _ROW_SHARE_MIN = 0.02
 STACKS_FILE = "stacks.json"
 
@@ -40,7 +40,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """Describes a function; all functions without a name in a module are one."""
+    """Describes a function; all functions without a name in a module count as one."""
 
     name: str | None = key(
         "its name without parameters; null if it has none", example="tuplesort_performsort"
@@ -104,7 +104,7 @@ def stacks_of(recording: Recording) -> Stacks:
 def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profile:
     """A row for each function and module, by thread name too if ``by`` has it; most CPU first.
 
-    InputError where stacks were not sampled.
+    InputError if stacks were not sampled.
     """
     if wrong := [name for name in by if name not in (*_KEYS, _THREAD)]:
         raise QueryInvalid(f"--by: function does not go with {wrong[0]}", f"it goes with {_THREAD}")
@@ -114,7 +114,7 @@ def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profil
     for stack in stacks.stacks:
         keys = _keys(stacks, stack, by)
         own_samples[keys[0]] += stack.samples
-        # A sample counts once for a function that calls itself.
+        # For a recursive function, a sample counts once.
         for row_key in set(keys):
             with_callees[row_key] += stack.samples
     total = sum(own_samples.values()) or 1
@@ -144,7 +144,7 @@ def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profil
 def _keys(stacks: Stacks, stack: CountedStack, by: Sequence[str]) -> list[tuple[str, ...]]:
     """The values of ``by`` for each function of a stack, the innermost first.
 
-    The name of an unnamed function has that of its caller.
+    For a function without a name, the value contains the name of its caller.
     """
     keys, caller = list[tuple[str, ...]](), ""
     for at in reversed(stack.functions):
@@ -158,7 +158,7 @@ def _keys(stacks: Stacks, stack: CountedStack, by: Sequence[str]) -> list[tuple[
 
 
 def cpu_text(recording: Recording, stacks: Stacks) -> str:
-    """The sampled CPU time, and the CPU time in the kernel, which is not sampled, in words."""
+    """The sampled CPU time, and the CPU time in the kernel, which is not sampled, as text."""
     sampled_s = stacks.samples / stacks.samples_per_s
     words = (
         f"{format_duration(sampled_s)} of CPU time in functions of programs, by {stacks.samples:,} "
@@ -174,7 +174,7 @@ def cpu_text(recording: Recording, stacks: Stacks) -> str:
 
 
 def _weaknesses(stacks: Stacks) -> list[str]:
-    """Warnings about functions without names, cut stacks and lost samples, with remedies."""
+    """Warnings about functions without names, truncated stacks and lost samples, with remedies."""
     total = sum(stack.samples for stack in stacks.stacks) or 1
     unnamed, cut = Counter[int](), 0
     for stack in stacks.stacks:
@@ -263,9 +263,9 @@ def flame(stacks: Stacks) -> Frame:
 
 
 def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[str, Any]]:
-    """The frames of a flame graph by rows, without those with a smaller share than ``share_min``.
+    """The frames of a flame graph by rows, without those whose share is below ``share_min``.
 
-    The graph ends above the first row that has less than 2 % of all samples. ``start`` and
+    The graph is cut off at the first row that has less than 2 % of all samples. ``start`` and
     ``share`` are shares of the width of the graph.
     """
     total = root.samples or 1

@@ -73,7 +73,7 @@ def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[s
 
 
 def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:
-    """A row for each statistic. InputError for other keys than the event, and for a condition."""
+    """A row for each statistic. InputError for any key except the event, and for a condition."""
     if list(by) != ["event"] or where is not None:
         raise EvidenceUnsuited(
             "statistics are shown one by one only",

@@ -16,7 +16,7 @@ PROFILE_SCHEMA = "spillcast.profile/1"
 #: Columns of quantiles of latencies.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 _LATENCIES = ("mean_us", *QUANTILES, "max_us")
-#: Sessions ran in parallel if the sum of the rows exceeds the elapsed time by this share of it.
+#: Sessions count as parallel if the sum of the rows exceeds the elapsed time by this share.
 _SIDE_BY_SIDE = 0.01
 #: Names that rows may be grouped by, and their names in a trace.
 DIMENSIONS = {
@@ -34,7 +34,7 @@ DIMENSIONS = {
 COLUMNS = {
     name: name for name in ("idle", "temp", "blocks", "bytes", "cursor", "p1", "p2", "p3")
 } | {"sql_id": "sql"}
-#: Names whose rows are no waits: lines of a plan, calls of a trace, and functions in samples of
+#: Names whose rows are not waits: lines of a plan, calls of a trace, and functions in samples of
 #: stacks.
 ROW_SOURCE, CALL, FUNCTION = "row-source", "call", "function"
 
@@ -82,13 +82,13 @@ class RowFigures(TypedDict, total=False):
 #: A row: its figures, and the columns by which rows are grouped.
 ProfileRow = Annotated[dict[str, Any], RowFigures]
 ExecutionRow = Annotated[dict[str, Any], ExecutionFigures]
-#: Latencies (ns), and the number of waits of each.
+#: Latencies (ns), and the number of waits with each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, repr=False)
 class Profile(Tabular):
-    """Rows of time, the largest total first.
+    """Rows of time, in descending order of total time.
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
@@ -109,7 +109,7 @@ class Profile(Tabular):
     def elapsed_text(self) -> str:
         """The elapsed time, and the sum of the rows if sessions ran in parallel."""
         active = [row for row in self.rows if not row.get("idle")]
-        # Of rows that are the first of more, the share tells the sum of all.
+        # If rows were cut off, a share gives the total of all rows.
         wholes_s = [row["total_us"] / row["share"] / 1e6 for row in active if row.get("share")]
         whole_s = next(iter(wholes_s), 0.0)
         busy_s = max(sum(row.get("total_us") or 0 for row in active) / 1e6, whole_s)
@@ -121,7 +121,7 @@ class Profile(Tabular):
         return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
 
     def sorted(self) -> "Profile":
-        """The same rows with their histograms, if any, the largest total first."""
+        """The same rows with their histograms, if any, in descending order of total time."""
         ranked = sorted(range(len(self.rows)), key=lambda at: -self.rows[at]["total_us"])
         histograms = [self.histograms[at] for at in ranked] if self.histograms else ()
         return replace(self, rows=[self.rows[at] for at in ranked], histograms=histograms)
@@ -131,7 +131,7 @@ class Profile(Tabular):
         return replace(self, rows=self.rows[:rows], histograms=self.histograms[:rows])
 
     def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
+        """The document that docs/schema.md describes."""
         return {"schema": PROFILE_SCHEMA, **written(self)}
 
     def to_arrow(self) -> "Table":
@@ -187,7 +187,7 @@ def bare_row(total_us: float, elapsed_us: float) -> dict[str, Any]:
 
 
 def _column_type(name: str) -> str | None:
-    """The type of a column; None if it follows from the values."""
+    """The type of a column; None if it is derived from the values."""
     if name in {"event", "op", "file", "sql", "longest_at"}:
         return "string"
     if name in {"size", "object", "session", "second", "minute", "count"}:
@@ -200,7 +200,7 @@ def _column_type(name: str) -> str | None:
 
 
 def split_by(text: str) -> list[str]:
-    """The parts between commas outside of brackets and quotes."""
+    """The parts between commas outside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:

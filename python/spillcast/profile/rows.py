@@ -29,7 +29,7 @@ _NAME = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups rows of a table by names or SQL expressions, the group with the most time first."""
+    """Groups rows of a table by names or SQL expressions, in descending order of time."""
 
     by: Sequence[str]
     where: str | None
@@ -38,7 +38,7 @@ class Grouping:
 
     @property
     def condition(self) -> str:
-        """The condition in brackets, so that it cannot extend beyond WHERE."""
+        """The condition in parentheses, so that it cannot extend beyond WHERE."""
         return "true" if self.where is None else f"({self.where}\n)"
 
     def query(self, table: str, sums: Sequence[str], further_keys: Sequence[str] = ()) -> str:
@@ -68,7 +68,7 @@ class Grouping:
             connection.sql(f"select 1 from {table} where {self.condition} limit 0").fetchall()
 
     def check_unread(self, table: str) -> None:
-        """As ``check``, on an empty table of traces, before these are read."""
+        """Like ``check``, but on an empty table of traces, before the traces are read."""
         with own_duckdb() as (connection, folder):
             register_traces(connection)
             confine(connection, folder)
@@ -76,7 +76,7 @@ class Grouping:
 
     @contextmanager
     def failures(self, option: str | None = None, hint: str | None = None) -> Iterator[None]:
-        """Turn DuckDB's errors into QueryInvalid, of ``option`` or of the options with SQL."""
+        """Turns DuckDB's errors into QueryInvalid, of ``option`` or of the options with SQL."""
         try:
             yield
         except duckdb.Error as error:
@@ -122,18 +122,18 @@ _COLUMNS = {
     "second": "(start_ns + elapsed_ns) // 1000000000",
     "minute": "(start_ns + elapsed_ns) // 60000000000",
 }
-#: Whether files of I/O are temp files.
+#: Whether the files of an I/O operation are temp files.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
 #: The op of all operations of a group; null if they differ or some are neither read nor write.
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
-#: Words with which an expression may refer to the text of a statement.
+#: Words by which an expression may refer to the text of a statement.
 _OF_STATEMENTS = {"statement", "columns", "waits"}
 _WITH_STATEMENTS = (
     "(select waits.*, statement from waits left join statement_texts using (sql_id)) as waits"
 )
-#: A column of recordings: the content of a temp file, by its name.
+#: A column of recordings: what a temp file contains, derived from its name.
 _KIND = "kind"
 #: A thread without temp I/O mostly waits for work, or for the end of threads with temp I/O.
 _IDLE = "op is null and session in (from idle_sessions)"
@@ -141,7 +141,7 @@ _IDLE_SESSIONS = """
     create temp table idle_sessions as
     select session from recorded group by session having not bool_or(temp)
 """
-#: A warning names the waits for a CPU from this share of the elapsed time on.
+#: The share of the elapsed time from which a warning mentions waits for a CPU.
 _DELAY_SHARE = 0.05
 #: Durations with three significant digits, so that a histogram has few buckets.
 _THREE_DIGITS = " ".join(
@@ -158,14 +158,14 @@ def of_trace_rows(
     where: str | None,
     options: TraceOptions = WHOLE,
 ) -> Profile:
-    """The waits of traces for which ``where`` holds, by names or expressions.
+    """The waits of traces that satisfy ``where``, by names or expressions.
 
     DuckDB reads the rows in batches.
     """
     grouping = Grouping(by, where, _COLUMNS)
     source = _WITH_STATEMENTS if _words(by, where) & _OF_STATEMENTS else "waits"
     query = _query_of_waits(grouping, source, of_trace=True)
-    # Without rows, the join with statements costs nothing.
+    # Without rows, the join with statements takes no time.
     grouping.check_unread(_WITH_STATEMENTS)
     with own_duckdb() as (connection, folder), grouping.failures():
         rows, read = scan_traces(connection, query, grouping.answer, paths, folder, options)
@@ -194,7 +194,7 @@ def _words(by: Sequence[str], where: str | None) -> set[str]:
 
 
 def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
-    """The recorded waits with the kind of their temp file; null for names of no known engine."""
+    """The recorded waits with the kind of their temp file; null for names of unknown engines."""
     files = connection.execute("select distinct file from recorded where temp").fetchall()
     temp_names = [(file, _core.temp_name_of(file or "")) for (file,) in files]
     kinds = [(file, temp_name[1]) for file, temp_name in temp_names if temp_name is not None]
@@ -242,7 +242,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
 def _query_of_waits(grouping: Grouping, table: str, *, of_trace: bool) -> str:
     """The SELECT of a profile's rows, without shares and quantiles."""
     by = grouping.by
-    # Idle waits have rows of their own in recordings, and by event.
+    # Idle waits have separate rows in recordings, and by event.
     separate = "event" in by or not of_trace
     further_keys = ["idle"] if separate else []
     further_keys += [_FILES] if "event" in by and not of_trace else []
@@ -265,14 +265,14 @@ def _query_of_waits(grouping: Grouping, table: str, *, of_trace: bool) -> str:
 
 
 def _take_histograms(rows: Sequence[dict[str, Any]]) -> list[LatencyCounts]:
-    """Replace the histogram of each row by quantiles; returns the histograms."""
+    """Replaces the histogram of each row by quantiles; returns the histograms."""
     histograms = list[LatencyCounts]()
     for row in rows:
         counts = dict(row.pop("histogram"))
         histograms.append((list(counts), list(counts.values())))
         cut_ns = quantiles(*histograms[-1], QUANTILES.values())
         for name, ns in zip(QUANTILES, cut_ns, strict=True):
-            # The middle of all durations with these three digits.
+            # The middle of all durations with the same three digits.
             middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3
             row[name] = min(max(middle_us, row["min_us"]), row["max_us"])
     return histograms

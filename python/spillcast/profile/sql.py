@@ -67,7 +67,7 @@ def run_sql(
             return answer
         except duckdb.Error as error:
             shown = [row[0] for row in connection.execute("show tables").fetchall()]
-            # For traces, names are checked before their tables are created.
+            # For traces, names are checked before the tables are created.
             tables = ", ".join(shown or (*TABLES, "call_tree"))
             raise QueryInvalid(
                 f"the query: {first_line(error)}", f"the tables are {tables}"
@@ -86,7 +86,7 @@ def _register(
     evidence: EvidenceFiles,
     on_progress: Progress | None,
 ) -> list[Path]:
-    """Create the tables except those of traces; returns the files of the user that they read."""
+    """Creates the tables except those of traces; returns the user's files that they read."""
     kind = evidence.only_waits()
     # Files that were collected together form one set of tables.
     kinds = {kind} if not evidence.collected else {"ash", "statistics"}
@@ -123,7 +123,7 @@ def _register(
 def view_of_waits(
     connection: duckdb.DuckDBPyConnection, recording: "Recording", name: str
 ) -> list[Path]:
-    """Create the view ``name`` of unordered waits; returns the paths of files that it reads.
+    """Creates the view ``name`` of unordered waits; returns the paths of files that it reads.
 
     Waits in memory have no file. InputError for a damaged file.
     """
@@ -148,13 +148,13 @@ def view_of_waits(
         for field in WAITS
     ]
     connection.execute(f"create view {name} as select {', '.join(columns)} from {rows}")
-    # DuckDB opens the given name and the resolved one.
+    # DuckDB opens both the given path and the resolved one.
     return [Path(exact_name(path)), path.absolute()]
 
 
 @contextmanager
 def own_duckdb() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
-    """An empty DuckDB, and a folder for its files; both are gone after the block."""
+    """An empty DuckDB, and a folder for its files; both are removed after the block."""
     with workspace(private=True) as folder, duckdb.connect() as connection:
         yield connection, folder
 
@@ -162,7 +162,7 @@ def own_duckdb() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
 def confine(
     connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path] = ()
 ) -> None:
-    """Restrict SQL to the evidence: only ``files`` and those in ``folder`` are readable."""
+    """Restricts SQL to the evidence: only ``files`` and those in ``folder`` are readable."""
     connection.execute("set temp_directory = ?", [str(folder / "temp")])
     connection.execute("set allowed_directories = ?", [[str(folder)]])
     connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
@@ -176,11 +176,11 @@ _NORMALISED = (("'(?:[^']|'')*'", ":s"), (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":
 
 
 def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the views ``call_tree``, calls with callers and own work, and ``statement_texts``.
+    """Creates the views ``call_tree``, calls with callers and own work, and ``statement_texts``.
 
-    A trace writes a line when a call ends. The caller is the next call of the session with a
-    smaller depth. It has no callees if these took longer than itself. ``statement`` is the text
-    without literals.
+    A trace has a line when a call ends, so the caller is the session's next call with a smaller
+    depth. A call whose callees took longer than itself counts as having none. ``statement`` is the
+    text without literals.
     """
     row = connection.execute("select coalesce(max(dep), 0) from calls").fetchone()
     deepest = 0 if row is None else row[0]
@@ -208,7 +208,7 @@ def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
         "callees as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
         "sum(cu) as cu, sum(e_us) as e_us, count(*) as calls "
         "from called where parent_line is not null group by all), "
-        # Times are rounded to a microsecond, each by itself.
+        # Times are rounded to microseconds individually.
         "below as (select callees.* from callees join calls using (source, line) "
         "where callees.e_us <= calls.e_us + callees.calls + 1) "
         "select called.*, called.p - coalesce(below.p, 0) as self_p, "
@@ -222,7 +222,7 @@ def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
 #: The names of a table and of a column.
 Column = tuple[str, str]
 _SCAN = "PYTHON_ARROW_SCAN"
-#: The maximum of batches that are read ahead.
+#: The maximum number of batches that are read ahead.
 _READ_AHEAD = 2
 #: Runs a query on a connection.
 RunQuery = Callable[[duckdb.DuckDBPyConnection, str], Any]
@@ -237,7 +237,7 @@ def scan_traces(
     folder: Path,
     options: TraceOptions,
 ) -> tuple[Any, Traces]:
-    """The result of ``run_query`` on a connection with the traces as tables, and what was read."""
+    """The result of ``run_query`` on a connection with the traces as tables, and the traces."""
     try:
         columns, scans = requested(query)
     except duckdb.Error:
@@ -275,8 +275,8 @@ def scan_traces(
                 stream.check()
                 raise
         answers[:] = [answer]
-        # A query that needs no more rows ends the reading early, without facts about the files.
-        # Copies are found by these facts. A single file is no copy.
+        # A query that needs no more rows ends the reading early, without facts about the files, by
+        # which duplicates are recognised. A single file has no duplicate.
         if stream.facts is None and len(kept) > 1:
             return [], {"files": profile_traces(kept, [], replace(options, on_progress=None)).files}
         return [], stream.facts or {"files": [{"sessions": []}]}
@@ -286,7 +286,7 @@ def scan_traces(
 
 
 def register_traces(connection: duckdb.DuckDBPyConnection) -> "dict[str, _Stream]":
-    """Create the tables of traces; returns their streams, which have no rows yet."""
+    """Creates the tables of traces; returns their streams, which have no rows yet."""
     tables = dict(zip(TABLES, map(_Stream, _core.TraceReader.no_rows()), strict=True))
     for name, table in tables.items():
         connection.register(name, table)
@@ -354,7 +354,7 @@ class _Stream:
     def filled(
         self, fill: Callable[[TakeBatch], dict[str, Any]], cancel: Callable[[], None]
     ) -> Iterator[None]:
-        """Within, the rows are those that ``fill`` passes to its argument in a thread.
+        """Within the context, ``fill`` runs in a thread and passes the rows to its argument.
 
         The end of the block calls ``cancel``, which must end ``fill``.
         """
@@ -388,7 +388,7 @@ class _Stream:
             self._ahead = None
 
     def check(self) -> None:
-        """Raise the reader's original exception; DuckDB passes on its text only."""
+        """Raises the reader's original exception; DuckDB only passes on its text."""
         if self._failure is not None:
             raise self._failure
 

@@ -1,4 +1,4 @@
-"""Time lines of the states of sessions: on a CPU or ready for one, in temp I/O, waiting."""
+"""Time lines of session states: running on a CPU or runnable, in temp I/O, waiting."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 RUN_QUEUE = "waits for a CPU"
 STATES = (CPU, RUN_QUEUE, READ, WRITE, OTHER_IO, WAITS)
-#: Shorter times without a CPU are below the resolution of the clocks.
+#: Shorter times in the run queue are below the resolution of the clocks.
 RUN_QUEUE_MIN_NS = 1000
-#: The most slices that a drawing can show.
+#: The maximum number of slices in a drawing.
 SLICES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
-#: PostgreSQL's events in lower case: version 17 spells BuffileRead. Oracle's match TEMP_EVENTS.
+#: PostgreSQL's events in lower case, as version 17 spells BuffileRead. Oracle's match TEMP_EVENTS.
 _TEMP = {"buffileread": READ, "buffilewrite": WRITE}
 
 
@@ -51,7 +51,7 @@ def slice_s(elapsed_s: float, min_s: float = 0.01) -> float:
 
 
 def of_recording(recording: Recording) -> Timeline:
-    """The single waits and the time before them if all were kept, else the I/O of each second.
+    """The single waits and the CPU time before them if all were kept, else the I/O of each second.
 
     Waits other than I/O count only for sessions with temp I/O, because other sessions may be idle.
     Rows are read in batches.
@@ -96,7 +96,7 @@ def of_ash(paths: Sequence[Path], chosen: Filter = NO_FILTER) -> Timeline:
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
-    """Groups of traces by ``event``, and by ``second``, in which a wait ended."""
+    """Groups of traces by ``event``, and by the ``second`` in which a wait ended."""
     first = read.first_second()
     rows = (
         (
@@ -122,7 +122,7 @@ def state_of(event: str | None, op: str | None = None) -> str:
 
 
 def _slices(total_s: float, length_s: float) -> int:
-    """The number of slices; a remainder below a twentieth of a slice joins the last."""
+    """The number of slices; a remainder below a twentieth of a slice belongs to the last."""
     return max(math.ceil(total_s / length_s - 0.05), 1)
 
 
@@ -159,7 +159,7 @@ def _waits_over_time(
 ) -> tuple[dict[str, NDArray[np.float64]], int]:
     """The time (ns) of all sessions by state and slice, and the number of active sessions.
 
-    These did I/O or used a CPU. Waits after the last slice count in it.
+    Active sessions did I/O or used a CPU. Waits after the last slice count in it.
     """
     with_temp_io = set[int]()
     for rows in recording.batches("waits", "session", "temp"):
@@ -203,7 +203,7 @@ def _ends_before(
     first_ns: NDArray[np.int64],
     ends_ns: dict[int, int],
 ) -> NDArray[np.int64]:
-    """The end of the wait before each one, of its session; of the first one its ``first_ns``.
+    """The end of the same session's previous wait, for each wait; ``first_ns`` for a first wait.
 
     ``ends_ns`` has the last ends in earlier batches, and is updated.
     """

@@ -1,4 +1,4 @@
-"""Profiles traces from groups, which the core counts without keeping rows and without DuckDB."""
+"""Profiles traces from groups, which the core counts without storing rows and without DuckDB."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ def of_traces(
     elapsed_us = read.elapsed_us()
     _name_groups(read)
     waits = read.waits()
-    # There may be a group for each second: each is freed as its row is made.
+    # There may be a group for each second: each is freed when its row is created.
     groups = read.groups[::-1]
     read.groups.clear()
     rows: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ def of_traces(
 
 
 def _name_groups(read: Traces) -> None:
-    """Replace the keys of groups by those to display: names of CPU time, seconds from the start."""
+    """Replaces the keys of groups for display: names of CPU time, seconds from the start."""
     first_second = read.first_second()
     for group in read.groups:
         # Old servers write events without a name.

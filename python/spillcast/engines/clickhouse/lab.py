@@ -1,4 +1,4 @@
-"""ClickHouse in experiments: queries that spill in chdb, a folder for each size of table."""
+"""Experiments on ClickHouse: queries that spill in chdb, with one folder per table size."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from spillcast.engines import Lab, LabQuery
 from spillcast.engines.queries import QueryProcess, QuerySession, serve
 from spillcast.units import parse_bytes
 
-#: About 40 bytes a row, as in the other engines' experiments; in one part, so no merge follows.
+#: About 40 bytes per row, as in other engines' experiments; a single part, so no merge follows.
 TABLE = """
 create table t engine = MergeTree order by tuple() as
 select cityHash64(number) % {rows} as id,
@@ -22,7 +22,7 @@ from numbers({rows});
 optimize table t final
 """
 JOIN = "select count(), max(b.business_date), sum(a.amount02) from t a join t b on a.id = b.id"
-#: A merge join takes more CPU time than a hash join of as many rows.
+#: A merge join takes more CPU time than a hash join with the same number of rows.
 SMALLER_JOIN = """
 select count(), max(b.business_date), sum(a.amount02)
 from (select * from t where id % 2 = 0) a join (select * from t where id % 2 = 0) b on a.id = b.id
@@ -50,7 +50,7 @@ RATIOS = {
 
 
 class ClickHouseLab(Lab):
-    """ClickHouse in a process of its own, by the package chdb, with its tables in a directory."""
+    """ClickHouse in a separate process, with the package chdb, and its tables in a directory."""
 
     engine: ClassVar[str] = "clickhouse"
     memory_spread: ClassVar[float] = 0.15
@@ -86,7 +86,7 @@ class ClickHouseLab(Lab):
     demo: ClassVar[LabQuery] = verified(1)[2]
 
     def build(self, rows: int) -> None:
-        """Make the table in a folder of its own, unless it exists."""
+        """Creates the table in its own folder, unless it exists."""
         if not self._folder(rows).exists():
             self._make(rows, TABLE.format(rows=rows))
 
@@ -99,7 +99,7 @@ class ClickHouseLab(Lab):
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[QueryProcess]:
-        """A query in a process of its own."""
+        """A query in a separate process."""
         query = {
             "folder": str(self._folder(workload.rows)),
             "sql": workload.sql,
@@ -128,7 +128,7 @@ class ClickHouseLab(Lab):
 
 
 class ChdbSession(QuerySession):
-    """The query in a folder of tables, which one process at a time may open."""
+    """The query in a folder of tables, which only one process at a time may open."""
 
     def __init__(self, query: dict[str, Any]) -> None:
         from chdb import session
@@ -136,7 +136,7 @@ class ChdbSession(QuerySession):
         self.pid = os.getpid()
         folder = Path(query["folder"])
         folder.mkdir(exist_ok=True)
-        # chdb has its temp files in the folder, whatever tmp_path says.
+        # chdb puts its temp files into the folder, regardless of tmp_path.
         temp = folder / "tmp"
         if query["temp"] is not None:
             if temp.is_symlink():
@@ -152,7 +152,7 @@ class ChdbSession(QuerySession):
         self._sql = query["sql"]
 
     def run(self) -> list[str]:
-        """Run the statements; the rows of the last one."""
+        """Runs the statements; returns the rows of the last one."""
         results = [self._connection.query(sql, "TSV") for sql in self._sql.split(";")]
         return str(results[-1]).splitlines()
 

@@ -1,4 +1,4 @@
-"""Ranks the statements that spill, by the query log of a ClickHouse server or an export of it."""
+"""Ranks the statements that spill, from the query log of a ClickHouse server or an export of it."""
 
 import json
 import os
@@ -55,14 +55,14 @@ _PASSWORD = "CLICKHOUSE_PASSWORD"
 _DSN = "give http://USER@HOST:8123, with the password in CLICKHOUSE_PASSWORD"
 _PORTS = {"http": 8123, "https": 8443}
 _TIMEOUT_S = 30
-#: The most queries that are read, the latest first.
+#: The maximum number of queries that are read, latest first.
 _QUERIES_MAX = 50_000
 _COLUMNS = (
     *("type", "query_id", "query", "normalized_query_hash", "query_duration_ms", "memory_usage"),
     *("query_start_time", "Settings", "thread_ids", "peak_threads_usage", "hostname"),
     *("is_initial_query", "clickhouse_version"),
 )
-#: By the code of an exception: what is wrong, and what lets it work.
+#: The cause and the remedy by code of an exception.
 _CODES = {
     "46": ("its version has no clusterAllReplicas", "rank each server by itself"),
     "60": ("it has no system.query_log", "enable query_log in the server's configuration and set "
@@ -90,7 +90,7 @@ class _LoggedWindow:
 def rank_clickhouse(
     source: str, request: RankRequest, *, since_s: float | None = None, cluster: str | None = None
 ) -> ServerRanking:
-    """Rank the statements that spill on a server, or in a file of rows of system.query_log."""
+    """Ranks the statements that spill on a server, or in a file of rows of system.query_log."""
     if "://" in source:
         log = _logged_window(source, since_s or DAY_S, cluster)
     elif (since_s, cluster) != (None, None):
@@ -121,14 +121,14 @@ def rank_clickhouse(
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows none: urllib would give the headers with the password to another host."""
+    """Follows no redirect: urllib would send the headers with the password to another host."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Leave the redirect as an error."""
+        """Leaves the redirect as an error."""
 
 
 class _Client:
-    """Asks the server of a DSN; the password is neither shown nor stored."""
+    """Queries the server of a DSN; the password is neither shown nor stored."""
 
     def __init__(self, dsn: str) -> None:
         try:
@@ -148,7 +148,7 @@ class _Client:
         self._opener = build_opener(ProxyHandler({}), _NoRedirects)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """The rows of a query, by GET, with which a server allows no change. InputError."""
+        """The rows of a query, sent by GET, so that the server allows no change. InputError."""
         query = urlencode({"query": f"{sql} FORMAT JSONEachRow", "max_execution_time": _TIMEOUT_S})
         request = Request(f"{self._url}?{query}", headers=self._headers)
         try:
@@ -169,7 +169,7 @@ class _Client:
         for at, line in enumerate(lines):
             with suppress(ValueError):
                 rows.append(json.loads(line))
-            # A query that fails after its first rows ends with the error, as text or as a row.
+            # If a query fails after its first rows, the error follows them, as text or as a row.
             if len(rows) == at or "exception" in rows[at]:
                 raise self.error("".join(lines[at:]))
         return rows
@@ -237,13 +237,13 @@ def _exported(path: Path) -> _LoggedWindow:
 
 
 def _statement(query: LoggedQuery) -> str:
-    """The same key for queries that differ only in constants."""
+    """A key that is equal for queries that differ only in constants."""
     # Versions before 20.7 log no hash.
     return query.normalized_hash or _CONSTANT.sub("?", query.query or "")
 
 
 def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: bool) -> Ranked:
-    """A statement in the ranking; its forecast is that of a mean call."""
+    """A statement in the ranking; its forecast is that of the mean call."""
     number = len(calls)
     needed = [bounds for call in calls if (bounds := no_spill_bytes(call)) is not None]
     ranked = Ranked(

@@ -1,4 +1,4 @@
-"""MySQL, and MariaDB which descends from it: connections, and facts of the server."""
+"""MySQL and its fork MariaDB: connections, and facts about the server."""
 
 import configparser
 import os
@@ -23,13 +23,13 @@ from spillcast.recording.observed import proc_text, status_of
 from spillcast.redaction import MASK
 from spillcast.text import shell_word
 
-#: A connection of PyMySQL, which has no types.
+#: A connection of PyMySQL, which has no type annotations.
 Connection = Any
 
 CONNECT_TIMEOUT_S = 10
 PORT = 3306
 _SELECT = "grant select on performance_schema.* to {user}"
-#: The statement that grants the missing right, by number of the error.
+#: The statement that grants the missing privilege, by error number.
 GRANTS = {1044: _SELECT, 1142: _SELECT, 1143: _SELECT, 1227: "grant process on *.* to {user}"}
 PROGRAMS = ("mysqld", "mariadbd")
 _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults file"
@@ -47,7 +47,7 @@ class MysqlServer:
 
 @contextmanager
 def connected(dsn: str) -> Iterator[Connection]:
-    """Open an autocommit session. InputError for a bad DSN, and if the server refuses it."""
+    """Opens an autocommit session. InputError for a bad DSN, and if the server refuses it."""
     try:
         import pymysql
     except ImportError:
@@ -63,7 +63,7 @@ def connected(dsn: str) -> Iterator[Connection]:
             reason = reason.replace(secret, MASK)
         hint = "are host, port and socket right, and does the server run?"
         if isinstance(error, RuntimeError):
-            # MySQL 8 encrypts a password that is sent without TLS.
+            # PyMySQL needs a package to encrypt the password that MySQL 8 gets without TLS.
             hint = "pip install cryptography, or connect by the server's socket"
         elif "denied" in reason:
             hint = "give the password in MYSQL_PWD or in [client] of ~/.my.cnf"
@@ -78,7 +78,7 @@ def connected(dsn: str) -> Iterator[Connection]:
 
 @contextmanager
 def checked(connection: Connection) -> Iterator[None]:
-    """Raise errors of the driver as PermissionDenied or StatementFailed."""
+    """Raises errors of the driver as PermissionDenied or StatementFailed."""
     import pymysql
 
     try:
@@ -93,7 +93,7 @@ def checked(connection: Connection) -> Iterator[None]:
 
 
 def server_of(connection: Connection) -> MysqlServer:
-    """Describe the server. ServerUnsuited behind a proxy that pools sessions."""
+    """Describes the server. ServerUnsuited behind a proxy that pools sessions."""
     (answer,) = rows(
         connection,
         "select version() version, @@hostname host, @@performance_schema instrumented, "
@@ -110,7 +110,7 @@ def server_of(connection: Connection) -> MysqlServer:
 
 
 def rows(connection: Connection, query: str, *values: object) -> list[dict[str, Any]]:
-    """Return the rows of a query, with column names in lower case."""
+    """Returns the rows of a query, with column names in lower case."""
     with connection.cursor() as cursor:
         cursor.execute(query, values or None)
         names = [column[0].lower() for column in cursor.description or ()]
@@ -118,7 +118,7 @@ def rows(connection: Connection, query: str, *values: object) -> list[dict[str, 
 
 
 def variables(connection: Connection, *names: str) -> dict[str, str]:
-    """Return global variables, without those that this server does not have."""
+    """Returns global variables, without those that this server does not have."""
     marks = ", ".join(["%s"] * len(names))
     query = f"show global variables where variable_name in ({marks})"
     return {row["variable_name"]: row["value"] for row in rows(connection, query, *names)}
@@ -135,7 +135,7 @@ class LocalServer:
 def local_server(
     connection: Connection, server: MysqlServer
 ) -> tuple[LocalServer, None] | tuple[None, str]:
-    """Return the server's process on this machine, or why it is not known."""
+    """Returns the server's process on this machine, or why it is unknown."""
     if server.host != socket.gethostname():
         return None, f"the server runs on another host ({server.host})"
     query = "tid thread from information_schema.processlist where id"
@@ -154,7 +154,7 @@ def local_server(
 
 
 def parts_of(dsn: str) -> dict[str, Any]:
-    """Return the arguments of PyMySQL's ``connect`` for a DSN. OptionInvalid for none."""
+    """Returns the arguments of PyMySQL's ``connect`` for a DSN. OptionInvalid if it is invalid."""
     parts: dict[str, Any] = {}
     if "MYSQL_PWD" in os.environ:
         parts["password"] = os.environ["MYSQL_PWD"]
@@ -184,7 +184,7 @@ def parts_of(dsn: str) -> dict[str, Any]:
             # PyMySQL reads the file in the same way.
             configparser.RawConfigParser(allow_no_value=True).read(defaults)
         except (configparser.Error, UnicodeDecodeError):
-            # A connection does not load the readers of text.
+            # Imported here because connecting does not otherwise need the readers of text.
             from spillcast.evidence.recognise import refuse_other_kinds
 
             refuse_other_kinds(defaults, "defaults file of MySQL")
@@ -194,28 +194,28 @@ def parts_of(dsn: str) -> dict[str, Any]:
 
 
 def client_command(dsn: str, program: str) -> str:
-    """The command of a client that reaches the server of ``dsn``; the password is not in it."""
+    """The command of a client that connects to the server of ``dsn``, without the password."""
     parts = parts_of(dsn)
     if "unix_socket" in parts:
         options = {"socket": parts["unix_socket"]}
     elif "host" in parts:
-        # Of localhost a client takes the default socket.
+        # For localhost, a client would use the default socket.
         options = {"protocol": "TCP", "host": parts["host"], "port": parts["port"]}
     else:
         options = {"defaults-file": parts["read_default_file"]}
     options |= {"user": parts["user"]} if "user" in parts else {}
     words = [f"--{name}={shell_word(str(value))}" for name, value in options.items()]
-    # The client asks for it; it takes those of MYSQL_PWD and ~/.my.cnf by itself.
+    # The client prompts for the password, unless it takes it from MYSQL_PWD or ~/.my.cnf.
     words += ["--password"] if parts.get("password") != os.environ.get("MYSQL_PWD") else []
     return " ".join([program, *words])
 
 
 def shown_dsn(dsn: str) -> str:
-    """Return the DSN without its password."""
+    """Returns the DSN without its password."""
     return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1@", dsn)
 
 
 def message_of(error: Exception) -> str:
-    """Return the first line of a driver's error, without its number."""
+    """Returns the first line of a driver's error, without its number."""
     text = str(error.args[1] if len(error.args) > 1 else error)
     return (text.splitlines() or ["no reason given"])[0]

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL in experiments: queries that spill, each in a private server."""
+"""Experiments on MariaDB and MySQL: queries that spill, each in a private server."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ TABLES = (
     "analyze table t, wide",
 )
 ROWS = 600_000
-#: CPU work on each row that spills.
+#: CPU work for each row that spills.
 WORK = "sha2(repeat({text}, 100), 256)"
 SORT = """
 select max(sha2(concat(amount01, amount02), 256)) from (
@@ -88,7 +88,7 @@ def _workload(name: str, sql: str, tmp_table_size: str = "1048576") -> LabQuery:
 
 
 def _sorted(name: str, sql: str, rows: int = ROWS, cpu_s: float = 1.2) -> LabQuery:
-    """A query that spills by its sort alone: its temporary tables stay in memory."""
+    """A query of which only the sort spills: its temporary tables stay in memory."""
     settings = {**SMALL, **LARGE}
     return LabQuery(name, sql, rows, LARGE["tmp_table_size"], settings=settings, cpu_s=cpu_s)
 
@@ -102,14 +102,14 @@ class ServerLab(Lab):
 
     #: Its name in messages.
     title: ClassVar[str]
-    #: The server's program, how to install it, and the command that makes an empty data directory,
-    #: with a root without password.
+    #: The server's program, how to install it, and the command that creates an empty data directory
+    #: with a root user without password.
     program: ClassVar[str]
     hint: ClassVar[str]
     initialise: ClassVar[Sequence[str]]
     #: Options of the server besides ``SERVER``.
     options: ClassVar[Sequence[str]] = ()
-    #: A table of the numbers ``seq`` from 1 to ``{count}``, and a statement that it needs before.
+    #: A table of the numbers ``seq`` from 1 to ``{count}``, and the statement to run before it.
     numbers: ClassVar[str]
     setting: ClassVar[str]
     queries: ClassVar[Sequence[LabQuery]]
@@ -129,7 +129,7 @@ class ServerLab(Lab):
             command = [program, "--version"]
             printed = subprocess.run(command, capture_output=True, text=True).stdout
         self.version = printed.partition("Ver ")[2].partition(" ")[0]
-        # Debian's mysqld is MariaDB.
+        # Debian's mysqld may be MariaDB.
         is_other = ("MariaDB" in self.version) != (self.engine == "mariadb")
         if program is None or initialise is None or not self.version or is_other:
             raise ProgramMissing(
@@ -149,7 +149,7 @@ class ServerLab(Lab):
         return cls.queries if threads == 1 else ()
 
     def build(self, rows: int) -> None:
-        """Make the tables unless they have as many rows already."""
+        """Creates the tables, unless they already have this number of rows."""
         if self._rows == rows:
             return
         with self.serve(self._home), closing(_connect(self.socket)) as connection:
@@ -168,7 +168,7 @@ class ServerLab(Lab):
     def serve(
         self, temp: Path, environment: Mapping[str, str] | None = None, *options: str
     ) -> AbstractContextManager["subprocess.Popen[bytes]"]:
-        """Run a server whose temp files are in ``temp``; it ends with this process."""
+        """Runs a server whose temp files are in ``temp``; it ends with this process."""
         log = self._home / "log"
         command = [
             self._program,
@@ -195,7 +195,7 @@ class ServerLab(Lab):
     def hold(
         self, workload: LabQuery, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[QueryProcess]:
-        """Prepare a query in a new server."""
+        """Prepares a query in a new server."""
         with self.serve(temp, environment) as server:
             query = {
                 "socket": str(self.socket),
@@ -219,7 +219,7 @@ class MariaDbLab(ServerLab):
     initialise = (
         "mariadb-install-db", "--skip-test-db", "--auth-root-authentication-method=normal",
     )  # fmt: skip
-    #: Temporary tables on disk are pages of Aria; its cache for them is kept small.
+    #: Temporary tables on disk consist of Aria pages; the cache for them is kept small.
     options = ("--aria-pagecache-buffer-size=1M",)
     numbers, setting = "seq_1_to_{count}", "do 0"
     queries = (
@@ -232,7 +232,7 @@ class MariaDbLab(ServerLab):
 
 
 class MySqlLab(ServerLab):
-    """MySQL 8 from an archive: a program beside its folder ``share``."""
+    """MySQL 8 from an archive: a program next to its folder ``share``."""
 
     engine, title, program = "mysql", "MySQL", "mysqld"
     hint = "unpack an archive of MySQL 8 and add its folder bin to PATH"
@@ -243,8 +243,8 @@ class MySqlLab(ServerLab):
         " select seq from s) numbers"
     )
     setting = "set session cte_max_recursion_depth = 100000000"
-    #: Queries whose temp files the session's thread writes. Temporary tables are no such files:
-    #: they are pages of InnoDB, which has its own threads, or of mapped files.
+    #: Queries whose temp files the session's thread writes. Temporary tables do not qualify: they
+    #: are InnoDB pages, which InnoDB's own threads write, or are in memory-mapped files.
     queries = (
         _sorted("sort", SORT, cpu_s=0.8),
         _sorted("wide sort", WIDE_SORT, cpu_s=0.8),
@@ -266,7 +266,7 @@ class ServerSession(QuerySession):
             self._cursor.execute(statement)
 
     def run(self) -> list[tuple[Any, ...]]:
-        """Run the query; its rows."""
+        """Runs the query and returns its rows."""
         self._cursor.execute(self._sql)
         return list(self._cursor.fetchall())
 

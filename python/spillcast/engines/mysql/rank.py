@@ -23,7 +23,7 @@ from spillcast.text import shell_word
 
 #: Timers of performance_schema are in picoseconds.
 PS = 1e-12
-#: Without statements on the server's own tables, such as ours: they make temporary tables, too.
+#: Excludes statements on the server's own tables, such as ours: they create temporary tables, too.
 _STATEMENTS = """
 select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
        sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes
@@ -42,7 +42,7 @@ _EVENTS = (
     "'wait/io/file/aria/MAI', 'wait/io/file/myisam/dfile', 'wait/io/file/myisam/kfile', "
     "'wait/io/file/innodb/innodb_temp_file')"
 )
-#: I/O on all files of these kinds, and on those of them that are no temp files.
+#: I/O on all files of these kinds, and on those of them that are not temp files.
 _FILES = (
     f"select {_SUMS} from performance_schema.file_summary_by_event_name "
     f"where event_name in {_EVENTS}"
@@ -52,16 +52,16 @@ _OTHER_FILES = (
     f"where event_name in {_EVENTS} "
     "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt|Innodb Merge Temp File$'"
 )
-#: The most words of a statement in the command that records it.
+#: The maximum number of words of a statement in the command that records it.
 PATTERN_WORDS = 6
-#: Pages of MariaDB's Aria tables, temporary and permanent: performance_schema has the reads of
-#: each file, and no writes.
+#: Pages written of MariaDB's temporary and permanent Aria tables: performance_schema counts the
+#: reads of each file, but no writes.
 _PAGES = "aria_pagecache_writes"
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime", _PAGES)
 
 
 def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
-    """Rank the statements that spill. InputError if the server is down or counts nothing."""
+    """Ranks the statements that spill. InputError if the server is down or counts nothing."""
     statement_io = (
         "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
         "not their bytes and time, so it took at most as long as the statement"
@@ -135,17 +135,17 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
 
 
 def _pattern(digest: str) -> str:
-    """A pattern of the statement's longest run of words, with any white space between them."""
+    """A pattern of the statement's longest run of words, separated by any white space."""
     runs = re.findall(r"[A-Za-z_]\w*(?: (?:[A-Za-z_]\w*))*", digest.replace("`", ""))
     words = max(runs, key=len, default="").split()
     return r"\W+".join(words[:PATTERN_WORDS])
 
 
 def _temp_files(connection: mysql.Connection, pages: int) -> TempCounts:
-    """The I/O on temp files since the server's start, by its own counts and times.
+    """The I/O on temp files since the server's start, by the server's counts and times.
 
-    ``pages`` of Aria, at most, were written without being timed; each is taken to be as long as a
-    read.
+    Up to ``pages`` pages of Aria were written without being timed; each is assumed to take as long
+    as a read.
     """
     [total], [other] = mysql.rows(connection, _FILES), mysql.rows(connection, _OTHER_FILES)
     sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}

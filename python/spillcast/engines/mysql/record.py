@@ -34,8 +34,8 @@ from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
 from spillcast.redaction import masked_text
 
-#: Samples a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the
-#: start and the end of a statement to the millisecond.
+#: Samples per second, by flavor. Each sample makes MariaDB create a temporary table on disk, but it
+#: reports the start and end of a statement to the millisecond.
 RATE_HZ = {"mariadb": 10, "mysql": 50}
 #: Columns of ``ListedSession``.
 _SESSIONS = {
@@ -54,14 +54,14 @@ _SESSIONS = {
     "where t.processlist_id is not null and t.processlist_id <> connection_id()",
 }
 
-#: Calls by file of the session temporary tablespaces. A session has one or two of them until it
-#: ends.
+#: Calls by file of the session temporary tablespaces. A session keeps its one or two tablespaces
+#: until it ends.
 _TABLE_CALLS = (
     "select file_name file, count_read + count_write calls "
     "from performance_schema.file_summary_by_instance "
     "where event_name = 'wait/io/file/innodb/innodb_temp_file'"
 )
-#: Files of a session; a session without a tablespace has a row without a file.
+#: Files of a session; a session without a tablespace has one row, without a file.
 _TABLE_FILES = (
     "select s.path file from performance_schema.threads t "
     "left join information_schema.innodb_session_temp_tablespaces s on s.id = t.processlist_id "
@@ -71,7 +71,7 @@ _TABLE_FILES = (
 
 @dataclass(frozen=True)
 class ListedSession:
-    """A session as the list of a server shows it."""
+    """A session in the server's list of sessions."""
 
     id: int
     user: str
@@ -81,13 +81,13 @@ class ListedSession:
     seconds: float
     state: str | None
     query: str | None
-    #: Differs between two executions.
+    #: Differs for each execution.
     query_id: int | None
-    #: The id of its thread in the kernel; None if the server does not show it.
+    #: The kernel's ID of its thread; None if the server does not show it.
     thread: int | None
 
     def describe(self) -> str:
-        """Return one line for a list of sessions."""
+        """Returns one line for a list of sessions."""
         return session_line(self.id, self.user, self.seconds, self.query or "")
 
 
@@ -101,10 +101,10 @@ def record_mysql(
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
-    """Record the query of a session to its end, for ``options.duration_s``, or until Ctrl-C.
+    """Records the query of a session to its end, for ``options.duration_s``, or until Ctrl-C.
 
-    InputError for a server, a session or a right that is missing, and if the query ended before it
-    was seen.
+    InputError if a server, a session or a privilege is missing, and if the query ended before a
+    sample showed it.
     """
     recorder = Recorder(output, options, running)
     with mysql.connected(dsn) as connection:
@@ -138,7 +138,7 @@ def listed(connection: mysql.Connection, server: mysql.MysqlServer) -> list[List
 
 
 def chosen(sessions: Sequence[ListedSession], wanted: SessionSelector) -> ListedSession | None:
-    """Return the selected session; one that is selected by its number may be idle."""
+    """Returns the selected session; if it is selected by number, it may be idle."""
     try:
         pattern = re.compile(wanted.query or "", re.IGNORECASE)
     except re.error as error:
@@ -156,7 +156,7 @@ def chosen(sessions: Sequence[ListedSession], wanted: SessionSelector) -> Listed
 
 
 class MySqlActivity:
-    """The ``Activity`` of one session, by our clock, because the server shows only ages."""
+    """The ``Activity`` of one session, by the local clock, because the server shows only ages."""
 
     def __init__(
         self,
@@ -171,14 +171,14 @@ class MySqlActivity:
         self.process = process
         self._list, self._session, self._tells_end = list_sessions, session, tells_end
         self._calls = calls
-        #: From CLOCK_MONOTONIC, which nobody sets, to the time of day.
+        #: Converts CLOCK_MONOTONIC, which cannot be set, to the time of day.
         self._offset_s = time.time() - time.monotonic()
-        #: The session when it last ran a statement, and the start of the statement.
+        #: The session when it last ran a statement, and the start of that statement.
         self._last: ListedSession | None = None
         self._began_s = 0.0
 
     def sessions(self) -> list[SessionState]:
-        """Return the state of the session; none once it has ended."""
+        """Returns the state of the session; empty once it has ended."""
         sessions = [session for session in self._list() if session.id == self._session]
         now_s = time.monotonic() + self._offset_s
         return [self._state(session, now_s) for session in sessions]
@@ -186,7 +186,7 @@ class MySqlActivity:
     def _state(self, session: ListedSession, now_s: float) -> SessionState:
         began_s = now_s - session.seconds
         if session.runs:
-            # Ages are rounded, so a statement keeps the start that its first look showed.
+            # Ages are rounded, so a statement keeps the start from its first sample.
             last = self._last
             if (
                 last is None
@@ -209,7 +209,7 @@ class MySqlActivity:
         )
 
     def statements(self, pids: Iterable[int]) -> list[ActiveStatement]:
-        """Return the present or last statement of the session."""
+        """Returns the current or last statement of the session."""
         last = self._last
         if last is None or last.id not in pids:
             return []
@@ -217,7 +217,7 @@ class MySqlActivity:
         return [ActiveStatement(last.id, hash(last.query), text, user=last.user, database=database)]
 
     def temp_files(self) -> list[ProcessTempFiles]:
-        """Return none, because temp files have no names; note the session's tablespaces."""
+        """Returns no files, because temp files have no names; notes the session's tablespaces."""
         if self._calls is not None:
             with suppress(SpillcastError):
                 self._calls.look()
@@ -297,7 +297,7 @@ def _temp_places(connection: mysql.Connection, local: mysql.LocalServer | None) 
 def _table_calls(
     connection: mysql.Connection, server: mysql.MysqlServer, session: int, notify: Notify
 ) -> "TableCalls | None":
-    """Begin to count calls on temporary tables; only in MySQL do other threads make them."""
+    """Starts counting calls on temporary tables; other threads make such calls only in MySQL."""
     if server.flavor == "mariadb":
         return None
     calls, consequence = None, "by other threads is not counted"
@@ -320,14 +320,14 @@ class TableCalls:
         self._files: set[str] = set()
 
     def look(self) -> bool:
-        """Note the files of the session; return whether the session still exists."""
+        """Notes the files of the session; returns whether the session still exists."""
         with mysql.checked(self._connection):
             answer = mysql.rows(self._connection, _TABLE_FILES, self._session)
         self._files |= {_file_name(row) for row in answer if row["file"]}
         return bool(answer)
 
     def total(self) -> int:
-        """The session's calls; those of all sessions if it ended before its files were seen."""
+        """The session's calls, or those of all sessions if it ended before its files were known."""
         calls, exists = self._calls_by_file(), False
         with suppress(PermissionDenied):
             exists = self.look()

@@ -1,7 +1,7 @@
-"""PostgreSQL servers: sessions on them, quoted names, errors explained, local processes.
+"""PostgreSQL servers: sessions, quoted names, explained errors, local processes.
 
-Errors never show a password. Quoted names and texts can be pasted: they have no line that ends a
-here-document or begins a command of psql, and no setting of the session changes what they mean.
+Errors never show a password. Quoted names and texts are safe to paste: no line in them ends a
+here-document or begins a psql command, and no setting of the session changes their meaning.
 """
 
 import json
@@ -40,14 +40,14 @@ else:
 CONNECT_TIMEOUT_S = 10
 #: The first version that shows the leader of a parallel worker.
 VERSION_MIN = 13
-#: The first version whose statements can be ranked and whose temp files moved: it lists them.
+#: The first version that lists temp files, which ranking and moving need.
 RANKED_MIN = 12
 #: Names of our own sessions, so that spillcast does not observe itself.
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
 CALIBRATOR = "spillcast calibrate"
-#: The schema of pg_stat_statements; no row if this database does not have it.
+#: The schema of pg_stat_statements; no row if it is not in this database.
 STATEMENTS_SCHEMA = (
     "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
     "where e.extname = 'pg_stat_statements'"
@@ -56,7 +56,7 @@ SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
 
 
 def open_session(dsn: str, name: str, *, version_min: int = VERSION_MIN) -> Connection:
-    """Open an autocommit session with the application name ``name``.
+    """Opens an autocommit session with the application name ``name``.
 
     InputError, without the password, for a bad DSN, for a server that refuses the connection or
     is older than ``version_min``, and for a pooler.
@@ -72,9 +72,9 @@ def open_session(dsn: str, name: str, *, version_min: int = VERSION_MIN) -> Conn
     try:
         connection = psycopg.connect(autocommit=True, **parts)
     except (psycopg.OperationalError, UnicodeError) as error:
-        # UnicodeError: the host's name cannot be encoded.
+        # UnicodeError: the host name cannot be encoded.
         reason = " ".join(str(error).split())
-        # The remedy asks the same question as libpq's message.
+        # The remedy repeats the question in libpq's message.
         reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
@@ -97,7 +97,7 @@ def open_session(dsn: str, name: str, *, version_min: int = VERSION_MIN) -> Conn
 
 @contextmanager
 def refused(kind: type[SpillcastError], problem: str, hint: str | None = None) -> Iterator[None]:
-    """Raise errors of the driver as ``kind``, with the server's message after ``problem``."""
+    """Raises errors of the driver as ``kind``, with the server's message after ``problem``."""
     import psycopg
 
     try:
@@ -107,7 +107,7 @@ def refused(kind: type[SpillcastError], problem: str, hint: str | None = None) -
 
 
 def while_it_answers() -> AbstractContextManager[None]:
-    """Raise errors of the driver as StatementFailed, as when the server ends the session."""
+    """Raises errors of the driver as StatementFailed, such as when the server ends the session."""
     return refused(StatementFailed, "PostgreSQL", "start again when the server answers")
 
 
@@ -120,7 +120,7 @@ def shown_dsn(dsn: str) -> str:
 
 
 def check_text(name: str, text: str) -> None:
-    """InputError for an argument that is not UTF-8: psycopg could not send it."""
+    """InputError for an argument that is not UTF-8, which psycopg could not send."""
     if not is_utf8(text):
         raise OptionInvalid(f"{name}: its bytes are not UTF-8")
 
@@ -134,10 +134,10 @@ def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
 
 
 def may_be_cut(connection: Connection, text: str) -> bool:
-    """Whether a query's text, as a session shows it, may be only the beginning of the query."""
+    """Whether a query's text in a session's state may be truncated."""
     query = "select setting::int from pg_settings where name = 'track_activity_query_size'"
     (size,) = row(connection, query)
-    # The server cuts before the character that does not fit, up to 4 bytes, and adds a zero byte.
+    # The server truncates before a character of up to 4 bytes that does not fit; adds a zero byte.
     return len(text.encode()) >= int(size) - 4
 
 
@@ -148,12 +148,12 @@ def server_message(error: "psycopg.Error") -> str:
 
 
 def text_of_server(cell: bytes | bytearray | memoryview) -> str:
-    """Decode a text. Bytes of a database in another encoding are replaced."""
+    """Decodes a text. Bytes of a database in another encoding are replaced."""
     return str(cell, "utf-8", "replace")
 
 
 def _read_any_text(connection: Connection) -> None:
-    """Decode text and JSON in results by ``text_of_server``."""
+    """Makes a connection decode text and JSON with ``text_of_server``."""
     from psycopg.adapt import Loader
     from psycopg.types.json import set_json_loads
 
@@ -174,7 +174,7 @@ def _read_any_text(connection: Connection) -> None:
 
 
 def _mark_statements(connection: Connection) -> None:
-    """Append the mark to each statement: statistics may drop a comment at its beginning."""
+    """Appends the mark to each statement: statistics may drop a comment at its beginning."""
     import psycopg
     from psycopg.sql import Composable
 
@@ -193,7 +193,7 @@ def _check(connection: Connection, version_min: int) -> None:
     hint = "connect to the server itself, not to a pooler's console"
     with refused(ServerUnsuited, "PostgreSQL: this is not a PostgreSQL server", hint):
         (pid,) = row(connection, "select pg_backend_pid()")
-    # Behind a pooler, another process runs the statements than the handshake named.
+    # Behind a pooler, statements run in another process than the handshake named.
     if pid != connection.info.backend_pid:
         raise ServerUnsuited(
             "PostgreSQL: a connection pooler (such as pgbouncer) is in front of the server",
@@ -256,12 +256,12 @@ def _escaped(letter: str) -> str:
     return f"\\u{ord(letter):04x}" if ord(letter) > 0x7F else f"\\x{ord(letter):02x}"
 
 
-#: A local process with a session's number is the server's if both started within this time.
+#: The maximum difference between the ages of a session and of its local process.
 START_TOLERANCE_S = 10.0
-#: The calls by which PostgreSQL reads and writes temp files and tables (preadv: several buffers
-#: at once), and opens, closes, shortens and removes files.
+#: The system calls by which PostgreSQL reads and writes temp files and tables (preadv reads several
+#: buffers), and opens, closes, truncates and unlinks files.
 CALLS = ("pread64", "preadv", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
-#: How long a child may take to set its title, and its leader to appear in a sample.
+#: The maximum time until a child has set its title, and until its leader appears in a sample.
 PENDING_S = 2.0
 TITLES = "postgres: "
 #: The title of a parallel worker.
@@ -279,7 +279,7 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
     if host is not None and not _is_local(host):
         return None, f"the server runs on another host ({host})"
     process_s = age_s(pid, "postgres")
-    # Both are ages: the clocks of this machine and of the server may differ.
+    # Ages are compared, because the clocks of this machine and of the server may differ.
     if process_s is not None and abs(process_s - session_s) < START_TOLERANCE_S:
         return int(pid), None
     return None, "the server's processes are not among those of this machine"
@@ -307,7 +307,7 @@ class Workers:
 
     def __init__(self, postmaster: int) -> None:
         self._postmaster, self._children = postmaster, children(postmaster)
-        #: Children that may still prove to be workers, and when each was first seen.
+        #: Children that may still turn out to be workers, and when each was first seen.
         self._pending: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
 
     def new_workers(self, running: Container[int]) -> Iterator[tuple[int, int]]:
@@ -346,7 +346,7 @@ def temp_directories(pid: int) -> list[Path]:
 
 
 def _is_local(host: str) -> bool:
-    """Whether an address belongs to this machine: a socket can be bound to no other."""
+    """Whether an address belongs to this machine: a socket can only be bound to such addresses."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

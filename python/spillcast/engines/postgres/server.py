@@ -1,4 +1,4 @@
-"""A private PostgreSQL server for experiments and tests, removed afterwards."""
+"""A private PostgreSQL server for experiments and tests, which is removed afterwards."""
 
 import os
 import pwd
@@ -20,14 +20,14 @@ from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing,
 if TYPE_CHECKING:
     import psycopg
 
-#: The folder in which Debian's packages install servers, by version.
+#: The folder with the servers of Debian's packages, by version.
 DEBIAN = Path("/usr/lib/postgresql")
 SUPERUSER = "postgres"
 #: Only the user who started the server may log in, as its superuser, through its socket.
 HBA = f"local all {SUPERUSER} peer map=owner\n"
 IDENT = f'owner "{{user}}" {SUPERUSER}\n'
 STATEMENT_TIMEOUT_S = 10
-#: The server has no other clients, and its data does not have to survive a crash.
+#: The server has no other clients, and its data need not survive a crash.
 SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -55,13 +55,13 @@ class PrivateServer:
     user: str
 
     def connect(self, **options: Any) -> "psycopg.Connection[tuple[Any, ...]]":
-        """Open an autocommit connection of the superuser."""
+        """Opens an autocommit connection of the superuser."""
         import psycopg
 
         return psycopg.connect(self.dsn, autocommit=True, **options)
 
     def give(self, directory: Path) -> None:
-        """Make the server's user own a directory, as PostgreSQL requires for a tablespace."""
+        """Makes the server's user own a directory, as PostgreSQL requires for a tablespace."""
         if os.geteuid() == 0:
             shutil.chown(directory, self.user)
         directory.chmod(0o700)
@@ -90,7 +90,7 @@ def installed(programs: Path) -> Installation:
 
 
 def installation_of_server(dsn: str) -> Installation:
-    """The programs of the version of a server that runs on this machine.
+    """The programs of a server that runs on this machine.
 
     InputError if it runs on another machine, or if its programs are not found.
     """
@@ -99,7 +99,7 @@ def installation_of_server(dsn: str) -> Installation:
         pid, reason = local_process(connection)
         version = str(connection.info.parameter_status("server_version")).split()[0]
         folders = [DEBIAN / version.partition(".")[0] / "bin"]
-        # The link has to be read before the session, and with it the process, ends.
+        # The link must be read before the session, and thus the process, ends.
         with suppress(OSError):
             folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
     if pid is None:
@@ -120,7 +120,7 @@ def installation_of_server(dsn: str) -> Installation:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The data of a server that does not run, and the user as whom it runs."""
+    """The data of a server that is not running, and the user that will run it."""
 
     installation: Installation
     #: The folder of the programs that ``user`` can run: those of the installation or a copy.
@@ -130,10 +130,10 @@ class Cluster:
 
 
 def make_cluster(workdir: Path, installation: Installation | None = None) -> Cluster:
-    """Make the data of a server in ``workdir``.
+    """Creates the data of a server in ``workdir``.
 
-    PostgreSQL refuses to run as root, so root runs it as another user and lets all users pass
-    through ``workdir``. SpillcastError if the data cannot be made, with the message of initdb.
+    PostgreSQL refuses to run as root, so root runs it as another user and lets all users search
+    ``workdir``. SpillcastError with the message of initdb if the data cannot be created.
     """
     installation = installation or embedded()
     user = _user()
@@ -169,7 +169,7 @@ def serve(
     settings: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[PrivateServer]:
-    """Start a server on the data of ``cluster``; it ends with this process, however that ends.
+    """Starts a server on the data of ``cluster``; it ends with this process, however that ends.
 
     ``environment`` is added to that of its processes. ExperimentFailed if it does not start.
     """
@@ -196,9 +196,9 @@ def serve(
 
 
 def _for_server(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
-    """``environment`` as the server's user can use it, and the descriptors that it refers to.
+    """``environment`` in a form that the server's user can use, and its file descriptors.
 
-    Another user can neither open our descriptors by their path nor, perhaps, read our libraries.
+    Another user cannot open our descriptors by path, and may not be able to read our libraries.
     """
     usable, descriptors = dict(environment), list[int]()
     if os.geteuid() != 0:
@@ -215,13 +215,13 @@ def _for_server(environment: Mapping[str, str], home: Path) -> tuple[dict[str, s
 
 
 def _is_ready(pid_file: Path) -> bool:
-    # The server writes its status into the eighth line.
+    # The server writes its status to the eighth line.
     lines = pid_file.read_text().splitlines() if pid_file.exists() else []
     return len(lines) >= 8 and lines[7].strip() == "ready"
 
 
 def _user() -> str:
-    """The user as whom the server runs: ours, or another one if we are root."""
+    """The user that runs the server: ours, or another user if we are root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid()).pw_name
     for name in ("postgres", "nobody"):
@@ -231,7 +231,7 @@ def _user() -> str:
 
 
 def _run_as(user: str) -> list[str]:
-    """A prefix of commands: they run as ``user`` and end with this process."""
+    """A prefix for commands: they run as ``user`` and end with this process."""
     command = ["setpriv", "--pdeathsig", "INT"]
     if os.geteuid() == 0:
         command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--clear-groups"]
@@ -239,5 +239,5 @@ def _run_as(user: str) -> list[str]:
 
 
 def _open_to_all(path: Path) -> bool:
-    """Whether all users may pass through the folders above ``path``."""
+    """Whether all users may search the folders above ``path``."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)

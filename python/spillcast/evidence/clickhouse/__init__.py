@@ -1,10 +1,10 @@
 """Counts the temp I/O of a finished query in rows of ClickHouse's system.query_log, in any format.
 
-ClickHouse counts the bytes of temp files, and I/O of all files together. Temp files are written
-and read by the query's own threads with write and pread. Tables are read by a pool of threads,
-which is counted separately, unless the setting local_filesystem_read_method says otherwise. So
-what is left of all I/O is that of temp files, and the bytes show whether it is. Where they differ,
-bounds remain.
+ClickHouse counts the bytes of temp files, but its counts of I/O include all files. The query's own
+threads write and read temp files, with write and pread. A thread pool, which is counted separately,
+reads tables, unless the setting local_filesystem_read_method says otherwise. The I/O that remains
+without the pool is therefore that of temp files if its bytes equal the bytes of temp files. If they
+differ, there are bounds.
 """
 
 import re
@@ -42,21 +42,21 @@ HOW = (
     "export it with: SELECT * FROM system.query_log WHERE type != 'QueryStart' "
     "INTO OUTFILE 'log.jsonl' FORMAT JSONEachRow"
 )
-#: Columns from the duration to the text of the query, in the order of every version since 18.
+#: Columns from the duration to the text of the query, in the order of all versions since 18.
 _AFTER_TIMES = (
     *("query_duration_ms", "read_rows", "read_bytes", "written_rows", "written_bytes"),
     *("result_rows", "result_bytes", "memory_usage", "current_database", "query"),
 )
-#: ``type`` as a name, or as the number that some clients show.
+#: The value of ``type`` as a name, or as the number that some clients print.
 _FINISHED, _FINISHED_NUMBER = "QueryFinish", "2"
 _TYPES = ("QueryStart", _FINISHED, "ExceptionBeforeStart", "ExceptionWhileProcessing")
 _HEADINGLESS = re.compile(
     r"(?:QueryStart|QueryFinish|Exception\w+)[\"\t,]+\"?\d{4}-\d\d-\d\d[\"\t,].*\{'\w+':\d"
 )
 _COLUMN = re.compile(r"(?:^|[\s\"',;|│┃─━{])query_duration_ms(?:[\s\"',;:|│┃─━]|$)")
-#: A statement above its rows, which a blank line ends.
+#: A statement that precedes its rows; a blank line ends the rows.
 _ECHOED = re.compile(r"^(?:\S* :\) )?select\b", re.IGNORECASE | re.MULTILINE)
-#: What stands for an event where it has a column of its own.
+#: Column names for a single event.
 _EVENT_COLUMN = re.compile(
     r"(?:ProfileEvents(?:\['|[._]|, ')|ProfileEvent_)(\w+)(?:'[\])])?|arrayElement\(.*'(\w+)'\)"
 )
@@ -65,7 +65,7 @@ _EVENT_NAME = re.compile(
     r"|Disk(?:Read|Write)Elapsed\w+|ThreadPoolReader\w+|OS[A-Z]\w+|(?:User|System|Real)Time\w+"
 )
 _MAP_PAIR = re.compile(r"\s*'((?:[^'\\\s]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
-#: A column a line, as in a letter: ``query_duration_ms = 458,063 (7 min)``.
+#: One column per line, as in a letter: ``query_duration_ms = 458,063 (7 min)``.
 _EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]++)([^\n(]*)", re.MULTILINE)
 _PRINTED_BY_PYTHON = re.compile(r"\s*[\[{(]+'")
 _PYTHON_DATE = re.compile(r"\bdatetime\.\w+\(([\d, ]+)\)")
@@ -80,7 +80,7 @@ QueryLogRow = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedQuery:
-    """A query that finished on a server, with the events that this server counted for it."""
+    """A finished query, with the events that its server counted for it."""
 
     query_id: str | None
     #: Equal for queries that differ only in constants.
@@ -93,25 +93,25 @@ class LoggedQuery:
     peak_memory_bytes: int | None
     events: Mapping[str, int]
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: Threads that existed at the same time, those that only wait included.
+    #: Maximum number of simultaneous threads, including those that only wait.
     threads: int | None = None
     version: str | None = None
     host: str | None = None
-    #: Whether a client sent it, and no other server.
+    #: Whether it came from a client, not from another server.
     is_initial: bool = True
 
     def event(self, *names: str) -> int:
-        """The sum of the events; those that the server did not count are 0."""
+        """The sum of these events; events that the server did not count are 0."""
         return sum(self.events.get(name, 0) for name in names)
 
     @property
     def spilling(self) -> list[str]:
-        """The kinds of operators that spilled, of those in SPILLS."""
+        """The kinds of operators that spilled, as keys of SPILLS."""
         return [kind for kind in SPILLS if self.event(f"External{kind}WritePart")]
 
 
 def is_query_log(text: str) -> bool:
-    """Whether the beginning of a text is rows of system.query_log."""
+    """Whether the start of a text contains rows of system.query_log."""
     return _COLUMN.search(text) is not None or _HEADINGLESS.search(text) is not None
 
 
@@ -123,9 +123,9 @@ def is_parquet_log(path: Path) -> bool:
 
 
 def read_rows(path: Path) -> list[LoggedQuery]:
-    """The queries of an export that finished. InputError where it is damaged or lacks columns."""
+    """The finished queries of an export. InputError if it is damaged or lacks columns."""
     with reading(path, HOW):
-        # A query that stands there again, as in a log that was pasted twice, counts once.
+        # A repeated query, as in a log that was pasted twice, counts once.
         by_text = {
             (0, hash(repr(row))) if row.get("query_id") else (1, at): row
             for at, row in enumerate(_rows_of(path))
@@ -145,7 +145,7 @@ def read_rows(path: Path) -> list[LoggedQuery]:
 
 
 def logged_query(row: QueryLogRow, item: int) -> LoggedQuery:
-    """A row as a query. EvidenceIncomplete where it has no duration or no events."""
+    """A row as a query. EvidenceIncomplete if it has no duration or no events."""
     if row.get("query_duration_ms") in (None, ""):
         raise EvidenceIncomplete(f"row {item} has no query_duration_ms")
     settings = _mapping(row, "Settings", item)
@@ -180,7 +180,7 @@ def _start_s(row: QueryLogRow) -> float | None:
 
 
 def _events(row: QueryLogRow, item: int) -> dict[str, int]:
-    """The events of a map, of a pair of arrays as before version 21.9, or of columns."""
+    """The events in a map, in a pair of arrays (before version 21.9), or in columns."""
     values: Mapping[str, Any] | None = _mapping(row, "ProfileEvents", item)
     names = row.get("ProfileEvents.Names")
     if values is None and names is not None:
@@ -208,7 +208,7 @@ def _event_of(column: str) -> str | None:
 
 
 def _mapping(row: QueryLogRow, name: str, item: int) -> Mapping[str, Any] | None:
-    """A column of type Map: an object, or the text of one. InputError where it is cut."""
+    """A column of type Map: an object, or the text of one. InputError if it is cut."""
     value = row.get(name)
     if value is None or isinstance(value, Mapping):
         return value
@@ -230,7 +230,7 @@ def _rows_of(path: Path) -> Iterable[QueryLogRow]:
     if _PRINTED_BY_PYTHON.match(text):
         text = unwrapped(_PYTHON_DATE.sub(r"'\1'", text))
     elif text.lstrip()[:1] not in ("{", "["):
-        # What a person pastes is short, and has more around it.
+        # A pasted text is short, and may have wrappings.
         text = unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text)
     return rows_of(text) if text.lstrip()[:1] in ("{", "[") else _table(text)
 
@@ -294,8 +294,8 @@ def _row_by_position(cells: Sequence[str], number: int) -> QueryLogRow:
     }
 
 
-#: The kinds of operators in names of events, with the settings that limit the memory of each. Where
-#: a query sets none of them, the default of the last one applies.
+#: The kinds of operators in names of events, and the settings that limit the memory of each. If a
+#: query sets none of them, the default of the last one applies.
 SPILLS = {
     "Sort": ("max_bytes_before_external_sort", "max_bytes_ratio_before_external_sort"),
     "Aggregation": (
@@ -305,9 +305,9 @@ SPILLS = {
     "Join": ("max_bytes_before_external_join", "max_bytes_in_join"),
     "Distinct": ("max_bytes_before_external_distinct", "max_bytes_ratio_before_external_distinct"),
 }
-#: The pool of threads that reads tables, by what it found in the page cache.
+#: Counters of the thread pool that reads tables, for page cache hits and misses.
 _POOL = ("ThreadPoolReaderPageCacheHit", "ThreadPoolReaderPageCacheMiss")
-#: Every event that is read here.
+#: All events that this module uses.
 SPILL_EVENTS = (
     *(f"External{kind}{unit}" for kind in SPILLS for unit in ("WritePart", "CompressedBytes")),
     *("ExternalProcessingCompressedBytesTotal", "ExternalProcessingUncompressedBytesTotal"),
@@ -320,11 +320,11 @@ SPILL_EVENTS = (
 _TOTAL = "ExternalProcessingCompressedBytesTotal"
 _ALL_WRITTEN = "WriteBufferFromFileDescriptorWriteBytes"
 _UNCOMPRESSED = "ExternalProcessingUncompressedBytesTotal"
-#: The buffer of a temp file, and the smallest mean size of its operations: small files and ends.
+#: The buffer of a temp file, and the smallest mean operation, given small files and ends of files.
 _BUFFER_BYTES, _SMALL_BYTES = 1 << 20, 32 << 10
-#: Bytes of headers by which counts of the same I/O differ.
+#: The share of bytes, from headers, by which counts of the same I/O may differ.
 _SAME = 0.02
-#: Threads where nothing bounds them.
+#: The maximum number of threads if nothing limits it.
 _THREADS_MAX = 64
 _PART = "another server sent this query, as a part of a distributed one"
 _REMEDY = "a recording of the query shows it: spillcast record --pid PID"
@@ -337,7 +337,7 @@ class _Side:
     bytes: tuple[float, float]
     count: tuple[float, float]
     time_s: tuple[float, float]
-    #: Why the log has only bounds; empty where they are equal.
+    #: Why the log gives only bounds; empty if they are equal.
     reason: str = ""
 
 
@@ -348,15 +348,15 @@ def read(path: Path, selection: Selection) -> Counts:
 
 
 def spilled_bytes(query: LoggedQuery) -> int:
-    """Bytes that its temp files held, compressed."""
+    """Compressed bytes in its temp files."""
     by_kind = query.event(*(f"External{kind}CompressedBytes" for kind in SPILLS))
     return query.event(_TOTAL) or by_kind or (query.event(_ALL_WRITTEN) if query.spilling else 0)
 
 
 def no_spill_bytes(query: LoggedQuery) -> tuple[int, int] | None:
-    """Bounds of the memory in which it would not have spilled; None if the log has no peak.
+    """Bounds of the memory with which it would not have spilled; None if the log has no peak.
 
-    Memory in place of temp files took 1.05 to 3.7 times the uncompressed bytes in measured
+    In place of temp files, memory took 1.05 to 3.7 times the uncompressed bytes in measured
     joins, aggregations and DISTINCT: hash tables are partly empty, and double as they grow.
     """
     uncompressed = query.event(_UNCOMPRESSED)
@@ -375,7 +375,7 @@ def settings_that_spill(query: LoggedQuery) -> list[str]:
 
 
 def counts_of_query(query: LoggedQuery, selection: Selection) -> Counts:
-    """The counts of one query. NoTempIo where it does not spill."""
+    """The counts of one query. NoTempIo if it does not spill."""
     written = spilled_bytes(query)
     if not written and query.spilling:
         raise EvidenceIncomplete("this query spilled, and no event counts the bytes")
@@ -422,7 +422,7 @@ def counts_of_query(query: LoggedQuery, selection: Selection) -> Counts:
 
 
 def _threads(query: LoggedQuery) -> Bounds[float]:
-    """Bounds of the threads that shared the temp I/O."""
+    """Bounds of the number of threads that shared the temp I/O."""
     limit = query.settings.get("max_threads", "")
     number = int(limit) if limit.isdecimal() and int(limit) else query.threads or _THREADS_MAX
     reason = "the query log does not contain how many of its threads spilled"
@@ -430,13 +430,13 @@ def _threads(query: LoggedQuery) -> Bounds[float]:
 
 
 def _reads(query: LoggedQuery, temp_bytes: int) -> _Side:
-    """What the query's own threads read: all of it is of temp files if a pool reads tables."""
+    """Reads by the query's own threads: all are of temp files if a pool reads tables."""
     total = query.event("ReadBufferFromFileDescriptorReadBytes")
     total -= query.event(*(f"{name}Bytes" for name in _POOL))
     elapsed_us = query.event("DiskReadElapsedMicroseconds")
     elapsed_us -= query.event(*(f"{name}ElapsedMicroseconds" for name in _POOL))
     count = query.event("ReadBufferFromFileDescriptorRead")
-    # A join may read temp files several times; all else reads them once, or less with LIMIT.
+    # A join may read temp files several times; other operators once, or less with LIMIT.
     is_all_temp = total <= (1 + _SAME) * temp_bytes or (
         query.event(*_POOL) > 0 and query.event("ExternalJoinWritePart") > 0
     )
@@ -454,7 +454,7 @@ def _side(
     total_bytes: int,
     elapsed_us: int,
 ) -> _Side:
-    """Temp I/O of these bytes among ``count`` operations of all files, which took so long."""
+    """Temp I/O of ``temp_bytes``, a part of the counted operations and times of all files."""
     lower, upper = temp_bytes
     is_counted = count > 0 and total_bytes > 0
     if not is_counted or upper > (1 + _SAME) * total_bytes:

@@ -2,5 +2,5 @@
 
 from spillcast.recording.meta import ObservedEngine
 
-#: Whose run the figures are of.
+#: The engine of all runs.
 ORACLE = ObservedEngine("oracle")

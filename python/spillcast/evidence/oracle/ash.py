@@ -30,7 +30,7 @@ from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 
 AshSource = Literal["V$", "DBA_HIST"]
-#: Memory is sampled each second; DBA_HIST keeps one sample in ten.
+#: ASH in memory has a sample each second; DBA_HIST keeps every tenth.
 MEMORY_INTERVAL_US = 1_000_000
 HISTORY_INTERVAL_US = 10 * MEMORY_INTERVAL_US
 _EXTRA_TEXTS = ("wait_class", "exec_start", "plan_operation", "plan_options")
@@ -40,8 +40,8 @@ _NUMBERS = (
     *("session", "time_waited_us", "sql_exec_id", "plan_line", "coordinator"),
     *("usecs_per_row", "snap_id", *_EXTRA_NUMBERS),
 )
-#: Names of columns by normal heading. SQL*Plus cuts the heading SESSION_STATE to the width of its
-#: values, seven characters.
+#: Column names by normalised heading. SQL*Plus truncates the heading SESSION_STATE to the width of
+#: its values, seven characters.
 _NAMES = {
     **{name: name for name in ("sample_time", *_TEXTS, *_NUMBERS) if name != "session"},
     "session": "session_state",
@@ -59,10 +59,10 @@ _NAMES = {
     "inst_id": "instance",
     "instance_number": "instance",
 }
-#: The least share of samples of an export that no other equals.
+#: The minimum share of distinct samples in an export; with fewer, its rows are duplicated.
 _DISTINCT_SHARE_MIN = 0.7
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
-#: Samples of one second cannot be told from others; they do not show how long a run took.
+#: Without seconds, samples cannot be distinguished, and do not show how long a run took.
 NO_SECONDS = "SAMPLE_TIME has no time of day to the second: elapsed time is unknown"
 WITH_SECONDS = "export it with to_char(sample_time, 'YYYY-MM-DD HH24:MI:SS.FF3')"
 
@@ -74,7 +74,7 @@ class Ash:
     ``samples`` has the columns of SAMPLES in recording/schema.py, and those of p1, p2, p3,
     instance, coordinator_instance, wait_class, exec_start, plan_operation, plan_options, pga_bytes
     and temp_bytes (of the session) that the export has. ``began`` is the time of the first sample
-    as written, in no particular zone. ``exported`` are the columns that every file has, and
+    as written, without a time zone. ``exported`` are the columns that every file has, and
     ``has_seconds`` is whether the times of every file have seconds.
     """
 
@@ -88,12 +88,12 @@ class Ash:
 
     @property
     def began_ns(self) -> int:
-        """``began`` since 1970."""
+        """``began`` in ns since 1970."""
         return round(self.began.replace(tzinfo=UTC).timestamp() * 1e6) * 1000
 
     @property
     def interval_us(self) -> int:
-        """Time from one sample of a session to the next."""
+        """Time between successive samples of a session."""
         return HISTORY_INTERVAL_US if self.source == "DBA_HIST" else MEMORY_INTERVAL_US
 
 
@@ -105,7 +105,7 @@ class _Export:
     source: AshSource
     damaged: list[Damage]
     has_seconds: bool
-    #: Whether the month comes first in its dates; None if they leave it open.
+    #: Whether the month comes first in its dates; None if they are ambiguous.
     month_first: bool | None
     exported: frozenset[str]
 
@@ -116,9 +116,9 @@ def read_ash(
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> Ash:
-    """Read ASH exports, or the chosen samples of them; a file that is given twice counts once.
+    """Reads ASH exports, or the chosen samples of them; a file that is given twice counts once.
 
-    InputError if a file lacks columns, if V$ and DBA_HIST are mixed, and if no row is left.
+    InputError if a file lacks columns, if V$ and DBA_HIST are mixed, and if no row remains.
     ``damaged`` has the lines that cannot be read. ``on_progress`` gets the approximate number of
     bytes read so far.
     """
@@ -136,7 +136,7 @@ def read_ash(
         before += path.stat().st_size
     month_first = any(export.month_first for export in exports)
     if month_first:
-        # Dates of one file may show what those of another leave open.
+        # Dates in one file may resolve the order of day and month for another.
         exports = [
             _read_export(path, lambda _: None, month_first=True)
             if export.month_first is None
@@ -148,7 +148,7 @@ def read_ash(
             "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
             "give files of one kind",
         )
-    # The columns of any file.
+    # The union of the columns of all files.
     fields = {field.name: field for export in exports for field in export.samples.fields}
     samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
     if samples.num_rows == 0:
@@ -172,10 +172,10 @@ def read_ash(
 
 
 def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:
-    """Whether a sample of all exports, one after another, is in none of those before.
+    """Whether each sample of the concatenated exports is absent from all earlier exports.
 
-    TIME_WAITED of a sample changes: it is 0 until the wait has ended. In one export a few samples
-    of sessions of several instances may be equal, but not most, as where it was joined or doubled.
+    TIME_WAITED of a sample changes: it is 0 until the wait has ended. In one export, a few samples
+    of sessions of different instances may be equal; if many are, rows were exported twice.
     """
     first_seen: Flags = np.ones(samples.num_rows, dtype=bool)
     if not all(export.has_seconds for export in exports):
@@ -193,7 +193,7 @@ def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:
 
 
 def _notes(exports: Sequence[_Export]) -> list[str]:
-    """Sentences about limits of the exports."""
+    """Sentences about the limits of the exports."""
     notes = []
     if not all(export.has_seconds for export in exports):
         notes.append(f"{NO_SECONDS}; {WITH_SECONDS}")
@@ -230,10 +230,10 @@ def _read_export(
 
 
 def _times(reader: Spooled, month_first: bool | None) -> tuple[ColumnValues, bool, bool | None]:
-    """Nanoseconds since 1970; null, and a damaged line, for a text that is no time.
+    """Nanoseconds since 1970; null, and a damaged line, for a text that is not a time.
 
-    Also whether there are seconds, and whether the month comes first (10/14/2024), which
-    the dates show unless it is known.
+    Also returns whether there are seconds, and whether the month comes first (10/14/2024), which
+    is derived from the dates unless it is given.
     """
     column = reader.columns["sample_time"]
     if column.type == "timestamp":
@@ -292,7 +292,7 @@ def _seen_each_s(session: Integers, times: ColumnValues) -> float:
 def _selected(samples: Table, chosen: Filter, *, month_first: bool) -> Table:
     """The chosen rows. InputError if there are none; it names what the export has.
 
-    ``time_ns`` counts from 1970. With ``month_first`` 10/04/2024 is in October.
+    ``time_ns`` counts from 1970. With ``month_first``, 10/04/2024 is in October.
     """
     for name, wanted in (("sql_id", chosen.sql_id), ("sql_exec_id", chosen.exec_id)):
         if wanted is None:

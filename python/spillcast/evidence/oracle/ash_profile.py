@@ -19,11 +19,11 @@ from spillcast.units import format_duration
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-#: Columns that identify an execution, and those that identify a session of it.
+#: Columns that identify an execution, and those that identify one of its sessions.
 _OF_EXECUTION = ("sql_id", "sql_exec_id", "exec_start")
 _KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_instance")
-#: If an export does not identify executions, as long a gap without samples may lie between two.
-#: Within an execution only a client that fetches slowly leaves such a gap.
+#: The gap without samples that may separate two executions if the export does not identify them.
+#: Within an execution, only a client that fetches slowly causes such a gap.
 _GAP_S = 60
 _GAP_INTERVALS = 6
 
@@ -50,7 +50,7 @@ class SampledExecution:
 
 
 def executions(ash: Ash) -> list[SampledExecution]:
-    """The executions of all samples, in the order of their begin."""
+    """The executions of all samples, in order of their start."""
     rows = _grouped_by_execution(ash)
     _add_rows_of_execution(rows, ash.exported)
     groups: dict[tuple[Any, ...], list[AshRow]] = {}
@@ -89,7 +89,7 @@ def check_single_execution(ash: Ash) -> None:
 
 
 def hints(ash: Ash) -> list[str]:
-    """A sentence about a long gap between samples, which may lie between two executions."""
+    """A sentence about a long gap between samples, which may separate two executions."""
     if len(executions(ash)) > 1:
         return []
     because = "perhaps two executions, which the export does not distinguish"
@@ -123,7 +123,7 @@ def _grouped_by_execution(ash: Ash) -> list[AshRow]:
 
 
 def _add_rows_of_execution(rows: Sequence[AshRow], exported: frozenset[str]) -> None:
-    """Give each row its ``owner``: instance and number of the coordinating session.
+    """Gives each row its ``owner``: instance and number of the coordinating session.
 
     Without a column of coordinators the owner is unknown, and all sessions may be of one execution.
     """
@@ -154,10 +154,10 @@ def _served(row: AshRow) -> tuple[Any, ...]:
 
 
 def _join(groups: dict[tuple[Any, ...], list[AshRow]], missing: str) -> None:
-    """Move groups without ``missing``, as of samples of a parse, to the only group that fits."""
+    """Moves groups without ``missing``, such as samples of a parse, to the only group that fits."""
     at = _OF_EXECUTION.index(missing)
     for key in [key for key in groups if key[at] is None]:
-        # Keys are ordered from general to special: the more special ones are missing, too.
+        # Keys are ordered from general to specific: all columns after ``missing`` are missing too.
         others = [
             other
             for other in groups
@@ -201,7 +201,7 @@ WAITS = (
     f"1 / least(weight_us, {MEMORY_INTERVAL_US}), 1 / time_waited_us), 0)"
 )
 # profile_ash explains n_est. Rows with TIME_WAITED = 0 are unfinished waits or CPU time: they
-# count for time but not for n. The errors are those of independent samples (a ratio of two sums).
+# count for time but not for n. The errors assume independent samples (a ratio of two sums).
 _PROFILE = f"""
 with sampled as (
     select
@@ -270,9 +270,9 @@ from instants
 class WallClock:
     """The share of the time that was spent in some events.
 
-    ``share`` (0..1) is of ``active_s``, the time in which the query was active, and rests on
+    ``share`` (0..1) is of ``active_s``, the time in which the query was active, and is based on
     ``instants`` sampled instants. ``elapsed_s`` is from the first sample to one interval after the
-    last; 0 if the times have no seconds. ``sessions`` is the most that were active at once: above
+    last; 0 if the times have no seconds. ``sessions`` is the maximum number active at once: above
     1, the query ran in parallel.
     """
 
@@ -313,7 +313,7 @@ def profile_ash(ash: Ash) -> Table:
 def active_samples(ash: Ash) -> Iterator["DuckDBPyConnection"]:
     """A connection with the table ``active``: the samples, their times and their instants.
 
-    An execution has an ``instant`` once, with its sessions of then. ``at_ns`` counts from 1970.
+    An execution has each ``instant`` once, with its active sessions. ``at_ns`` counts from 1970.
     """
     import duckdb
 

@@ -56,24 +56,24 @@ _OF_ONE_RUN = "a list of waits has sums: nothing about phases, latency by size, 
 _OF_VIEW = "views of waits count all that a session or an instance did since it began"
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
-#: An old release, and a heading of Statspack in old releases.
+#: Marks of old releases: the release number, or a heading of their Statspack.
 _BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d|\bEla Time\b")
-#: A row with a number above 0.
+#: A row of temp waits with a number above 0.
 _TEMP_FIGURES = re.compile(
     r"direct path (?:read|write) temp\b(?:[^\n1-9]*[1-9]|\s*\n\w+ *:)"
     r"|\d[\s,;|\"]+direct path (?:read|write) temp\"?[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-#: What a report has once: its first snapshot and its DB time.
+#: Facts that a report has once: its first snapshot and its DB time.
 _ONCE = re.compile(r"\b(Begin\s+Snap|DB\s+Time)\s*:\s*([\d,.]+)", re.IGNORECASE)
 _ALONE = "give each report in a file of its own"
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
-#: The most events in a list of top events; longer lists have all events.
+#: The maximum number of events in a list of top events; longer lists have all events.
 _TOP = 10
-#: DB time follows from a percentage that is rounded by less than this share of itself,
+#: A percentage gives DB time if rounding changes it by less than this share of itself,
 _PRECISE = 0.05
-#: or by less than this, as a percentage with a decimal is.
+#: or by less than this, as for a percentage with one decimal.
 _DECIMAL = 0.005
 
 
@@ -91,18 +91,18 @@ class Report:
     """The figures of a report; ``database_s`` is DB time or the time of a profile, 0 if unknown."""
 
     database_s: float
-    #: Whether the figures are of all sessions, and not of one run as in the profile of a trace.
+    #: Whether the figures are of all sessions, not of one run as in a trace's profile.
     of_all_sessions: bool
-    #: Whether the figures are rows of a view of waits.
+    #: Whether the figures are rows of a wait view.
     of_view: bool
     cpu_s: float | None
     user_io_s: float | None
     waits: dict[str, EventWaits]
-    #: Mean bytes of an I/O on temp files by op.
+    #: Mean bytes of an I/O operation on temp files, by op.
     sizes: dict[str, float]
     statements: dict[str, Sql]
     notes: list[str]
-    #: The time (s) of temp waits that a list of top events may have left out.
+    #: The time (s) of temp waits that a list of top events may have omitted.
     left_out: Number
 
 
@@ -146,7 +146,7 @@ def _of_all(report: Report, selection: Selection) -> Counts:
 
 
 def _of_statement(report: Report, sql: Sql, selection: Selection) -> Counts:
-    """One execution: its share of the temp waits is assumed to be that of all waits for I/O."""
+    """One execution: its share of the temp waits is assumed to equal its share of waits for I/O."""
     temp_s = sum(wait.total.value for wait in report.waits.values())
     upper_s = min(sql.waited_s, temp_s)
     total_s = max(report.user_io_s or report.database_s, sql.waited_s, temp_s)
@@ -223,7 +223,7 @@ def _report(text: str, selection: Selection) -> Report:
     all_waits = [wait for events in lists for wait in events.waits]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not any(events.temp for events in lists):
-        # A list of all events leaves out those that took less than a millisecond.
+        # A list of all events omits those that took less than a millisecond.
         is_complete = bool(waits) or any(len(events.waits) > _TOP for events in lists)
         is_complete = is_complete or (bool(all_waits) and not _TEMP_FIGURES.search(plain))
         if not is_complete:
@@ -277,7 +277,7 @@ def _report(text: str, selection: Selection) -> Report:
 
 
 def _minutes(tables: Sequence[ReportTable], plain: str) -> dict[str, Number]:
-    """Seconds of the interval by ``el``, and of DB time by ``db``."""
+    """Seconds of the interval as ``el``, and of DB time as ``db``."""
     stated: dict[str, Number] = {}
     for match in _MINUTES.finditer(plain):
         if (number := number_of(match[2])) is not None:
@@ -317,7 +317,7 @@ def _left_out(lists: Sequence[WaitList], waits: Mapping[str, EventWaits]) -> Num
 
 
 def _by_op(waits: Iterator[EventWaits]) -> dict[str, EventWaits]:
-    """The waits of each op from the list with the most time; of equal ones, the least rounded."""
+    """The waits of each op from the list with the most time, or, if equal, the least rounding."""
     chosen: dict[str, EventWaits] = {}
     for wait in waits:
         if wait.mean is not None and wait.count.value:
@@ -336,7 +336,7 @@ def _by_op(waits: Iterator[EventWaits]) -> dict[str, EventWaits]:
 
 
 def _from_shares(waits: Sequence[EventWaits]) -> Number | None:
-    """DB time, from the most precise percentage of a wait; None if all are too imprecise."""
+    """DB time from the most precise percentage of a wait; None if all are too imprecise."""
     precise = [
         wait
         for wait in waits
@@ -351,7 +351,7 @@ def _from_shares(waits: Sequence[EventWaits]) -> Number | None:
 
 
 def _sizes(tables: Sequence[ReportTable], span_s: float) -> dict[str, float]:
-    """Mean bytes of reads and writes of temp files, from a table of I/O by type of file."""
+    """Mean bytes of reads and writes of temp files, from a table of I/O by file type."""
     sizes: dict[str, float] = {}
     rows = [cells for table in tables if table.has("filetypename") for cells in table.cells]
     for cells in rows:
@@ -373,7 +373,7 @@ def _sizes(tables: Sequence[ReportTable], span_s: float) -> dict[str, float]:
 
 
 def _statements(tables: Sequence[ReportTable]) -> dict[str, Sql]:
-    """Statements by SQL_ID or old hash value, from the first list with an elapsed time of each."""
+    """Statements by SQL_ID or old hash value, from the first list with their elapsed times."""
     statements: dict[str, Sql] = {}
     for table in tables:
         key = table.named("sqlid") or table.named("hashvalue")

@@ -16,18 +16,18 @@ from spillcast.gate import reading
 from spillcast.tables import Table
 from spillcast.units import format_bytes
 
-#: Numbers of blocks have 32 bits; a line with a larger one is damaged.
+#: Block numbers have 32 bits; a line with a larger one is damaged.
 BLOCKS_MAX = (1 << 32) - 1
 _PARAMETER = "db_block_size"
-#: The bytes of a trace that are searched for its header.
+#: The leading bytes of a trace that are searched for its header.
 _HEADER_BYTES = 64 << 10
-#: The parameter in a dump of parameters, with which a trace may begin.
+#: The parameter in a parameter dump, with which a trace may begin.
 _BLOCK_SIZE = re.compile(rb"\bdb_block_size\s*+(?:[=:]\s*+)?\"?(\d{4,5})\b")
 
 
 @dataclass(frozen=True)
 class BlockSize:
-    """Bytes of a block, and where they are stated; None if they are assumed."""
+    """Bytes of a block, and where they are stated; ``known_from`` is None if assumed."""
 
     bytes: int
     known_from: str | None = None
@@ -40,9 +40,9 @@ ASSUMED_BLOCK = BlockSize(BLOCK_BYTES)
 def block_size(
     option: str | None = None, parameters: Sequence[Path] = (), traces: Sequence[Path] = ()
 ) -> BlockSize:
-    """The size of ``option``, else of spooled parameters, else of the first header that has one.
+    """The size from ``option``, else from spooled parameters, else from the first header with one.
 
-    InputError for a size that no block has, and for parameters with different sizes.
+    InputError for a size that no block can have, and for parameters with different sizes.
     """
     if option is not None:
         return BlockSize(parse_block(option), "--block")
@@ -62,7 +62,7 @@ def block_size(
 
 
 def header_of(path: Path) -> bytes:
-    """The first bytes of a trace, unpacked; empty if it cannot be unpacked."""
+    """The first bytes of a trace, decompressed; empty if it cannot be decompressed."""
     with suppress(InputError):
         return head_of(path, _HEADER_BYTES).encode()
     return b""
@@ -73,7 +73,7 @@ def _possible(size: int | None) -> int:
 
 
 def parameter_of(path: Path, name: str) -> int | None:
-    """The value of a parameter in spooled parameters; None if it is missing or no number."""
+    """The value of a parameter in spooled parameters; None if it is missing or not a number."""
     rows = read_spooled(path, {"name": "name", "value": "value"}).rows
     values = {row.get("name"): row.get("value") for row in rows}
     return parse_integer(str(values.get(name) or ""))
@@ -85,7 +85,7 @@ _NAMES = {
     **dict.fromkeys(("value_per_second", "value_per_sec"), "per_second"),
     "value_accumulated": "accumulated",
 }
-#: Names of columns by heading of the spool; sizes are bytes.
+#: Column names by heading of the spool; sizes are in bytes.
 _WORK_AREAS = {
     "inst_id": "instance",
     "sid": "session",
@@ -110,7 +110,7 @@ _TEMP_USAGE = {
     "segtype": "segment",
     "file_number": "file",
 }
-#: Temp I/O that the flash cache served, by op.
+#: Statistics of the temp I/O that the flash cache served, by op.
 _ON_FLASH = {
     "read": "cell flash cache read hits for temp IO",
     "write": "cell writes to flash cache for temp IO",
@@ -120,7 +120,7 @@ _TEXTS = {"name", "sql_id", "operation", "policy", "tablespace", "user", "segmen
 
 @dataclass(frozen=True)
 class Statistics:
-    """Holds the statistics of a session, interval by interval.
+    """The statistics of a session, interval by interval.
 
     ``rows`` has the columns ``interval`` (from 0), ``name``, ``value`` (growth in the interval),
     ``per_second`` and ``accumulated`` (since logon).
@@ -135,7 +135,7 @@ class Statistics:
 
 
 def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
-    """Read spooled statistics: columns NAME and VALUE, and PER_SECOND and ACCUMULATED.
+    """Reads spooled statistics: columns NAME and VALUE, and PER_SECOND and ACCUMULATED.
 
     A new interval begins when a name is repeated. InputError if a file lacks the columns.
     """
@@ -157,7 +157,7 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
 def temp_on_flash(statistics: Statistics) -> dict[str, float]:
     """By op, the share (0..1) of temp requests that the flash cache of Exadata's cells served.
 
-    Ops without temp requests are left out. The cells count requests, but the database counts temp
+    Ops without temp requests are omitted. The cells count requests, but the database counts temp
     I/O in blocks, so the share of temp requests is assumed to be that of temp blocks. A write to
     flash counts once for each of its mirrors, so shares are limited to 1.
     """
@@ -172,9 +172,9 @@ def temp_on_flash(statistics: Statistics) -> dict[str, float]:
 
 
 def read_work_areas(paths: Sequence[Path]) -> Table:
-    """A row for each work area in use at that moment, with its temp segment if it spilled.
+    """A row for each work area in use at collection, with its temp segment if it spilled.
 
-    InputError where a file lacks the columns.
+    InputError if a file lacks the columns.
     """
     needed = ("plan_line", "operation", "passes")
     return Table.concat(_read(paths, _WORK_AREAS, needed, "work areas need")[0])
@@ -205,12 +205,12 @@ def _read(
     return tables, damaged
 
 
-#: The SQL_ID and number of a line of a plan.
+#: The SQL_ID of a plan, and the number of a line in it.
 LineKey = tuple[str | None, int | None]
 
 
 def passes_by_line(areas: Sequence[Mapping[str, Any]]) -> dict[LineKey, int]:
-    """The most passes that a work area of each statement and plan line took; 0: it fits."""
+    """The maximum number of passes of a work area, by statement and plan line; 0 if it fits."""
     passes: dict[LineKey, int] = {}
     for row in areas:
         key = row["sql_id"], row["plan_line"]

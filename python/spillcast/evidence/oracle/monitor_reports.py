@@ -49,7 +49,7 @@ _FACT = re.compile(
 )
 _SAMPLES = re.compile(r"(.*?\S)\s*+\(\s*([\d,.]+[KMG]?)\s*\)")
 _BEGIN = re.compile(r"\W*(SQL Monitoring Report|Global Information)\b.*", re.IGNORECASE)
-#: Names of columns of which one of two lines is lost.
+#: Column names of a two-line heading that has lost one line.
 _HALF_NAMES = {"elapsed", "time(s)", "activitydetail", "(#samples)"}
 _SERVERS = re.compile(r"Parallel Execution Details\s*\(DOP=\d+\s*,\s*Servers Allocated=(\d+)")
 _PLAN_HASH = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
@@ -102,7 +102,7 @@ def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredEx
         if heading in ("sql text", "global information", "global stats"):
             part = heading
             if part == "global information":
-                # Words above the report may have facts of their own.
+                # Text above the report may contain similar facts.
                 facts.clear()
         elif part != "sql text" and (match := _FACT.fullmatch(line)):
             facts.setdefault(match[1].lower(), match[2])
@@ -128,12 +128,12 @@ def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredEx
         status=facts.get("status", ""),
         rounded=True,
     )
-    # Each session is sampled once a second.
+    # Each session is sampled once a second, so samples are seconds.
     return execution if stats else replace(execution, database_s=execution.all_samples)
 
 
 def _text_lines(plan: ReportTable) -> list[Line]:
-    """The lines of the plan; each event that was sampled in a line has a row of its own."""
+    """The lines of the plan; each event sampled in a line has its own row in the report."""
     temp = next((column for column in ("temp(max)", "temp") if column in plan.names), None)
     lines: list[Line] = []
     for at, cells in zip(plan.at, plan.rows, strict=True):
@@ -200,7 +200,7 @@ def read_xml(path: Path, selection: Selection) -> Counts:
 
 
 def _unpacked(content: str) -> str:
-    """The report that is packed by zlib and base64, after its name."""
+    """The report that follows its name, decoded from base64 and decompressed by zlib."""
     packed = re.sub(r"<report_id>.*?</report_id>|\s+", "", content, flags=re.DOTALL)
     try:
         inner = zlib.decompressobj()
@@ -247,7 +247,7 @@ def _xml_line(operation: "Element") -> Line:
 
 
 def _xml_stats(stats: "Element") -> dict[str, int]:
-    """The statistics that are numbers; others are times of day."""
+    """The numeric statistics; others are timestamps."""
     texts = {stat.get("name", ""): (stat.text or "").strip() for stat in stats.iterfind("stat")}
     return {name: _integer(text) for name, text in texts.items() if re.fullmatch(r"\d+", text)}
 
@@ -311,7 +311,7 @@ def _grouped(rows: Sequence[SpooledRow], *names: str) -> dict[tuple[str, ...], l
 def _of_views(
     sql_id: str, runs: Sequence[SpooledRow], lines: Sequence[SpooledRow]
 ) -> MonitoredExecution:
-    """One execution; each of its parallel servers has rows of its own in both views."""
+    """One execution; each of its parallel servers has its own rows in both views."""
     return MonitoredExecution(
         sql_id=sql_id,
         elapsed_s=_elapsed_s(runs),
@@ -328,7 +328,7 @@ def _of_views(
 
 
 def _elapsed_s(runs: Sequence[SpooledRow]) -> float:
-    """Elapsed time of the longest session, or from the first start to the last refresh."""
+    """The longest elapsed time of a session, or its time from start to last refresh."""
     longest_s = max((_integer(row.get("elapsed_time")) / 1e6 for row in runs), default=0.0)
     for row in runs:
         try:
@@ -351,7 +351,7 @@ def _view_line(row: SpooledRow) -> Line:
 
 
 def _in_all_processes(lines: Sequence[Line]) -> Line:
-    """One line of the plan, summed over processes; it spills if it does in any of them."""
+    """One line of the plan, summed over processes; it spills if it spills in any of them."""
     return Line(lines[0].operation, total_io(lines), int(any(line.spills for line in lines)))
 
 

@@ -24,10 +24,10 @@ _SPILLS = re.compile(
     r"|.*(SYS_TEMP_|RECURSIVE WITH)"
 )
 
-#: Operations that have others below them.
+#: Operations that always have child operations.
 NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW|BUFFER)\b")
 
-# The figures of a line include those of the lines below it. A plan begins with line 1.
+# The figures of a line include those of its children. A plan begins with line 1.
 _OF_TRACE = """
 with numbered as (
     select *, sum((id = 1)::int) over (partition by source, session, cursor order by line) as run
@@ -77,23 +77,23 @@ order by sql_id, plan_line
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource:
-    """One line of a statement's plan without the lines below it, over all executions.
+    """One line of a statement's plan without its children, over all executions.
 
     ``temp_read_bytes`` and ``temp_written_bytes`` are 0 for operations that cannot spill, and None
-    if they are unknown. ``passes`` is how often written data was read; None if nothing was.
+    if unknown. ``passes`` is how often written data was read; None if nothing was written.
     """
 
     sql_id: str | None
     plan_line: int | None
     operation: str
-    #: The number of lines above it.
+    #: The number of its ancestors.
     depth: int = 0
     #: Executions, or samples of ASH.
     count: int
     rows: int | None = None
     starts: int | None = None
     elapsed_us: int
-    #: Time in waits for temp; None unless it comes from samples.
+    #: Time in waits for temp files; None unless it comes from samples.
     temp_us: int | None = None
     temp_read_bytes: int | None = None
     temp_written_bytes: int | None = None
@@ -110,7 +110,7 @@ class RowSource:
 def row_sources_of_traces(
     paths: Sequence[Path], block_bytes: int, options: TraceOptions
 ) -> tuple[Traces, list[RowSource]]:
-    """What was read, and the lines of plans from STAT lines; empty if there are none."""
+    """The traces, and the lines of plans from their STAT lines; empty if there are none."""
     import duckdb
 
     with workspace(private=True) as folder, duckdb.connect() as connection:
@@ -194,7 +194,7 @@ def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A line with the blocks and the seconds of itself and the lines below it."""
+    """A line with the blocks and the seconds of itself and its descendants."""
 
     depth: int
     operation: str
@@ -205,7 +205,7 @@ class PlanLine:
 
 @dataclass(frozen=True)
 class TempBlocks:
-    """Sums over lines with work areas, without the lines below them; None if unknown."""
+    """Sums over lines with work areas, without their children; ``elapsed_s`` is None if unknown."""
 
     read_blocks: int = 0
     written_blocks: int = 0
@@ -213,10 +213,10 @@ class TempBlocks:
 
 
 def is_flat(lines: Sequence[PlanLine]) -> bool:
-    """Whether lines have lost their indentation: not all stand below a statement.
+    """Whether lines have lost their indentation: not all are below the line of the statement.
 
-    In tkprof, which has no line of the statement, subqueries of its select list stand beside the
-    first line; but a sort or a hash has lines below it.
+    tkprof has no line for the statement, and prints subqueries of the select list at the level of
+    its first line; but a sort or a hash always has lines below it.
     """
     has_statement = bool(lines) and lines[0].operation.endswith(" STATEMENT")
     if has_statement and any(line.depth <= lines[0].depth for line in lines[1:]):
@@ -228,9 +228,9 @@ def is_flat(lines: Sequence[PlanLine]) -> bool:
 
 
 def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
-    """Temp blocks of all lines that spilled their work area.
+    """Temp blocks of all lines whose work area spilled.
 
-    InputError if a line has less than the lines below it, or if the indentation is lost.
+    InputError if a line has less than its children, or if the indentation is lost.
     """
     if is_flat(lines):
         raise EvidenceDamaged("the lines of its plan have lost their indentation")
@@ -262,7 +262,7 @@ def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
 
 
 def _children(lines: Sequence[PlanLine], at: int) -> list[PlanLine]:
-    """The children of a line: the least indented ones of the more indented lines that follow."""
+    """The children of a line: the least indented of the more indented lines that follow it."""
     inner: list[PlanLine] = []
     for line in lines[at + 1 :]:
         if line.depth <= lines[at].depth:

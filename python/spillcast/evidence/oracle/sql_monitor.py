@@ -28,11 +28,11 @@ from spillcast.recording.observed import CountedStatement
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_count, format_duration
 
-#: A share of fewer samples is not used.
+#: The minimum number of samples from which shares are used.
 SAMPLES_MIN = 20
-#: The most that a request to temp files takes, over the mean of the others, or its inverse.
+#: The factor by which the mean time of temp requests may differ from that of other requests.
 REQUEST_FACTOR = 3.0
-#: Lines of a plan were cut if the rest has less than this percentage of its activity.
+#: If a report's lines have less than this percentage of the activity, lines are missing.
 COMPLETE_PERCENT = 98.0
 #: A text report rounds counts of millions to one digit; no request moves less than a sector.
 _ROUNDED_TO, _SECTOR_BYTES = 0.75, 512
@@ -48,7 +48,7 @@ class Line:
     temp_bytes: int | None = None
     #: Samples by event.
     samples: dict[str, int] = field(default_factory=dict)
-    #: Its percentage of all samples.
+    #: Percentage of all samples in this line.
     activity: float | None = None
 
     @property
@@ -61,7 +61,7 @@ class Line:
 
 
 def io_of(count: Callable[[str], int], requests: str, size: str) -> dict[str, OpCounts]:
-    """Requests and bytes by op; ``requests`` and ``size`` are names of columns for any op."""
+    """Requests and bytes by op; ``requests`` and ``size`` are column names with ``{}`` for op."""
     return {op: OpCounts(count(requests.format(op)), count(size.format(op))) for op in OPS}
 
 
@@ -84,7 +84,7 @@ class MonitoredExecution:
     parts_s: float = 0.0
     cpu_s: float | None
     io_s: float | None
-    #: All its I/O by op, on temp files or not; 0 if unknown.
+    #: All its I/O by op, on temp and other files; 0 if unknown.
     io: Mapping[str, OpCounts]
     lines: Sequence[Line]
     #: Parallel servers; 0 if unknown.
@@ -94,13 +94,13 @@ class MonitoredExecution:
 
     @property
     def part(self) -> str | None:
-        """What ran, if it is not known to be all of the statement; a client may cut the status."""
+        """What was executed, unless it is all of the statement; a client may cut the status."""
         is_whole = "DONE (ALL ROWS)".startswith(self.status)
         return None if is_whole else f"the part that ran (status {self.status})"
 
     @property
     def io_max_s(self) -> float:
-        """The most that I/O took (s): reports round the time of all waits for it."""
+        """The maximum time (s) of I/O: reports round the total time of its waits."""
         return min(self.database_s, (self.io_s or self.database_s) + 0.5)
 
     @property
@@ -115,12 +115,12 @@ class MonitoredExecution:
 
     @property
     def percent(self) -> float:
-        """The percentage of the activity in the lines of the report; 0 if unknown."""
+        """The percentage of the activity that is in the report's lines; 0 if unknown."""
         return sum(line.activity or 0.0 for line in self.lines)
 
     @property
     def all_samples(self) -> float:
-        """The number of samples, including lines that were cut from the report."""
+        """The number of samples, including those of lines that were cut from the report."""
         in_report, percent = self.samples.total(), self.percent
         is_complete = percent >= COMPLETE_PERCENT or not percent
         return in_report if is_complete else 100 * in_report / percent
@@ -208,7 +208,7 @@ def _down_to(value: float, rounding: float) -> Number:
 def _uncounted(execution: MonitoredExecution) -> TempCounts:
     """Temp I/O that only samples show: between one request per sample and all requests.
 
-    As many bytes are read as were written, unless there are several passes.
+    The bytes read equal the bytes written, unless there are several passes.
     """
     samples = {
         op: sum(n for event, n in execution.samples.items() if is_like(event, f"*{op} temp"))
@@ -282,7 +282,7 @@ def _by_samples(execution: MonitoredExecution) -> TempTimes:
 
 
 def _by_requests(io_s: float, requests: int, reads: int, writes: int) -> TempTimes:
-    """Times by the share of requests; those to temp files may differ from others."""
+    """Times by the share of requests; temp requests may take more or less time than others."""
     temp, others = reads + writes, requests - reads - writes
 
     def share_s(times: float) -> float:

@@ -32,11 +32,11 @@ from spillcast.units import format_duration
 HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
 _N = r"\s+([\d.,]+)"
 _RULE = re.compile(r"[^\w*]*+\*{20,}+\s*+")
-#: The heading of calls by tkprof, and by Orange.
+#: The heading of calls in tkprof, and in Orange.
 _CALLS = r"call\s+count\s+cpu(?:\s+time)?\s+elapsed(?:\s+time)?\s+disk\b"
 _HEADING = re.compile(rf"\s*{_CALLS}.*", re.IGNORECASE)
 _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
-#: The rows of a row source and the blanks that indent it; its figures.
+#: The row count of a row source and its indentation; the start of its figures.
 _ROWS = re.compile(r"(?:\s*+\d[\d,]*+){,3}+(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _OBJECT = re.compile(r"\(object id \d+\)\s*$")
@@ -44,14 +44,14 @@ _OBJECT = re.compile(r"\(object id \d+\)\s*$")
 _BROKEN = re.compile(
     r"^[^\S\n]*+\d[\d ]*+[A-Z][^=\n]*\((?:cr|p?r|p?w)=[^()\n]*+(?:\n[^()\n]*+){1,3}\)", re.MULTILINE
 )
-#: A row of a table in Markdown.
+#: A row of a Markdown table.
 _BARRED = re.compile(r"^[^\S\n]*\|([^\n]*)\|[^\S\n]*$", re.MULTILINE)
 _FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d[\d,]*)")
 #: Marks of releases up to 9.2: the heading of a report, and the figures of a row source.
 _BEFORE_10G = re.compile(r"TKPROF: Release [789]\.|\(cr=\d+ r=\d+ w=\d+", re.IGNORECASE)
-#: Waits for temp files up to release 9.2, and for other direct I/O.
+#: Events up to release 9.2 for both temp files and other direct I/O.
 _DIRECT = ("direct path read", "direct path write")
-#: Reads of at least one block each.
+#: Waits that read at least one block each.
 _READS = re.compile(r"db file \w+ read|direct path read")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
@@ -69,10 +69,10 @@ _SKIPPED = re.compile(
 )
 #: Headings of a section's parts.
 _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
-#: The wait of a coordinator for its parallel servers.
+#: The event in which a coordinator waits for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
 _COORDINATOR = "PX COORDINATOR"
-#: The least share of a call that a coordinator waits for its servers.
+#: The minimum share of a call in which a coordinator waits for its servers.
 _NEARLY_ALL = 0.9
 
 
@@ -86,7 +86,7 @@ class Calls(NamedTuple):
 
 
 class TkprofWaits(NamedTuple):
-    """Waits for one event: their number, the time of the longest and of all (s)."""
+    """Waits for one event: their number, the longest and the total time (s)."""
 
     number: int
     longest: Number
@@ -104,7 +104,7 @@ class TkprofStatement:
     captured: int | None = None
     has_waits: bool = False
     sums_executions: bool = True
-    #: Whether waits for temp files have the names of other direct I/O.
+    #: Whether waits for temp files have the same names as other direct I/O.
     before_10g: bool = False
     spilled: TempBlocks = field(default_factory=TempBlocks)
     sql_id: str | None = None
@@ -134,7 +134,7 @@ class TkprofStatement:
     def runs(self) -> int:
         """The factor from figures of row sources to sums over all executions.
 
-        The figures are sums or means, depending on the release; the column disk decides.
+        The figures are sums or means, depending on the release; the column disk shows which.
         """
         executions = max(1, self.captured or self.executions)
         disk = self.disk or 0
@@ -145,7 +145,7 @@ class TkprofStatement:
 
     @property
     def all_calls(self) -> Calls | None:
-        """The totals of its calls; None if their line is missing."""
+        """The totals of its calls; None if that line is missing."""
         return self.calls.get("total")
 
     @property
@@ -160,7 +160,7 @@ class TkprofStatement:
 
     @property
     def temp_blocks_max(self) -> int:
-        """The most temp blocks that its calls read; other reads take at least one block each."""
+        """An upper bound of temp blocks read: any other read takes at least one block."""
         others = set(self.waits) - (set(_DIRECT) if self.before_10g else set())
         blocks = sum(self.waits[event].number for event in others if _READS.fullmatch(event))
         reads = self.temp["read"].number if "read" in self.temp else 0
@@ -174,7 +174,7 @@ class TkprofStatement:
 
 @reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
-    """The figures of one statement. InputError if none spilled, or if several did."""
+    """The counts of one statement. InputError if none spilled, or if several did."""
     plain = _BARRED.sub(lambda row: row[1].replace("|", "  "), report_text(path))
     whole = _BROKEN.sub(lambda row: " ".join(map(str.strip, row[0].split("\n"))), plain)
     lines = whole.splitlines()
@@ -224,7 +224,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
     }
     size_blocks: float = OPERATION_BLOCKS
     if not any(moved.values()):
-        # The column disk limits the blocks that the calls read.
+        # The column disk limits the number of blocks that the calls read.
         if section.disk and counts["read"]:
             size_blocks = min(size_blocks, section.temp_blocks_max / counts["read"])
         is_lost = is_flat(section.lines)
@@ -257,7 +257,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
 
 
 def _times(section: TkprofStatement, counts: dict[str, int]) -> TempTimes:
-    """The times of waits. Blocks without waits took at most the time that all else leaves."""
+    """The times of waits. Blocks without waits took at most the remaining time of the calls."""
     listed = {op: waits.total for op, waits in section.temp.items()}
     times, calls = printed_times(listed.get("read"), listed.get("write")), section.all_calls
     if calls is None or all(op in listed or not counts[op] for op in OPS):
@@ -282,7 +282,7 @@ def _several_sessions(section: TkprofStatement, sessions: int | None) -> bool:
 
 
 def _of_coordinator(section: TkprofStatement) -> tuple[float, float]:
-    """Elapsed time (s) of a parallel statement, 0 if unknown, and the sum of its servers."""
+    """Elapsed time (s) of a parallel statement, 0 if unknown, and the sum over its servers."""
     total_s, waits = section.elapsed.value, section.waits.get(_COORDINATOR_WAITS)
     waited_s = waits.total.value if waits else 0.0
     for call in ("fetch", "execute"):
@@ -323,7 +323,7 @@ def _sections(lines: list[str]) -> Iterator[TkprofStatement]:
             if (section is None and (begins or _CALL.fullmatch(line) or _source(line))) or (
                 section is not None and section.has_waits and begins and begins[1] == "Event"
             ):
-                # The heading of the calls, or all calls, were left out.
+                # The heading of the calls, or all lines of calls, are missing.
                 section, head = TkprofStatement(head), []
                 sections.append(section)
             if section is not None and _part(section, line):
@@ -336,7 +336,7 @@ def _sections(lines: list[str]) -> Iterator[TkprofStatement]:
 
 
 def _part(section: TkprofStatement, line: str) -> bool:
-    """Add the figures of a line to a section; returns whether the line belongs to it."""
+    """Adds the figures of a line to a section; returns whether the line belongs to it."""
     if match := _CALL.fullmatch(line):
         count, cpu, elapsed, disk = map(number_of, match.groups()[1:5])
         if count and cpu and elapsed and disk:
@@ -382,7 +382,7 @@ def _event(line: str) -> tuple[str, TkprofWaits] | None:
 
 
 def _statement(head: list[str]) -> str:
-    """The text above a section from where it begins as a statement; words above are left out."""
+    """The text above a section from the start of its statement."""
     left_out = ("SQL ID", "TKPROF", "error", "Trace file", "Sort options", "--")
     lines = [line for line in head if line.strip() and not line.startswith(left_out)]
     return "\n".join(dropwhile(lambda line: not _STATEMENT.match(line), lines))

@@ -22,31 +22,31 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.units import format_duration, parse_duration_s
 
 Progress = Callable[[int], None]
-#: The tables of a trace's rows, in the order of the reader's batches.
+#: The tables of a trace's rows, in the order in which the reader returns them.
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
-#: Groups of a profile, or nothing, and what was read of each file.
+#: Groups of a profile, if any, and facts about each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
-#: Below a line of a trace, a line that stands for others; or the end of one without its figures.
+#: A line of a trace followed by a mark of omitted lines, or a line truncated before its figures.
 _LEFT_OUT = re.compile(
     r"^[> ]*+(?:WAIT|EXEC|FETCH|STAT) #\d(?:.*\n\s*+((?:[^\w\n]{,9}(?:\.\.|…|snip)"
     r"|.{,40}\b(?:lines|rows|waits) (?:omitted|removed|skipped)).{,60})|.*(?:\.\.|…)[ \t]*+$)",
     re.M,
 )
-#: The first line with a time, to the microsecond, and the line below it.
+#: The first line with a time in microseconds, and the line below it.
 _FIRST = re.compile(r"^[> ]*+(?:PARSE|EXEC|FETCH|WAIT) #\d.*\btim=\d{10,}\n.+", re.M)
 _TIM = re.compile(r"\btim=(\d+)")
-#: A call as before release 9, whose times are hundredths of a second; and what names or shows a
-#: release.
+#: A call as printed before release 9, with times in hundredths of a second; and marks of newer
+#: releases, or their names.
 _OLD = re.compile(r"^(?:PARSE|EXEC|FETCH) #\d+:c=\d+,e=\d+,p=\S{,200},og=\d+,tim=\d{1,9}$", re.M)
 _NEWER = re.compile(r" Release \d|^WAIT #.*\btim=\d|\bsqlid='|\btime=\d+ us", re.M)
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
-#: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
+#: How much CPU time and waits may overlap, given their different clocks and ticks of 10 ms.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
-#: Above this share of the time, waits that belong to a call without an end show that it went on.
+#: If waits after the last ended call exceed this share of the time, a statement was still running.
 OPEN_SHARE = 0.01
-#: Dates in traces of one machine differ by less from what ``tim`` tells, beside their zones.
+#: Local time less ``tim`` differs by less than this on one machine, apart from time zones.
 APART_US = 60_000_000
-#: A date with its zone, as traces have it since release 12.2: whole quarters of an hour.
+#: A date with its zone, as in traces since release 12.2. Zones are multiples of 15 minutes.
 _ZONED = re.compile(r"^\*\*\* .{,60}T\d\d:\d\d:\d\d\.\d{1,9}([+-]\d\d):(\d\d)", re.M)
 _QUARTER_US, _ZONES_US = 900_000_000, 93_600_000_000
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
@@ -54,7 +54,7 @@ _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 @contextmanager
 def failures_as_errors() -> Iterator[None]:
-    """Turn the reader's errors into InputErrors with a remedy."""
+    """Turns errors of the reader into InputErrors with a remedy."""
     try:
         yield
     except ValueError as error:
@@ -65,7 +65,7 @@ def failures_as_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceOptions:
-    """How traces are read: also waits within other text if ``lenient``; only the ``chosen`` time.
+    """How to read traces: ``lenient`` also reads waits within other text; ``chosen`` is the time.
 
     ``on_progress`` gets the number of bytes read so far.
     """
@@ -75,15 +75,15 @@ class TraceOptions:
     on_progress: Progress | None = None
 
 
-#: All of the traces.
+#: Reads entire traces.
 WHOLE = TraceOptions()
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read: groups, and for each file its lines, rows, damage and sessions.
+    """The result of reading: groups, and for each file its lines, rows, damage and sessions.
 
-    ``repeated`` are files with the content of another one, which are not among ``paths``.
+    ``repeated`` are files with the same content as another file; they are not among ``paths``.
     """
 
     paths: list[Path]
@@ -92,7 +92,7 @@ class Traces:
     repeated: list[Repeated] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """EvidenceMixed for a file that has its lines several times."""
+        """EvidenceMixed for a file that contains its lines several times."""
         for path, file in zip(self.paths, self.files, strict=True):
             times = max(map(_times_repeated, file["sessions"]), default=1)
             if times > 1:
@@ -103,7 +103,7 @@ class Traces:
         return [session for file in self.files for session in file["sessions"]]
 
     def excess_text(self) -> str | None:
-        """By how much waits and CPU time exceed their sessions; None if clocks explain it."""
+        """By how much waits and CPU time exceed their sessions; None if clocks can explain it."""
         over_us = sum(
             -session["unaccounted_us"]
             for session in self.sessions()
@@ -119,18 +119,18 @@ class Traces:
         return sum(session["elapsed_us"] for session in self.sessions())
 
     def wall_s(self) -> float:
-        """Time (s) that sessions cover, in parallel or one after another; gaps do not count."""
+        """Time (s) in which any session ran; gaps between sessions do not count."""
         if any(session["steps_back"] for session in self.sessions()):
             return self.elapsed_us() / 1e6
         return sum(last - first for first, last in self._stretches_us()) / 1e6
 
     @property
     def clocks_unknown(self) -> bool:
-        """Whether sessions ran at other times, and no dates show whether by the same clock."""
+        """Whether sessions ran at different times, and no dates show if they share a clock."""
         return len(self._stretches_us()) > 1 and None in map(_local_less_tim_us, self.files)
 
     def _stretches_us(self) -> list[tuple[int, int]]:
-        """The time in which sessions ran: the first and the last of each stretch."""
+        """The intervals in which sessions ran: the start and end of each."""
         joined = list[tuple[int, int]]()
         more_us = self.more_us()
         for first, last in sorted(
@@ -145,7 +145,7 @@ class Traces:
         return joined
 
     def more_us(self) -> list[int]:
-        """What to add to ``tim`` (us) of each session for UTC, or 0 where one clock wrote all."""
+        """What to add to each session's ``tim`` (us) for UTC; 0 if one clock applies to all."""
         # A session without a date has the clock of its file.
         clocks: list[tuple[int, Path]] = [
             (session["local_less_tim_us"] or of_file, path)
@@ -160,12 +160,12 @@ class Traces:
         more_us = [local - (zones_us[path] or 0) for local, path in clocks]
         apart_us = [more - min(more_us) for more in more_us]
         if None in zones_us.values() and max(apart_us) <= _ZONES_US:
-            # Processes of one machine may have different zones.
+            # Processes of one machine may use different time zones.
             apart_us = [abs(apart - round(apart / _QUARTER_US) * _QUARTER_US) for apart in apart_us]
         return same if max(apart_us) < APART_US else more_us
 
     def first_second(self) -> int:
-        """Second of the database's clock in which the first session began."""
+        """The second, by the database's clock, in which the first session began."""
         firsts = [session["first_tim_us"] for session in self.sessions()]
         return min((first for first in firsts if first is not None), default=0) // 1_000_000
 
@@ -185,7 +185,7 @@ class Traces:
         return sum(file["waits"] for file in self.files)
 
     def damaged(self) -> list[dict[str, Any]]:
-        """The first damaged lines of each file, with what is wrong."""
+        """The first damaged lines of each file, with a description of the damage."""
         return [
             {"file": str(path), "line": line, "what": problem}
             for path, file in zip(self.paths, self.files, strict=True)
@@ -193,25 +193,25 @@ class Traces:
         ]
 
     def damaged_count(self) -> int:
-        """Damaged lines in all."""
+        """The total number of damaged lines."""
         return sum(file["damaged"] for file in self.files)
 
     def unmeasured(self) -> int:
-        """The number of waits of impossible length, which are in no group and no time."""
+        """The number of waits of impossible length, which are in no group and in no sum of time."""
         return sum(file["waits_unmeasured"] for file in self.files)
 
     @property
     def open_s(self) -> float:
-        """The time of waits after which no call ended."""
+        """The time (s) of waits after the last call that ended."""
         return float(sum(session["open_us"] for session in self.sessions())) / 1e6
 
     @property
     def is_part(self) -> bool:
-        """Whether statements went on after the traces."""
+        """Whether statements were still running when the traces ended."""
         return any(self.ended()) or self.open_s > OPEN_SHARE * self.elapsed_us() / 1e6
 
     def ended(self) -> Iterator[str]:
-        """Why files may end before the statement did: it failed, or the trace has a limit."""
+        """Why files may end before the statement did: it failed, or the trace reached a limit."""
         for path, file in zip(self.paths, self.files, strict=True):
             if (line := file["size_limit_line"]) is not None:
                 yield f"{path}:{line}: the trace stopped at its size limit (max_dump_file_size)"
@@ -220,13 +220,13 @@ class Traces:
 
 
 def _local_less_tim_us(file: Mapping[str, Any]) -> int | None:
-    """What to add to ``tim`` (us) for the time of the day that a file shows; None without dates."""
+    """Local time less ``tim`` (us), from a file's dates; None without dates."""
     known_us = (session["local_less_tim_us"] for session in file["sessions"])
     return max((us for us in known_us if us is not None), default=None)
 
 
 def _zone_us(path: Path) -> int | None:
-    """By how much (us) the dates of a trace are ahead of UTC; None where they have no zone."""
+    """How far (us) the dates of a trace are ahead of UTC; None if they have no zone."""
     zoned = None
     with suppress(EvidenceDamaged):
         zoned = _ZONED.search(head_of(path)) if path.is_file() else None
@@ -236,16 +236,16 @@ def _zone_us(path: Path) -> int | None:
 
 
 def _stands_again(head: str) -> bool:
-    """Whether the first lines with a time stand again below those with another time."""
+    """Whether the first lines with a time occur again after lines with another time."""
     if (first := _FIRST.search(head)) is None:
         return False
-    # By a coarse clock, calls of a loop may be alike; then no other time stands between them.
+    # With a coarse clock, calls in a loop may be equal, but no other time lies between them.
     again = head.rfind(first[0], first.start() + 1)
     return again > 0 and len(set(_TIM.findall(head, first.start(), again))) > 1
 
 
 def _times_repeated(session: Mapping[str, Any]) -> int:
-    """How often a session stands in a file: its time is that many times its span, to the us."""
+    """How many times a file contains a session: its time is exactly this multiple of its span."""
     if session["first_tim_us"] is None:
         return 1
     span_us = session["last_tim_us"] - session["first_tim_us"]
@@ -254,9 +254,9 @@ def _times_repeated(session: Mapping[str, Any]) -> int:
 
 
 def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Traces:
-    """Read each trace once, even if it is given several times or as a compressed copy.
+    """Reads each trace once, even if it is given several times or as a compressed copy.
 
-    A compressed copy is recognised after it was read; then the other files are read again.
+    A compressed copy is only recognised after it was read; then the other files are read again.
     """
     kept, repeated = distinct(paths)
     groups, facts = read(kept)
@@ -270,7 +270,7 @@ def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Trac
 
 
 def _copies(paths: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> list[Repeated]:
-    """Files with exactly the counts of another one; two sessions never agree to the microsecond."""
+    """Files with exactly the counts of another: two sessions never agree to the microsecond."""
     first: dict[str, Path] = {}
     copies = []
     for path, file in zip(paths, files, strict=True):
@@ -290,7 +290,7 @@ def profile_traces(
     calls: bool = True,
     quantiles: Mapping[str, float] = MappingProxyType({}),
 ) -> Traces:
-    """Count waits and CPU time by the dimensions in ``by``; without ``calls`` only waits.
+    """Counts waits and CPU time by the dimensions in ``by``; without ``calls`` only waits.
 
     ``quantiles`` names shares (0..1); groups have these quantiles of their latencies (us).
     The dimensions are those of ``_core.TraceReader.profile``.
@@ -316,11 +316,11 @@ def open_reader(
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
     """A reader of some traces, and a function that reports its progress; None without a listener.
 
-    InputError if the chosen time has an end that is no time, and for a trace whose lines are not
-    all there, unless the reader is ``lenient``.
+    InputError if an end of the chosen time is not a time, and for a trace with missing lines,
+    unless the reader is ``lenient``.
     """
     for path in [] if options.lenient else filter(Path.is_file, paths):
-        # Of a file that is packed and cut, the core reads the lines before the damage.
+        # From a compressed file that is cut, the core reads the lines before the damage.
         with suppress(EvidenceDamaged):
             head = head_of(path)
             if _stands_again(head):
@@ -343,9 +343,9 @@ def open_reader(
 
 
 def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int, int]]:
-    """The chosen time on the clock of each file's ``tim``, for which the files are read twice.
+    """The chosen time by the clock of each file's ``tim``, for which the files are read twice.
 
-    InputError if it has an end that is no time.
+    InputError if an end of it is not a time.
     """
     if pipe := next(filter(Path.is_fifo, paths), None):
         raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
@@ -370,7 +370,7 @@ def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int,
 def _tim_us(
     option: str, text: str | None, path: Path, ends_us: tuple[int, int], more_us: int | None
 ) -> int | None:
-    """One end (us) on the clock of ``tim``; ``more_us`` is the local time less ``tim``."""
+    """One end (us) by the clock of ``tim``; ``more_us`` is the local time less ``tim``."""
     # This imports numpy, which a trace without a window does not need.
     from spillcast.evidence.oracle.spooled import chosen_time_ns
 
@@ -390,7 +390,7 @@ def _tim_us(
 
 
 def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> Traces:
-    """Call ``take`` with each batch of rows: a table for each of TABLES. InputError as Traces."""
+    """Calls ``take`` with each batch of rows: a table for each of TABLES. InputErrors as Traces."""
     reader, _ = open_reader(paths, TraceOptions(lenient=lenient))
     with failures_as_errors():
         facts = run_interruptibly(lambda: reader.rows(take), reader.cancel)
@@ -403,9 +403,9 @@ def spool_traces(
     options: TraceOptions = WHOLE,
     columns: Sequence[tuple[str, str]] | None = None,
 ) -> Traces:
-    """Write all rows into ``folder``: a Parquet file for each of TABLES, with its name.
+    """Writes all rows to ``folder``: a Parquet file for each of TABLES, with its name.
 
-    With ``columns``, pairs of a table and a column, all others are written as null.
+    With ``columns``, pairs of a table and a column, all other columns are written as null.
     """
 
     def spool(kept: list[Path]) -> Read:

@@ -19,7 +19,7 @@ from spillcast.tables import Table
 
 #: The capture source of such a recording: the database's own trace.
 TRACE = "trace"
-#: Columns of a wait in a trace, without the position in its file.
+#: Columns of a wait in a trace, without its position in the temp file.
 _COLUMNS = ("start_ns", "elapsed_ns", "session", "event", "op", "temp", "file", "sql_id", "line")
 
 
@@ -60,7 +60,7 @@ def recording_of_traces(
 
 
 def name_blocks(waits: Table) -> Flags:
-    """Which waits name a file, a first block and a number of blocks that are not damaged."""
+    """Which waits name a file, a first block and a number of blocks that are plausible."""
     first, count = waits["p2"].filled(-1), waits["blocks"].filled(-1)
     possible = (first >= 0) & (first <= BLOCKS_MAX) & (count >= 1) & (count <= BLOCKS_MAX)
     return np.asarray(waits["file"].is_valid() & possible)
@@ -69,7 +69,7 @@ def name_blocks(waits: Table) -> Flags:
 def waits_of(
     paths: Sequence[Path], names: Sequence[str], keep: Callable[[Table], Flags], *, lenient: bool
 ) -> Table:
-    """The waits of traces for which ``keep`` holds, with these columns, all by one clock."""
+    """The waits of traces for which ``keep`` is true, with these columns, all on one clock."""
     batches: list[Table] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
@@ -84,7 +84,7 @@ def waits_of(
             (at, s["session"]) for at, file in enumerate(traces.files) for s in file["sessions"]
         ]
         for (source, number), more in zip(numbers, more_us, strict=True):
-            # A wait of an unknown session has the number 0.
+            # Waits without a session have the session number 0.
             if abs(clocks.setdefault((source, number or 0), more) - more) >= APART_US:
                 text = f"session {number} ran on machines with different clocks"
                 raise EvidenceMixed(

@@ -40,33 +40,33 @@ from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
-#: The column of instances, and what stands in it for all of them.
+#: The column of instances, and its value for all instances together.
 _INSTANCE, _ALL_INSTANCES = "i#", "*"
-#: Columns of an instance or a session; what stands above a heading may come before it.
+#: Columns of an instance or a session; text above the heading may precede their names.
 _OWNER = re.compile(rf"(?:.*\W)?(?:{_INSTANCE}|inst_id|sid|session_id)")
-#: Columns of a histogram: how many waits, and the end of their bucket.
+#: Columns of a histogram: the number of waits, and the end of their bucket.
 _BUCKET_COUNT, _BUCKET_ENDS = "wait_count", ("wait_time_micro", "wait_time_milli")
 #: Snapper's column of differences.
 _DELTA = "delta"
-#: Figures of other columns are within so many times each other, and fit by chance at most so often.
+#: The largest ratio of unrelated figures, and the maximum probability of a chance fit.
 _RANGE, _CHANCE_MAX = 1e3, 0.01
-#: Units of times by what a column's name contains.
+#: Units of times, by a part of the column's name.
 _UNITS_S = (
-    # Snapper has differences of microseconds.
+    # Snapper prints differences in microseconds.
     (re.compile(r"micro|[(_]us|^delta$"), 1e-6),
     (re.compile(r"[(_]ms|milli"), 1e-3),
     (re.compile(r"(?:time_waited|average_wait)(?:_fg|_?delta)?$"), 1e-2),
 )
 _MS = 1e-3
-#: Views round the total time of an event to so much.
+#: The resolution of an event's total time in views.
 _TICK_S = 0.01
-#: Lists of waits have fewer columns of numbers.
+#: The maximum number of columns that are tried in search of a list of waits.
 _COLUMNS_MAX = 12
 
 
 @dataclass(frozen=True)
 class EventWaits:
-    """The waits for one event: how many, their seconds, and their share of DB time."""
+    """The waits for one event: their number, their seconds, and their share of DB time."""
 
     event: str
     count: Number
@@ -99,13 +99,13 @@ class WaitColumns:
 
     @property
     def of_view(self) -> bool:
-        """Whether they are columns of a view of waits, or of Snapper's output."""
+        """Whether these are columns of a wait view, or of Snapper's output."""
         views = self.in_buckets, self.in_means, self.total == _DELTA
         return any(views) or "time_waited" in self.total
 
     @property
     def in_means(self) -> bool:
-        """Whether ``total`` is the mean of a view, which has no column of totals."""
+        """Whether ``total`` is the mean time of a view without a column of totals."""
         return self.total.startswith("average_wait")
 
 
@@ -129,7 +129,7 @@ class WaitList:
 
 
 def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
-    """Each list of events; for several instances the rows of all of them together.
+    """Each list of events; for several instances, the rows for all of them together.
 
     InputError if the row of temp waits is cut.
     """
@@ -189,7 +189,7 @@ def _of_buckets(waits: Sequence[EventWaits]) -> list[EventWaits]:
 
 
 def _rows(table: ReportTable) -> Iterator[ReportRow]:
-    """The rows; a cell with two values, such as a time and its percentage, has the first one."""
+    """The rows; of a cell with two values, such as a time and a percentage, only the first."""
     for row in table.rows:
         yield {name: cell.split("  ")[0] for name, cell in row.items()}
 
@@ -205,7 +205,7 @@ def _without_total(waits: Sequence[EventWaits]) -> WaitList:
 
 
 def checks(waits: Sequence[EventWaits], whole: Number | None) -> Iterator[FigureCheck]:
-    """Checks of each wait's count, mean, total and share against each other and ``whole``."""
+    """Checks each wait's count, mean, total and share against each other and against ``whole``."""
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
@@ -222,7 +222,7 @@ def checks(waits: Sequence[EventWaits], whole: Number | None) -> Iterator[Figure
 
 
 def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns | None:
-    """The columns of a list of events, by their names or else by their values."""
+    """The columns of a list of events, by their names or otherwise by their values."""
     names = table.names
     event = next(
         (name for row in rows for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
@@ -231,7 +231,7 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
         return None
     totals = ("time(s", "total(s", "time_waited_micro", "time_waited")
     total = next(filter(None, map(table.named, totals)), _DELTA if _DELTA in names else None)
-    # A title right above the heading is a part of the names.
+    # A title directly above the heading becomes a part of the names.
     count = next((name for name in names if re.search("waits(?:_fg|_?delta)?$", name)), None)
     averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")
     mean = next(filter(None, map(table.named, averages)), None)
@@ -251,14 +251,14 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
         for count, total, mean in permutations(others[:_COLUMNS_MAX], 3)
         for unit_s in sorted({_unit_s(mean, _MS), _unit_s(mean, 1.0)})
     )
-    # Most candidates fail at the first row, which has figures where it is of temp files.
+    # Rows of temp files have figures, so most candidates fail at the first of them.
     rows = sorted(rows, key=lambda row: not is_like(row[event], TEMP_EVENTS))
     fitting = (columns for columns in possible if _chance(rows, columns) < _CHANCE_MAX)
     return min(fitting, key=lambda columns: _error(temp, columns), default=None)
 
 
 def _error(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
-    """The difference (s) of counts times means from totals: rounded means fit several columns."""
+    """The error (s) of counts times means, which selects one of several columns that fit."""
     waits = filter(None, (_wait(row, columns) for row in rows))
     return sum(abs(w.count.value * w.mean.value - w.total.value) for w in waits if w.mean)
 
@@ -269,10 +269,9 @@ def _unit_s(name: str, otherwise: float) -> float:
 
 
 def _chance(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
-    """How probable it is that each row's count times its mean is its total by chance.
+    """The probability that each row's count times its mean equals its total by chance.
 
-    1 where a row's is not, or is of only one. The more coarsely figures are rounded, the less they
-    tell.
+    1 if a row does not fit, or if only one does. Coarsely rounded figures prove less.
     """
     chances: list[float] = []
     for row in rows:
@@ -304,7 +303,7 @@ def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
     if total is None:
         return None
     if columns.in_buckets:
-        # Buckets double; the first one begins at 0.
+        # Buckets double in size; the first one begins at 0.
         lower_s = total.value / 2 if total.value > columns.total_unit_s else 0.0
         count = number_of(row.get(_BUCKET_COUNT, "")) or ZERO
         bucket = Number((lower_s + total.value) / 2, lower_s, total.value)
@@ -324,7 +323,7 @@ def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
 HOW_SHARES = "export the rows of ASH themselves: spillcast collect oracle"
 _MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
-#: Beside the title of each section of a report of less than a day.
+#: Printed beside the title of each section if the report covers less than a day.
 _FROM_TO = re.compile(r"\(\w{3} \d+ (\d\d):(\d\d) to (\d\d):(\d\d)\)")
 _EVENT = ("event", "wait_chain")
 _TEMP = r"direct path (?:read|write) temp"
@@ -332,7 +331,7 @@ _TEMP = r"direct path (?:read|write) temp"
 
 @dataclass(frozen=True)
 class Share:
-    """An event's part of all samples; its seconds or active sessions, None if not printed."""
+    """An event's share of all samples; its seconds or active sessions, None if not printed."""
 
     event: str
     percent: Number
@@ -342,7 +341,7 @@ class Share:
 
 @reading(hint=HOW_SHARES)
 def read_shares(path: Path, selection: Selection) -> Counts:
-    """The share of temp waits. InputError if there is none, or if the total time is unknown."""
+    """Counts from the share of temp waits. InputError if it or the total time is unknown."""
     text = report_text(path)
     tables = tables_of(text)
     shares = list(_shares(tables))
@@ -387,9 +386,9 @@ def read_shares(path: Path, selection: Selection) -> Counts:
 
 
 def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
-    """The rows of the first table of events that has percentages.
+    """The rows of the first table of events with percentages.
 
-    InputError where that of temp waits is cut.
+    InputError if the row of temp waits is cut.
     """
     for table in tables:
         event = next((name for name in table.names if re.sub(r"[\W\d]", "", name) in _EVENT), None)
@@ -399,9 +398,9 @@ def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
         seconds, sessions = table.named("seconds"), table.named("activesessions")
         for row in table.rows:
             number = rounded_number(row.get(percent, "").strip("| "))
-            # A chain of waits begins with that of the session itself.
+            # A chain of waits begins with the wait of the session itself.
             first = row.get(event, "").strip("| ").removeprefix("->").partition("->")[0].strip()
-            # A row that is shifted against its columns has the name elsewhere.
+            # A row that is shifted relative to its columns has the name elsewhere.
             others = (cell for name, cell in row.items() if name != event)
             is_temp = re.search(_TEMP, " ".join((first, *others)), re.IGNORECASE) is not None
             if is_temp and (number is None or not is_like(first, TEMP_EVENTS)):

@@ -30,7 +30,7 @@ HOW = (
 )
 _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
-#: How a statement begins, also behind a comment.
+#: The start of a statement, possibly after a comment.
 _STATEMENT = re.compile(
     r"(SQL>)?\s*+(/\*[^*]*+\*/)?\W*+((select|insert|update|delete|merge)\b"
     r"|(create|alter)\s.*\b(table|view|index)\b"
@@ -38,7 +38,7 @@ _STATEMENT = re.compile(
     re.IGNORECASE,
 )
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
-#: Passes through temp files, and executions with one pass or with more.
+#: A number of passes through temp files, or of executions with one or several passes.
 _PASSES = re.compile(r"\([1-9]\d*\)|/0*[1-9]")
 _MEASURED = {"a-time", "a-rows", "reads", "writes", "used-mem", "used-tmp", "max-tmp", "o/1/m"}
 
@@ -53,7 +53,7 @@ class CursorPlan:
     text: list[str] = field(default_factory=list)
     lines: list[PlanLine] = field(default_factory=list)
     starts: int = 1
-    #: The first row has 0, or 1 where that of the statement is left out.
+    #: The ID of the first row: 0, or 1 if the row of the statement is missing.
     first_id: int = 0
     #: The first operation that used temp space.
     used_temp: str = ""
@@ -61,7 +61,7 @@ class CursorPlan:
 
 @reading(hint=HOW)
 def read(path: Path, selection: Selection) -> Counts:
-    """The figures of a plan. InputError if it was only estimated, or does not spill."""
+    """The counts of a plan. InputError if it was only estimated, or does not spill."""
     plans = list(_plans(report_text(path).splitlines()))
     if not plans:
         raise EvidenceUnknown("holds no whole plan of DBMS_XPLAN")
@@ -140,7 +140,7 @@ def _plans(lines: Sequence[str]) -> Iterator[CursorPlan]:
 
 
 def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
-    """Add the row ``at`` of a table to its plan, unless it continues the row above."""
+    """Adds the row ``at`` of a table to its plan, unless it continues the previous row."""
     named = dict(zip(plan.names, cells, strict=True))
     if (row_id := _ROW_ID.fullmatch(named["id"])) is None:
         return
@@ -156,7 +156,7 @@ def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
     )
     operation = named["operation"]
     elapsed_s = value_of(seconds_of(named.get("a-time", "")))
-    # Also of a size that is not understood.
+    # Even a size that cannot be parsed shows temp space.
     uses_temp = re.search(r"[1-9]", named.get("used-tmp") or named.get("max-tmp") or "")
     if uses_temp or any(_PASSES.search(named.get(name, "")) for name in ("used-mem", "o/1/m")):
         plan.used_temp = plan.used_temp or operation.strip()

@@ -2,12 +2,12 @@
 
 import re
 
-#: The comment at the end of spillcast's own statements, which are no evidence.
+#: The comment at the end of spillcast's own statements, which are not evidence.
 MARK = "/* spillcast */"
 
 #: A block of PostgreSQL's temp files.
 BLOCK_BYTES = 8192
 
-#: Constants of a statement, which pg_stat_statements has as $1, $2 and so on.
+#: Constants of a statement, which pg_stat_statements shows as $1, $2 and so on.
 CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
 COMMENTS = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)

@@ -27,42 +27,42 @@ HOW = (
     "make it with: "
     "EXPLAIN (ANALYZE, BUFFERS, VERBOSE, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
 )
-#: So many lines of segments that spill are shown.
+#: The maximum number of lines about spilling segments that an error shows.
 ELSEWHERE_LISTED = 4
-#: What Greenplum before version 6 writes below each node that it ran.
+#: The line that Greenplum before version 6 prints below each executed node.
 _ROWS_OUT = re.compile(r"^[^\S\n]*Rows out: ", re.MULTILINE)
 #: The name of a node in a text, and its type in JSON, XML and YAML.
 _NODE_NAME = re.compile(
     r"^(?P<name>[^(]*)\((?:.*\()?(?:cost=|actual)|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
 )
-#: What auto_explain writes above a plan, whole or without what a server's log has around it.
+#: What auto_explain prints before a plan, with or without the prefix of a server's log.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
-#: What a server's log has: messages with their level, in lines of text, CSV or JSON.
+#: Marks of a server's log: messages with their level, in lines of text, CSV or JSON.
 _LOG = re.compile(
     r"\b(?:LOG|STATEMENT|DETAIL|HINT|CONTEXT):  |duration: [\d.]+ ms\s+plan:|temporary file: path"
     r"|/pgsql_tmp\d"
     r'|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR),|"error_severity"'
 )
-#: What auto_explain says of the statement: its text, and from version 16 on its parameters.
+#: auto_explain's labels for the statement and, since version 16, its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 _CUT_NOTE = "another plan in the file is cut, and is left out"
 CUT = "cut: its first node is below others, which are missing and may spill"
-#: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
+#: Keys of a node whose values are strings.
 _TEXTS = (
     "CTE Name", "Node Type", "Parent Relationship", "Sort Method", "Sort Space Type", "Strategy",
     "Subplan Name",
 )  # fmt: skip
 NODES = ("Plans", "Workers")
-#: A process keeps so much of each batch of a hash in memory before it writes any of it.
+#: Each process buffers this much of each batch of a hash before it writes any of it.
 _BATCH_BUFFER_BYTES = 32 << 10
-#: Ends of the names of figures.
+#: Suffixes of the names of figures.
 _NUMBERS = (
     " Batches", " Blocks", " Buckets", " Launched", " Loops", " Planned", " Rows", " Storage",
     " Time", " Usage", " Used", " Width", " by Filter",
 )  # fmt: skip
-#: Of keys, or of their ends, what is a value of them.
+#: The type of a value, by its key or the end of it.
 _KINDS_OF_VALUES: Sequence[tuple[tuple[str, ...], Any, str]] = (
     (NODES, list, "list"),
     (_TEXTS, str, "text"),
@@ -72,7 +72,7 @@ _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))
 
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
-    """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
+    """All plans in a file, in the form of FORMAT JSON. InputError if there is none."""
     with reading(path, HOW):
         text = unwrapped(text_of(path))
         documents = pasted_documents(text)
@@ -82,7 +82,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
 
 
 def pasted_documents(text: str) -> list[dict[str, Any]]:
-    """The plans in a plain text; none where it has no figures of plans either."""
+    """The plans in a plain text; empty only if it has no figures of plans either."""
     documents = documents_of(text)
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
@@ -97,12 +97,12 @@ def pasted_documents(text: str) -> list[dict[str, Any]]:
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is a server's log, by what it begins with."""
+    """Whether the beginning of a file looks like a server's log."""
     return _LOG.search(head_of(path).replace("\u00a0", " ")) is not None
 
 
 def documents_of(text: str) -> list[dict[str, Any]]:
-    """The plans in a plain text: those of one format, then those of text."""
+    """The plans in a plain text: those in JSON, XML or YAML, then those in text format."""
     documents: list[dict[str, Any]] = []
     cut: EvidenceDamaged | None = None
     if '"Plan"' in text:
@@ -121,19 +121,19 @@ def documents_of(text: str) -> list[dict[str, Any]]:
     if not documents:
         documents = documents_of_text(lines)
     elif any(map(begins_plan, lines)):
-        # Words beside a plan may quote nodes of it, without anything below.
+        # Text beside a plan may quote single nodes, without details.
         plans = documents_of_text(lines)
         documents += [p for p in plans if "Execution Time" in p or "Temp Read Blocks" in p["Plan"]]
     if cut is not None and not documents:
         raise cut
     for document in documents:
         _complete(document, [_CUT_NOTE] if cut is not None else [])
-    # A paste may have the plan of EXPLAIN without ANALYZE beside the one of the run.
+    # A paste may have EXPLAIN's plan without ANALYZE beside the plan of the run.
     return [document for document in documents if "Actual Loops" in document["Plan"]] or documents
 
 
 def document_of(value: Any) -> dict[str, Any]:
-    """The plan in a JSON value. EvidenceDamaged where it has none, ValueError for another shape."""
+    """The plan in a JSON value. EvidenceDamaged if it has none, ValueError for another shape."""
     documents = _plans_of(value)
     if not documents:
         raise damaged("no plan of EXPLAIN")
@@ -142,12 +142,12 @@ def document_of(value: Any) -> dict[str, Any]:
 
 
 def _complete(document: dict[str, Any], notes: list[str]) -> None:
-    """Give a plan the names of newer versions, settings as texts, counts of its files and notes.
+    """Gives a plan the newest version's names, settings as strings, counts of its files and notes.
 
-    ValueError for values of another kind.
+    ValueError for values of another type.
     """
     if "Total Runtime" in document:
-        # So 9.3 and older name it.
+        # The name in version 9.3 and older.
         document["Execution Time"] = document.pop("Total Runtime")
     if not isinstance(settings := document.get("Settings", {}), dict):
         raise ValueError("Settings is not an object")
@@ -176,7 +176,7 @@ def logged_plan(message: str) -> dict[str, Any] | None:
 
 
 def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
-    """The statement above a plan, of as many lines as it had, and the lines of the plan."""
+    """The statement above a plan, which may span several lines, and the lines of the plan."""
     if not body or not body[0].lstrip().startswith(_TEXT):
         return "", body
     ends = (
@@ -185,13 +185,13 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
         if at and (line.lstrip().startswith(_PARAMETERS) or begins_plan(line))
     )
     end = next(ends, 1)
-    # In YAML it is quoted.
+    # In YAML the statement is quoted.
     text = "\n".join(body[:end]).lstrip().removeprefix(_TEXT)
     return str(_value(text)), body[end:]
 
 
 def _check_elsewhere(text: str) -> None:
-    """InputError where segments of Greenplum spill, or a node that is not in the text."""
+    """InputError if segments of Greenplum, or a node that is not in the text, spill."""
     node, spilling = "", list[str]()
     has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
     for line in text.split("\n"):
@@ -214,7 +214,7 @@ def _check_elsewhere(text: str) -> None:
 
 
 def _plans_of(value: Any) -> list[dict[str, Any]]:
-    """The objects with a plan: a value, or those in lists."""
+    """The objects with a plan: the value itself, or values in lists."""
     if isinstance(value, list):
         return [plan for each in value for plan in _plans_of(each)]
     return [value] if isinstance(value, dict) and isinstance(value.get("Plan"), dict) else []
@@ -222,7 +222,7 @@ def _plans_of(value: Any) -> list[dict[str, Any]]:
 
 def _of_xml(text: str) -> dict[str, Any]:
     root = xml_of(text)
-    # EXPLAIN has a query below its root, and auto_explain its text and its plan.
+    # The root of EXPLAIN's XML contains a query; that of auto_explain's contains text and plan.
     query = next((child for child in root if child.tag.endswith("}Query")), root)
     plans = _plans_of(_element(query))
     if not plans:
@@ -231,7 +231,7 @@ def _of_xml(text: str) -> dict[str, Any]:
 
 
 def _element(element: Any) -> Any:
-    """An object, a list (of elements that are alike) or a value, as FORMAT JSON has it."""
+    """An object, a list (of elements of the same kind) or a value, as in FORMAT JSON."""
     children = list(element)
     names = [child.tag.rpartition("}")[2] for child in children]
     tag = element.tag.rpartition("}")[2]
@@ -244,7 +244,7 @@ def _element(element: Any) -> Any:
 
 
 def _value(text: str) -> Any:
-    """The value of a text: a number, a truth, a text in quotes or without."""
+    """The value of a text: a number, a Boolean, a string with or without quotes."""
     text = text.strip()
     value = json_or_none(text)
     if isinstance(value, str | int | float):
@@ -257,7 +257,7 @@ def _indent(line: str) -> int:
 
 
 def _block(lines: list[str], at: int) -> tuple[Any, int]:
-    """The list or the object of the lines from ``at`` on that begin alike, and the line below."""
+    """The list or object in the lines from ``at`` on with equal indentation, and the next line."""
     indent, items, values = _indent(lines[at]), list[Any](), dict[str, Any]()
     while at < len(lines) and _indent(lines[at]) == indent:
         pair = _YAML_PAIR.fullmatch(lines[at].strip().removeprefix("- "))
@@ -281,9 +281,9 @@ def _block(lines: list[str], at: int) -> tuple[Any, int]:
 
 
 def _check_shape(document: Mapping[str, Any]) -> None:
-    """ValueError for a key of a plan that holds something else than PostgreSQL writes there.
+    """ValueError if a key of a plan has a value of another type than PostgreSQL writes.
 
-    A node that was run, and does not say how often, ran once, unless it is below a Gather.
+    An executed node without a number of loops ran once, unless it is below a Gather.
     """
     if not isinstance(document.get("Execution Time", 0), int | float):
         raise ValueError("Execution Time is not a number")
@@ -307,14 +307,14 @@ def _check_shape(document: Mapping[str, Any]) -> None:
 
 
 def check_sums(top: Node) -> None:
-    """InputError where spilling nodes below did more than the top says of all."""
+    """InputError if descendants spilled more than the top node, which includes them, reports."""
     total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
     check_all([FigureCheck("children-of-parent", max_blocks, parts, total, plan)])
     on_disk = next((node.kind for node in top.walk() if _is_on_disk(node.values)), None)
     size_kib = max(sum(sizes_kib(node.values)) for node in top.walk())
-    # Each block of a file was written; a number that is cut has a tenth of its value at most.
+    # Each block of a file was written. A truncated number has at most a tenth of its value.
     written = top.all_temp.written
     is_of_other = any(node.kind == "Named Tuplestore Scan" for node in top.walk())
     if total and not written and not is_of_other:
@@ -325,7 +325,7 @@ def check_sums(top: Node) -> None:
 
 
 def _is_on_disk(values: Mapping[str, Any]) -> bool:
-    """Whether the size of a node or the batches of its rows show that it wrote temp files."""
+    """Whether the size of a node, or its batches and rows, show that it wrote temp files."""
     batches = values.get("Hash Batches", 1)
     rows_bytes = values.get("Actual Rows", 0) * values.get("Plan Width", 0)
     is_batched = batches > 1 and rows_bytes > batches * _BATCH_BUFFER_BYTES

@@ -18,7 +18,7 @@ from spillcast.redaction import masked_text
 
 #: A message with more lines is cut, and its plan is not read.
 LINES_MAX = 20_000
-#: Texts of messages about spills.
+#: Texts that occur in messages about spills.
 _MARKS = (
     b"pgsql_tmp",
     b"temporary file: path",
@@ -27,17 +27,17 @@ _MARKS = (
     b": No space left on device",
     b"failed to offload data block",
 )
-#: Lines below a mark that may contain its statement and duration.
+#: Lines after a mark that may contain its statement and duration.
 _LINES_BELOW = 200
-#: Lines above a mark that may contain the duration of its call.
+#: Lines before a mark that may contain the duration of its call.
 _LINES_ABOVE = 20
-#: The longest text that a person pastes.
+#: The maximum size of a pasted text.
 _PASTED_BYTES = 1 << 20
-#: The bytes at each end of a log that contain its first and its last time.
+#: The bytes at each end of a log that are searched for its first and its last time.
 _EDGE_BYTES = 1 << 16
-#: The part of a line that may contain its level.
+#: The length of the part of a line that is searched for its level.
 _PREFIX_MAX = 4096
-#: Levels in other languages, as PostgreSQL has them in its catalogues of messages.
+#: Levels in other languages, from PostgreSQL's message catalogues.
 _IN_OTHERS = {
     "LOG": "СООБЩЕНИЕ|ЗАПИСУВАННЯ|日志|로그|LOGG|ჟურნალი",
     "STATEMENT": (
@@ -59,7 +59,7 @@ _LEVEL = re.compile(
     rf"|INFO|QUERY|LOCATION|{'|'.join(_ENGLISH)}) ?:\s{{1,2}}(?P<message>.*)",
     re.DOTALL,
 )
-#: Messages in other languages, and what they are in English.
+#: Messages in other languages, and their English form.
 _IN_ENGLISH = (
     (
         re.compile(
@@ -77,12 +77,12 @@ _IN_ENGLISH = (
         r"duration: \1 ms  statement: ",
     ),
 )
-#: The beginning of a message without its prefix, which may be in the code of a program.
+#: The start of a message without its prefix, possibly within program code.
 _BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
-#: The beginning of a line with its prefix in the code of a program.
+#: The start of a line with its prefix, within program code.
 _QUOTED = re.compile(r"^\s*['\"`]+\s*(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
-#: psql's prompt before a command, in a session that the server sends its messages to. A statement
-#: may have ``name=> value`` where its lines lost their tabs.
+#: psql's prompt before a command, in a session that also receives server messages. A statement may
+#: contain ``name=> value`` if its lines lost their tabs.
 _PROMPT = re.compile(
     r"[\w.-]{1,63}=[*!^]?[#>] +(?=\\|(?:select|with|insert|update|delete|merge|create|alter|reindex"
     r"|refresh|cluster|vacuum|analyze|explain|copy|set|begin|call|do|execute|fetch|table)\b)",
@@ -90,24 +90,24 @@ _PROMPT = re.compile(
 )
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
-#: The heading of an export.
+#: The heading of a CSV export.
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
-#: Columns of a line of csvlog.
+#: Positions of columns in a line of csvlog.
 _CSV_COLUMNS = {
     "timestamp": 0, "pid": 3, "errorseverity": 11, "message": 13, "context": 18, "statement": 19,
     "leaderpid": 24, "queryid": 25,
 }  # fmt: skip
 _CSV_COLUMNS_MIN = 23
-#: Keys below which shippers put a server's record in JSON, and keys of the text of a line.
+#: Keys under which shippers put a server's record in JSON, and keys of the text of a line.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
 _TEXTS = (
     *("textpayload", "message", "msg", "log", "raw", "line", "body", "event", "eventmessage"),
     "content",
 )
-#: Exports in which other fields, or the ends of folded lines, follow a message.
+#: Exports in which other fields, or the ends of wrapped lines, follow a message.
 _FOLLOWED = re.compile(rb"^(?:EVENTS\t|textPayload: )", re.MULTILINE)
 _AS_JSON = "export it as JSON: aws ... --output json, gcloud logging read --format=json"
-#: What only records of the server have.
+#: Names that only the server's own records have.
 _RECORD_NAMES = {"errorseverity", "errorlevel", "statement"}
 
 
@@ -120,13 +120,13 @@ class LogEntry:
     lines: list[str]
     before: str = ""
     context: str = ""
-    #: None if the format has a line of its own for it.
+    #: None if the format has a separate line for it.
     query: str | None = None
     queryid: str | None = None
 
     @cached_property
     def message(self) -> str:
-        """All lines; must not be used before they are complete."""
+        """All lines joined; only valid once they are complete."""
         return "\n".join(self.lines)
 
 
@@ -151,7 +151,7 @@ def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[LogEntry]:
 
 
 def _is_newest_first(entries: list[LogEntry]) -> bool:
-    """Whether times fall; if all are equal, whether the first entry is of a later message."""
+    """Whether times decrease; if all are equal, whether a statement precedes its message."""
     times = [entry.at for entry in entries if entry.at is not None]
     if not times or len(set(times)) == 1:
         is_statement = [entry.level == "STATEMENT" for entry in (entries[:1] + entries[-1:])]
@@ -161,7 +161,7 @@ def _is_newest_first(entries: list[LogEntry]) -> bool:
 
 
 def _messages(text: str) -> list[str] | None:
-    """The rows of an export in CSV, as from CloudWatch, in JSON; None for other texts."""
+    """The rows of a CSV export, as from CloudWatch, in JSON; None for other texts."""
     if _HEADING.fullmatch(text[:_PREFIX_MAX].split("\n", 1)[0]) is None:
         return None
     rows = list(csv.DictReader(text.splitlines(True)))
@@ -170,7 +170,7 @@ def _messages(text: str) -> list[str] | None:
 
 
 def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
-    """The lines with marks, and those around them; most lines of a log are skipped unread.
+    """The lines with marks, and those around them; most lines of a log are not decoded.
 
     Adds the first and the last time of the log to ``times``.
     """
@@ -182,13 +182,13 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
         at = 0
         if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
             is_json = json_or_none(text := decoded(block)) is not None
-            # A block that is not JSON may contain lines of other formats.
+            # A block that is not JSON may contain lines in other formats.
             yield from [text.replace("\n", " ")] if is_json else text.split("\n")
             continue
         places = dict.fromkeys(_MARKS, -1)
         while at < len(block):
             if not left:
-                # Only marks that were passed are searched again.
+                # A mark is searched again only after the search has passed its last position.
                 for mark in [mark for mark, place in places.items() if place < at]:
                     place = block.find(mark, at)
                     places[mark] = len(block) if place < 0 else place
@@ -207,7 +207,7 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
 
 
 def _above(block: bytes, begin: int, mark: int) -> int:
-    """The position at which the messages above a mark begin."""
+    """The position where the messages before a mark begin."""
     starts = [block.rfind(b"\n", 0, mark) + 1]
     while len(starts) <= _LINES_ABOVE and starts[-1] > begin:
         starts.append(max(begin, block.rfind(b"\n", begin, starts[-1] - 1) + 1))
@@ -216,7 +216,7 @@ def _above(block: bytes, begin: int, mark: int) -> int:
 
 
 def _times(lines: Iterable[str]) -> list[str]:
-    """The time of the first line that begins a message; empty without one."""
+    """The time of the first line that begins a message, as a list; empty if there is none."""
     times = (TIME.search(line) for line in lines if line and _begins(line[:_PREFIX_MAX].encode()))
     return next(([match[0]] for match in times if match is not None), [])
 
@@ -230,7 +230,7 @@ def _begins(line: bytes) -> bool:
 def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
     """The messages of lines, each in any format."""
     entry: LogEntry | None = None
-    # Below a blank line of a statement: more of it if a message follows, else words below the log.
+    # Lines after a blank line of a statement: part of it if a message follows, else not of the log.
     below: list[str] = []
     is_below, head = False, ""
     texts = _without_json(lines)
@@ -248,12 +248,12 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
-            # The prefixes of a shipper and of the server are removed.
+            # Removes the prefixes of shipper and server.
             text = line if line.startswith("\t") else _without_prefix(line, head)
             if text.startswith("\t"):
                 entry.lines.append(text[1:])
             elif not line.strip():
-                # A tab is before each further line of a statement, unless it was lost in a paste.
+                # Each further line of a statement begins with a tab, unless a paste lost it.
                 is_below = entry.level == "STATEMENT" or " ms  statement: " in entry.lines[0]
             elif not _DATED.match(text):
                 (below if is_below else entry.lines).append(text)
@@ -262,7 +262,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
 
 
 def _without_prefix(line: str, head: str) -> str:
-    """A further line of a message without what a shipper put before it and before the first."""
+    """A continuation line of a message, without the prefix that a shipper put before each line."""
     line = line.replace("#011", "\t")
     masked = [re.sub(r"\d+", "0", text[:_PREFIX_MAX]) for text in (head, line)]
     same = list(takewhile(lambda pair: pair[0] == pair[1], zip(*masked, strict=False)))
@@ -286,7 +286,7 @@ def _of_text(line: str) -> LogEntry | None:
 
 
 def _in_english(message: str) -> str:
-    """A message about a temp file or a duration, from a server that writes another language."""
+    """A message about a temp file or a duration, translated from another language to English."""
     for pattern, english in _IN_ENGLISH:
         if match := pattern.match(message):
             return match.expand(english) + message[match.end() :]
@@ -310,7 +310,7 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | LogEntry, str | 
     for line in lines:
         messages: list[tuple[str | LogEntry, str | None]] = []
         if (end := line.rstrip("] \t")).endswith("}") and not line.startswith("\t"):
-            # JSON may stand behind a prefix; Fluent Bit prints arrows in place of colons.
+            # JSON may follow a prefix; Fluent Bit prints ``=>`` in place of colons.
             for text in (line, end[end.find('{"') :].replace('"=>', '":')):
                 with suppress(RecursionError):
                     messages = messages or list(_messages_in(json_or_none(text)))
@@ -321,10 +321,10 @@ def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
     """The messages of a document as entries, or as lines of text."""
     if isinstance(value, list):
         if value and all(isinstance(pair, dict) and "field" in pair for pair in value):
-            # CloudWatch has a pair for each column.
+            # CloudWatch has a name-value pair for each column.
             value = {pair["field"]: pair.get("value") for pair in value}
         elif value and all(isinstance(text, str) for text in value):
-            # A row of Loki has a time and a line.
+            # Loki has a time and a line in each row.
             value = {"line": value[-1]}
         else:
             for row in value:
@@ -346,22 +346,22 @@ def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
     time = TIME.search(json.dumps(value))
     at = None if time is None else time[0]
     if LOGGED.match(text) or _RECORD_NAMES & values.keys():
-        # Lines of a plan are no messages, even if they look like one.
+        # Lines of a plan are never messages, even if they look like one.
         yield _of_record(text, values, at), at
     else:
-        # A line of a container may be a record of the server, or of another shipper.
+        # A container's line may hold a record of the server, or of another shipper.
         parts = _without_json(text.rstrip("\n").split("\n"))
         yield from ((part, inner_at or at) for part, inner_at in parts)
 
 
 @lru_cache
 def _plain(name: Any) -> str:
-    """A name in any spelling: ``error_severity``, ``errorLevel_s``, ``@message``."""
+    """A normalised name, from ``error_severity``, ``errorLevel_s``, ``@message`` and the like."""
     return re.sub(r"_[sd]$|[\W_]", "", str(name)).lower()
 
 
 def _values(record: dict[str, Any]) -> dict[str, Any]:
-    """The values of a record by their names, its own before those below it."""
+    """The values of a record by normalised name; its own take precedence over nested ones."""
     values: dict[str, Any] = {}
     for value in record.values():
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -370,8 +370,8 @@ def _values(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_record(text: str, values: dict[str, Any], at: str | None) -> LogEntry:
-    """The entry of a record, whose text may have the prefix of a line, too."""
-    # No prefix is in a record of the server itself, or before a statement.
+    """The entry of a record, whose text may also have the prefix of a line."""
+    # A record of the server itself has no prefix, nor has a text that begins with a message.
     is_bare = "errorseverity" in values or text.startswith("duration: ") or _BARE.match(text)
     line = None if is_bare else _of_text(text)
     query = values.get("statement", values.get("query"))

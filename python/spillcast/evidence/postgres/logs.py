@@ -36,19 +36,19 @@ from spillcast.gate import reading
 from spillcast.units import format_bytes, format_count
 
 _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
-#: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
+#: The format in a log's name, possibly rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
-#: A message about a temp file that is not empty, also in the code of a program.
+#: A message about a temp file that is not empty, possibly within program code.
 _TEMP_FILE = re.compile(r"temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+.*")
 #: A size at the end of a log, which may be cut, and the bytes that contain it.
 _LINE_BYTES = 2048
 _LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
-#: The least value of log_temp_files that servers commonly have, but for 0.
+#: The smallest common value of log_temp_files, except 0.
 _SMALL_BYTES = 1 << 20
-#: The process that wrote a temp file which it did not share.
+#: The process ID in the name of a temp file that is not shared.
 _OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
-#: A plan of EXPLAIN, which the server does not log.
+#: The time of an EXPLAIN plan, which the server does not log.
 _EXPLAINED = re.compile(
     r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
 )
@@ -69,9 +69,9 @@ class Logs:
     times: list[str] = field(default_factory=list)
     #: Calls that failed at a limit of temp files.
     exceeded: list[Exceeded] = field(default_factory=list)
-    #: Errors of plans that are cut or damaged, and left out.
+    #: Errors of plans that were left out because they are cut or damaged.
     damaged: list[InputError] = field(default_factory=list)
-    #: Sizes (bytes) of temp files at the end of a file, which may be cut.
+    #: Sizes (bytes) of temp files at the end of a log file, which may be cut.
     last_sizes: list[int] = field(default_factory=list)
     #: Temp files and plans, each with its time.
     seen: set[tuple[str, str, str]] = field(default_factory=set)
@@ -92,18 +92,18 @@ class Logs:
 
     @property
     def window_s(self) -> float | None:
-        """From the first line with a time to the last; by its name the newest file may be first."""
+        """Seconds between the earliest and the latest time in the logs; None if unknown or 0."""
         times = [time for time in map(time_of, self.times) if time is not None]
         return (max(times) - min(times)).total_seconds() or None if times else None
 
     def add(self, file: Path, blocks: Iterator[bytes]) -> None:
-        """Add the temp files and plans of a file; a plan does not include nested statements."""
+        """Adds the temp files and plans of a file; a plan does not include nested statements."""
         temp, times, session = LoggedTempFiles(self.seen), list[str](), ""
         processes, first, last = _Processes(), "~", ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
             for entry in entries_of(self._checked(blocks), times):
-                # A message without a session belongs to the session of the message above.
+                # A message without a session belongs to the session of the previous message.
                 named = processes.of(entry)
                 first, last = min(first, entry.at or first), max(last, entry.at or last)
                 session = named or session
@@ -122,7 +122,7 @@ class Logs:
                     context = {"Context": entry.context} if entry.context else {}
                     plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
         self.files += 1
-        # Rotated logs that were joined may begin with the newest.
+        # Rotated logs may have been joined with the newest first.
         self.times += [*times, first, last]
         self.exceeded += temp.exceeded
         self.temp += [each for each in temp.by_call() if MARK not in (each.query or "")]
@@ -130,7 +130,7 @@ class Logs:
         self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
 
     def _checked(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The blocks; a size at the end of the last is noted."""
+        """The blocks; notes a size at the end of the last block."""
         block = b""
         for block in blocks:
             yield block
@@ -139,7 +139,7 @@ class Logs:
 
 
 def read_logs(path: Path) -> Logs:
-    """The logs in a file or a folder. InputError where they contain nothing about spills."""
+    """The logs in a file or a folder. InputError if they contain nothing about spills."""
     logs = Logs()
     for file in _each_once(path) if path.is_dir() else [path]:
         logs.add(file, blocks_of(file))
@@ -150,7 +150,7 @@ def read_logs(path: Path) -> Logs:
 
 
 def _checked_logs(logs: Logs, path: Path) -> Logs:
-    """The logs of a file or a folder, or the plans that a person pasted in place of a log."""
+    """The logs of a file or a folder, or plans that were pasted in place of a log."""
     is_empty = not (logs.temp or logs.plans or logs.exceeded)
     if is_empty and path.is_file():
         refuse_other_kinds(path, "log of PostgreSQL", "plans", "statements")
@@ -159,7 +159,7 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
         _check_same_run(text, calls_s)
     is_log = calls_s or logs.plans or logs.exceeded or logs.damaged
     if not is_log and re.search(r"Plan|\((?:cost|actual)|\btemp read=", text):
-        # Plans that are in no log.
+        # Plans that are not in a log.
         with reading(path, HOW_PLAN):
             if pasted := pasted_documents(unwrapped(text)):
                 _check_counted(pasted)
@@ -182,17 +182,17 @@ def logs_of(path: Path, text: str) -> Logs:
 
 
 def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
-    """EvidenceMixed for a plan beside a log of calls that all took another time."""
+    """EvidenceMixed for a plan beside a log if no call in the log took as long."""
     for ms in _EXPLAINED.findall(text):
         ran_s = milliseconds(ms) / 1e3
-        # A call also plans and prints.
+        # A call also includes planning and output.
         if not any(ran_s <= call_s <= 2 * ran_s + 1 for call_s in calls_s):
             words = "a log of PostgreSQL, and a plan of a run that is not in it"
             raise EvidenceMixed(words, "give each in a file of its own")
 
 
 def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
-    """InputError where no plan can tell whether it spilled, or one without spills is cut."""
+    """InputError if no plan can show whether it spilled, or if one without spills is cut."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
     if not (any("Temp Written Blocks" in plan for plan in ran) or all(map(none_spilled, plans))):
         raise EvidenceIncomplete("plans without ANALYZE or BUFFERS: they have no temp blocks", HOW)
@@ -204,8 +204,8 @@ def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _each_once(folder: Path) -> list[Path]:
-    """The files of a folder, one format of each: a server may write the same in several."""
-    # CSV is taken rather than JSON, either rather than text, and no packed copy.
+    """The files of a folder, each in one format: a server may write the same log in several."""
+    # CSV is preferred to JSON, both are preferred to text, and plain files to compressed copies.
     ranks, best = {"csv": 2, "json": 1}, dict[str, tuple[tuple[int, bool], Path]]()
     for file in sorted(path for path in folder.iterdir() if path.is_file()):
         plain = _PACKED.sub("", file.name)
@@ -218,19 +218,19 @@ def _each_once(folder: Path) -> list[Path]:
 
 
 def normal(query: str) -> str:
-    """A statement without its constants, as pg_stat_statements has it but for their numbers."""
+    """A statement with constants as ``?`` and lower case, to compare it with pg_stat_statements."""
     return " ".join(CONSTANT.sub("?", query).split()).rstrip(" ;").lower()
 
 
 class _Processes:
-    """Tells which number of a prefix is the process: that in the names of its own temp files."""
+    """Finds the process ID among a prefix's numbers, by the names of the process's temp files."""
 
     def __init__(self) -> None:
         self._writers = set[str]()
         self._lacking = False
 
     def of(self, entry: LogEntry) -> str:
-        """The process that wrote a message; empty where the prefix has none."""
+        """The process that wrote a message; empty if the prefix does not have it."""
         numbers = _numbers(entry.before)
         if entry.query is None and (file := _OWN_FILE.search(entry.message)):
             self._lacking = file[1] not in numbers and self._writers.isdisjoint(numbers)
@@ -240,7 +240,7 @@ class _Processes:
 
 
 def _numbers(prefix: str) -> list[str]:
-    """The numbers that may be the process, the likeliest first; a session ends with it in hex."""
+    """Possible process IDs, the likeliest first; a session ID ends with it in hexadecimal."""
     in_hex = re.findall(r"\b[0-9a-f]{8}\.([0-9a-f]{1,8})\b", prefix)
     return [
         *_NAMED_PID.findall(prefix),
@@ -251,7 +251,7 @@ def _numbers(prefix: str) -> list[str]:
 
 
 def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Plans without the temp I/O of statements that they called, whose plans stand above them."""
+    """Plans without the temp I/O of nested statements, whose plans precede them."""
     kept: list[dict[str, Any]] = []
     inner: dict[str, list[dict[str, Any]]] = {}
     names = ("Temp Read Blocks", "Temp Written Blocks")
@@ -273,7 +273,7 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
 
 
 def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
-    """One for each statement and limit, with the number of calls."""
+    """One entry for each statement and limit, with the number of calls."""
     calls = Counter[tuple[str, str | None]]()
     for failure in failures:
         calls[failure.limit, failure.query] += failure.calls
@@ -281,7 +281,7 @@ def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
 
 
 def counts_of_logs(logs: Logs, selection: Selection) -> Counts:
-    """The counts of one call by its temp files. InputError as of ``counts_of_files``."""
+    """The counts of one call by its temp files. InputError as for ``counts_of_files``."""
     if not logs.temp:
         limit = logs.exceeded[0].limit
         raise EvidenceIncomplete(

@@ -13,26 +13,26 @@ _NODE = re.compile(
     r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
     r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
     rf"(?:\({_COST}\)\s*+)?(?:\(operatorMem=\w+\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
-    # What an author remarks, and what stands for lines that were left out.
+    # An author's remark, or a mark of omitted lines.
     r"(?P<remark>(?:[←⟵⬅⇐👈★⚠❌✗…#!]|<[-=]|--|//|/\*|\.{3}).*)?"
 )
-#: What a node's line has, whole or cut.
+#: Figures that identify a node's line, whether whole or cut.
 OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
 _BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
-#: The type of a node, which is followed by what it works on.
+#: The type of a node; the object that it reads may follow.
 _TYPE = re.compile(
     r"[A-Z*](?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
 )
 WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
-#: Figures of a spill: a line that holds one and is not understood is no line to pass over.
+#: Figures of a spill: a line with such figures must be understood, not skipped.
 FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
     r"|-> +(?:Parallel )?Hash +\(Batches: (?!1\b)\d"
 )
 _KIND, _PAIRS = r"shared/local|shared|local|temp", r"(?: +\w+=\d\S*(?: ms\b)?)+"
 _TEMP = re.compile(rf"\b(?P<kind>{_KIND})(?P<pairs>{_PAIRS})")
-#: A line of counts or times that has no more of them behind what is read, as a broken one has;
-#: a size there is a remark.
+#: A line of counts or times without further ones after those that are read, as a broken line has.
+#: A size there is a remark.
 _WHOLE = re.compile(
     rf"[^:]+:(?:(?: +(?:{_KIND}))?{_PAIRS})*+\s*+"
     r"(?![.,]?\d(?![\d.,]*+ ?[kKMGT]i?B\b)|\w[^=]*=)"
@@ -43,11 +43,11 @@ _BATCHES = re.compile(
     r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
     r"(?: \(originally (\d+)\))?"
 )
-#: Counts and sizes may have separators; times have a point, which may be a comma.
+#: Lines of counts and sizes, which may have separators; times have a decimal point or comma.
 _COUNTED = re.compile(
     r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
 )
-#: A number of a node with separators: a comma may also stand for the point, if there is no other.
+#: A node's number with separators; a comma may also be the decimal point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
 
@@ -60,20 +60,20 @@ def is_open(line: str) -> bool:
 
 
 def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
-    """The column that a node's name begins in, whether it has an arrow, and the node."""
+    """The column where a node's name begins, whether it has an arrow, and the node."""
     if bare := _BARE_NODE.fullmatch(line):
         return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
     if (figures := OF_NODE.search(line)) is None:
         return None
     if line.rstrip().endswith(("...", "…")) and is_open(line):
-        # A tool that shows so many letters of each line left out the end of its figures.
+        # A tool that truncates lines removed the end of the figures.
         line = line[: line.rindex("(")]
     line = line[: figures.start()] + _GROUPED.sub(
         lambda match: match[0].replace(",", ""), line[figures.start() :]
     )
     if (match := _NODE.fullmatch(line)) is None or FIGURES.search(match["remark"] or ""):
         return None
-    # A detail of a worker has the figures of a node; other words may stand before a node.
+    # A worker's detail line has figures of a node; a node's line may begin with other words.
     if WORKER.match(match["name"]) or _TYPE.match(match["name"]) is None:
         return None
     node: dict[str, Any] = _kind(match["name"])
@@ -91,7 +91,7 @@ def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
 
 
 def _kind(name: str) -> dict[str, Any]:
-    """The node type, as FORMAT JSON names it, and what else the text puts before it."""
+    """The node type by its name in FORMAT JSON, and what the text puts before it."""
     name = name.rstrip(" \t")
     node: dict[str, Any] = {"Parallel Aware": name.startswith("Parallel ")}
     name = name.removeprefix("Parallel ").removeprefix("Async ")
@@ -119,7 +119,7 @@ def _buffers(match: re.Match[str]) -> dict[str, Any]:
 
 
 def not_understood(line: str) -> ValueError:
-    """The error of a line with figures of a spill, such as in another unit."""
+    """The error for a line with figures of a spill, such as in another unit."""
     return ValueError(f"a line is not understood: {line.strip()[:200]}")
 
 
@@ -136,20 +136,20 @@ def _timings(match: re.Match[str]) -> dict[str, Any]:
 
 
 def milliseconds(text: str) -> float:
-    """A time with three decimals behind a point or a comma, or without decimals."""
+    """A time with three decimals after a point or a comma, or without decimals."""
     digits, point, decimals = text.strip(".,").replace(",", ".").rpartition(".")
     return float(f"{digits.replace('.', '')}{point}{decimals}")
 
 
 def _ran(match: re.Match[str]) -> dict[str, Any]:
     loops = {"Actual Loops": int(match["loops"])} if match["loops"] else {}
-    # PostgreSQL 18 began to print fractions of rows, and to have this key in its JSON.
+    # PostgreSQL 18 introduced both fractions of rows and this key of its JSON.
     newer = {"Disabled": False} if "." in match["rows"] else {}
     return {"Actual Rows": float(match["rows"]), **loops, **newer}
 
 
 def _batches(match: re.Match[str]) -> dict[str, Any]:
-    """The batches of a hash, whose line has its buckets, or of a hash aggregate."""
+    """The batches of a hash, whose line also has buckets, or of a hash aggregate."""
     text = match.string
     hashed = "Buckets:" in text
     values: dict[str, Any] = {}
@@ -166,7 +166,7 @@ def _batches(match: re.Match[str]) -> dict[str, Any]:
     return values
 
 
-#: What is read of a node, by how its line begins.
+#: The reader of each detail of a node, by the start of its line.
 _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
     (re.compile(r"Buffers: .*"), _buffers),
     (re.compile(r"I/O Timings: .*"), _timings),
@@ -196,7 +196,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
 )
-#: What may hold anything, also what looks like figures: expressions and names.
+#: Lines with expressions and names, which may contain anything, even text that looks like figures.
 SKIPPED = (
     r"(?:[A-Za-z -]*(?:Cond|Filter|Key|Keys|Clause|Output|Expression|Predicate|Query|SQL|Text|Call"
     r"|Name|Sampling|Parameters|Node|Param|Params Evaluated))\s*:"
@@ -206,7 +206,7 @@ SKIPPED = (
 def detail_of(text: str) -> dict[str, Any] | None:
     """The values in a line below a node; None for a line that is not read.
 
-    ValueError where more figures of a spill follow than are read, such as of a second sort.
+    ValueError if more figures of a spill follow than are read, such as those of a second sort.
     """
     if _COUNTED.match(text):
         text = _SEPARATOR.sub("", text)

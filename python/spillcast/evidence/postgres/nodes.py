@@ -14,9 +14,9 @@ from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_duration
 
-#: The shortest time of a block, which is in the page cache.
+#: The shortest time for a block, read from or written to the page cache.
 MEMORY_BLOCK_S = 1e-6
-#: No memory is more than so many times as fast.
+#: The margin for that limit: no memory is faster by more than this factor.
 FASTER = 2
 #: The last digit of a time in a plan.
 _PRINTED_S = 1e-6
@@ -27,9 +27,9 @@ _PARTLY_TIMED = (
 _OTHER_UNIT = "if the time is in another unit, or of another run, give it with --elapsed"
 #: The evidence that contains the number of processes.
 _PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
-#: The most workers that PostgreSQL has for all queries together.
+#: PostgreSQL's maximum number of workers for all queries together.
 WORKERS_MAX = 1024
-#: The hash value and the header of a tuple before the columns of a row in a file of a hash join.
+#: In a hash join's temp file, the hash value and tuple header before the columns of a row.
 _ROW_HEADER_BYTES = 20
 SIZES_NOTE = (
     "a plan without BUFFERS: the least temp I/O is the sizes on disk, read as often as nodes "
@@ -42,21 +42,21 @@ _NEVER_SPILLS = frozenset((
     "Merge Append", "Merge Join", "Nested Loop", "Result", "Sample Scan", "Seq Scan",
     "Subquery Scan", "Tid Scan", "Unique", "Values Scan",
 ))  # fmt: skip
-#: Nodes whose inputs run within them or in workers. Inputs of nodes of forks and extensions may run
-#: on other servers or segments at the same time.
+#: Nodes whose inputs run within them or in workers. Inputs of the nodes of forks and extensions may
+#: run on other servers or segments at the same time.
 _LOCAL = (_NEVER_SPILLS - {"Foreign Scan"}).union((
     "Aggregate", "CTE Scan", "Delete", "Function Scan", "Hash", "Hash Join", "Incremental Sort",
     "Insert", "LockRows", "Materialize", "ModifyTable", "ProjectSet", "Recursive Union", "SetOp",
     "Sort", "Update", "WindowAgg",
 ))  # fmt: skip
 GATHERS = frozenset(("Gather", "Gather Merge"))
-#: The most temp blocks, and milliseconds: 73 TB and 104 days.
+#: The maximum of temp blocks, and of milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
 
 @dataclass(frozen=True)
 class TempIO:
-    """Temp blocks of 8 KiB and their time, summed over all processes; 0 s if they are not timed."""
+    """Temp blocks of 8 KiB and their time, summed over all processes; 0 s if not timed."""
 
     read: int
     written: int
@@ -65,12 +65,12 @@ class TempIO:
 
     @property
     def blocks(self) -> int:
-        """Reads and writes."""
+        """Blocks read and written."""
         return self.read + self.written
 
     @property
     def total_s(self) -> float:
-        """Time of both."""
+        """Time of reads and writes."""
         return self.read_s + self.write_s
 
     def less(self, others: "Sequence[TempIO]") -> "TempIO":
@@ -91,9 +91,9 @@ def counts_of_blocks(
 ) -> Counts:
     """The counts of one query, whose processes ``shared`` the I/O; ``more`` are fields of Counts.
 
-    Times that were not taken have bounds, from the speed of memory to the run without ``other_s``,
-    and all blocks take equally long. ``untimed`` is the reason for the bounds and a remedy; without
-    it there are no times.
+    Times that were not measured get bounds, from the speed of memory to the run without
+    ``other_s``, and all blocks take the same time. ``untimed`` is the reason for the bounds and a
+    remedy; if it is None, there are no times.
     """
     processes, time_bounds, upper_s = middle_processes(shared), None, None
     is_shared = shared.lower < shared.upper
@@ -136,11 +136,11 @@ class Node:
     all_temp: TempIO
     #: Temp I/O of the node alone.
     temp: TempIO
-    #: Processes that ran it side by side.
+    #: Processes that ran it in parallel.
     processes: int
-    #: The ratio of all temp I/O to that of the process with the most: at most ``processes``.
+    #: All temp I/O over that of the process with the most: at most ``processes``.
     spread: float
-    #: Kind of the node above; empty at the top.
+    #: Kind of the parent node; empty at the top.
     above: str
     children: "Sequence[Node]"
 
@@ -156,7 +156,7 @@ class Node:
 
     @property
     def is_abridged(self) -> bool:
-        """Whether it has temp I/O that only nodes below it can have done, which are left out."""
+        """Whether it has temp I/O that must belong to child nodes that are left out."""
         return self.temp.blocks > 0 and (self.kind in _NEVER_SPILLS or self._sorted_in_memory)
 
     @property
@@ -167,7 +167,7 @@ class Node:
 
     @property
     def shows_no_spill(self) -> bool:
-        """Whether a node without sizes on disk, and with its inputs, shows that nothing spilled."""
+        """Whether a node without sizes on disk, but with its inputs, shows that nothing spilled."""
         names = "HashAgg Batches", "Hash Batches"
         batches = {each[name] for each in by_process(self.values) for name in names if name in each}
         fits = batches == {1} or self._sorted_in_memory
@@ -178,20 +178,20 @@ class Node:
 
     @property
     def _holds_parts(self) -> bool:
-        """Whether the rows of an Append, of which it makes none, are those of its children."""
+        """Whether an Append, which creates no rows, has all the children that returned its rows."""
         if not self.kind.endswith("Append"):
             return True
-        # Each is rounded, for each execution.
+        # Each node's rows per execution are rounded.
         off = sum(map(_loops, (self, *self.children))) / 2
         if sum(child.rows_in_all for child in self.children) < self.rows_in_all - off:
             return False
-        # Processes share the rows of some parts; parts that are removed count in the estimate.
+        # Processes share the rows of some children; the estimate includes removed children.
         is_sum = not any(map(self.values.get, ("Parallel Aware", "Subplans Removed")))
         planned = [each.values.get("Plan Rows", 0) for each in (self, *self.children)]
         return not is_sum or sum(planned[1:]) >= planned[0] - len(planned) / 2
 
     def walk(self) -> "Iterator[Node]":
-        """The node and all below it."""
+        """The node and all its descendants."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -203,7 +203,7 @@ def by_process(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The processes whose sort or hash the plan shows: before version 11 only the leader."""
+    """The processes whose sort or hash the plan shows: only the leader before version 11."""
     sizes = {"Sort Space Type", "Disk Usage", "HashAgg Batches"}
     return [process for process in by_process(values) if sizes & process.keys()]
 
@@ -224,15 +224,15 @@ def sizes_kib(values: Mapping[str, Any]) -> list[float]:
 
 
 def none_spilled(document: Mapping[str, Any]) -> bool:
-    """Whether all nodes of a plan, which is whole and has no sizes on disk, did not spill."""
+    """Whether a plan that is complete and has no sizes on disk has no node that spilled."""
     is_whole = "Execution Time" in document and "Excerpt" not in document
     return is_whole and all(n.shows_no_spill for n in nodes_of(document["Plan"]).walk())
 
 
 def count_disk_sizes(plan: dict[str, Any]) -> bool:
-    """Whether a plan without BUFFERS has sizes on disk; adds their temp blocks to its nodes.
+    """Adds temp blocks from sizes on disk to a plan without BUFFERS; returns whether it has any.
 
-    Segments of Greenplum have files of their own, which the plan does not add up.
+    Segments of Greenplum have their own files, which the plan does not sum.
     """
     nodes = list(all_nodes(plan))
     if any("Temp Written Blocks" in node or "Motion" in node["Node Type"] for node in nodes):
@@ -242,7 +242,7 @@ def count_disk_sizes(plan: dict[str, Any]) -> bool:
 
 
 def _add_blocks(values: dict[str, Any], scanned: set[str]) -> int:
-    """Add the temp blocks of all nodes; returns those written. The CTEs ``scanned`` are kept."""
+    """Adds the temp blocks of all nodes; returns those written. ``scanned`` collects CTE names."""
     written = read = _size_blocks(values)
     if values.get("Storage") == "Disk":
         read, written = _kept_blocks(values, scanned)
@@ -254,10 +254,10 @@ def _add_blocks(values: dict[str, Any], scanned: set[str]) -> int:
 
 
 def _kept_blocks(values: Mapping[str, Any], scanned: set[str]) -> tuple[int, int]:
-    """Blocks that a node which keeps rows on disk read and wrote.
+    """Blocks read and written by a node that stores rows on disk.
 
-    Rows are kept as they pass, and read when they are needed again: for another execution of
-    Materialize than of its input, or for another scan of a common table expression.
+    Rows are stored as they pass, and read when they are needed again: if Materialize is executed
+    more often than its input, or for another scan of a common table expression.
     """
     size = -(-1024 * int(values.get("Maximum Storage", 0)) // BLOCK_BYTES)
     runs = made = max(1, int(values.get("Actual Loops", 1)))
@@ -275,11 +275,11 @@ def _kept_blocks(values: Mapping[str, Any], scanned: set[str]) -> tuple[int, int
 
 
 def _size_blocks(values: Mapping[str, Any]) -> int:
-    """Blocks that a node wrote, by the sizes of its files, or of rows for a hash join."""
+    """Blocks that a node wrote, from the sizes of its files, or of the rows of a hash join."""
     processes = by_process(values)
     size_kib = sum(sizes_kib(values))
     shown = len(_sized(values)) or len(processes)
-    # Lines of workers may be missing: each run counts as the mean of those shown.
+    # Lines of workers may be missing: each execution counts as the mean of those shown.
     runs = max(1.0, values.get("Actual Loops", 1) / shown)
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
@@ -297,7 +297,7 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
 def nodes_of(plan: Mapping[str, Any]) -> Node:
     """The tree of the document's ``Plan``.
 
-    The figures of a node include those of the nodes below. A common table expression is executed,
+    The figures of a node include those of its descendants. A common table expression is executed,
     and therefore counted, in the node that scans it.
     """
     shared = {
@@ -318,10 +318,10 @@ def _node(
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
     if kind in GATHERS and temp.less(inside).blocks:
-        # Nodes below it are left out, which its processes ran.
+        # Nodes below the Gather are left out; its processes ran them.
         processes = below
     producer = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
-    # One of the scans of a common table expression executed it: one with at least as much temp I/O.
+    # One of a common table expression's scans executed it: one with at least as much temp I/O.
     if producer is not None and temp.read >= producer.read and temp.written >= producer.written:
         inside.append(producer)
     spread = _spread(values, processes)
@@ -329,9 +329,9 @@ def _node(
 
 
 def _ran_in(values: Mapping[str, Any], processes: int) -> int:
-    """The number of processes that ran a node: at most its loops, and those of the node above.
+    """The number of processes that ran a node: at most its loops and its parent's processes.
 
-    A part of Parallel Append, and an InitPlan, may run in one of them. A pasted plan may lack the
+    A single process may run a part of Parallel Append, or an InitPlan. A pasted plan may lack the
     Gather above workers.
     """
     processes = max(processes, len(by_process(values)))
@@ -340,11 +340,11 @@ def _ran_in(values: Mapping[str, Any], processes: int) -> int:
 
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:
-    """The processes of the nodes below: at a Gather, its workers and mostly the leader."""
+    """The processes of the nodes below: for a Gather, its workers and usually the leader."""
     if values["Node Type"] not in GATHERS:
         return processes
     if "Workers Launched" not in values:
-        # The line was left out: each process ran the node below once.
+        # The line was omitted: each process ran the node below once.
         loops = [1, *(child.get("Actual Loops", 1) for child in values.get("Plans", ()))]
         return int(min(max(loops) / max(1, values.get("Actual Loops", 1)), WORKERS_MAX)) or 1
     launched = int(amount(values["Workers Launched"], "Workers Launched", WORKERS_MAX))
@@ -352,18 +352,18 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
 
 
 def _spread(values: Mapping[str, Any], processes: int) -> float:
-    """``Node.spread``, from the blocks of each worker (VERBOSE) or sizes on disk; else even."""
+    """``Node.spread`` from each worker's blocks (VERBOSE) or from sizes on disk; otherwise even."""
     workers = values.get("Workers", ())
     counted = [worker for worker in workers if "Temp Written Blocks" in worker]
     parts = [float(_temp(worker).blocks) for worker in counted]
     if counted:
-        # The rest is of the leader, and of workers whose lines are missing. A line without buffers
-        # is of a worker that used none.
+        # The rest belongs to the leader and to workers whose lines are missing. A worker's line
+        # without buffers means that it used none.
         others = max(1, processes - len(workers))
         parts += [max(0.0, _temp(values).blocks - sum(parts)) / others] * others
         shown = processes
     else:
-        # Workers whose lines are missing did as much as those shown.
+        # Workers whose lines are missing count as the mean of those shown.
         parts, shown = sizes_kib(values), len(_sized(values))
     if processes == 1 or not any(parts) or shown < 2:
         return float(processes)
@@ -371,10 +371,10 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
 
 
 def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, float]:
-    """Bounds of the elapsed time of the work of nodes; ``weights`` are sums over all processes.
+    """Bounds of the elapsed time of the nodes' work; ``weights`` are sums over all processes.
 
     The work of a node takes its weight divided by its ``spread``. Parts of a Parallel Append run
-    side by side, limited by the number of processes, or one after the other.
+    in parallel, limited by the number of processes, or one after the other.
     """
     top_share = weights(top) / top.spread
     parts = [elapsed_share(child, weights) for child in top.children]
@@ -390,8 +390,8 @@ def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
     """The least time (s) that a process with temp I/O spent in nodes without temp I/O.
 
     ``elapsed_s`` is the time of the run in which the nodes were timed; ``sharing`` is the number of
-    processes over which the temp I/O was spread. 0 where times of nodes exceed the run or the node
-    above.
+    processes over which the temp I/O was spread. 0 if times of nodes exceed the run or their parent
+    node.
     """
     spilling = [node for node in top.walk() if node.all_temp.blocks]
     # Workers of several Gathers may run at the same time.
@@ -409,8 +409,8 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
     """Time (s) of nodes without temp I/O in their subtree, summed over the processes.
 
     The time of a node includes that of the subplans that it executes; only buffers show whether it
-    includes their temp I/O. Infinite where a node ends before a node within it, or nodes with temp
-    I/O are missing.
+    includes their temp I/O. Infinite if a node ends before one of its children, or if nodes with
+    temp I/O are missing.
     """
     if not node.all_temp.blocks and _shows_no_temp(node, subplans_spill=subplans_spill):
         return _time_s(node, -1)
@@ -431,7 +431,7 @@ def _shows_no_temp(node: Node, *, subplans_spill: bool) -> bool:
         return True
     kinds = {inner.kind for inner in node.walk()}
     if subplans_spill:
-        # A scan of a common table expression may execute a part of it without temp I/O.
+        # A scan of a common table expression may execute only a part of it that has no temp I/O.
         return _has_buffers(node) and "CTE Scan" not in kinds
     return kinds <= _NEVER_SPILLS
 
@@ -439,7 +439,7 @@ def _shows_no_temp(node: Node, *, subplans_spill: bool) -> bool:
 def _holds_inputs(node: Node) -> bool:
     """Whether the children of a node ran within it, or in the processes of a Gather.
 
-    Otherwise lines are missing, or are below a wrong node.
+    Otherwise lines are missing, or their parent is wrong.
     """
     inputs = [child for child in node.children if "Subplan Name" not in child.values]
     if node.kind in GATHERS:
@@ -453,22 +453,22 @@ def _loops(node: Node) -> float:
 
 
 def _time_s(node: Node, sign: int) -> float:
-    """The time (s) of all executions: the lower bound for a ``sign`` of -1, the upper for +1."""
+    """The time (s) of all executions: a lower bound for a ``sign`` of -1, an upper one for +1."""
     once_ms: float = node.values.get("Actual Total Time", 0.0)
-    # PostgreSQL prints three decimals; people and tools may shorten them.
+    # PostgreSQL prints three decimals; people and tools may round further.
     decimals = len(f"{once_ms:.3f}".rstrip("0").partition(".")[2])
     return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * _loops(node) / 1e3
 
 
 def _has_buffers(node: Node) -> bool:
-    """Whether the temp I/O of a node is counted, and not left out or derived from sizes on disk."""
+    """Whether the temp I/O of a node was counted, not left out or derived from sizes on disk."""
     return any(name.startswith("Shared ") for name in node.values)
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
     blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
     read, written = (whole(values.get(name, 0), name, _TEMP_MAX) for name in blocks)
-    # A plan as text has neither a time of 0 nor one that was not taken.
+    # A text plan omits both times of 0 and times that were not measured.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
     return TempIO(read, written, read_s, write_s)
@@ -486,7 +486,7 @@ def _is_cte(values: Mapping[str, Any]) -> bool:
 
 
 def all_nodes(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The values of a node and of all below it."""
+    """The values of a node and of all its descendants."""
     yield values
     for child in values.get("Plans", ()):
         yield from all_nodes(child)

@@ -53,16 +53,16 @@ _UNTIMED = (
     "that spill"
 )
 _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts by process"
-#: Where the nodes above took no more of the run than the rest, they hardly spilled.
+#: If an excerpt's first node took at least this share of the run, omitted nodes hardly spilled.
 _EXCERPT_SHARE = 0.95
-#: Where no setting names it, work_mem is assumed to be this, a quarter of its default.
+#: The assumed work_mem if no setting is known: a quarter of PostgreSQL's default.
 _WORK_MEM_BYTES = 1 << 20
-#: Others than sorts: hash aggregates wrote 1.6 to 1.9 times the size of their files in versions 13
-#: to 17, parallel hash joins 1.25 times that of their rows.
+#: How often nodes other than sorts write: hash aggregates wrote 1.6 to 1.9 times the size of their
+#: files in versions 13 to 17, parallel hash joins 1.25 times the size of their rows.
 _OTHER_TIMES = 2
 _OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
-#: Counts of a node that has buffers.
+#: Counts of a node in a plan with BUFFERS.
 _TEMP_BLOCKS = {"Temp Read Blocks", "Temp Written Blocks"}
 
 
@@ -94,7 +94,7 @@ def read_plan(
 
 
 def plans_in(path: Path) -> list[dict[str, Any]]:
-    """The plans in a file or a log, as FORMAT JSON gives them. InputError where there is none."""
+    """The plans in a file or a log, in the form of FORMAT JSON. InputError if there is none."""
     documents, _ = _read_plans(path)
     if not documents:
         hint = "load auto_explain to log them"
@@ -103,7 +103,7 @@ def plans_in(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_plans(path: Path) -> "tuple[list[dict[str, Any]], Logs | None]":
-    """The plans in a file, and the log that it is; a log may have temp files alone."""
+    """The plans in a file and, for a log, its contents; a log may have temp files but no plans."""
     if not is_log(path):
         return read_documents(path), None
     from spillcast.evidence.postgres.logs import read_logs
@@ -113,7 +113,7 @@ def _read_plans(path: Path) -> "tuple[list[dict[str, Any]], Logs | None]":
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The plan, or the plans of the tasks that a server of Citus shows of other servers."""
+    """The plan, or the plans of the tasks that a Citus server shows from other servers."""
     top = nodes_of(document["Plan"])
     tasks = [node for node in top.walk() if node.kind == "Task" and node.children]
     if not tasks or blocks_of(document["Plan"]):
@@ -133,7 +133,7 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def picked(documents: Sequence[dict[str, Any]], selection: Selection) -> dict[str, Any]:
-    """The selected plan, the only one, or the only one of a log that spills."""
+    """The selected plan, the only plan, or the only plan of a log that spills."""
     spilling = [document for document in documents if blocks_of(document["Plan"])]
     is_log = any("Query Text" in document for document in documents)
     distinct = {
@@ -163,8 +163,8 @@ def counts_of_plan(
 ) -> Counts:
     """The counts of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
-    Times that were not taken have bounds if ``timed``: from the speed of memory to the time of the
-    run without that of nodes without temp I/O. Errors are those of ``read_plan``.
+    Times that were not measured have bounds if ``timed``: from the speed of memory to the time of
+    the run without that of nodes without temp I/O. Errors are those of ``read_plan``.
     """
     if isinstance(document, list):
         document = document[0]
@@ -195,7 +195,7 @@ def counts_of_plan(
             shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
         plan_settings = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
-        # With the time of another run, the times of nodes are not known.
+        # The times of nodes do not apply to the elapsed time of another run.
         is_bounded = not (elapsed_s or temp.total_s)
         outside_s = least_outside_s(top, plan_s, shared.lower) if is_bounded else 0.0
         spills = plan_spills(top, {**(settings or {}), **plan_settings})
@@ -219,7 +219,7 @@ def counts_of_plan(
 
 
 def _rewritten(counts: Counts, spills: PlanSpills) -> Counts:
-    """The counts by sizes on disk, which are the least: merges and batches write them again."""
+    """The counts scaled up from sizes on disk, a lower bound: merges and batches rewrite data."""
     work_mem_bytes = spills.current_bytes or _WORK_MEM_BYTES
     times = max(spill.passes_with(work_mem_bytes) or _OTHER_TIMES for spill in spills.spills)
     if times == 1:
@@ -231,7 +231,7 @@ def _rewritten(counts: Counts, spills: PlanSpills) -> Counts:
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:
-    """Elapsed time (s) of reads of tables: their sums divided by the processes of each node."""
+    """Elapsed time (s) of reads of tables: the sum of each node divided by its processes."""
 
     def self_s(node: Node) -> float:
         return max(0.0, shared_read_s(node.values) - sum(
@@ -245,7 +245,7 @@ def _uses_temp_tables(top: Node) -> bool:
 
 
 def _no_temp_reason(top: Node) -> str:
-    """The reason for no temp I/O."""
+    """Why the plan has no temp I/O."""
     if not _uses_temp_tables(top):
         return "its plan has no temp blocks"
     local_s = sum(top.values.get(f"Local I/O {name} Time", 0.0) / 1e3 for name in ("Read", "Write"))
@@ -257,7 +257,7 @@ def _no_temp_reason(top: Node) -> str:
 
 
 def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
-    """Sentences about limits of the counts."""
+    """Sentences about the limits of the counts."""
     notes = list(document.get("Notes", ()))
     if "Execution Time" not in document:
         notes.append("a plan without Execution Time: that of its first node stands for it")
@@ -274,7 +274,7 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
 
 
 def _statement(document: Mapping[str, Any], spilling: int) -> CountedStatement | None:
-    """The statement of a plan, one of ``spilling`` plans; None without text and other plans."""
+    """The statement of a plan, one of ``spilling`` plans; None for a single plan without text."""
     query, queryid = document.get("Query Text"), document.get("Query Identifier")
     if query is None and spilling < 2:
         return None
@@ -287,14 +287,14 @@ def _statement(document: Mapping[str, Any], spilling: int) -> CountedStatement |
 
 
 def _elapsed_ms(document: Mapping[str, Any]) -> float | None:
-    """The time of the run, or of a first node that did all of it; None where it is not known."""
+    """The time of the run, or of a first node that covers all of it; None if unknown."""
     node_ms = None if document.get("Cut") else document["Plan"].get("Actual Total Time")
     ms: float | None = document.get("Execution Time", node_ms)
     return ms
 
 
 def elapsed_of(document: Mapping[str, Any]) -> float:
-    """The time (s) of the query. InputError where the plan lacks figures of ANALYZE."""
+    """The time (s) of the query. InputError if the plan lacks figures of ANALYZE."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
         reason = (
@@ -312,7 +312,7 @@ def elapsed_of(document: Mapping[str, Any]) -> float:
 
 
 def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
-    """InputError where the first node took longer than the query: texts of two runs."""
+    """InputError if the first node took longer than the query: the text is of two runs."""
     node_s = document["Plan"].get("Actual Total Time", 0.0) / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
@@ -320,15 +320,15 @@ def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
-    """Temp blocks that a plan read and wrote; 0 where it has no counts."""
+    """Temp blocks that a plan read and wrote; 0 if it has no counts."""
     return sum(int(plan.get(name, 0)) for name in _TEMP_BLOCKS)
 
 
 def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:
     """Bounds of the number of processes over which temp I/O was spread, weighted by node.
 
-    With ``evenly`` all processes of a node did equally much. That is an upper bound for times: a
-    process with few blocks may have waited as long as one with many.
+    With ``evenly`` all processes of a node share its I/O equally. That is an upper bound for times:
+    a process with few blocks may have waited as long as one with many.
     """
     is_timed = top.all_temp.total_s > 0
 
@@ -355,7 +355,7 @@ def _held_bytes(top: Node) -> int:
 
 
 def _files(top: Node) -> int:
-    """Files that the node with the most writes alternates: batches of a hash, or one."""
+    """Files that the node with the most writes alternates between: batches of a hash, or one."""
     writer = max(top.walk(), key=lambda node: node.temp.written)
     batches = (node.values.get("Hash Batches", 1) for node in (writer, *writer.children))
     return max(1, int(max(batches)) - 1)
@@ -374,9 +374,9 @@ def plan_counts(recording: "Recording", selection: Selection = ONLY_RUN) -> Coun
 
 @dataclass(frozen=True)
 class Executed:
-    """The elapsed time of a call, and its temp operations of a block each where they are known.
+    """The elapsed time of a call, and its temp operations of one block each, if known.
 
-    ``counts`` are None where the call did no temp I/O or the time of temp I/O is not known.
+    ``counts`` is None if the call did no temp I/O or the time of its temp I/O is unknown.
     """
 
     elapsed_s: float
@@ -390,10 +390,10 @@ class Executed:
 
 
 def executed_plan(path: Path, selection: Selection) -> Executed:
-    """The run of a plan: of several, that with the most temp I/O of the selected statement.
+    """The run of a plan: of several, the one with the most temp I/O of the selected statement.
 
     A log without plans has only the elapsed time of a call with temp files. InputError for a file
-    that is not a plan, and for a plan that was not run.
+    that is not a plan, and for a plan that was not executed.
     """
     with reading(path, HOW):
         documents, logs = _read_plans(path)

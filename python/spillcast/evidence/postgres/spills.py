@@ -25,31 +25,31 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import parse_bytes
 
-#: Since PostgreSQL 15, and before; a plan made with SETTINGS names it where it is another.
+#: The default since PostgreSQL 15, and before. A plan made with SETTINGS shows any other value.
 HASH_MEM_MULTIPLIER, _OLDER_MULTIPLIER = 2.0, 1.0
-#: Before PostgreSQL 17 a tuple in memory had a header of up to so much; now only one to be freed.
+#: The header of a tuple in memory before PostgreSQL 17; since 17, only of tuples that get freed.
 _CHUNK_BYTES = 16
 _FREED_BYTES = 8
-#: Results that are so much wider than what they are made of are wider than a number of 8 bytes.
+#: If a hash aggregate's output is wider than its input by this, states may exceed 8-byte numbers.
 _ANY_STATE_WIDTH = 16
-#: Of a sort's temp file, what is rows, at least: each block ends with 16 bytes of its own, and the
-#: last one of each tape is not full.
+#: The least share of rows in a sort's temp file: each block ends with 16 bytes of its own, and the
+#: last block of each tape is not full.
 _ROWS_SHARE = 0.99
-#: What a tuple in a temp file has less than in memory.
+#: How much smaller a tuple is in a temp file than in memory.
 _FILE_LESS_BYTES = 6
 _TUPLE_HEADER_BYTES = 16
-#: A table of groups doubles at the latest when it is so full; its entries, up to 17 and since.
+#: The maximum fill of a table of groups, which then doubles; its entry up to version 17, and since.
 _TABLE_FILL, _OLDER_ENTRY_BYTES, _ENTRY_BYTES = 0.6, 24, 16
-#: States of a group: those of two aggregates at least, and more the wider the results are.
+#: States of a group: a minimum, that of two aggregates, and bytes per byte of the width of results.
 _STATES_BYTES_MIN, _STATES_PER_NEW_WIDTH, _STATES_PER_WIDTH = 32, 4, 1.5
-#: A number with its length in a temp file takes so much.
+#: The largest size of a number with its length in a temp file.
 _DATUM_BYTES = 12.5
 
 
 def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
-    """The nodes that spill of a plan that was run and has buffers, with the settings of its run.
+    """The nodes that spill in an executed plan with buffers, under the settings of its run.
 
-    None where nodes that spilled, or the file of a sort, are left out.
+    None if nodes that spilled, or the file of a sort, are missing.
     """
     if not {"Actual Loops", "Temp Written Blocks"} <= top.values.keys():
         return None
@@ -66,7 +66,7 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
 
 
 def spills_beside(meta: Meta, value: Any, path: Path) -> PlanSpills | None:
-    """The nodes that spill of a plan, ``value``, beside the recording at ``path``."""
+    """The nodes that spill in a plan, ``value``, stored with the recording at ``path``."""
     with reading(f"{path}: its plan"):
         document = document_of(value)
         settings = {**meta.engine.settings, **document.get("Settings", {})}
@@ -86,11 +86,11 @@ def size_of_setting(setting: str | int) -> int:
 
 
 def spills_of(top: Node, hash_mem_multiplier: float | None = None) -> list[NodeSpill]:
-    """The nodes that wrote temp files, as the plan has them, from the top.
+    """The nodes that wrote temp files, in the order of the plan, from the top.
 
-    Where nothing tells ``hash_mem_multiplier``, what is needed holds for each version's default.
+    If ``hash_mem_multiplier`` is None, ``needed_bytes`` suffices with the default of each version.
     """
-    # PostgreSQL 15 began to time temp I/O, 17 local I/O apart, 18 to say which nodes were disabled.
+    # PostgreSQL times temp I/O since version 15, local I/O since 17; "Disabled" exists since 18.
     balanced = "Disabled" in top.values
     older = not balanced and "Local I/O Read Time" not in top.values
     timed = top.all_temp.total_s > 0
@@ -120,14 +120,14 @@ def spills_of(top: Node, hash_mem_multiplier: float | None = None) -> list[NodeS
 
 
 def aligned(size: float) -> int:
-    """Rounded up to 8 bytes, as memory is handed out."""
+    """The size rounded up to 8 bytes, the unit of allocation."""
     return -(-ceil(size) // 8) * 8
 
 
 def tuple_bytes(file_row_bytes: float, header_bytes: int, *, powers: bool = False) -> int:
-    """Memory of a row from its size in a temp file; 0 for a number, which its slot holds.
+    """Memory of a row from its size in a temp file; 0 for a number, which fits in its slot.
 
-    ``powers``: memory is handed out in powers of 2, which it is to whatever may be freed again.
+    ``powers``: memory is allocated in powers of 2, as it is for anything that may be freed again.
     """
     if file_row_bytes <= _DATUM_BYTES:
         return 0
@@ -141,10 +141,10 @@ def hash_tuple_bytes(width: float) -> int:
 
 
 def aggregate_bytes(groups: float, width: float, input_width: float, *, older: bool) -> int:
-    """Memory of a hash aggregate: a table of entries, and of each group its key and its states.
+    """Memory of a hash aggregate: a table of entries, and a key and states for each group.
 
-    What its rows of ``width`` are wider than its input is made of states for sure; of the rest, a
-    part may be. ``older``: each entry, key and state takes more before PostgreSQL 18.
+    The part of ``width`` that exceeds ``input_width`` certainly consists of states; some of the
+    rest may too. ``older``: each entry, key and state takes more before PostgreSQL 18.
     """
     key = _TUPLE_HEADER_BYTES + aligned(min(width, input_width))
     states = max(
@@ -160,12 +160,12 @@ def aggregate_bytes(groups: float, width: float, input_width: float, *, older: b
 
 
 def _input(node: Node) -> Node:
-    """The node whose rows a node works on: the first below it that is no subplan, or itself."""
+    """The node that supplies a node's rows: its first child that is not a subplan, or itself."""
     return next((child for child in node.children if "Subplan Name" not in child.values), node)
 
 
 def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
-    """Each node; a hash join is paired with its hash, which then has no pair of its own."""
+    """Each node; a hash join is paired with its hash, which is then not listed by itself."""
     joined: set[int] = set()
     for node in top.walk():
         hashed = next((child for child in node.children if child.kind == "Hash"), None)
@@ -176,7 +176,7 @@ def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:
 
 
 def _hash(node: Node, multiplier: float, *, balanced: bool) -> NodeSpill:
-    """The bytes of a row are measured where batches were not split while it ran."""
+    """A hash; the size of its rows is measured if its batches were not split during the run."""
     values = node.values
     shared = bool(values.get("Parallel Aware"))
     rows = node.rows_in_all if shared else node.rows
@@ -201,21 +201,21 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> NodeSpill:
 
 
 def _sort(node: Node, older: bool) -> NodeSpill:
-    """The largest of the sorts that its processes did."""
+    """The largest of the sorts of a node's processes."""
     disk = [1024 * int(kib) for kib in sorts_kib(node.values)]
-    # A limit above takes only some of the rows, all of which were sorted.
+    # A limit takes only some of the rows, so the rows that were sorted are counted below the sort.
     below = _input(node)
     rows = below.rows_in_all if node.processes > 1 else below.rows
-    # Below a limit rows may be thrown away while they are sorted, so each is freed by itself.
+    # Below a limit, rows may be discarded during the sort, so each is freed by itself.
     limited = node.above == "Limit"
     header_bytes = _CHUNK_BYTES if older else _FREED_BYTES if limited else 0
-    # For what is needed, all of the file is rows: rather more memory than too little.
+    # ``needed_bytes`` counts all of the file as rows: better too much memory than too little.
     row, row_max = (
         tuple_bytes(share * sum(disk) / max(rows, 1.0), header_bytes, powers=limited)
         for share in (_ROWS_SHARE, 1.0)
     )
     max_rows = rows * max(disk, default=0) / max(sum(disk), 1)
-    # Next time another process may get more: up to twice its share was seen.
+    # Another run may distribute rows differently: up to twice the mean share was observed.
     next_rows = max(max_rows, rows * min(1.0, 2 / node.processes))
     written = node.temp.written * BLOCK_BYTES
     return NodeSpill(
@@ -251,7 +251,7 @@ def _aggregate(node: Node, multiplier: float, *, older: bool) -> NodeSpill:
 
 
 def _inner_sorts(node: Node) -> int:
-    """Sorts inside an aggregate of grouping sets, where its hashes are all in memory."""
+    """Sorts inside an aggregate with grouping sets whose hashes all fit in memory."""
     in_memory = all(
         not values.get("Disk Usage") and values.get("HashAgg Batches", 1) <= 1
         for values in by_process(node.values)
@@ -263,7 +263,7 @@ def _inner_sorts(node: Node) -> int:
 
 
 def _inner_sort(node: Node, sorts: int, older: bool) -> NodeSpill:
-    """Each sorts all rows of the input, one after the other; the plan does not show its file."""
+    """Sorts of all input rows, one after the other; the plan does not show their files."""
     below = _input(node)
     row = tuple_bytes(float(below.values.get("Plan Width", 0)), _CHUNK_BYTES if older else 0)
     rows = max(below.rows, 1.0)
@@ -279,52 +279,52 @@ def _inner_sort(node: Node, sorts: int, older: bool) -> NodeSpill:
 
 
 def _store(node: Node, older: bool) -> NodeSpill:
-    """Rows that are kept; also those that count(distinct) sorts, before PostgreSQL 16."""
+    """Rows that are stored; also those that count(distinct) sorts before PostgreSQL 16."""
     below = _input(node) if _input(node).rows else node
     width = float(below.values.get("Plan Width", 0))
-    # A node that keeps what it reads keeps also what its own filter removes.
+    # A node that stores the rows it reads also stores those that its own filter removes.
     removed = float(node.values.get("Rows Removed by Filter", 0)) if below is node else 0.0
     rows = max(below.rows + removed, 1.0)
     if node.kind == "Aggregate":
         needed = round(rows * (SLOT_BYTES + aligned(width) + 2 * _CHUNK_BYTES))
     else:
-        # Its own executions may read rows again that were written once, as those of a CTE.
+        # Executions of the node itself may reread rows that were written once, like those of a CTE.
         once = 0.0 if node.kind == "CTE Scan" else node.temp.written / max(node.temp.read, 1)
         share = min(1.0, once) if below is node else 1.0
         runs = max(1.0, share * below.rows_in_all / max(below.rows, 1.0))
         row_bytes = node.temp.written * BLOCK_BYTES / (rows * runs)
         header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
-        # Rows kept to be read again: a pointer, whose array may be twice as long, each.
+        # Each row that is stored for rereading has a pointer in an array that may be twice as long.
         row_memory_bytes = tuple_bytes(row_bytes, header_bytes, powers=older)
         needed = ceil(rows * (2 * POINTER_BYTES + row_memory_bytes))
     return NodeSpill(kind="store", processes=node.processes, needed_bytes=needed)
 
 
-#: A work_mem that no setting names.
+#: PostgreSQL's default work_mem.
 _WORK_MEM = "4MB"
-#: A row in a file beside its columns: of sorts and stores, and of hashes.
+#: The overhead of a row in a temp file: of sorts and stores, and of hashes.
 _SORT_ROW_BYTES, _HASH_ROW_BYTES = 10, 20
-#: Each partition of a hash aggregate takes blocks of the file ahead of need, and zeros are written
-#: to those that others are written behind: a block is written twice, and read once.
+#: Partitions of a hash aggregate reserve blocks of the file in advance. Blocks before the one that
+#: is written are filled with zeros: a block is written twice and read once.
 AGGREGATE_WRITES = 2
 JOINS = {"Hash Join", "Merge Join", "Nested Loop"}
 
 
 @dataclass(frozen=True)
 class PlannedBytes:
-    """Temp bytes of a plan that was not run, by the estimates of its nodes."""
+    """Temp bytes of a plan that was not executed, from the estimates of its nodes."""
 
     written: float
     read: float
     aggregated: float
-    #: Joins below the nodes that spill, the mean of all bytes written.
+    #: The number of joins below the nodes that spill: the mean over all bytes written.
     joins: float
 
 
 def planned_bytes(
     document: Mapping[str, Any], settings: Mapping[str, Any], less: int = 1
 ) -> PlannedBytes:
-    """Temp bytes by the estimates of a plan, with a share of 1 over ``less`` of the work memory."""
+    """Temp bytes by the estimates of a plan, with the work memory divided by ``less``."""
     given = {**settings, **(document.get("Settings") or {})}
     memory = size_of_setting(given.get("work_mem") or _WORK_MEM) // less
     multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
@@ -343,8 +343,8 @@ def planned_bytes(
 def _nodes(
     plan: Mapping[str, Any], processes: float, above: str = ""
 ) -> Iterator[tuple[Mapping[str, Any], float]]:
-    """Each node, and the number of processes: rows of a plan are those of one."""
-    # A merge join goes back in sorted rows a little, and keeps no more of them.
+    """Each node and its number of processes: the plan's estimates of rows are for one process."""
+    # A merge join steps back only a little in its sorted input, and stores only those rows.
     if (plan.get("Node Type"), above) != ("Materialize", "Merge Join"):
         yield plan, processes
     workers = plan.get("Workers Planned")
@@ -359,13 +359,13 @@ def _joins_below(node: Mapping[str, Any]) -> int:
 
 
 def _rows(node: Mapping[str, Any]) -> tuple[float, float]:
-    """Estimated rows and the bytes of one."""
+    """Estimated rows, and bytes per row."""
     rows, width = (float(amount(node.get(name, 0), name)) for name in ("Plan Rows", "Plan Width"))
     return rows, width
 
 
 def _node_bytes(node: Mapping[str, Any], memory: int, multiplier: float) -> float:
-    """Bytes that a node spills, each of which it reads once."""
+    """Bytes that a node spills; each is read once."""
     kind, below = node.get("Node Type"), list(node.get("Plans", ()))
     if not below:
         return 0.0

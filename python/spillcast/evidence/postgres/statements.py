@@ -43,27 +43,27 @@ from spillcast.redaction import masked_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: Times of execution: by their names up to version 12 and since, and as queries call them.
+#: Times of execution: their names up to version 12 and since, and common aliases in queries.
 _TIME = re.compile(
     r"(?P<of>total|mean|avg|average|stddev)_(?:exec_|execution_)?(?:time|ms|time_ms)"
 )
-#: Names that a query may give to the text of a statement, and how that begins.
+#: Column names that a query may give to the statement's text, and how such a text begins.
 _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
-#: What a forecast needs, and a ranking does not; the last may be given instead.
+#: Columns that a forecast needs but a ranking does not; --elapsed replaces the last.
 _OF_FORECASTS = ("temp_blks_read", "total_exec_time")
 TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
-#: A number with separators, before any of its columns is known.
+#: A number with separators, before the format of its column is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
-#: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
+#: Times of all other blocks; up to version 16, names for shared blocks lack "shared".
 _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
-#: What a statement has one row for, and the begin of a time.
+#: The columns that identify a row, and the start of a timestamp.
 _IDENTITY = ("userid", "dbid", "queryid", "toplevel")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 #: What a spreadsheet, a data frame or a narrow column leaves of an identifier, as 5.23E+18 or ####:
-#: other statements may have the same.
+#: several statements may then share it.
 _ROUNDED = re.compile(r"[^\w-]|^-*$")
-#: The server keeps 5,000 statements, unless it is told to keep more.
+#: The server keeps 5,000 statements by default.
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
@@ -77,29 +77,29 @@ _ADDED = (
 
 @dataclass(frozen=True)
 class StatementRow:
-    """Sums over the calls of one statement; times of blocks also over all of its processes."""
+    """Sums over the calls of one statement; times of blocks are also summed over its processes."""
 
-    #: None, and so is ``query``, where who exported it may not see the statement.
+    #: None, like ``query``, if the exporting role may not see the statement.
     queryid: str | None
     query: str | None
     calls: int
     elapsed_s: float
     read_blocks: int
     written_blocks: int
-    #: Of temp blocks; None before version 15, 0 where nothing was timed.
+    #: Times of temp blocks; None before version 15, 0 if track_io_timing was off.
     read_s: float | None
     write_s: float | None
     other_s: float
-    #: Parallel workers that its plan launched; None before version 18.
+    #: Parallel workers that were launched; None before version 18.
     workers: int | None
-    #: Settings that were exported beside it.
+    #: Settings that were exported in the same row.
     per_gather: int | None
     maintenance: int | None
-    #: A column that a forecast needs and the rows lack: its figure is 0 here.
+    #: A column that a forecast needs and the export lacks: its figure here is 0.
     missing: str | None = None
-    #: Standard deviation of the calls' times over their mean; None where that is not known.
+    #: Standard deviation of the calls' times over their mean; None if unknown.
     spread: float | None = None
-    #: How often it was seen at work, and with how many parallel workers at most.
+    #: How many samples of sessions showed it running, and the most parallel workers in any of them.
     looks: int = 0
     workers_seen: int = 0
 
@@ -110,7 +110,7 @@ class StatementRow:
 
     @property
     def temp_s(self) -> float:
-        """Time of temp I/O, 0 where it was not taken."""
+        """Time of temp I/O, 0 if it was not timed."""
         return (self.read_s or 0.0) + (self.write_s or 0.0)
 
     @property
@@ -143,13 +143,13 @@ class StatementRow:
         )
 
     def plus(self, other: "StatementRow") -> "StatementRow":
-        """The sums with a row of the same statement: of another user, or in another database."""
+        """The sum with a row of the same statement: of another user, or in another database."""
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in _ADDED}
         return replace(self, **sums, spread=None)
 
 
 def read_rows(path: Path) -> list[StatementRow]:
-    """The statements of an export. InputError if it is cut or damaged, or lacks columns."""
+    """The statements of an export. InputError if it is cut, damaged or lacks columns."""
     with reading(path, HOW):
         text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
         if text.count("\n") > _LINES_MAX:
@@ -166,7 +166,7 @@ def read_rows(path: Path) -> list[StatementRow]:
 
 
 def _without_sums(rows: list[StatementRow]) -> list[StatementRow]:
-    """The rows without a last one of no statement that adds up the others, as in a spreadsheet."""
+    """The rows without a last row that only adds up the others, as in a spreadsheet."""
     *others, last = rows
     sums = sum(row.calls for row in others), sum(row.blocks for row in others)
     is_sum = len(others) > 1 and " " not in (last.query or "") and sums == (last.calls, last.blocks)
@@ -174,7 +174,7 @@ def _without_sums(rows: list[StatementRow]) -> list[StatementRow]:
 
 
 def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row by the names of the newest version; up to 12 all times are those of execution."""
+    """A row with the newest version's column names; up to version 12 all times are of execution."""
     row = {str(name).strip().lower(): value for name, value in row.items()}
     texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
     times = {name: time["of"] for name in row if (time := _TIME.fullmatch(name))}
@@ -188,7 +188,7 @@ def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_total(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with the total time of its calls, also if only their mean was exported."""
+    """A row with the total time of its calls, even if only their mean was exported."""
     mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
     if "total_exec_time" in row or mean_ms is None or calls is None:
         return row
@@ -205,7 +205,7 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
-    """Check that the mean of a call times the calls is the total, if all are exported."""
+    """Checks that the mean time times the calls is the total, if all three are exported."""
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
         return
@@ -216,10 +216,10 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
 
 
 def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The rows, each once. InputError where a statement has counts of several moments.
+    """The rows without duplicates. InputError if a statement has counts from several times.
 
-    The later contain the earlier. Buckets of pg_stat_monitor do not, nor intervals with a begin
-    and an end.
+    Later counts include the earlier ones, except for buckets of pg_stat_monitor and intervals with
+    a start and an end.
     """
     names = rows[0].keys()
     is_split = {"start_time", "end_time"} <= names or any(n.startswith("bucket") for n in names)
@@ -243,13 +243,13 @@ def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
 
 
 def _moments(row: Mapping[str, Any]) -> list[str]:
-    """The times in a row, but for those since which its counts were taken."""
+    """The timestamps in a row, except the start of its counting."""
     cells = (str(cell) for name, cell in row.items() if "since" not in name)
     return list(filter(_MOMENT.match, cells))
 
 
 def merged(rows: Iterable[StatementRow]) -> list[StatementRow]:
-    """A row for each statement, the sum of its rows; rows without an identifier stay alone."""
+    """One row for each statement, the sum of its rows; rows without an identifier stay separate."""
     by_id: dict[str | int, StatementRow] = {}
     for number, row in enumerate(rows):
         name = number if row.queryid is None else row.queryid
@@ -284,7 +284,7 @@ _UNTIMED = (
     "set track_io_timing = on, call pg_stat_statements_reset(), and export it again after some "
     f"calls; {_FROM}"
 )
-#: The remedy if the server is too old to do so.
+#: The remedy if the server is too old for that.
 _NO_TIMES = f"PostgreSQL 15 or newer times temp I/O, as temp_blk_read_time; {_FROM}"
 _RARE = "forecast a plan of a call that does, or a log with log_temp_files = 0"
 #: The remedy for more I/O than the processes could do.
@@ -292,30 +292,30 @@ _MORE_PROCESSES = (
     f"export the setting as a column, current_setting('{PER_GATHER}') as {PER_GATHER}, or forecast "
     "a plan of EXPLAIN (ANALYZE, BUFFERS)"
 )
-#: Workers of a query, or of making an index, where nobody has set another number.
+#: Workers of a query, or of an index build, if no other number is set.
 DEFAULT_WORKERS = 2
-#: A statement seen so often without a worker has one for less than a seventh of its time, 95 %
-#: sure.
+#: With this many samples and no worker in any, the statement has a worker for less than a seventh
+#: of its time, at 95 % confidence.
 LOOKS_MIN = 20
-#: What may stand before a statement: comments, parentheses.
+#: What may precede a statement: comments, parentheses.
 _BEGIN = r"(?s)(?:\s|/\*(?:(?!\*/).)*\*/|--[^\n]*\n|\()*"
-#: Statements whose processes are those of a plan: others may make indexes, too.
+#: Statements whose processes are those of a plan: other statements may also build indexes.
 _QUERY = re.compile(_BEGIN + r"(?:select|with|insert|update|delete|merge)\b", re.IGNORECASE)
-#: Statements that sort for an index, in memory of another setting.
+#: Statements that sort for an index; another setting limits their memory.
 _SORTS_INDEX = re.compile(
     _BEGIN + r"(?:create\s+(?:unique\s+)?index|reindex|cluster|alter\s+table|vacuum)\b",
     re.IGNORECASE,
 )
-#: A table is read, and not a function alone: of queries within that the counts are added to those
-#: of the statement that calls it, and their workers are not.
+#: A statement that reads a table, not only a function. The counts of queries inside a function are
+#: added to those of the calling statement, but their workers are not.
 _OF_TABLES = re.compile(r"\bfrom\s+(?:only\s+)?[\w\".]+(?![\w\".]|\s*\()", re.IGNORECASE)
 
 
 def read_statements(path: str | Path, selection: Selection = ONLY_RUN) -> Counts:
     """The counts of one query: the mean of its calls.
 
-    InputError for a file that is cut or lacks columns, where no query spills, and where several
-    do; Refusal where I/O cannot have been done by any number of processes that there may have been.
+    InputError for a file that is cut or lacks columns, and if no query or more than one spills;
+    Refusal if no possible number of processes can have done the I/O.
     """
     path = Path(path)
     with reading(path, HOW):
@@ -329,8 +329,8 @@ def counts_of_row(
 ) -> Counts:
     """The counts of the mean call of a row.
 
-    NotSpilled for less than a block on the mean, EvidenceIncomplete where a column is missing;
-    another Refusal as of ``read_statements``.
+    NotSpilled if the mean call spills less than a block, EvidenceIncomplete if a column is missing;
+    other Refusals as for ``read_statements``.
     """
     elapsed_s = _call_s(row, elapsed_s)
     read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
@@ -364,7 +364,7 @@ def _call_s(row: StatementRow, elapsed_s: float | None) -> float:
 def chosen(rows: Sequence[StatementRow], selection: Selection = ONLY_RUN) -> StatementRow:
     """The selected row that spills, or the only one that does.
 
-    InputError where there is none; where there are several it ranks them.
+    InputError if none does, and a ranked list if several do.
     """
     spilling = _ranked([row for row in rows if row.spills])
     if selection.queryid is not None:
@@ -383,9 +383,9 @@ def chosen(rows: Sequence[StatementRow], selection: Selection = ONLY_RUN) -> Sta
 
 
 def row_of_queryid(rows: Sequence[StatementRow], selection: Selection) -> StatementRow:
-    """The row of a ``queryid``, whether it spills or not; without one as ``chosen``.
+    """The row of a ``queryid``, whether it spills or not; without a ``queryid`` as ``chosen``.
 
-    InputError where there is none.
+    InputError if there is none.
     """
     queryid = selection.queryid
     if queryid is None:
@@ -400,7 +400,7 @@ def row_of_queryid(rows: Sequence[StatementRow], selection: Selection) -> Statem
 
 
 def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
-    """The error of several statements, with a list of the first ones."""
+    """The error for several statements, with a list of the first ones."""
     option = "item" if any(row.queryid is None for row in rows) else "queryid"
     hint = f"name one with --{option}"
     if any((row.query or "").startswith("<insufficient") for row in rows):
@@ -421,13 +421,13 @@ def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
 
 
 def _ranked(spilling: Sequence[StatementRow]) -> list[StatementRow]:
-    """By the time of temp I/O in all calls; by its size unless all of it was timed."""
+    """Rows by the time of temp I/O in all calls, or by its size unless all rows are timed."""
     timed = all(row.temp_s > 0 for row in spilling)
     return sorted(spilling, key=lambda row: row.temp_s if timed else row.blocks, reverse=True)
 
 
 def processes_of(row: StatementRow) -> Bounds[float]:
-    """Bounds of the number of processes: one, and as many as the server's settings allow."""
+    """Bounds of the number of processes: from one to what the server's settings allow."""
     query = row.query or ""
     is_query = _QUERY.match(query) is not None
     if row.workers == 0 and is_query and _OF_TABLES.search(query):
@@ -455,12 +455,12 @@ def processes_of(row: StatementRow) -> Bounds[float]:
 
 
 def other_memory(query: str | None) -> str | None:
-    """The setting of the memory that a statement sorts in; None if it is work_mem."""
+    """The setting that limits a statement's sort memory; None if it is work_mem."""
     return "maintenance_work_mem" if _SORTS_INDEX.match(query or "") else None
 
 
 def executed_statement(path: Path, selection: Selection) -> Executed:
-    """The mean call of a statement in an export of pg_stat_statements. InputError for none."""
+    """The mean call of a statement in an export of pg_stat_statements. InputError if not found."""
     with reading(path, HOW):
         row = row_of_queryid(read_rows(path), selection)
         if not row.calls:
@@ -469,7 +469,7 @@ def executed_statement(path: Path, selection: Selection) -> Executed:
 
 
 def executed_row(row: StatementRow, elapsed_s: float | None = None) -> Executed:
-    """The mean call of a row, which has some."""
+    """The mean call of a row with at least one call."""
     call_s = _call_s(row, elapsed_s)
     blocks = round(row.blocks / row.calls)
     return executed(call_s, blocks, lambda: counts_of_row(row, elapsed_s=elapsed_s))

@@ -38,13 +38,13 @@ _DURATION = re.compile(
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
-#: psql's prompt before another line of a statement.
+#: psql's prompt before a continuation line of a statement.
 _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
-#: A statement without its semicolon and what follows.
+#: A statement without its semicolon and what follows it.
 _STATEMENT = re.compile(r"\A((?:[^;']++|'[^']*+')*+).*", re.DOTALL)
-#: psql's own, below what the server told the session.
+#: psql's own time, below the server's messages to the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
-#: A time without its year, or in seconds of the epoch.
+#: A time without a year, or seconds since the epoch.
 _CLOCK = re.compile(r"\b(?:\d\d:\d\d:\d\d|\d{10}\.\d{3})\b")
 #: ENOSPC in the languages that both glibc and PostgreSQL have.
 _NO_SPACE = (
@@ -56,13 +56,13 @@ _NO_SPACE = (
     "|Enheten är full|Aygıt üzerinde boş yer yok|Недостатньо місця на пристрої"  # noqa: RUF001
 )
 _LIMITS = (
-    # In any language.
+    # The same in all languages.
     (re.compile(r"(temp_file_limit)[^\d\n]{,20}\((\d++) ?\w+\)"), "{} ({}kB)"),
     (
         re.compile(rf"(?:pgsql_tmp|temporary file)[^\n]*: (?:{_NO_SPACE})()()"),
         "the device of its temp files",
     ),
-    # DuckDB in the server.
+    # DuckDB inside the server.
     (
         re.compile(r"failed to offload data block[^(\n]*(\(.*\)).*'(\w+)' setting", re.DOTALL),
         "{1} {0}",
@@ -73,7 +73,7 @@ _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 #: The resolution of the times of messages, which may be whole seconds.
 _RESOLUTION_S = 1.0
-#: The factor by which the numbers of files of two calls of a statement may differ.
+#: The maximum ratio between the numbers of files of two calls of a statement.
 _FILES_RATIO_MAX = 2
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 
@@ -82,7 +82,7 @@ _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 class TempFile:
     """A removed temp file: its statement and size, and the elapsed time of its call.
 
-    Files of one call have the same ``call``, which is 0 where the call is not known.
+    Files of one call have the same ``call``; it is 0 if the call is unknown.
     """
 
     query: str | None
@@ -99,17 +99,17 @@ class Exceeded:
     """A limit of temp files that calls of a statement exceeded."""
 
     limit: str
-    #: None where the log does not contain it.
+    #: None if the log does not contain it.
     query: str | None
     calls: int = 1
 
 
 @dataclass(frozen=True)
 class _Removal:
-    """A message about a file: its position among all, its time and the number in the file's name.
+    """A message about a file: its position, its time and the number in the file's name.
 
     ``shared`` files belong to a set of parallel processes, and have the number of the set. Files
-    of a ``worker`` were written by another process than that of the session.
+    of a ``worker`` were written by a process other than that of the session.
     """
 
     file: TempFile
@@ -150,19 +150,19 @@ class LoggedTempFiles:
     def __init__(self, seen: set[tuple[str, str, str]]) -> None:
         self.files: list[TempFile] = []
         self._seen = seen
-        #: By statement, the last process that wrote a file for it.
+        #: The last process that wrote a file, by statement.
         self._writers: dict[str, str] = {}
         self.exceeded: list[Exceeded] = []
         self._sessions: dict[str, _Session] = defaultdict(_Session)
-        #: By writer, the subject of its last message, if the statement may follow.
+        #: The subject of each writer's last message, if the statement may still follow.
         self._unnamed: dict[str, TempFile | Exceeded] = {}
-        #: The statement that psql runs, in whose output a message stands.
+        #: The statement that psql is running when its output shows a message.
         self._prompted: str | None = None
 
     def add(self, writer: str, entry: LogEntry, *, is_named: bool) -> str:
-        """Add a message, and return its writer: a process that a message or a file's name names.
+        """Adds a message and returns its writer: the process named by the message or by a file.
 
-        ``is_named`` is whether messages have the names of their writers.
+        ``is_named`` is whether messages name their writers.
         """
         if entry.level == "STATEMENT":
             if (subject := self._unnamed.pop(writer, None)) is not None:
@@ -183,14 +183,14 @@ class LoggedTempFiles:
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
                 break
-        # A string in a program may contain several messages; a statement may quote one.
+        # A string in program code may contain several messages; a statement may quote one.
         for match in _TEMP.finditer(entry.message) if entry.level in _LEVELS else ():
             writer = self._add_file(writer, entry, match, is_named=is_named)
         if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], time_of(entry.at or ""))
             if call.query and not is_named:
-                # Another session may have written the message above.
+                # Another session may have written the previous message.
                 query = _plain(masked_text(call.query))
                 writer = self._writers.pop(query, writer)
                 waiting = self._sessions[writer].waiting
@@ -208,7 +208,7 @@ class LoggedTempFiles:
         if not size.value:
             return writer
         name = _NAME.search(match["path"])
-        # A log that was joined from others may contain a message twice.
+        # A log that was joined from several logs may contain a message twice.
         clock = entry.before if _CLOCK.search(entry.before) else ""
         clock = entry.at[:19].replace("T", " ") if entry.at else clock
         key = match["path"], match["size"], clock
@@ -225,7 +225,7 @@ class LoggedTempFiles:
         self.files.append(file)
         if entry.query is None:
             self._unnamed[writer] = file
-        # The leader created a shared set; the last process that uses the set removes it.
+        # The leader creates a shared set; the last process that uses the set removes it.
         leader = owner if owner and shared else writer
         removal = _Removal(
             file,
@@ -239,7 +239,7 @@ class LoggedTempFiles:
         return writer
 
     def by_call(self) -> list[TempFile]:
-        """All files, each with its call where the log shows it."""
+        """All files, each with its call if the log shows it."""
         for session in self._sessions.values():
             if session.last is not None:
                 session.waiting = _after(session.last, session.waiting)
@@ -248,7 +248,7 @@ class LoggedTempFiles:
 
 
 def _end_call(session: _Session, call: _Call) -> None:
-    """Assign the waiting files to the call that ended, or to the last call if they are older."""
+    """Assigns waiting files to the call that ended, or to the previous call if they are older."""
     older = [removal for removal in session.waiting if _is_older(removal, call)]
     _set_call([removal for removal in session.waiting if not _is_older(removal, call)], call)
     _assign_untimed(older if session.last is None else _after(session.last, older))
@@ -256,7 +256,7 @@ def _end_call(session: _Session, call: _Call) -> None:
 
 
 def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
-    """Assign files that were removed right after a call to it, and return the others."""
+    """Assigns files that were removed right after a call to it, and returns the others."""
     is_late = [_seconds_between(call.ended, r.time, inf) > _RESOLUTION_S for r in removals]
     _set_call([r for r, late in zip(removals, is_late, strict=True) if not late], call)
     return list(compress(removals, is_late))
@@ -279,7 +279,7 @@ def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
 
 
 def _assign_untimed(removals: Sequence[_Removal]) -> None:
-    """Assign files without a duration to calls: those of one statement that existed together."""
+    """Assigns files without a duration to calls: those of one statement that existed together."""
     for _, of_statement in groupby(removals, key=lambda removal: removal.file.query):
         for call in _calls_of(list(of_statement)):
             for removal in call if len(call) > 1 else ():
@@ -334,7 +334,7 @@ def _seconds_between(begin: datetime | None, end: datetime | None, unknown_s: fl
 
 
 def time_of(text: str) -> datetime | None:
-    """The time in a text, such as the prefix of a message; None where it has none."""
+    """The time in a text, such as a message's prefix; None if it has none."""
     match = TIME.search(text)
     try:
         return None if match is None else datetime.fromisoformat(match[0])
@@ -347,11 +347,11 @@ def counts_of_files(
 ) -> Counts:
     """The counts of one call, each file written once and read once.
 
-    InputError where there are several calls, and where no duration is known.
+    InputError if there are several calls, or if no duration is known.
     """
     by_call: dict[int, list[TempFile]] = defaultdict(list)
     for index, file in enumerate(files):
-        # A file of an unknown call counts as a call.
+        # A file whose call is unknown counts as a call of its own.
         by_call[file.call or -1 - index].append(file)
     items = [
         SelectableRun(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
@@ -379,19 +379,19 @@ def counts_of_files(
     )
 
 
-#: The maximum ratio of the memory of a sort to its temp file. A row of an integer takes 13 bytes on
-#: disk, and in memory 48 with its header and up to 48 in an array that grows by doubling.
+#: The maximum ratio of a sort's memory to the size of its temp file. A row with an integer takes 13
+#: bytes on disk; in memory 48 with its header, and up to 48 in an array that grows by doubling.
 #: PostgreSQL 15 takes 2.8 to 6.8 times the file.
 SORT_TIMES_MAX = 8
 KIB, MIB = 1 << 10, 1 << 20
 
 
 def work_mem_between(files: Sequence[TempFile]) -> tuple[int, int | None]:
-    """Bounds of the work_mem (bytes) that all calls of a statement need to not spill.
+    """Bounds of the work_mem (bytes) with which no call of a statement spills.
 
     The lower bound is the largest file: a sort has one file and takes more memory, a hash has a
-    file for each batch. The upper bound follows from all files of a call, and is None where the
-    files of a call are not known.
+    file for each batch. The upper bound follows from all files of a call, and is None if the files
+    of a call are not known.
     """
     call_bytes = Counter[int]()
     for file in files:

@@ -1,6 +1,6 @@
-"""Text plans of EXPLAIN as the documents that FORMAT JSON would have given, understood whole.
+"""Converts EXPLAIN's text plans to FORMAT JSON documents; each line must be understood.
 
-Each line begins a node, is a detail of a known kind, goes on with the line above, or is around the
+A line begins a node, is a detail of a known kind, continues the line above, or is outside the
 plans. docs/reports.md lists the kinds of lines.
 """
 
@@ -23,32 +23,32 @@ from spillcast.evidence.postgres.node_lines import (
 from spillcast.evidence.postgres.nodes import all_nodes
 
 _HEADING = re.compile(r"\s*(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*")
-#: A line begins so; others go on with what stands above.
+#: The start of a new line; other lines continue the one above.
 _BEGINS = re.compile(
     r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)] ?:(?:\s|$)"
     r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|(?:\* )?\(slice\d|\(seg\d)"
 )
-#: Details that openGauss has in brackets.
+#: Details in parentheses, as openGauss prints them.
 _IN_BRACKETS = re.compile(r"(\s*)\(([A-Z][A-Za-z/ ]+: [^()]*)\)\s*")
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
-#: A quotation of a line, in the words around a plan.
+#: A line that is quoted in the text around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
-#: Hosts where a server that shares its work lets others spill, in lines of their own.
+#: Signs of spills on other hosts, in lines of their own, if a server distributes its work.
 ELSEWHERE = re.compile(
     r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |K bytes wanted|Wrote \d+K .*workfile"
     r"|\b[1-9]\d*+ (?:overflows|spill \w+)|Workfile[ -]Spilling\W{1,4}[1-9]"
 )
-#: The last is psql's own, by ``\\timing``.
+#: The last alternative is psql's own time, from ``\\timing``.
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ?ms")
-#: What clients write between a plan and the time of it.
+#: What clients print between a plan and its time.
 _IS_BETWEEN = re.compile(r"EXPLAIN|[\W_]+|\([^()]*\)")
-#: Blanks before another line of details; some labels stand only within a line.
+#: Blanks before another detail in the same line; some labels occur only within a detail.
 _JOINED = re.compile(
     r"(?<=\S) {3,}(?!(?:Batches|(?:(?:Peak |Average )?Memory|Disk)(?: *Usage)?|Usage): )"
     r"(?=[A-Z][A-Za-z/ -]{,40}: )"
 )
-#: Blanks that a page or an editor put between words and after the point of a number.
+#: Blanks that a page or an editor inserted between words, or after the point in a number.
 _WIDE, _IN_NUMBER = re.compile(r"(?<=\S) {2,}"), re.compile(r"(?<=\d\.|\.\.) (?=\d)")
 _TYPE_OF_NODE = (
     r"(?:(?:Parallel|Partial|Finalize|Async|Incremental|Custom|Foreign|Bitmap) ){,3}"
@@ -58,7 +58,7 @@ _TYPE_OF_NODE = (
     r"|Delete|Recursive Union|Group)\b[^()]*(?:\([^()]*\)[^()]*)?"
 )
 _FIGURES_OF_NODE = r"\((?:cost=\d|actual (?:time|rows)=|never executed)"
-#: What begins a line of details or of the summary.
+#: Labels that begin a line of details or of the summary.
 _LABEL = (
     r"(?:(?:Presorted|Sort|Group|Hash|Cache) Key|(?:Hash|Merge|Index|Recheck|TID) Cond"
     r"|(?:Join|One-Time) Filter|(?<!Join )(?<!Time )Filter|Sort Method|Buffers|I/O Timings"
@@ -67,48 +67,48 @@ _LABEL = (
     r"|(?<!\d )(?<!\d  )Batches|Storage|Output|Settings|Query Identifier|Planning(?: [Tt]ime)?|JIT"
     r"|Functions|Execution [Tt]ime|Total runtime|(?:InitPlan|SubPlan) \d+):?(?:\s|$)"
 )
-#: Where lines were joined, in a line that has a whole plan.
+#: Places where lines were joined, in a line that contains a whole plan.
 _JOINT = re.compile(
     rf"(?<=\S)[ \t]+(?=->[ \t]+{_TYPE_OF_NODE}{_FIGURES_OF_NODE}|{_LABEL})"
     r"|(?<=\d\))[ \t]+(?=[A-Z][A-Za-z ]{,30}: )"
     r"|(?<=\S)(?=(?:(?:Planning|Execution) [Tt]ime|Total runtime): \d)"
 )
-#: Parts that the text after the blanks belongs to.
+#: Parts that the text after the blanks continues.
 _CONTINUES = re.compile(
     r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:|Buckets: \d+ \(originally \d+\))$"
 )
 _NAME_ALONE = re.compile(rf"\s*{_TYPE_OF_NODE}")
 _FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
-#: A cost or a time with decimals: a cost has at most two, which commas between thousands have not.
+#: A cost or a time. A cost has at most two decimals, so three digits after a comma are thousands.
 _COST_OR_TIME = re.compile(
     r"\b(?:(?:cost=[\d.]*(?P<cost>,)\d{1,2}|time=[\d.]*(?P<time>,)\d{1,3})"
     r"|(?:cost|time)=[\d.,]*[.,]\d+)\.\."
 )
-#: What shows that a highlighter of SQL wrote keywords in capitals; a label or the name of a node.
+#: Signs that a SQL highlighter put keywords in capitals; keywords to change; a label or node name.
 _IN_CAPITALS = re.compile(r"\((?:cost=\S{1,99} ROWS=|actual TIME=)\d")
 _LOWER = re.compile(r"\b(?:[A-Z]+(?==\d)|EXTERNAL\b|(?:ON|USING)\b(?= ))")
 _NAMES = re.compile(r"^[^:(]*(?:[:(]|$)")
 _KEYWORD = re.compile(r"\b(?!JIT\b|WAL\b|CTE\b|TID\b)[A-Z]{2,}\b")
-#: A number with separators; those of settings are in quotes and have points.
+#: A number with separators; numbers in settings are quoted and have points.
 _NUMBER = re.compile(r"(?<![\d'])\d+(?:[.,]\d+)+")
 _SWAPPED = str.maketrans(".,", ",.")
 _TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
-#: So long a line, of which there are several, was broken by a terminal and not between words.
+#: Several lines of one length, at least this, were broken by a terminal, even within words.
 _TERMINAL_MIN = 60
-#: Longer lines consist of words below a plan.
+#: Longer lines are text below a plan.
 _LOGICAL_MAX = 1 << 16
 
 
 def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     """The plans in ``lines``, in their order; ValueError shows a line that was not understood.
 
-    Only what spillcast reads is taken over. Figures that the text leaves out because they are 0
-    are 0 wherever the plan has buffers at all.
+    Documents contain only what spillcast reads. Figures that the text omits because they are 0 are
+    0 in each plan that has buffers.
     """
     try:
         return _documents_of(lines)
     except ValueError:
-        # The last line may be cut below a first node that has the counts of all.
+        # The last line may be cut; that is harmless if the first node has the counts of all nodes.
         documents = _documents_of("\n".join(lines).rstrip().split("\n")[:-1])
         last = documents[-1] if documents else {}
         if "Execution Time" in last or not last.get("Plan", {}).get("Temp Written Blocks"):
@@ -131,13 +131,13 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
             plans[-1].learn(line.strip(" ->"))
         elif not (plans and plans[-1].detail(line)) and OF_NODE.search(line):
             raise not_understood(line)
-    # A page may show some nodes of a plan once more.
+    # A page may repeat some nodes of a plan.
     again = [plan for plan in plans if plan.excerpt and plan.is_repeated]
     return [plan.document() for plan in plans if plan not in again or plan.ended]
 
 
 def begins_plan(line: str) -> bool:
-    """Whether a line can be the first one of a plan."""
+    """Whether a line can be the first of a plan."""
     node = node_of(line)
     return node is not None and not node[1]
 
@@ -147,31 +147,31 @@ class _Plan:
 
     def __init__(self, *, excerpt: bool, words: set[str]) -> None:
         self.plan: dict[str, Any] = {}
-        #: Whether its first node stands below another, which is missing.
+        #: Whether the parent of its first node is missing.
         self.excerpt = excerpt
-        #: Nodes from the top to where the last line stands, each with its column.
+        #: The nodes from the top to the last line's node, each with its column.
         self.nodes: list[tuple[int, dict[str, Any]]] = []
-        #: Of all lines that were read, also of the plans above.
+        #: The words of all lines read so far, including those of earlier plans.
         self.words = words
-        #: Whether each of its own lines stands above, too.
+        #: Whether all of its lines also occurred in earlier plans.
         self.is_repeated = True
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
-        #: Where the line of the worker stands; what it did is further right.
+        #: The column of the worker's line; its details are further right.
         self.worker_at = 0
         self.buffers = self.ended = False
-        #: Whether words of something else stood below it, such as the next statement.
+        #: Whether other text followed its lines, such as the next statement.
         self.is_left = False
         self.planning: int | None = None
 
     def add(self, at: int, node: dict[str, Any]) -> None:
-        """A node, below those that stand further left."""
+        """Adds a node below the nodes that are further left."""
         flat = bool(self.nodes) and at <= self.nodes[0][0]
         if flat:
-            # Without its indent each node may be below the one above, or beside it.
+            # Without indentation, a node may be a child or a sibling of the one above.
             self.plan["Unindented"] = True
         if flat and self.nodes[-1][0] > at:
-            # Only the nodes right below the first one lost their indent.
+            # Only the children of the first node lost their indentation.
             del self.nodes[1:]
         while self.nodes and self.nodes[-1][0] >= at and not flat:
             self.nodes.pop()
@@ -185,7 +185,7 @@ class _Plan:
         self.worker, self.planning = None, None
 
     def detail(self, line: str) -> bool:
-        """A line below a node; whether it was read, or is known and passed over."""
+        """Adds a line below a node; returns whether it was read or is known and skipped."""
         text = line.strip()
         indent = len(line) - len(line.lstrip())
         if not text:
@@ -197,7 +197,7 @@ class _Plan:
         elif text in ("Planning:", "Planning"):
             self.planning = indent
         elif summary := _SUMMARY.match(line):
-            # psql's time is also below a plan that was not run, and below other statements.
+            # psql also prints its time below plans that were not executed and other statements.
             is_own = "Actual Rows" in self.plan["Plan"] and not self.is_left
             if is_own or not line.startswith("Time:"):
                 self._ran(indent, milliseconds(summary["ms"]))
@@ -210,7 +210,7 @@ class _Plan:
         return True
 
     def _ran(self, indent: int, ms: float) -> None:
-        """The time of the whole, or of what Citus ran as a statement of its own."""
+        """Sets the time of the whole plan, or of a statement that Citus ran for a task."""
         task = next(
             (node for at, node in reversed(self.nodes)
              if node["Node Type"] in ("Task", "Distributed") and at < indent), None,
@@ -227,7 +227,7 @@ class _Plan:
             self.worker = None
         node = self.nodes[-1][1]
         if self.worker is not None and indent <= self.worker_at:
-            # Without indentation, figures follow those of a worker only in VERBOSE plans.
+            # Without indentation, figures after a worker's own belong to it only in VERBOSE plans.
             verbose = "Unindented" in self.plan and "Actual Rows" in self.worker
             self.worker = self.worker if verbose else None
         if worker := WORKER.match(text):
@@ -243,7 +243,7 @@ class _Plan:
         if self.worker is not None and text.startswith("Buffers:"):
             values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
         if values is not None:
-            # A second line of the kind is of a node below that was left out.
+            # A second line of this kind belongs to a child node that is missing.
             counted = any(name.endswith("Blocks") for name in node)
             sort = "Sort Space Used"
             if sort in target and values.get(sort, target[sort]) != target[sort]:
@@ -258,22 +258,22 @@ class _Plan:
         return True
 
     def learn(self, text: str) -> None:
-        """Add the words of a line that was read."""
+        """Adds the words of a line that was read."""
         words = _words(text)
         self.is_repeated &= words <= self.words
         self.words |= words
 
     def _tells_more(self, text: str) -> bool:
-        """Whether a line has figures beside those that it quotes from the lines that were read."""
+        """Whether a line has figures other than those that it quotes from lines already read."""
         if _words(text) <= self.words:
             return False
         rest = _QUOTATION.sub(lambda m: "" if _words(m[2]) <= self.words else m[0], text)
         return FIGURES.search(rest) is not None and ELSEWHERE.search(text) is None
 
     def document(self) -> dict[str, Any]:
-        """As FORMAT JSON would have it; ``Cut`` where what the first node did may not be all.
+        """The plan as in FORMAT JSON; ``Cut`` if the figures of the first node may be incomplete.
 
-        ``Excerpt`` where it stood below other nodes, which are missing.
+        ``Excerpt`` if the nodes above its first one are missing.
         """
         is_total = not self.excerpt and "Plans" in self.plan["Plan"]
         if "Execution Time" not in self.plan and not is_total:
@@ -283,7 +283,7 @@ class _Plan:
         if self.buffers:
             last = self.worker or {}
             if not self.ended and "Actual Rows" in last and "Temp Read Blocks" not in last:
-                # The text is cut above the buffers of a worker.
+                # The text is cut before the buffers of a worker.
                 self.nodes[-1][1]["Workers"].remove(last)
             _fill_temp(self.plan["Plan"], {})
         return self.plan
@@ -294,13 +294,13 @@ def _words(text: str) -> set[str]:
 
 
 def _without_single_blanks(lines: list[str]) -> list[str]:
-    """The lines, without the blanks before them where nothing is left of the indentation."""
+    """The lines, without leading blanks if no other indentation is left."""
     arrows = {len(line) - len(line.lstrip()) for line in lines if line.lstrip().startswith("->")}
     return [line.lstrip() for line in lines] if arrows == {1} else lines
 
 
 def _without_capitals(lines: list[str]) -> list[str]:
-    """The lines, with keywords as PostgreSQL writes them where a page has them in capitals."""
+    """The lines, with PostgreSQL's spelling of keywords if a page has them in capitals."""
     if not any(map(_IN_CAPITALS.search, lines)):
         return lines
     lines = [_LOWER.sub(lambda word: word[0].lower(), line) for line in lines]
@@ -311,7 +311,7 @@ def _without_capitals(lines: list[str]) -> list[str]:
 
 
 def _with_points(lines: list[str]) -> list[str]:
-    """The lines, with decimal points where each cost and time of a node has a decimal comma."""
+    """The lines, with decimal points if each cost and time of a node has a decimal comma."""
     figures = [match for line in lines for match in _COST_OR_TIME.finditer(line)]
     if not figures or not all(match["cost"] or match["time"] for match in figures):
         return lines
@@ -319,8 +319,8 @@ def _with_points(lines: list[str]) -> list[str]:
 
 
 def _logical(lines: list[str]) -> Iterator[str]:
-    """Lines as PostgreSQL wrote them: those that a mail or a terminal broke are joined."""
-    # Words around a plan may be in longer lines.
+    """Lines as PostgreSQL wrote them: lines that a mail client or a terminal broke are joined."""
+    # Text around a plan may have longer lines.
     width = max((len(line) for line in lines if FIGURES.search(line)), default=0)
     full = sum(len(line) == width for line in lines) > 1 and width >= _TERMINAL_MIN
     logical: str | None = None
@@ -333,11 +333,11 @@ def _logical(lines: list[str]) -> Iterator[str]:
         cut = full and len(before) == width
         begins: Any = _BEGINS.match(line) and not (logical or "").endswith("(")
         begins = begins or (named and not (cut and opened) and not is_open(logical or ""))
-        # No expression goes on with figures of a spill.
+        # No expression continues with figures of a spill.
         begins = begins or (FIGURES.search(line) and re.match(SKIPPED, (logical or "").lstrip()))
         opened = opened and len(logical or "") < _LOGICAL_MAX
         if logical is not None and opened and line.strip() and not begins:
-            # Between the names of figures there is always a blank.
+            # There is always a blank between the names of figures.
             cut = cut and not _FIGURE.match(line)
             joined = [f"{logical.rstrip()} {line.strip()}", logical + line]
             is_read = list(map(_is_read, joined))
@@ -353,7 +353,7 @@ def _logical(lines: list[str]) -> Iterator[str]:
 
 
 def _is_read(line: str) -> bool:
-    """Whether a line with figures is whole."""
+    """Whether a line with figures is complete."""
     try:
         return node_of(line) is not None or detail_of(line.strip()) is not None
     except ValueError:
@@ -361,7 +361,7 @@ def _is_read(line: str) -> bool:
 
 
 def _unjoined(lines: list[str]) -> Iterator[str]:
-    """The lines; where an editor or a table joined several with blanks between them, each alone."""
+    """The lines; a line that an editor or a table joined from several is split at blanks."""
     for line in lines:
         text = line.lstrip()
         if re.match(SKIPPED, text):
@@ -373,7 +373,7 @@ def _unjoined(lines: list[str]) -> Iterator[str]:
 
 
 def _parts_of_plan(line: str) -> list[str]:
-    """The lines of a plan that stands in one line, each with the blanks that stood before it."""
+    """The lines of a plan in a single line, each with the blanks that preceded it."""
     joints = list(_JOINT.finditer(line))
     starts = [0, *(joint.start() for joint in joints)]
     parts: list[str] = []
@@ -382,17 +382,17 @@ def _parts_of_plan(line: str) -> list[str]:
             parts[-1] += line[start:end]
         else:
             parts.append(line[start:end])
-    # Words may stand before the first node, such as other cells of a row.
+    # The first node may follow other words, such as other cells of a row.
     if len(parts) > 1 and node_of(parts[0]) is None and (node := _FIRST_NODE.search(parts[0])):
         parts[0] = parts[0][node.start() :]
     return _without_single_blanks(parts)
 
 
 def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Temp I/O of a node and those below where the text has none: 0, or that ``above``.
+    """Fills in temp I/O that the text omits, for a node and its descendants: 0, or that ``above``.
 
-    PostgreSQL leaves them out where they are 0. An author who left out lines left out those of the
-    only node that was on disk.
+    PostgreSQL omits temp I/O that is 0. An author may have omitted the line of the only child that
+    is on disk, whose temp I/O is then that of its parent.
     """
     temp = {name: node.setdefault(name, above.get(name, 0)) for name in _TEMP_IO}
     below = node.get("Plans", ())

@@ -9,29 +9,29 @@ from typing import Literal
 from spillcast.document import internal, later
 from spillcast.evidence.postgres import BLOCK_BYTES
 
-#: Some rows are written several times; each is written once; rows are written, and how often is not
-#: known; none is written.
+#: Some rows are written several times; each row is written once; rows are written, an unknown
+#: number of times; no row is written.
 State = Literal["multi-pass", "one-pass", "spills", "none"]
-#: A tape being merged: a block each for reading and writing, and 32 to read ahead.
+#: Memory for a tape during a merge: a block each for reading and writing, and 32 for read-ahead.
 _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
 #: A row's entry in the array that is sorted.
 SLOT_BYTES = 24
 POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
-#: Servers of versions 15 and 18 took up to a tenth more memory than is computed here.
+#: A margin: servers of versions 15 and 18 took up to a tenth more memory than is computed here.
 SPARE = 1.12
 
 
 def merge_order(work_mem_bytes: int) -> int:
-    """Runs that are merged at once."""
+    """The number of runs that are merged at once."""
     return min(500, max(6, work_mem_bytes // _TAPE_BYTES))
 
 
 def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
     """How often a sort writes all its rows; 0 if they fit.
 
-    The last merge writes nothing. Runs are as long as memory allows beside the slots, which keep
-    the size they had when memory was full first, and a block for each tape.
+    The last merge writes nothing. A run takes the memory that is left by the slots, whose number
+    stays as it was when memory first became full, and by a block for each tape.
     """
     slots = work_mem_bytes / (SLOT_BYTES + tuple_bytes)
     if rows <= slots:
@@ -41,7 +41,7 @@ def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
     if tapes * BLOCK_BYTES + slots * SLOT_BYTES < work_mem_bytes:
         in_run = max(1.0, slots - tapes * BLOCK_BYTES / tuple_bytes)
     runs = ceil(rows / in_run)
-    # A little less than a whole number is one that rounding made larger.
+    # The tolerance cancels rounding errors, which may raise a whole number to the next.
     return ceil(log(runs) / log(tapes) - 1e-9)
 
 
@@ -54,8 +54,8 @@ def hash_bytes(rows: float, tuple_bytes: float) -> int:
 def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced: bool) -> int:
     """Batches of a hash table of ``rows``; 1 if it fits.
 
-    ``balanced``: the server (18 or newer) takes more memory than it may where the buffers of many
-    batches would take yet more.
+    ``balanced``: the server (18 or newer) exceeds its memory limit if the buffers of many batches
+    would exceed it by more.
     """
     if hash_bytes(rows, tuple_bytes) <= memory_bytes:
         return 1
@@ -69,7 +69,7 @@ def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced
 
 
 def power_of_two(number: float) -> int:
-    """The smallest power of 2 that is not below a number."""
+    """The smallest power of 2 that is at least a number."""
     return 1 << max(0, ceil(number) - 1).bit_length()
 
 
@@ -86,27 +86,27 @@ class NodeSpill:
     #: ``sort``, ``hash``, ``hash aggregate`` or ``store`` (rows kept to be read again).
     kind: str
     processes: int
-    #: The least work_mem, in bytes, with which it stays in memory.
+    #: The least work_mem, in bytes, with which the node does not spill.
     needed_bytes: int
-    #: The same if hash_mem_multiplier is the newest default, where ``needed_bytes`` is by an older.
+    #: The same for the newest default of hash_mem_multiplier; ``needed_bytes`` may be for an older.
     least_bytes: int | None = internal(None)
     #: Batches of a hash; None for others.
     batches: int | None = later()
     #: How often a sort wrote all its rows; None for others.
     passes: int | None = later()
-    #: Seconds of temp I/O over all processes, or blocks where it was not timed.
+    #: Seconds of temp I/O over all processes, or blocks if it was not timed.
     weight: float = internal(0.0)
-    #: Bytes that all its processes may take for each byte of work_mem.
+    #: Bytes that all its processes together may use for each byte of work_mem.
     taken: float = internal(1.0)
-    #: Rows of a hash, or of a sort in one process, and bytes of a row; of a sort without its slot.
+    #: Rows of a hash, or of a sort in one process, and bytes per row, for a sort without its slot.
     rows: float = internal(0.0)
     tuple_bytes: float = internal(0.0)
-    #: Bytes that the processes of a shared hash may take for each byte of work_mem.
+    #: Bytes that the processes of a shared hash together may use for each byte of work_mem.
     hash_multiplier: float = internal(1.0)
-    #: The server (18 or newer) trades batches against memory for their buffers.
+    #: Whether the server (18 or newer) reduces batches if their buffers would take too much memory.
     balanced: bool = internal(False)
-    #: Whether results of a hash aggregate are of a type, such as numeric, whose states may take any
-    #: size: ``needed_bytes`` is then that of all its batches at once.
+    #: Whether results of a hash aggregate have a type, such as numeric, whose states may have any
+    #: size: ``needed_bytes`` is then the memory for all its batches at once.
     any_state: bool = internal(False)
 
     def passes_with(self, work_mem_bytes: int) -> int | None:
@@ -125,8 +125,8 @@ class NodeSpill:
     def share_with(self, work_mem_bytes: int) -> float:
         """Temp I/O with this memory as a share of that of the run.
 
-        A hash writes all rows but those of its first batch. Other nodes than sorts and hashes write
-        all, or nothing if they fit.
+        A hash writes all rows except those of its first batch. Nodes other than sorts and hashes
+        write all rows, or none if they fit.
         """
         if self.passes is not None:
             return (self.passes_with(work_mem_bytes) or 0) / self.passes
@@ -161,10 +161,10 @@ def state_with(spills: Sequence[NodeSpill], work_mem_bytes: int) -> State:
 
 
 def enough_bytes(plan: PlanSpills, *, least: bool = False) -> int:
-    """The smallest usual work_mem (bytes) with which no node of a plan spills.
+    """The smallest common work_mem (bytes) with which no node of a plan spills.
 
-    With ``least`` it holds for the newest default of hash_mem_multiplier where that is not known.
+    With ``least``, it is for the newest default of hash_mem_multiplier if the setting is unknown.
     """
     needed = max((least and spill.least_bytes) or spill.needed_bytes for spill in plan.spills)
-    # The query did spill, so it needs more than it had.
+    # The query did spill, so it needs more work_mem than it had.
     return rounded_up(max(SPARE * needed, (plan.current_bytes or 0) + 1))

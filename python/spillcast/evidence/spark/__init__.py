@@ -1,7 +1,7 @@
 """Event logs of Spark: one application with its stages, their tasks summed.
 
 A log is a file, or a folder of parts that Spark (``eventlog_v2_*``) or Databricks rolled; each may
-be compressed by zstd, lz4, snappy or gzip. Other addresses than paths are opened by fsspec.
+be compressed with zstd, lz4, snappy or gzip. fsspec opens addresses other than paths.
 """
 
 import re
@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+]+://")
 
 
 def is_address(argument: str) -> bool:
-    """Whether an argument names a file by fsspec, such as ``s3://logs/app-1``."""
+    """Whether an argument is an fsspec address, such as ``s3://logs/app-1``."""
     return _ADDRESS.match(argument) is not None
 
 
@@ -52,26 +52,26 @@ def open_filesystem(address: str) -> tuple[Any, str]:
     return filesystem, str(path).rstrip("/")
 
 
-#: Spark's events begin so, and its codecs.
+#: The start of Spark's events, and of files that Spark compressed.
 _EVENT = re.compile(r'\A\s*\{"Event":\s*"(?:SparkListener|DBC|org\.apache\.spark|com\.databricks)')
 _CODECS = ("LZ4Block", "\u201aSNAPPY", "\x82SNAPPY")
-#: Parts of rolled logs: Spark's are numbered, those of Databricks are dated but for the last.
+#: Parts of rolled logs: Spark numbers them, Databricks dates them, except for the last.
 _ROLLED = re.compile(r"events_(\d+)_.+")
 _DATED = re.compile(r"eventlog(?:-[\d-]+(?:\.gz)?)?")
 
 
 def is_event_log(text: str) -> bool:
-    """Whether a text begins as an event log, or as one that Spark compressed."""
+    """Whether a text begins like an event log, or like one that Spark compressed."""
     return text.startswith(_CODECS) or _EVENT.match(text) is not None
 
 
 def parts_of(names: Sequence[str]) -> list[str]:
-    """The parts of one rolled log among the names of a folder, in order; none where it has none."""
+    """The parts of one rolled log among the names of a folder, in order; may be empty."""
     numbered = [(int(match[1]), name) for name in names if (match := _ROLLED.fullmatch(name))]
     if numbered:
         return [name for _, name in sorted(numbered)]
     dated = [name for name in names if _DATED.fullmatch(name)]
-    # The one without a date is the last: it is still written.
+    # The part without a date is the last: it is still being written.
     return sorted(dated, key=lambda name: (name == "eventlog", name))
 
 
@@ -80,22 +80,22 @@ def is_log_folder(path: Path) -> bool:
     return path.is_dir() and bool(parts_of([child.name for child in path.iterdir()]))
 
 
-#: Engines that replace Spark's own operators: by property, a part of its value, a name.
+#: Engines that replace Spark's own operators: a property, a part of its value, the engine's name.
 _ENGINES = (
     ("spark.databricks.clusterUsageTags.sparkVersion", "photon", "Photon"),
     ("spark.plugins", "com.nvidia.spark", "RAPIDS"),
     ("spark.plugins", "gluten", "Gluten"),
 )
-#: What replaces local shuffle files, by a part of the name of the shuffle manager or plugin.
+#: Replacements of local shuffle files, by a part of the name of the shuffle manager or plugin.
 _REMOTE_SHUFFLES = {
     "celeborn": "Celeborn", "rss": "Uniffle", "uniffle": "Uniffle", "cosco": "Cosco",
     "s3": "a shuffle on object storage", "cloud": "a shuffle on object storage",
 }  # fmt: skip
-#: Directories that Linux keeps in memory.
+#: Directories that are usually tmpfs.
 _MEMORY_DIRS = ("/dev/shm", "/run/")
-#: Share of tasks outside of their stages above which the times of the log contradict each other.
+#: The share of tasks outside their stages above which the log's times contradict each other.
 _OUTSIDE_MAX = 0.01
-#: Below this share recordings of executors do not hold all that the log counts.
+#: Below this share, recordings of executors lack some of the I/O that the log counts.
 COVERAGE_MIN = 0.98
 _HINT = "give the log that Spark wrote (spark.eventLog.dir), a file or a folder eventlog_v2_..."
 
@@ -104,11 +104,11 @@ _HINT = "give the log that Spark wrote (spark.eventLog.dir), a file or a folder 
 class Execution:
     """An SQL query, or another action on data frames.
 
-    Times of the log are of the driver's clock, in ms since 1970.
+    Times in the log are by the driver's clock, in ms since 1970.
     """
 
     id: int
-    #: Its SQL text, or where the program called an action.
+    #: Its SQL text, or the place in the program that called an action.
     description: str
     started_ms: int
     ended_ms: int | None
@@ -116,7 +116,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Executor:
-    """An executor, or the driver in local mode. ``inferred``: the log does not hold its cores."""
+    """An executor, or the driver in local mode. ``inferred``: its cores are not in the log."""
 
     id: str
     host: str
@@ -146,9 +146,9 @@ class Stage:
     job: int | None
     completed_ms: int | None
     task_count: int
-    #: As many as it ended with at least; None where the log lacks that, or the stage failed.
+    #: The least number of tasks that ended; None if the log does not state it or the stage failed.
     stated_tasks: int | None
-    #: Of tasks from launch to end.
+    #: Time of its tasks, each from launch to end.
     task_ms: int
     run_ms: int
     cpu_ns: int
@@ -166,13 +166,13 @@ class Stage:
 
     @property
     def moves_temp(self) -> bool:
-        """Whether its tasks read or wrote shuffles or spilled."""
+        """Whether its tasks read or wrote shuffles, or spilled."""
         return bool(self.spill_bytes or self.shuffle_write_bytes or self.shuffle_read_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Log:
-    """The content of an event log, as the core read it."""
+    """The content of an event log, as read by the core."""
 
     id: str
     started_ms: int | None
@@ -191,11 +191,11 @@ class _Log:
 
 @dataclass(frozen=True)
 class ObservedTasks:
-    """What recordings of executors show of the tasks of an application."""
+    """What recordings of executors show about the tasks of an application."""
 
-    #: By task, the time in which it had left the CPU for its temp files.
+    #: By task, the time for which it was blocked on its temp files.
     waits_s: Sequence[float]
-    #: Memory of a node that temp files may occupy; None if it is unknown.
+    #: Memory of a node that temp files may occupy; None if unknown.
     page_cache_bytes: int | None
     #: The share of the application's temp I/O that was recorded.
     coverage: float
@@ -203,30 +203,30 @@ class ObservedTasks:
 
 @dataclass(frozen=True)
 class Application:
-    """One application: its log, the core's tasks of it, and recordings of these, if any."""
+    """One application: its log, the core's tasks, and what recordings show of them, if any."""
 
     path: Path
     log: _Log
     core: _core.SparkApplication
     observed: ObservedTasks | None = None
-    #: What a rolled log lacks, as a sentence.
+    #: A sentence about missing parts of a rolled log.
     parts_missing: str | None = None
 
     @property
     def begin_ms(self) -> int:
-        """When it began, or its first job where the log lacks that."""
+        """The start of the application, or of its first job if the log lacks that."""
         first = min((job.submitted_ms for job in self.log.jobs), default=self.log.last_ms)
         return first if self.log.started_ms is None else self.log.started_ms
 
     @property
     def elapsed_s(self) -> float:
-        """From its begin to its end, or to the last event of a log that is cut."""
+        """From its start to its end, or to the last event of a log that is cut."""
         end_ms = self.log.last_ms if self.log.ended_ms is None else self.log.ended_ms
         return (end_ms - self.begin_ms) / 1e3
 
     @property
     def whole(self) -> bool:
-        """Whether the log goes on to the end of the application."""
+        """Whether the log extends to the end of the application."""
         return self.log.ended_ms is not None
 
     @property
@@ -236,11 +236,11 @@ class Application:
         return max(int(cpus), 1) if cpus.isdigit() else 1
 
     def execution(self, number: int) -> int:
-        """The place of an SQL execution. SelectionEmpty where there is none of this id."""
+        """The index of an SQL execution. SelectionEmpty if there is none with this ID."""
         return self._place("SQL execution", [each.id for each in self.log.executions], number)
 
     def job(self, number: int) -> int:
-        """The place of a job. SelectionEmpty where there is none of this id."""
+        """The index of a job. SelectionEmpty if there is none with this ID."""
         return self._place("job", [job.id for job in self.log.jobs], number)
 
     def _place(self, kind: str, ids: Sequence[int], number: int) -> int:
@@ -251,7 +251,7 @@ class Application:
 
     @property
     def local_memory(self) -> str | None:
-        """The property by which the local directories lie in memory; None where they do not."""
+        """The property that puts the local directories in memory; None if none does."""
         for name, value in self.log.properties.items():
             medium = name.endswith(".options.medium") and "spark-local-dir" in name
             if (
@@ -263,7 +263,7 @@ class Application:
         return None
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the log does not show, or what contradicts itself: codes and sentences."""
+        """Codes and sentences for what the log does not show, or where it contradicts itself."""
         log = self.log
         notes = []
         if not self.whole:
@@ -334,7 +334,7 @@ class Application:
         return bool(written) and stage.shuffle_read_bytes > 1.01 * sum(written)
 
     def check_local(self) -> None:
-        """EvidenceUnsuited where shuffles do not go to local storage."""
+        """EvidenceUnsuited if shuffles do not go to local storage."""
         for name in ("spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class"):
             value = self.log.properties.get(name, "")
             for mark, service in _REMOTE_SHUFFLES.items():
@@ -349,7 +349,7 @@ class Application:
 def read_application(
     path: str | Path, on_progress: Callable[[int], None] | None = None
 ) -> Application:
-    """The application of a log. InputError where it is damaged, or holds several or none."""
+    """The application of a log. InputError if it is damaged, or contains several or none."""
     with reading(Path(path), _HINT):
         parts = dict(_opened(str(path)))
         core = _core.SparkApplication.read(
@@ -394,7 +394,7 @@ def _opened(address: str) -> Iterator[tuple[str, Any]]:
     except FileNotFoundError as error:
         raise PathMissing("there is no such file or folder", _HINT, address) from error
     except Exception as error:
-        # The libraries of stores have errors of their own for missing credentials and rights.
+        # Libraries of object stores have their own errors for missing credentials and permissions.
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise FileUnreadable(
             f"the store refuses it ({reason})",
@@ -404,14 +404,14 @@ def _opened(address: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(children: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The parts of a log among the files of a folder by name. EvidenceMissing for none."""
+    """The parts of a log among a folder's files, by name. EvidenceMissing if there are none."""
     if not (parts := parts_of(list(children))):
         raise EvidenceMissing("the folder holds no parts of an event log", _HINT)
     return [(part, children[part]) for part in parts]
 
 
 def _parts_missing(names: Sequence[str]) -> str | None:
-    """What a rolled log lacks: parts that are not there, or what Spark removed of compacted ones.
+    """What a rolled log lacks: missing parts, or jobs that Spark removed by compaction.
 
     A compacted part replaces those up to its number, without the jobs that had ended.
     """

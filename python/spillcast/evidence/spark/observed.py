@@ -1,8 +1,8 @@
 """Waits for temp files of each task of Spark, from recordings of executors and an event log.
 
-That is the time that faster storage can save. The queue for a core at the end of a wait is none of
-it, nor is time in which all cores are needed by the CPU time of the executor's threads: what the
-compiler and the garbage collector do while tasks wait delays tasks that do not wait.
+That is the time that faster storage can save. It excludes the queueing for a core at the end of a
+wait. It also excludes time in which the CPU time of the executor's threads needs all cores: the
+compiler and the garbage collector may run while tasks wait, and delay tasks that do not wait.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from spillcast.evidence.spark import Application, ObservedTasks
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import Recording
 
-#: Kinds of temp files, as engines/spark names them.
+#: Kinds of temp files, as in engines/spark.
 SPILL, SHUFFLE = "spill", "shuffle"
 
 
 def observed(application: Application, recordings: Sequence[Recording]) -> Application:
     """The application with the waits of its tasks.
 
-    Recordings are of all executors or some, and may cover a part of the run. Waits are divided
-    among the tasks that ran at the same time in proportion to their bytes a second. InputError if
+    Recordings are of all or some executors, and may cover a part of the run. Waits are divided
+    among the tasks that ran at the same time in proportion to their bytes per second. InputError if
     the recordings are of another run.
     """
     for recording in recordings:
@@ -53,9 +53,9 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
             paths,
         )
     task_waits_s = _divided(*waits, launched_ms, finished_ms, moved)
-    # Other executors waited as long for a byte.
+    # Executors that were not recorded are assumed to wait the same time per byte.
     task_waits_s /= min(covered, 1.0)
-    # Without waits, the cores would still be busy for so long.
+    # Without waits, the cores would still be busy for this long.
     cores = sum(recording.meta.machine.cpus or np.inf for recording in recordings)
     busy_s = (_until(*bursts, finished_ms) - _until(*bursts, launched_ms)) / cores
     took_s = (finished_ms - launched_ms) / 1e3
@@ -70,18 +70,18 @@ def observed(application: Application, recordings: Sequence[Recording]) -> Appli
 
 def _waits_and_cpu(recording: Recording) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """The middle of each wait for a temp file, in ms since 1970, and its time in s; the end of each
-    burst of CPU time of any thread, and its length.
+    burst of CPU time of any thread, and its length in s.
     """
     begin_ms, _ = _span_ms(recording.meta)
     capture = recording.meta.capture
-    # A wait ends when its thread gets a core again.
+    # A wait ends when its thread is scheduled again, so the run queue delay is subtracted.
     queue_s = capture.run_queue_delay_s / max(capture.switches or 0, 1)
     waits, bursts = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
     movers = _movers(recording)
     for rows in recording.whole.batches("waits"):
         start_ms = begin_ms + rows["start_ns"].values / 1e6
         bursts.append((start_ms, rows["cpu_before_ns"].filled(0) / 1e9))
-        # A call that did not leave the CPU copied from or to the page cache.
+        # A call that did not block copied from or to the page cache.
         is_wait = rows["temp"].values & (rows["blocked"].filled(True) != 0)
         is_wait &= np.isin(rows["session"].values, movers)
         elapsed_s = rows["elapsed_ns"].values[is_wait] / 1e9
@@ -99,7 +99,7 @@ def _movers(recording: Recording) -> Integers:
 
 
 def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """Times and lengths of several parts, in the order of time."""
+    """Times and lengths of several parts, sorted by time."""
     times, lengths = (
         np.concatenate([np.zeros(0), *columns]) for columns in zip(*parts, strict=True)
     )
@@ -108,7 +108,7 @@ def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
 
 
 def _until(times: Floats, lengths: Floats, until: Floats) -> Floats:
-    """The sums of the lengths up to some times."""
+    """The sums of the lengths up to each time in ``until``."""
     sums = np.concatenate([[0.0], np.cumsum(lengths)])
     total: Floats = sums[np.searchsorted(times, until, side="right")]
     return total
@@ -117,13 +117,13 @@ def _until(times: Floats, lengths: Floats, until: Floats) -> Floats:
 def _divided(
     waited_ms: Floats, waits_s: Floats, launched_ms: Floats, finished_ms: Floats, moved: Floats
 ) -> Floats:
-    """Waits by task: each wait is divided among the tasks that ran then, by their bytes a ms."""
+    """Waits by task: each wait is divided among the tasks running then, by their bytes per ms."""
     rate = moved / np.maximum(finished_ms - launched_ms, 1.0)
     times = np.concatenate([launched_ms, finished_ms])
     order = np.argsort(times, kind="stable")
     total_rate = np.concatenate([[0.0], np.cumsum(np.concatenate([rate, -rate])[order])])
     rate_then = total_rate[np.searchsorted(times[order], waited_ms, side="right")]
-    # What is left of sums when no task runs is a rounding error.
+    # If no task runs, the sum is 0 except for rounding errors.
     runs = rate_then > 1e-9 * rate.max(initial=0.0)
     s_per_rate = np.divide(waits_s, rate_then, out=np.zeros(len(waits_s)), where=runs)
     begin, end = (_until(waited_ms, s_per_rate, ms) for ms in (launched_ms, finished_ms))
@@ -132,7 +132,7 @@ def _divided(
 
 
 def _span_ms(meta: Meta) -> tuple[float, float]:
-    """Begin and end of a recording, in ms since 1970."""
+    """Start and end of a recording, in ms since 1970."""
     assert meta.started_at is not None
     begin_ms = datetime.fromisoformat(meta.started_at).timestamp() * 1e3
     return begin_ms, begin_ms + 1e3 * max(meta.recorded_s, meta.elapsed_s)
@@ -141,7 +141,7 @@ def _span_ms(meta: Meta) -> tuple[float, float]:
 def _coverage(application: Application, recordings: Sequence[Recording]) -> float:
     """The share of the application's temp I/O that was recorded.
 
-    By local reads of shuffles, as the log counts spills of a shuffle as either kind of bytes.
+    By local reads of shuffles, if any: the log may count a shuffle's spills as spill or as shuffle.
     """
     kinds = [kind for recording in recordings for kind in recording.meta.temp_kinds]
     stages = application.log.stages
@@ -153,13 +153,13 @@ def _coverage(application: Application, recordings: Sequence[Recording]) -> floa
 
 
 def _page_cache_bytes(meta: Meta) -> int | None:
-    """What the process left of the memory of its machine and of its cgroup."""
+    """Memory of the machine and of the cgroup that the process did not use."""
     memory, room = meta.memory, []
     resident = memory.peak_rss_bytes or 0
     if memory.limit_bytes is not None:
         room.append(memory.limit_bytes - (memory.group_held_bytes or resident))
     if meta.machine.memory_available_bytes is not None:
-        # Of a process that was running its memory was not available.
+        # For a process that was already running, its memory was not available.
         taken_bytes = resident if meta.before is None else 0
         room.append(meta.machine.memory_available_bytes - taken_bytes)
     return max(min(room), 1) if room else None

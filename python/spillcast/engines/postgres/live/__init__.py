@@ -2,13 +2,13 @@
 
 Parallel workers are children of the server, not of the session that they work for. The capture
 watches for children of the server and attaches a session's workers within about 10 ms of their
-start, most of which a worker needs to connect. The I/O that a worker did before is counted in the
-recording; workers do no temp I/O so early.
+start; a worker needs most of that time to connect. I/O of a worker before the attach is counted in
+the recording; workers do no temp I/O so early.
 
 ``record --all`` uses one capture of the server and all its children, and one connection that
-samples all sessions 20 times a second: when each query begins and ends, and which session a
+samples all sessions 20 times a second: when each query starts and ends, and which session a
 parallel worker belongs to. Two seconds after the end of a query, the rows of its processes between
-begin and end become a recording, if they contain temp I/O. Rows that belong to no known query are
+start and end become a recording, if they contain temp I/O. Rows that belong to no known query are
 counted and reported.
 """
 
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def sampler_connection(dsn: str) -> Iterator[Connection]:
-    """Open a session for the sampler. StatementFailed if the server ends it."""
+    """Opens a session for the sampler. StatementFailed if the server ends it."""
     with closing(open_session(dsn, SAMPLER)) as connection, while_it_answers():
         yield connection
 
@@ -87,7 +87,7 @@ def record_postgres(
     on_status: OnStatus = lambda _recorder, _status: None,
     running: Running | None = None,
 ) -> Recording:
-    """Record the query of the session ``wanted``, or the statement ``explain``, to its end.
+    """Records the query of the session ``wanted``, or the statement ``explain``, to its end.
 
     A new session runs the statement under EXPLAIN (ANALYZE, BUFFERS) with ``settings``, and rolls
     it back; unless it is ``timed``, the plan has no times of its nodes. The recording ends with
@@ -95,8 +95,8 @@ def record_postgres(
     with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
     written; ``running`` gets the recording so far.
 
-    InputError for a server, a session or a right that is missing, and if the query ended before
-    it was seen; SpillcastError if the connection is lost, and if no query began in time.
+    InputError if a server, a session or a privilege is missing, and if the query ended before a
+    sample showed it; SpillcastError if the connection is lost, and if no query started in time.
     """
     if (wanted is None) == (explain is None):
         raise OptionMissing("give either a session to find or a statement to explain")
@@ -130,7 +130,7 @@ def record_postgres(
 
 class _PostgresSession(SessionRecorder):
     option = "--backend"
-    # A look takes the server a millisecond, and a capture measures the times already.
+    # A sample takes the server a millisecond, and a capture already measures the times.
     rate_hz, rate_alone_hz = 10, 50
 
     def __init__(
@@ -146,11 +146,11 @@ class _PostgresSession(SessionRecorder):
         self.connection, self.settings = connection, settings
 
     def observe(self) -> None:
-        """Capture the session's process, and parallel workers from their start on."""
+        """Captures the session's process, and parallel workers from their start."""
         self.recorder.observe(self, temp_dirs=temp_directories(self.pid), only_calls=True)
         parent = postmaster(self.pid)
         if parent is not None:
-            # If this is refused, each worker is attached when a sample first shows it.
+            # If this fails, each worker is attached when a sample first shows it.
             with suppress(OSError):
                 self.recorder.attach_children(parent, WORKER_TITLE.format(pid=self.pid))
 
@@ -161,14 +161,14 @@ class _PostgresSession(SessionRecorder):
 
 
 class _WatchedSession(_PostgresSession):
-    """The recording of a query that a session of another client runs."""
+    """The recording of a query that another client's session runs."""
 
     def __init__(self, *session: Any, dsn: str, database: str, runs: bool) -> None:
         super().__init__(*session, runs=runs)
         self._dsn, self._database = dsn, database
         self._rolled_back = self._rollbacks()
         self._plan: dict[str, Any] | None = None
-        #: Earlier calls of the query, and when the server was asked for them (CLOCK_MONOTONIC).
+        #: Earlier calls of the query, and when the server was queried for them (CLOCK_MONOTONIC).
         self._calls: list[dict[str, Any]] | None = None
         self._counted_ns = 0
 
@@ -177,8 +177,8 @@ class _WatchedSession(_PostgresSession):
         self.recorder.know_before()
 
     def watch(self) -> None:
-        # Asked for before the query ends, because the server does not count a cancelled call:
-        # if the number of calls has grown afterwards, the query was completed.
+        # Requested before the query ends, because the server does not count a cancelled call: if
+        # the number of calls is higher afterwards, the query completed.
         if self._calls is None and self.query.queryid is not None:
             self._calls = former_calls(self._dsn, self._database, self.query.queryid)
             self._counted_ns = time.monotonic_ns()
@@ -243,7 +243,7 @@ class _ExplainedSession(_PostgresSession):
     def describe_engine(self) -> ObservedEngine:
         plan = None if self._run.plan is None else plan_summary(self._run.plan)
         settings = {**self.settings, "settings_of": "the session that ran it", "plan": plan}
-        # The identifier of EXPLAIN is not that of the statement which it runs.
+        # The identifier of EXPLAIN differs from that of the statement that it runs.
         return engine_meta(self.connection, self.pid, settings, self._run.statement)
 
 
@@ -256,14 +256,14 @@ SETTING_NAMES = (
     "track_io_timing",
     "io_method",
 )
-#: Values in meta.json for the session of another client.
+#: Values in meta.json for another client's session.
 _OTHER_CLIENT = {
     "settings_of": "server, database and role; what the session has set by itself does not show",
     "plan": None,
 }
 
-# The server's own values, whether our session has them, and built-in values. A setting of our role
-# or database hides the server's value: then the file has it, for roles that may read the file.
+# The server's own values, whether our session uses them, and built-in values. If a setting of our
+# role or database hides the server's value, it is read from the file, if the role may do that.
 _SERVER = """
 select s.name, s.source in ('default', 'configuration file', 'command line',
                             'environment variable', 'override'),
@@ -272,7 +272,7 @@ select s.name, s.source in ('default', 'configuration file', 'command line',
 """
 _FILE = "select name, setting from pg_file_settings where applied"
 _MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
-# From the widest to the narrowest scope: the later takes precedence.
+# From the widest to the narrowest scope: later rows take precedence.
 _SCOPED = """
 select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
  order by s.setrole <> 0, s.setdatabase <> 0
@@ -303,7 +303,7 @@ def engine_meta(
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Settings with which sessions begin: the server's own, and those of databases and roles."""
+    """Initial settings of sessions: the server's own, and those of databases and roles."""
 
     servers: Mapping[str, str]
     #: Database, role (0 for any) and NAME=VALUE pairs, from the widest scope to the narrowest.
@@ -311,7 +311,7 @@ class ServerSettings:
 
     @classmethod
     def of(cls, connection: Connection) -> "ServerSettings":
-        """The present settings of a server."""
+        """The current settings of a server."""
         rows = connection.execute(_SERVER, [list(SETTING_NAMES)]).fetchall()
         file: dict[str, str] = {}
         if row(connection, _MAY_READ_FILE)[0]:
@@ -323,7 +323,7 @@ class ServerSettings:
         return cls(servers, connection.execute(_SCOPED).fetchall())
 
     def for_session(self, database_id: int, user_id: int) -> dict[str, str]:
-        """The settings with which a session begins; those that it changes are not visible."""
+        """The initial settings of a session; changes by the session itself are not visible."""
         settings = dict(self.servers)
         for database, role, pairs in self.scoped:
             if database in (0, database_id) and role in (0, user_id):
@@ -355,11 +355,11 @@ def rehearse_postgres(
     statement: str | None = None,
     notify: Notify = lambda _text: None,
 ) -> "Rehearsal":
-    """Run the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for ``duration_s``.
+    """Runs the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for ``duration_s``.
 
     The transaction is read-only, with the recording's settings and with temp files in the
     tablespace in ``directory``. InputError if there is no such tablespace; Refusal for a statement
-    that is no SELECT or changes something, and if it does no temp I/O.
+    that is not a SELECT or changes something, and if it does no temp I/O.
     """
     from spillcast.storage.rehearse import LONGER, Rehearsal
 
@@ -389,7 +389,7 @@ def rehearse_postgres(
             dsn,
             output,
             explain=text,
-            # Timing each node takes time: only if the recorded run did so, too.
+            # Timing each node takes time: done only if the recorded run did so, too.
             timed=recorded_settings.get("plan") is not None,
             settings=settings,
             options=RecordOptions(duration_s=duration_s),
@@ -420,7 +420,7 @@ def _whole_text(connection: Connection, recording: Recording, statement: str | N
 
 
 def _check_read_only(text: str) -> None:
-    """Refusal for a statement that is no SELECT, or calls a function that changes something."""
+    """Refusal for a statement that is not a SELECT, or calls a function that changes something."""
     bare = COMMENTS.sub(" ", text).strip()
     if not re.match(r"(?i)\(*\s*(select|with|values|table)\b", bare):
         word = (bare.split() or [""])[0]

@@ -27,12 +27,12 @@ from spillcast.errors import (
 )
 from spillcast.evidence.postgres import MARK
 
-#: Selects one session and its parallel workers; the parameter is the session's process id.
+#: Selects one session and its parallel workers; the parameter is the session's process ID.
 SESSION = b"a.pid = $1 or a.leader_pid = $1"
-#: How long sampling still shows a session that became idle: longer than any gap that matters.
+#: How long a session is still sampled after it became idle: longer than any gap that matters.
 SHOWN_S = 10.0
-#: Selects all sessions and workers that are active or became idle a moment ago; the parameter is
-#: the length of that moment in seconds.
+#: Selects all sessions and workers that are active, or became idle at most as many seconds ago as
+#: the parameter says.
 ALL = b"""a.pid <> pg_backend_pid()
       and (a.state in ('active', 'fastpath function call') or a.leader_pid is not null
            or a.state_change > clock_timestamp() - make_interval(secs => $1::float8))"""
@@ -52,8 +52,8 @@ select a.pid, coalesce(hashtext(a.query), 0), coalesce(a.query, ''),
   from pg_stat_get_activity(null) a left join pg_database d on d.oid = a.datid
  where a.pid = any ($1::int[])
 """
-#: Number and bytes of temp files by process and tablespace: their names begin with pgsql_tmp and
-#: the id of the process that made them.
+#: Number and bytes of temp files by process and tablespace. Their names consist of pgsql_tmp, the
+#: ID of the process that created them, and more.
 TEMP_FILES = """
 select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), sum(f.size)::bigint
   from pg_tablespace t, pg_ls_tmpdir(t.oid) f
@@ -63,7 +63,7 @@ select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), su
 
 
 class ActivityQueries:
-    """The ``Activity`` of a PostgreSQL server, by statements that are prepared on a connection.
+    """The ``Activity`` of a PostgreSQL server, by prepared statements on a connection.
 
     ``condition`` with its ``parameter`` selects the sessions to sample.
     """
@@ -83,7 +83,7 @@ class ActivityQueries:
         return [_state(row) for row in self._ask(b"sessions", self._parameter)]
 
     def statements(self, pids: Iterable[int]) -> list[ActiveStatement]:
-        """The present or last statement of each process."""
+        """The current or last statement of each process."""
         rows = self._ask(b"queries", b"{%s}" % ",".join(map(str, pids)).encode())
         return [
             ActiveStatement(
@@ -157,7 +157,7 @@ select a.pid, coalesce(a.usename, ''), coalesce(a.datname, ''), a.state, coalesc
 
 @dataclass(frozen=True)
 class Session:
-    """A session of the server as pg_stat_activity shows it."""
+    """A session of the server as in pg_stat_activity."""
 
     pid: int
     user: str
@@ -189,7 +189,7 @@ class Session:
 def find_session(
     connection: Connection, wanted: SessionSelector, notify: Notify, within_s: float | None = None
 ) -> Session:
-    """Wait for the session ``wanted``. A session that is selected by its process id may be idle.
+    """Waits for the session ``wanted``. A session that is selected by its process ID may be idle.
 
     InputError if there is no such session, if several match, and if the role may not see it;
     TimedOut if none matches within ``within_s``.
@@ -215,7 +215,7 @@ def find_session(
 
 
 def _session_of(sessions: list[Session], pid: int, connection: Connection) -> Session:
-    """The session with a process id. InputError if there is none, or the role may not see it."""
+    """The session with a process ID. InputError if there is none, or the role may not see it."""
     session = next((session for session in sessions if session.pid == pid), None)
     if session is None:
         raise ProcessMissing(
@@ -238,7 +238,7 @@ def _session_of(sessions: list[Session], pid: int, connection: Connection) -> Se
 def _choose(
     sessions: list[Session], wanted: SessionSelector, spilling: set[int], connection: Connection
 ) -> Session | None:
-    """The only session that is ``wanted``; ``spilling`` processes have temp files now."""
+    """The only session that is ``wanted``; ``spilling`` processes currently have temp files."""
     if wanted.backend is not None:
         session = _session_of(sessions, wanted.backend, connection)
         if not wanted.spilling and wanted.query is None:
@@ -274,7 +274,7 @@ def may_list_temp(connection: Connection) -> bool:
 
 
 def permission_error(connection: Connection, hidden: str) -> InputError:
-    """The error for what our role may not see; its hint has the necessary grant."""
+    """The error if our role may not see ``hidden``; its hint has the necessary grant."""
     user = connection.info.user
     return PermissionDenied(
         f"role {user} may not see {hidden}",

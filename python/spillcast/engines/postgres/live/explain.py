@@ -30,7 +30,7 @@ _EXPLAIN = "explain (analyze, buffers, timing {timing}, format json) "
 
 
 class Explained:
-    """A statement that ``start`` runs under EXPLAIN in a session of its own, and rolls back."""
+    """A statement that ``start`` runs under EXPLAIN in a new session, and rolls back."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Explained:
         self.statement = statement
         self._explain = _EXPLAIN.format(timing="on" if timed else "off")
         self.plan: Any = None
-        #: Wall time of the statement by our clock; None until it has ended.
+        #: Wall time of the statement by the local clock; None until it has ended.
         self.elapsed_s: float | None = None
-        #: When it began (CLOCK_MONOTONIC); None until it has.
+        #: When it started (CLOCK_MONOTONIC); None before.
         self.started_ns: int | None = None
         self.connection: Connection = open_session(dsn, EXPLAINER)
         self.pid = self.connection.info.backend_pid
@@ -64,22 +64,22 @@ class Explained:
             raise
 
     def start(self) -> None:
-        """Let the statement run."""
+        """Starts the statement."""
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until it ends or the time is over; True if it has ended."""
+        """Waits until it ends or the timeout expires; True if it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def finish(self) -> None:
-        """Cancel the statement if it still runs. Raises the server's error."""
+        """Cancels the statement if it still runs. Raises the server's error."""
         self.close()
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """End statement and session."""
+        """Ends the statement and the session."""
         import psycopg
 
         if self._thread.is_alive():
@@ -94,7 +94,7 @@ class Explained:
 
         self.started_ns = time.monotonic_ns()
         try:
-            # Changes of the statement are rolled back; a binary result refuses a second statement.
+            # Rolls back the statement's changes; a binary result prevents a second statement.
             with self.connection.transaction(force_rollback=True):
                 text = (self._explain + self.statement).encode()
                 cursor = self.connection.execute(text, binary=True)
@@ -114,7 +114,7 @@ class Explained:
 def _prepare(
     connection: Connection, settings: Mapping[str, str], notify: Callable[[str], None]
 ) -> None:
-    """Change the session's settings. InputError names a setting that the server refuses."""
+    """Changes the session's settings. InputError names a setting that the server refuses."""
     import psycopg
 
     for name, value in settings.items():
@@ -177,9 +177,9 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
 
 
-#: The limit of a query for a plan or for counts.
+#: The timeout of each query for a plan or for counts.
 TIMEOUT_MS = 5000
-#: The beginning of a statement that only reads: no other is explained.
+#: The start of a statement that only reads; other statements are not explained.
 _READS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table)\b", re.IGNORECASE)
 _PARAMETER = re.compile(r"\$\d")
 _GENERIC_SINCE = 160000
@@ -193,7 +193,7 @@ _CALLS_BY_USER = (
     "join pg_database d on d.oid = s.dbid and d.datname = %s "
     "where s.queryid = %s and s.toplevel and s.calls > 0"
 )
-#: The first version in which a session shows its statement's identifier.
+#: The first version that shows the identifier of a session's statement.
 _QUERYID_SINCE = 140000
 MAYBE_CANCELLED = (
     "the query may have been cancelled: a transaction of its database was rolled back meanwhile, "
@@ -204,16 +204,16 @@ MAYBE_CANCELLED = (
 def estimate(
     dsn: str, database: str | None, statement: str, settings: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Plan a running ``statement`` again: the plan without conditions, empty if there is none.
+    """Plans a running ``statement`` again: the plan without conditions, empty if there is none.
 
     A new session plans it in a read-only transaction, with the ``settings`` with which the other
-    session began. Settings that the other session has changed since are not visible.
+    session started. Settings that the other session has changed since are not visible.
     """
     import psycopg
     from psycopg.conninfo import make_conninfo
 
     text = statement.strip().rstrip(";")
-    # U+FFFD stands for bytes of a database in another encoding.
+    # U+FFFD replaces bytes of a database in another encoding.
     if not _READS.match(text) or ";" in text or "\ufffd" in text:
         return {}
     if database is not None:
@@ -238,7 +238,7 @@ def estimate(
 
 
 def _sizes_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A node and those below it, each reduced to ``_SIZE_KEYS``."""
+    """A node and its descendants, each reduced to ``_SIZE_KEYS``."""
     sizes = {name: node[name] for name in _SIZE_KEYS if name in node}
     if children := node.get("Plans"):
         sizes["Plans"] = [_sizes_of(child) for child in children]
@@ -248,8 +248,8 @@ def _sizes_of(node: Mapping[str, Any]) -> dict[str, Any]:
 def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
     """A row of pg_stat_statements for each user, with the settings that limit parallel workers.
 
-    pg_stat_statements counts the statements of all databases, but may be installed in one alone:
-    the DSN's database is asked first, then ``database``, that of the statement. Empty if the
+    pg_stat_statements counts the statements of all databases, but may be installed in only one:
+    the DSN's database is queried first, then ``database``, that of the statement. Empty if the
     server counts nothing or the role may not see it.
     """
     import psycopg

@@ -39,7 +39,7 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import masked_text
 
 RATE_HZ = 20
-#: All rows of a query have arrived by this time after its end.
+#: The time after the end of a query within which all its rows have arrived.
 SETTLED_NS = 2_000_000_000
 #: Rows are kept this long for queries that no sample has shown yet.
 UNSEEN_NS = 5_000_000_000
@@ -55,12 +55,12 @@ def record_all_of_postgres(
     notify: Notify,
     on_status: OnStatus = lambda _recorder, _status: None,
 ) -> ServerRecording:
-    """Observe all processes of the server; write a recording of each query into ``output``.
+    """Observes all processes of the server; writes a recording of each query into ``output``.
 
-    ``output`` does not exist, or holds only recordings, which stay. Recording ends with the server
+    ``output`` must not exist, or hold only recordings, which stay. Recording ends with the server
     or our connection, after ``options.duration_s``, or upon Ctrl-C; queries that still run are
-    kept up to then. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
-    queries and ``recordings`` made. InputError for a missing server or right, for a server on
+    recorded up to then. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
+    queries and ``recordings`` made. InputError for a missing server or privilege, for a server on
     another machine, and if ``output`` holds anything else.
     """
     folder = RecordingsFolder(output)
@@ -104,7 +104,7 @@ class Window:
         return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
 
     def elapsed_s(self, sums: "QuerySums") -> float:
-        """Wall time of the query; it lasted at least until its last temp I/O."""
+        """Wall time of the query, which lasted at least until its last temp I/O."""
         return max(self.sure_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
 
 
@@ -114,9 +114,9 @@ class QuerySums:
 
     temp: Temp = field(default_factory=Temp)
     other_io: OtherIO = field(default_factory=OtherIO)
-    #: CPU time outside of calls; None if the capture does not measure it.
+    #: CPU time outside calls; None if the capture does not measure it.
     cpu_s: float | None = None
-    #: When the last temp I/O ended, ns since the query's start.
+    #: The end of the last temp I/O, ns since the query's start.
     temp_until_ns: int = 0
 
 
@@ -175,12 +175,12 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         if self.recorder.target.wait(timeout_s):
             return "end"
         if self.sampler.done.is_set():
-            # The sampler lost its connection, perhaps because the server ends.
+            # The sampler lost its connection, perhaps because the server is shutting down.
             return "end" if self.recorder.target.wait(1.0) else "failure"
         return None
 
     def collect(self) -> None:
-        """If rows were dropped, note that queries up to now are incomplete."""
+        """If rows were dropped, notes that queries up to now are incomplete."""
         super().collect()
         dropped = self.recorder.status()["dropped"]
         if dropped > self._dropped:
@@ -188,7 +188,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             self._rows.lack(time.monotonic_ns() - self.recorder.origin_ns)
 
     def look(self) -> dict[str, Any]:
-        """Keep queries that have ended; read the memory of those that spill now."""
+        """Keeps queries that have ended; reads the memory of those that spill now."""
         ended, self._ended = [*self._ended, *self.sampler.take_ended()], []
         settled_ns = time.monotonic_ns() - SETTLED_NS
         for query in ended:
@@ -197,7 +197,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             else:
                 self._ended.append(query)
         running = self.sampler.queries()
-        # Rows before the oldest query are of no use.
+        # Rows before the oldest query are no longer needed.
         wanted = [query.began_ns for query in (*running, *self._ended)]
         oldest_ns = min([time.monotonic_ns() - UNSEEN_NS, *wanted])
         self._rows.forget(oldest_ns - self.recorder.origin_ns)
@@ -238,7 +238,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         sums: QuerySums,
         ended_by: EndedBy,
     ) -> Recording:
-        """Finish a recording: the account of the server, reduced to this query."""
+        """Finishes a recording: the server's meta data, reduced to this query."""
         about = self.recorder.account(window.elapsed_s(sums), query.began_ns)
         temp, other = sums.temp, sums.other_io
         calls = about.temp.operations + about.other_io.count
@@ -263,7 +263,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             cpu_s=None if about.cpu_s is None else sums.cpu_s,
             temp=temp,
             other_io=other,
-            # The time lost to others was counted for the whole server, not for this query.
+            # Run queue delay was counted for the whole server, not for this query.
             capture=replace(
                 share_of(about.capture, share),
                 dropped=0,
@@ -278,7 +278,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         return writer.finish(meta)
 
     def finish(self, ended_by: EndedBy) -> ServerRecording:
-        """Keep the queries that have ended, and the running ones up to now."""
+        """Keeps the queries that have ended, and those that run, up to now."""
         recorder, sampler = self.recorder, self.sampler
         sampler.stop()
         recorder.stop()
@@ -310,7 +310,7 @@ def _ended_by(query: SessionQuery) -> EndedBy:
 
 
 def _workers(query: SessionQuery, window: Window, origin_ns: int) -> list[Worker]:
-    """The query's workers; those that began during the recording were observed from then on."""
+    """The query's workers; those started during the recording were observed from their start."""
     zero_ns = origin_ns + window.begin_ns
     workers = []
     for pid, started_ns in query.workers.items():

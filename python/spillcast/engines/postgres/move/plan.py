@@ -1,11 +1,11 @@
 """The steps and checks of a move of temp files to a tablespace in a directory, and back.
 
 ``revert_steps`` can undo a move after any of its steps, even if spillcast was killed. It needs no
-file: the comment of the tablespace has the former settings. The comment is written in the
-transaction that changes settings and rights, or before ALTER SYSTEM, which takes part in no
-transaction. Until then, the name of the tablespace marks it as spillcast's and shows who made the
-directory. Before the tablespace exists, the sticky bit of the directory shows that; CREATE
-TABLESPACE removes it.
+file: the comment of the tablespace has the previous settings. The comment is written in the
+transaction that changes settings and privileges, or before ALTER SYSTEM, which cannot run in a
+transaction. Until then, the name of the tablespace marks it as spillcast's and shows whether
+spillcast created the directory. Before the tablespace exists, the sticky bit of the directory shows
+that; CREATE TABLESPACE removes it.
 
 Only the server can decide whether a tablespace is in use: DROP TABLESPACE checks under a lock.
 """
@@ -67,7 +67,7 @@ def revert_steps(
         statement = set_statement(Scope(), note.before["server"])
         steps.append(facts.step(why, statement))
     if Scope() in scopes:
-        # Even if the setting is restored already: the reload after it may be missing.
+        # Done even if the setting is already restored: the reload after it may be missing.
         steps.append(facts.step(RELOAD, "SELECT pg_reload_conf()"))
     statements = [
         set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
@@ -97,7 +97,7 @@ def revert_steps(
 
 
 def remaining(note: TablespaceNote, scopes: list[Scope]) -> TablespaceNote:
-    """The note without some scopes; rights stay as long as a scope is left."""
+    """The note without some scopes; privileges remain as long as any scope does."""
     restored = set(map(str, scopes))
     before = {scope: names for scope, names in note.before.items() if scope not in restored}
     return replace(note, before=before, granted=note.granted if before else [])
@@ -109,7 +109,7 @@ def remove_directory(path: Path | str) -> Step:
 
 
 def set_statement(scope: Scope | None, names: list[str] | None) -> str:
-    """The statement that sets the temp tablespaces of a scope, or resets them for None."""
+    """The statement that sets the temp tablespaces of a scope; resets them if ``names`` is None."""
     if scope is None:
         alter = ""
     elif scope.role:
@@ -141,7 +141,7 @@ def used_by_settings(
 
 
 def comment_statement(name: str, text: str | None) -> str:
-    """The statement that sets the comment of a tablespace, or removes it for None."""
+    """The statement that sets the comment of a tablespace, or removes it if ``text`` is None."""
     comment = "NULL" if text is None else literal(text)
     return f"COMMENT ON TABLESPACE {identifier(name)} IS {comment}"
 
@@ -166,7 +166,7 @@ class Directory:
 
     @classmethod
     def look(cls, path: Path) -> "Directory":
-        """Look at a path of this machine. InputError if it is not a directory."""
+        """Checks a path on this machine. InputError if it is not a directory."""
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -179,9 +179,9 @@ class Directory:
 def plan(
     request: MoveRequest, facts: ServerFacts, lacking: list[str], directory: Directory
 ) -> Move:
-    """The steps of a move that are still to be done, and the steps that undo it.
+    """The remaining steps of a move, and the steps that undo it.
 
-    ``lacking`` are the roles that need the right CREATE.
+    ``lacking`` are the roles that need the privilege CREATE.
     """
     existing = facts.at(request.to)
     name = _name(request, facts, existing)
@@ -273,7 +273,7 @@ def _directory_steps(path: Path, facts: ServerFacts, directory: Directory) -> li
 
 
 def chown_empty(owner: str, path: Path) -> str:
-    """The command that makes a user own a directory, unless it contains anything."""
+    """The command that changes the owner of a directory, provided that it is empty."""
     chown = f"chown {shell_word(owner)}: {{}} +"
     return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {chown}"
 
@@ -302,7 +302,7 @@ def check_server(facts: ServerFacts) -> None:
 
 
 def check_move(connection: Connection, facts: ServerFacts, request: MoveRequest) -> None:
-    """InputError if a move could not be done, or would do harm."""
+    """InputError if a move would fail or do harm."""
     check_server(facts)
     if facts.standbys and not request.standbys_prepared:
         names = ", ".join(facts.standbys)
@@ -356,8 +356,8 @@ def _check_directory(connection: Connection, facts: ServerFacts, request: MoveRe
 
 
 def _check_same_path(connection: Connection, path: Path, option: str) -> None:
-    """InputError if the server cannot reach a path, or reaches another file there than we do."""
-    # If nothing exists there, the server says so only if it may pass through the parent directory.
+    """InputError if the server cannot reach a path, or reaches a different file by it."""
+    # If the path does not exist, the server says so only if it may search the parent directory.
     query = "select floor(extract(epoch from modification))::bigint from pg_stat_file(%s, true)"
 
     def our_modified_s() -> int:

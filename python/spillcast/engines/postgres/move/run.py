@@ -1,4 +1,4 @@
-"""Moves PostgreSQL's temp files on a running server: checked, done, verified, reverted."""
+"""Moves PostgreSQL's temp files on a running server: checks, applies, verifies, reverts a move."""
 
 import shlex
 import subprocess
@@ -64,7 +64,7 @@ SPILL = (
 RELOAD_S = 20.0
 #: How long a move waits for another one to end.
 LOCK_S = 10.0
-#: A lock is of one database: the sessions that hold it in any.
+#: The sessions that hold the lock in any database: each database has its own lock.
 _LOCKED_BY = (
     "select string_agg(pid::text, ', ') from pg_locks "
     "where locktype = 'advisory' and granted and objsubid = 1 "
@@ -88,7 +88,7 @@ def plan_move(dsn: str | None, request: MoveRequest) -> Move:
 
 
 def apply_move(dsn: str, request: MoveRequest) -> Move:
-    """Move temp files, and verify the move.
+    """Moves temp files, and verifies the move.
 
     InputError for what is known to fail, before anything is changed. SpillcastError if the server
     refuses a step, or if temp files are not in the tablespace afterwards.
@@ -109,14 +109,14 @@ def apply_move(dsn: str, request: MoveRequest) -> Move:
 
 
 def revert_move(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
-    """Undo a move to ``to``, for ``scope`` or ``whole``, even if the move was interrupted.
+    """Undoes a move to ``to``, for ``scope`` or ``whole``, even if the move was interrupted.
 
-    Without ``to``, the only move that spillcast has made is undone.
+    Without ``to``, undoes the only move that spillcast has made.
     """
     with open_session(dsn, MOVER, version_min=RANKED_MIN) as connection:
         from psycopg import errors
 
-        # The errors of the server for a tablespace that is in use.
+        # The server's errors for a tablespace that is in use.
         in_use = (
             errors.ObjectNotInPrerequisiteState,
             errors.ObjectInUse,
@@ -140,7 +140,7 @@ def revert_move(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) 
 
 
 def _run_steps(connection: Connection, move: Move) -> None:
-    """Run the steps, except those for the user's own session. SpillcastError if one is refused."""
+    """Runs the steps, except those for the user's own session. SpillcastError if one is refused."""
     for index, step in enumerate(move.steps):
         if step.command is not None or step.client:
             _run(connection, step)
@@ -154,7 +154,7 @@ def _run(connection: Connection, step: Step) -> None:
         if ran.returncode:
             raise MoveFailed(ran.stderr.strip(), hint)
         return
-    # CREATE and DROP TABLESPACE refuse a transaction block.
+    # CREATE and DROP TABLESPACE cannot run in a transaction block.
     together = connection.transaction() if len(step.sql) > 1 else nullcontext()
     with refused(StatementFailed, "PostgreSQL", hint), together:
         for statement in step.sql:
@@ -164,7 +164,7 @@ def _run(connection: Connection, step: Step) -> None:
 def verified(
     connection: Connection, dsn: str, scope: Scope | None, tablespace: str
 ) -> dict[str, Any]:
-    """Spill in a session of the scope. MoveFailed unless all temp files are in the tablespace."""
+    """Spills in a session of the scope. MoveFailed unless all temp files are in the tablespace."""
     from psycopg.conninfo import make_conninfo
 
     if scope is not None and scope.database:
@@ -189,7 +189,7 @@ def verified(
 
 
 def _lock(connection: Connection) -> None:
-    """Lock out other moves. LockTaken if one still runs after ``LOCK_S``."""
+    """Locks out other moves. LockTaken if another move still runs after ``LOCK_S``."""
     deadline = time.monotonic() + LOCK_S
     while True:
         (is_ours,) = row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")
@@ -274,7 +274,7 @@ def _undo_steps(facts: ServerFacts, to: Path, scope: Scope | None, *, whole: boo
         )
     _check_last(facts, tablespace)
     if not to.exists():
-        # A restart removes a directory in memory or on an instance's local disk.
+        # A reboot may have removed a directory in memory or on an instance's local disk.
         note = replace(note, made_directory=False)
     scopes = [
         candidate
@@ -298,7 +298,7 @@ def _undo_steps(facts: ServerFacts, to: Path, scope: Scope | None, *, whole: boo
 
 
 def _check_last(facts: ServerFacts, tablespace: Tablespace) -> None:
-    """InputError if a later move will go back to a tablespace, which must still exist then."""
+    """InputError if undoing a later move will need this tablespace."""
     for later in facts.tablespaces:
         if later == tablespace or later.note is None:
             continue
@@ -313,7 +313,7 @@ def _check_last(facts: ServerFacts, tablespace: Tablespace) -> None:
 def _take_setting(
     connection: Connection, session: Connection, scope: Scope | None, tablespace: str
 ) -> None:
-    """Give a session the setting that new sessions of the scope have."""
+    """Gives a session the setting that new sessions of the scope have."""
     if scope is None:
         session.execute(set_statement(None, [tablespace]).encode())
         return
@@ -335,5 +335,5 @@ def _take_setting(
                 raise MoveFailed(f"a new session of {scope} did not get the setting", hint)
             time.sleep(0.02)
         return
-    # Our session does not belong to the scope: give it the value that is stored for the scope.
+    # Our session does not belong to the scope, so it takes the value that is stored for the scope.
     session.execute(set_statement(None, now[scope]).encode())

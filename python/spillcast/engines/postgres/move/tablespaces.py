@@ -14,7 +14,7 @@ from spillcast.text import shell_word
 from spillcast.units import format_bytes
 
 SETTING = "temp_tablespaces"
-#: The comment of a tablespace begins with this if it is spillcast's note of the former state.
+#: A tablespace's comment that begins with this is spillcast's note of the previous state.
 MARK = "spillcast move: "
 #: Names of a tablespace until the note is written; the second if spillcast made the directory.
 UNFINISHED = "spillcast_unfinished"
@@ -33,7 +33,7 @@ class Scope:
         return " in ".join(f"{kind}:{name}" for kind, name in names if name) or "server"
 
     def outranks(self, other: "Scope") -> bool:
-        """Whether this scope's setting wins over another's in some session of both."""
+        """Whether this scope's setting takes precedence in some session to which both apply."""
         pairs = ((self.role, other.role), (self.database, other.database))
         are_disjoint = any(None not in pair and pair[0] != pair[1] for pair in pairs)
         return not are_disjoint and self._rank > other._rank
@@ -56,15 +56,15 @@ def parse_scope(text: str) -> Scope | None:
 
 @dataclass(frozen=True)
 class TablespaceNote:
-    """The state before a move, kept in the tablespace's comment; keys are scopes as text."""
+    """The state before a move, stored in the tablespace's comment; keys are scopes as text."""
 
     made_directory: bool
     made_tablespace: bool = True
-    #: The former comment of a tablespace that spillcast did not make.
+    #: The previous comment of a tablespace that spillcast did not create.
     comment: str | None = None
-    #: The tablespaces that were set; None if none were.
+    #: The previous settings by scope; None if there was none.
     before: dict[str, list[str] | None] = field(default_factory=dict)
-    #: Roles that were granted CREATE, for any of the scopes.
+    #: Roles to which CREATE was granted, for any of the scopes.
     granted: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Tablespace:
 
     @property
     def note(self) -> TablespaceNote | None:
-        """The note; the same for a move that ended before it was written. InputError if damaged."""
+        """The note, or its equivalent if the move ended before it. InputError if damaged."""
         if self.name in (UNFINISHED, UNFINISHED_WITH_DIRECTORY):
             return TablespaceNote(made_directory=self.name == UNFINISHED_WITH_DIRECTORY)
         if self.comment is None or not self.comment.startswith(MARK):
@@ -122,13 +122,13 @@ def settings(
 
 
 def parse_names(value: str) -> list[str]:
-    """The identifiers of a list such as ``fast, "Odd name"``."""
+    """The identifiers in a list such as ``fast, "Odd name"``."""
     parts = re.findall(r'"((?:[^"]|"")*)"|([^\s,"]+)', value)
     return [plain.lower() if plain else quoted.replace('""', '"') for quoted, plain in parts]
 
 
 def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
-    """The contents of a tablespace, in words: objects, and temp files of running queries."""
+    """The contents of a tablespace, as text: objects, and temp files of running queries."""
     users = []
     query = (
         "select coalesce(datname, oid::text) from pg_tablespace_databases(%s) oid "
@@ -165,7 +165,7 @@ select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery(),
        array(select rolname::text from pg_roles where rolname !~ '^pg_' order by 1),
        array(select datname::text from pg_database where datallowconn order by 1)
 """
-#: Standbys are those that are connected, and those whose slot waits for them.
+#: Standbys include connected ones, and those for which a replication slot waits.
 _FOR_SUPERUSERS = """
 select current_setting('data_directory'),
        (select source from pg_settings where name = 'temp_tablespaces'),
@@ -179,7 +179,7 @@ select current_setting('data_directory'),
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """Facts about a server; the defaults are assumptions about a server without a connection."""
+    """Facts about a server; the defaults are assumptions for use without a connection."""
 
     client: str = "psql"
     user: str = "postgres"
@@ -189,16 +189,16 @@ class ServerFacts:
     roles: list[str] | None = None
     databases: list[str] | None = None
     standby: bool = False
-    #: Servers that replay each step, and would stop without the directory.
+    #: Servers that replay each step, and would stop if the directory is missing.
     standbys: list[str] = field(default_factory=list)
     #: The user of the server's processes; None if it runs on another machine.
     owner: str | None = "postgres"
-    #: Why it is taken to run on another machine.
+    #: Why it is assumed to run on another machine.
     elsewhere: str | None = None
     data_directory: Path | None = None
     tablespaces: list[Tablespace] = field(default_factory=list)
     settings: dict[Scope, list[str]] = field(default_factory=dict)
-    #: Settings of default_tablespace, for which a tablespace stays in use, too.
+    #: Settings of default_tablespace, which also keep a tablespace in use.
     defaults: dict[Scope, list[str]] = field(default_factory=dict)
     #: The source of the server's own value, such as ``command line``.
     source: str = "default"
@@ -224,7 +224,7 @@ class ServerFacts:
 
 
 def server_facts(connection: Connection, dsn: str) -> ServerFacts:
-    """Ask a server for its facts. Without a superuser, those for superusers have the defaults."""
+    """Queries the facts. For a role that is not a superuser, some facts have their defaults."""
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
     data_directory, source, standbys = None, "default", list[str]()
@@ -277,7 +277,7 @@ def check_exists(facts: ServerFacts, scope: Scope | None) -> None:
 
 
 def open_sessions(connection: Connection, scope: Scope) -> int:
-    """The number of open sessions of a scope, which keep their former setting."""
+    """The number of open sessions of a scope, which keep their previous setting."""
     (count,) = row(
         connection,
         "select count(*) from pg_stat_activity where backend_type = 'client backend' "
@@ -289,7 +289,7 @@ def open_sessions(connection: Connection, scope: Scope) -> int:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user of this machine, or the number if it has no name."""
+    """The name of a user on this machine, or the user ID if it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

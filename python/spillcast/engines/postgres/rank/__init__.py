@@ -69,7 +69,7 @@ from spillcast.units import parse_duration_s
 
 NAME = "spillcast postgres"
 _session = partial(open_session, name=NAME, version_min=RANKED_MIN)
-#: The most characters of a statement in the command that records it.
+#: The maximum length of a statement in the command that records it.
 _PATTERN_MAX = 40
 
 
@@ -81,12 +81,12 @@ def rank_postgres(
     since: str | None = None,
     save_as: Path | None = None,
 ) -> ServerRanking:
-    """Rank the statements of ``server``: a DSN, logs, or a file of pg_stat_statements.
+    """Ranks the statements of ``server``: a DSN, logs, or a file of pg_stat_statements.
 
     ``since`` is the time between two snapshots, or the file of an earlier one. InputError if the
-    server does not answer, and for an argument that needs a server and has logs.
+    server does not answer, and for an argument that applies to a server but not to logs.
     """
-    # Not Path.exists, which raises an error for a DSN that is longer than a file's name can be.
+    # Path.exists would raise an error for a DSN that is longer than a file name can be.
     if server == "-" or (server and os.path.exists(server)):
         if (log, since, save_as) != (None, None, None):
             raise OptionConflict("--log, --since and --save need a server, not its logs")
@@ -123,7 +123,7 @@ def rank_postgres(
 
 
 def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[str, Any]:
-    """Save a snapshot of a server into the dataset at ``address``; return a summary document.
+    """Saves a snapshot of a server into the dataset at ``address``; returns a summary document.
 
     InputError if the server does not answer, SpillcastError if the file cannot be written.
     """
@@ -142,7 +142,7 @@ def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[st
 
 
 def _calibration(connection: Connection) -> MachineCalibration | None:
-    """The calibration of this machine if the server is connected by a socket, so runs on it."""
+    """The calibration of this machine if the server is on it, as a connection by socket shows."""
     calibration = kept_calibration() if connection.info.host.startswith("/") else None
     if calibration is None or (measured := calibration.for_recordings) is None:
         return None
@@ -153,7 +153,7 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
 def _of_server(
     shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
-    """The ranking by counts of statements; by the log if these are to be enabled first."""
+    """The ranking by counts of statements, or by the log if counting is yet to be enabled."""
     rows, databases = rows_of(snapshot), snapshot.databases
     window_s = None
     if snapshot.since_s is not None and snapshot.since_s < snapshot.taken_s:
@@ -220,7 +220,8 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
 def _pattern(query: str) -> str:
     """A pattern of the longest part of a statement without constants and comments.
 
-    Those differ between calls. White space is any: a line break in the text is not a blank.
+    Constants and comments differ between calls. Blanks in the pattern match any white space,
+    including line breaks.
     """
     text = CONSTANT.sub("?", COMMENTS.sub("?", query))
     words = max(re.findall(r"[^\W\d](?:[\w.]|,?\s+(?=[^\W\d]))*", text), key=len, default="")
@@ -232,7 +233,7 @@ def _pattern(query: str) -> str:
 
 
 def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
-    """The command that records the first statement when it runs next."""
+    """The command that records the first statement when it next runs."""
     dsn = shell_word(shown)
     for statement in statements:
         if statement.query and statement.query != HIDDEN and (pattern := _pattern(statement.query)):
@@ -240,7 +241,7 @@ def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     return None
 
 
-#: A spill from which those of any size are scaled, and a time that is longer on any storage.
+#: A spill from which spills of any size are scaled, and a time longer than it takes on any storage.
 _BLOCKS, _LONG_MS = 1000, 1e6
 
 
@@ -263,7 +264,7 @@ def of_rows(rows: Sequence[StatementRow], logs: Logs | None, request: RankReques
 
 
 def with_sizing(ranking: ServerRanking) -> ServerRanking:
-    """The ranking with storage to buy for all its statements, if their counts allow it."""
+    """The ranking with the storage to buy for all its statements, if their counts suffice."""
     try:
         sizing = size(statements_to_size(ranking), load_prices(), confidence=ranking.confidence)
     except (InputError, Refusal):
@@ -284,7 +285,7 @@ def statements_to_size(
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     """The time (s) by target to write ``size_bytes`` and read them back, one block at a time.
 
-    Without targets that are relative to present latencies, which are unknown.
+    Targets that are relative to current latencies are omitted, because those are unknown.
     """
     blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
     row = StatementRow.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
@@ -363,7 +364,7 @@ def _of_row(
 def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
     """The counts of a call with the fewest and with the most processes that may share its I/O.
 
-    Plans of the statement have the numbers of processes; the counts bound them.
+    The numbers of processes come from the statement's plans, limited to the bounds of the counts.
     """
     shared = counts.processes_bounds
     if shared is None or counts.time_bounds is not None:
@@ -388,7 +389,7 @@ def _temp_s(row: StatementRow) -> tuple[float, float] | None:
 
 
 def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
-    """Add the bounds that temp files give: their I/O took at most the time of their calls."""
+    """Adds the bounds from temp files: their I/O took at most the time of their calls."""
     ranked = replace(ranked, work_mem_between=work_mem_between(files))
     calls = {file.call: file.elapsed_s for file in files if file.elapsed_s is not None}
     if not calls:
@@ -398,7 +399,7 @@ def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
 
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
-    """Add the times, gains and nodes of ``plan`` as if it were that of all ``calls``."""
+    """Adds the times, gains and nodes of ``plan`` as if all ``calls`` had this plan."""
     try:
         counts = counts_of_plan(plan, timed=request.origin is None)
         enough = _enough_bytes(counts)
@@ -434,7 +435,7 @@ def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
 
 
 def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
-    """The plans that spill, by statement; one without its text is of a statement of its own."""
+    """The plans that spill, by statement; a plan without text counts as a separate statement."""
     by_key: dict[str, list[dict[str, Any]]] = {}
     for number, plan in enumerate(logs.plans, 1):
         if _blocks(plan):
@@ -444,7 +445,7 @@ def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
 
 
 def _moved_bytes(plans: Sequence[Mapping[str, Any]]) -> int:
-    """Temp bytes read and written, as if each call were the one with the most."""
+    """Temp bytes read and written, as if each call moved as much as the largest."""
     return BLOCK_BYTES * len(plans) * max(map(_blocks, plans), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Commands that enable pg_stat_statements, for servers of one's own and of cloud providers."""
+"""Commands that enable pg_stat_statements, for self-hosted servers and those of cloud providers."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _PREFIXES = "select array_agg(split_part(name, '.', 1)) from pg_settings where n
 _AURORA = "select exists (select from pg_proc where proname = 'aurora_version')"
 _SHIPPED = "select exists (select from pg_available_extensions where name = %s)"
 _BOOTSTRAP = "select rolname from pg_roles where oid = 10"
-#: By prefix of settings that only a provider's servers have: the role that may change settings.
+#: The role that may change settings, by the prefix of settings that only a provider's servers have.
 _ROLES = {"rds": "rds_superuser", "cloudsql": "cloudsqlsuperuser", "azure": "azure_pg_admin"}
 _GOOGLE = (
     "# name all flags that the instance has: the command replaces them",
@@ -30,10 +30,10 @@ def enable_commands(connection: Connection, shown: str, settings: Mapping[str, s
     provider = next((prefix for prefix in _ROLES if prefix in prefixes), None)
     cluster = "cluster-" if provider == "rds" and row(connection, _AURORA)[0] else ""
     changed = {}
-    # A loaded extension has settings; the list of libraries itself may be hidden.
+    # A loaded extension has settings, which are visible even if the list of libraries is hidden.
     if EXTENSION not in prefixes:
         if _PRELOAD not in settings:
-            # A list without the libraries that are loaded now would unload them.
+            # A list without the currently loaded libraries would unload them.
             return [
                 f"# as a role with pg_monitor, spillcast postgres prints how: it keeps {_PRELOAD}"
             ]
@@ -57,7 +57,7 @@ def enable_commands(connection: Connection, shown: str, settings: Mapping[str, s
 
 
 def _as_superuser(connection: Connection, shown: str) -> str:
-    """The DSN of a superuser: ``shown``, or with the superuser that initdb made."""
+    """The DSN of a superuser: ``shown``, or ``shown`` with the superuser that initdb created."""
     if connection.info.parameter_status("is_superuser") == "on":
         return shown
     from psycopg.conninfo import make_conninfo
@@ -68,14 +68,14 @@ def _as_superuser(connection: Connection, shown: str) -> str:
 def _psql(shown: str, *statements: str) -> str:
     words = [f"psql {shell_word(shown)}"]
     for statement in statements:
-        # Double quotes are easier to read where the shell changes nothing in them.
+        # Double quotes are easier to read if the shell expands nothing in them.
         is_plain = not re.search(r"""["$`!\\]""", statement)
         words.append(f'-c "{statement}"' if is_plain else f"-c {shell_word(statement)}")
     return " ".join(words)
 
 
 def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str) -> list[str]:
-    """The lines for a server that is no provider's."""
+    """The lines for a self-hosted server."""
     lines = []
     version = connection.info.server_version // 10_000
     if not row(connection, _SHIPPED, EXTENSION)[0]:

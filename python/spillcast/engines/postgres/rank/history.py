@@ -41,9 +41,9 @@ from spillcast.fleet.snapshots import (
 from spillcast.gate import reading
 from spillcast.redaction import masked_text
 
-#: Lengths of buckets (s), and the most that fit on a page.
+#: Lengths of buckets (s), and the maximum number of buckets on a page.
 _BUCKETS_S, _BUCKETS_MAX = (60.0, 300.0, 3600.0, 86_400.0), 31
-#: Ratios within which a figure per call counts as unchanged, and beyond which a plan changed.
+#: Ratio up to which a figure per call counts as unchanged, and beyond which a plan has changed.
 _SAME, _OTHER = 1.1, 1.5
 _WORKERS_MIN = 0.5
 
@@ -67,7 +67,7 @@ def rank_snapshots(
 ) -> list[ServerRanking]:
     """The rankings of all servers in the dataset of snapshots at ``address``, by name.
 
-    Each covers ``since_s`` before the server's last snapshot, None for all. InputError if there
+    Each covers ``since_s`` before the server's last snapshot, or all if None. InputError if there
     are no snapshots, or only one of each server.
     """
     servers: dict[str, list[list[Snapshot]]] = {}
@@ -116,7 +116,7 @@ class _Window:
         self.periods.sort(key=lambda period: period.after.number)
 
     def _add(self, period: Period, *, is_shown: bool) -> None:
-        """Add a period; one before the window only shows which statements have spilled before."""
+        """Adds a period; one before the window only shows which statements have spilled before."""
         at_s = period.after.taken_s
         sums: dict[str, dict[str, float]] = {}
         for grown in period.statements:
@@ -153,7 +153,7 @@ class _Window:
         self._note_spills(period.after.rows, None)
 
     def _note_spills(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
-        """Note the statements that spilled; the first spill of one in a ``period`` is a change."""
+        """Notes the statements that spilled; the first spill of one in a ``period`` is a change."""
         for row in rows:
             if not temp_blocks(row):
                 continue
@@ -219,7 +219,7 @@ class _Window:
         )
 
     def _alert(self, rule: RateLimit) -> Alert:
-        """Apply a rule to the latest periods; unknown if the last is older than the rule's time."""
+        """Applies a rule to the latest periods; unknown if the last is older than its time."""
         new = Counter(change.by_s for change in self.changes if change.kind == "new")
         rates = []
         for period in self.periods:
@@ -239,7 +239,7 @@ class _Window:
 
 
 def _is_counted(period: Period) -> bool:
-    """Whether pg_stat_statements was there at both ends."""
+    """Whether both snapshots have counts of pg_stat_statements."""
     return None not in (period.before.statements_seen, period.after.statements_seen)
 
 
@@ -333,7 +333,7 @@ def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
 
 
 def _per_call(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Temp blocks, rows, table blocks and planned parallel workers of a call."""
+    """Temp blocks, rows, table blocks and planned parallel workers per call."""
     calls = sum(sums["calls"] for sums in parts)
     names = {
         "temp": ("temp_blks_read", "temp_blks_written"),
@@ -371,7 +371,7 @@ def _cause(
         return "rows", evidence
     if abs(workers[1] - workers[0]) >= _WORKERS_MIN:
         return "plan", evidence
-    # More data would change table blocks and temp bytes alike: another ratio is another plan.
+    # More data would change table blocks and temp bytes by one ratio; otherwise the plan changed.
     blocks = ratios["table blocks"]
     if not 1 / _OTHER < blocks < _OTHER and not 1 / _OTHER < ratio / blocks < _OTHER:
         return "plan", evidence
@@ -380,14 +380,14 @@ def _cause(
 
 #: The smallest factor of temp bytes per call that counts as a change.
 _RATIO_MIN = 1.5
-#: The least share of points on their side of the middle between two levels, and the least share of
-#: the change in one step for an abrupt one.
+#: The minimum share of points on their level's side of the middle between two levels, and the
+#: minimum share of the change in a single step that makes the change abrupt.
 _SEPARATE_MIN, _ABRUPT_MIN = 0.9, 0.6
 _SIDE_MIN = 3
 
 
 def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
-    """Where a series of logarithms changes its level: pairs of index and whether gradually.
+    """Where a series of logarithms changes its level: pairs of an index and whether gradually.
 
     A step is the split with the least squared deviations from the means of both sides, provided
     that the sides are separate.
@@ -410,7 +410,7 @@ def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
     if abs(change) < np.log(_RATIO_MIN):
         return []
     if min(sides) < _SEPARATE_MIN:
-        # The level may have changed and come back: look for steps in the parts.
+        # The level may have changed and come back: searches for steps in the parts.
         earlier = steps(levels[:at])
         begin = earlier[-1][0] if earlier else at
         return [*earlier, *((begin + step, slow) for step, slow in steps(levels[begin:]))]

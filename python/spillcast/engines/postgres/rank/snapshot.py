@@ -82,7 +82,7 @@ _PROCESSES = (
     "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
     "--since 10m while they run or plans of auto_explain in --log show them"
 )
-#: A snapshot must not be a load on the server, and all snapshots write times alike.
+#: A snapshot must not burden the server, and times must have one format in all snapshots.
 _SESSION_SETTINGS = (
     "set statement_timeout = '10s'",
     "set default_transaction_read_only = on",
@@ -101,7 +101,7 @@ _SPILLING = (
 _ALL = (
     f"select count(*), sum({{time}}) / 1e3 from {{schema}}.pg_stat_statements s where {_NOT_OURS}"
 )
-#: Its name since version 13, or the one before, which remains until the extension is updated.
+#: The column's name since version 13, or before; the old name remains until an extension update.
 _TIME = (
     "select attname from pg_attribute where attrelid = {counts}::regclass "
     "and attname in ('total_exec_time', 'total_time')"
@@ -113,7 +113,7 @@ _STARTED = (
     "select extract(epoch from pg_postmaster_start_time())::float8, "
     "host(inet_server_addr()), current_setting('port'), current_setting('server_version')"
 )
-#: Counts that only a crash has reset are as old as those of the whole server.
+#: If only a crash has reset the counts, they are as old as those of the whole server.
 _DATABASES = (
     "select datname, temp_files, temp_bytes, extract(epoch from coalesce(d.stats_reset, "
     "(select least(b.stats_reset, a.stats_reset) from pg_stat_bgwriter b, pg_stat_archiver a)"
@@ -127,16 +127,16 @@ _LIVE = (
     "{workers} from pg_stat_activity a where state = 'active' and pid <> pg_backend_pid() "
     "and backend_type = 'client backend'"
 )
-#: Temp files are of the process that made them.
+#: Temp files belong to the process that created them.
 _WORKERS = "array(select w.pid from pg_stat_activity w where w.leader_pid = a.pid)"
-#: Identifies the data directory and its copies; not every role may read it.
+#: Identifies the data directory and its copies; some roles may not read it.
 _SERVER = "select system_identifier::text from pg_control_system()"
 
 
 def take_snapshot(
     connection: Connection, queryid: str | None = None, pattern: str | None = None
 ) -> Snapshot:
-    """Take a snapshot of all visible counts; ``unseen`` names hidden ones with their remedy.
+    """Takes a snapshot of all visible counts; ``unseen`` names hidden ones with their remedy.
 
     Its rows are the statements that spill and, marked as ``asked``, the statement ``queryid`` and
     those whose text matches ``pattern``.
@@ -160,7 +160,7 @@ def take_snapshot(
     host = connection.info.host
     snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
-        # Without a reset it is not known: a restart keeps the counts.
+        # Unknown without a reset, because a restart keeps the counts.
         since_s=reset_s,
         rows=[{**row, **limits} for row in rows],
         statements_seen=seen,
@@ -180,14 +180,14 @@ def take_snapshot(
         reset_s=reset_s,
         evictions=evictions,
         boot_id=proc_text("sys/kernel/random/boot_id").strip() or None,
-        # Changes of the clock do not affect it.
+        # Not affected by changes of the clock.
         boot_s=time.clock_gettime(time.CLOCK_BOOTTIME),
     )
     return replace(snapshot, asked_s=time.monotonic() - began)
 
 
 class _Queries:
-    """Queries on a server; each one that the server refuses adds a note to ``unseen``."""
+    """Queries on a server; each query that the server refuses adds a note to ``unseen``."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -251,7 +251,7 @@ def _live(queries: _Queries) -> list[LiveSession]:
 def _not_shown(
     connection: Connection, settings: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
 ) -> list[Unseen]:
-    """Names the figures that a setting, the version or a missing right hides, with the remedy."""
+    """The figures that a setting, the version or a missing privilege hides, with the remedy."""
     hidden = {}
     version = connection.info.server_version
     if version < 150_000:
@@ -280,7 +280,7 @@ def document_of(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
-    """Save a snapshot in a file, for ``--since``."""
+    """Saves a snapshot in a file, for ``--since``."""
     with whole_file(path) as partial:
         partial.write_text(json.dumps(document_of(snapshot), default=str) + "\n")
 
@@ -311,8 +311,8 @@ def snapshot_since(
     return between(snapshot, again())
 
 
-#: The most samples of sessions, and the least and longest interval (s): a sample takes the server a
-#: millisecond.
+#: The maximum number of samples of sessions, and the minimum and maximum interval (s): a sample
+#: takes the server a millisecond.
 SAMPLES_MAX, INTERVAL_S = 600, (0.05, 0.2)
 #: The first version that shows a worker's leader and the identifier of a session's statement.
 LEADER_SINCE = 140_000
@@ -323,7 +323,7 @@ _RUNNING = (
 
 
 class WorkersSeen:
-    """Samples sessions, and counts for each statement its samples and its most workers."""
+    """Samples sessions; counts each statement's samples and its maximum number of workers."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -331,7 +331,7 @@ class WorkersSeen:
         self.asked_s = 0.0
 
     def during(self, seconds: float) -> None:
-        """Sample sessions for ``seconds``."""
+        """Samples sessions for ``seconds``."""
         end_s = time.monotonic() + seconds
         interval_s = min(max(seconds / SAMPLES_MAX, INTERVAL_S[0]), INTERVAL_S[1])
         knows_leader = self.connection.info.server_version >= LEADER_SINCE
@@ -341,7 +341,7 @@ class WorkersSeen:
             time.sleep(min(interval_s, left_s) if knows_leader else left_s)
 
     def add_to(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with the samples and the workers of each statement."""
+        """Returns the snapshot with the samples and the workers of each statement."""
         rows = []
         for record in snapshot.rows:
             queryid = str(record.get("queryid"))
@@ -357,7 +357,7 @@ class WorkersSeen:
         began = time.monotonic()
         records = self.connection.execute(_RUNNING.encode()).fetchall()
         self.asked_s += time.monotonic() - began
-        # Before version 16 leader_pid of a leader is its own process.
+        # Before version 16, leader_pid of a leader is its own process.
         workers = Counter(leader for _, pid, leader in records if leader not in (None, pid))
         for queryid, pid, leader in records:
             if leader in (None, pid):
@@ -365,15 +365,15 @@ class WorkersSeen:
                 self.max_workers[queryid] = max(self.max_workers[queryid], workers[pid])
 
 
-#: How much of the log's end is read, in pieces that are no load on the server.
+#: The maximum length of the log's end that is read, in pieces that do not burden the server.
 READ_MAX_BYTES, PIECE_BYTES = 32 << 20, 4 << 20
 
 
 def server_log(connection: Connection) -> Logs | None:
-    """Temp files, plans and exceeded limits in the server's log; None if unreadable or none."""
+    """Temp files, plans and exceeded limits in the server's log; None if unreadable or missing."""
     import psycopg
 
-    # Formats that have the statement beside its temp files come first.
+    # Formats with the statement in the same record as its temp files come first.
     for kind in ("csvlog", "jsonlog", "stderr"):
         try:
             (name,) = row(connection, "select pg_current_logfile(%s)", kind)
@@ -402,14 +402,14 @@ def _end(connection: Connection, name: str) -> str:
     return text[message.end() :] if message else text[text.find("\n") + 1 :]
 
 
-#: The last word or constant of a text, which may be incomplete if the text is cut.
+#: The last word or constant of a text, which may be incomplete if the text is truncated.
 _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 
 
 def call_on_postgres(
     dsn: str, selector: StatementSelector, notify: Notify = lambda _text: None
 ) -> Executed:
-    """The mean of the calls that the server counted, or a session's query when it has ended.
+    """The mean of the calls that the server counted, or a session's query once it has ended.
 
     InputError if the server does not answer, if it has counted no such statement or several, and
     if the session does not exist or is hidden from our role.
@@ -447,7 +447,7 @@ def _counted(connection: Connection, selector: StatementSelector) -> StatementRo
         pattern = pattern_of(selector.text, cut=may_be_cut(connection, selector.text))
     snapshot = take_snapshot(connection, queryid, pattern)
     if queryid is not None and pattern is not None and not _rows(snapshot):
-        # The identifier may be of another server, or of another version.
+        # The identifier may come from another server, or from another version.
         queryid = None
         snapshot = take_snapshot(connection, None, pattern)
     if selector.since is not None:
@@ -467,7 +467,7 @@ def _counted(connection: Connection, selector: StatementSelector) -> StatementRo
 
 
 def _of_session(connection: Connection, pid: int, notify: Notify) -> Executed:
-    """The session's query when it has ended: its times, and the temp I/O counted for this call."""
+    """The session's query once it has ended: its times, and the temp I/O counted for this call."""
     find_session(connection, SessionSelector(backend=pid), notify)
     notify(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
     queries = ActivityQueries(connection, SESSION, pid)
