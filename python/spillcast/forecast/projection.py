@@ -320,8 +320,8 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     page_cache = threads.page_cache(loads) if cached else None
     behaviour = None if storage.source is INSTANT else behaviour_of(storage, access="buffered")
     total_operations = workload.scale * operations(loads)
-    before = page_cache or (threads.read_ahead(loads) if storage.source.uncached else None)
-    simulated = threads.on(behaviour, total_operations, change_ratios, before)
+    in_front = page_cache or (threads.read_ahead(loads) if storage.source.of_device else None)
+    simulated = threads.on(behaviour, total_operations, change_ratios, in_front)
     target_latencies = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(

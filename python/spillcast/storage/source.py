@@ -47,6 +47,11 @@ class StorageSource:
     #: Figures are without a page cache, which may serve some of the I/O.
     uncached: bool = False
 
+    @property
+    def of_device(self) -> bool:
+        """Whether figures are those of the device, without readahead and writeback."""
+        return self.uncached and not self.measured
+
 
 PROBE = StorageSource("probe", "measured with the I/O of {like}{where}", REPLAY_NOISE)
 GRID = StorageSource(

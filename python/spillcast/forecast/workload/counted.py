@@ -146,7 +146,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
 
 def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
     """The mean latency of each load on ``storage``, in the order of the loads."""
-    if not (counts.buffered and storage.source.uncached):
+    if not (counts.buffered and storage.source.of_device):
         return [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
     threads = _threads(counts, loads, 0.0)
     behaviour = behaviour_of(storage, access="buffered")
