@@ -96,11 +96,11 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
     writer.add_waits(table(rows, WAITS))
     path = writer.finish(known(5e-5, 1, 0)).path
     matches = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
-    assert matches == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
+    assert matches == [("blocked", False, 30), ("pread64", False, 10), ("blocked", True, 99)]
     shown = spillcast("profile", path).stdout
     assert "30 us" in shown
     assert "99 us" not in shown
-    assert [row["share"] for row in profile(path).rows] == [None, pytest.approx(0.6), 0.2]
+    assert [row["share"] for row in profile(path).rows] == [pytest.approx(0.6), 0.2, None]
     by_session = {row["session"]: row["idle"] for row in profile(path, by=["session"]).rows}
     assert by_session == {1: False, 2: True, 3: True}
 

@@ -123,7 +123,7 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, answer):
     assert (words in text) is answer
 
 
-@cases("width", [59, 79])
+@cases("width", [39, 59, 79])
 def test_on_a_short_screen_the_live_view_has_its_answer(width):
     """The words about the forecast stand before all tables, within the screen."""
     running, words = Running(), [f"word{number}" for number in range(12)]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spillcast.cli.output import (
     COLUMNS_MAX,
-    COLUMNS_MIN,
     clear_line,
     json_text,
     notice_line,
@@ -295,7 +294,7 @@ class LiveView(View):
         from spillcast.report import highlighter
 
         keys = "q ends it" if self._keyboard is not None else "Ctrl-C ends"
-        width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1
+        width = min(self._live.console.width, COLUMNS_MAX) - 1
         drawn = live_text(snapshot, width, "" if snapshot.ended else keys)
         text = Text(visible(drawn), no_wrap=True, overflow="crop")
         if takes_colours(True):

@@ -88,7 +88,7 @@ LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True, repr=False)
 class Profile(Tabular):
-    """Rows of time, in descending order of total time.
+    """Rows of time, in descending order of total time, idle ones last.
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
@@ -121,8 +121,9 @@ class Profile(Tabular):
         return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
 
     def sorted(self) -> "Profile":
-        """The same rows with their histograms, if any, in descending order of total time."""
-        ranked = sorted(range(len(self.rows)), key=lambda at: -self.rows[at]["total_us"])
+        """The same rows and histograms, in descending order of total time, idle ones last."""
+        keys = [(bool(row.get("idle")), -row["total_us"]) for row in self.rows]
+        ranked = sorted(range(len(keys)), key=keys.__getitem__)
         histograms = [self.histograms[at] for at in ranked] if self.histograms else ()
         return replace(self, rows=[self.rows[at] for at in ranked], histograms=histograms)
 

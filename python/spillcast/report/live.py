@@ -138,14 +138,16 @@ def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
         parts.append("  attached, waiting for the query")
     parts += _forecast_parts(snapshot, width)
     rows = snapshot.rows()
-    parts.append(_events(rows, width) if rows else "  no temp I/O or waits yet")
+    # A narrower terminal cuts tables, which have the drawings at their right.
+    wide = max(width, 59)
+    parts.append(_events(rows, wide) if rows else "  no temp I/O or waits yet")
     spent_s = sum(row["total_us"] for row in rows) / 1e6
     if spent_s > CONCURRENT_SHARE_MIN * snapshot.elapsed_s:
         spent = format_duration(spent_s)
         sentence = f"  shares are of the {spent} that all sessions together spent in {elapsed}"
         parts[-1] += f"\n{paragraph(sentence, '  ', width)}"
     if temp := snapshot.temp():
-        parts.append(_latency(snapshot, temp, width))
+        parts.append(_latency(snapshot, temp, wide))
     parts.append(paragraph(f"  {_loss_and_cost(snapshot)}", "  ", width))
     return "\n\n".join(parts)
 
