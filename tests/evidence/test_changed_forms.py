@@ -1,6 +1,7 @@
 """Evidence that was doubled, joined, shifted or cut: the same answer, a refusal or a note."""
 
 import json
+import re
 
 import pytest
 import report_disguises
@@ -11,6 +12,7 @@ import sqlserver_files
 import statement_files
 from cases import cases
 from fuzz.figure_shapes import OTHERS
+from oracle_files import READ, blocks, write_trace
 from spillcast.errors import (
     EvidenceContradictory,
     EvidenceDamaged,
@@ -22,6 +24,7 @@ from spillcast.errors import (
 from spillcast.evidence.clickhouse import read_rows as read_queries
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.oracle.trace import profile_traces
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.selection import Selection
@@ -223,6 +226,25 @@ def test_samples_and_queries_that_stand_there_twice_count_once(tmp_path):
         "".join(json.dumps(log | {"query_id": name}) + "\n" for name in "aba")
     )
     assert [query.query_id for query in read_queries(path)] == ["a", "b"]
+
+
+@cases(
+    "change",
+    [
+        # Milliseconds, pieces whose names sort the other way, and one that stands there again.
+        lambda lines: [re.sub(r"ela= (\d+)000", r"ela= \1", line) for line in lines],
+        lambda lines: lines[303:] + lines[:303],
+        lambda lines: [*lines, *lines[707:]],
+        lambda lines: lines[:100] + lines[-100:],
+    ],
+)
+def test_waits_that_do_not_fit_the_time_of_their_trace_are_noted(tmp_path, change):
+    path = write_trace(tmp_path / "a.trc", [(READ, 8000, blocks(31))] * 1000)
+    assert profile_traces([path], ["event"]).excess_text() is None
+    lines = path.read_text().splitlines(keepends=True)
+    first = next(at for at, line in enumerate(lines) if line.startswith("WAIT"))
+    path.write_text("".join(lines[:first] + change(lines[first:])))
+    assert profile_traces([path], ["event"]).excess_text() is not None
 
 
 def test_columns_of_ash_that_differ_are_damage(tmp_path):

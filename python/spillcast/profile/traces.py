@@ -105,5 +105,5 @@ def trace_warnings(read: Traces) -> list[str]:
                 f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"
             )
     if (excess := read.excess_text()) is not None:
-        warnings.append(f"{excess}, and shares are too large")
+        warnings.append(f"{excess}, and shares are wrong")
     return warnings

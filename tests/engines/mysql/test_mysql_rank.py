@@ -6,6 +6,7 @@ import pty
 import re
 import shlex
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def counters(cursor):
 
 
 def test_counts_are_those_of_the_session(rig):
+    began_s = time.monotonic()
     with rig.session() as cursor:
         cursor.execute("truncate performance_schema.events_statements_summary_by_digest")
         expected = {}
@@ -45,6 +47,8 @@ def test_counts_are_those_of_the_session(rig):
         for statement in ranking.statements
     }
     assert ranked == expected
+    # Not since the server's start.
+    assert 0 < ranking.window_s <= time.monotonic() - began_s
     assert expected[2][1] > 0
     assert expected[3][0] > 0
     for statement in ranking.statements:

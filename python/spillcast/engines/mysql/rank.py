@@ -26,7 +26,8 @@ PS = 1e-12
 #: Excludes statements on the server's own tables, such as ours: they create temporary tables, too.
 _STATEMENTS = """
 select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
-       sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes
+       sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes,
+       timestampdiff(microsecond, min(first_seen), now(6)) since_us
   from performance_schema.events_statements_summary_by_digest
  where digest is null
     or digest_text not like '%performance_schema%' and digest_text not like '%information_schema%'
@@ -117,7 +118,8 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
         record = f"spillcast record --mysql {address} --query {quoted} -o run.spill"
     return ServerRanking(
         source=mysql.shown_dsn(dsn),
-        window_s=float(status["uptime"]),
+        # A table of digests that was truncated has no statement from before.
+        window_s=max((float(row["since_us"]) / 1e6 for row in counted), default=None),
         statements=statements,
         targets=request.targets,
         confidence=request.confidence,

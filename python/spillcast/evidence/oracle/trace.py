@@ -42,6 +42,8 @@ _NEWER = re.compile(r" Release \d|^WAIT #.*\btim=\d|\bsqlid='|\btime=\d+ us", re
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: How much CPU time and waits may overlap, given their different clocks and ticks of 10 ms.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
+#: More of a session than waits for a CPU: at most 0.15 is in no wait and no call of real traces.
+_UNEXPLAINED_SHARE = 0.5
 #: If waits after the last ended call exceed this share of the time, a statement was still running.
 OPEN_SHARE = 0.01
 #: Local time less ``tim`` differs by less than this on one machine, apart from time zones.
@@ -103,12 +105,19 @@ class Traces:
         return [session for file in self.files for session in file["sessions"]]
 
     def excess_text(self) -> str | None:
-        """By how much waits and CPU time exceed their sessions; None if clocks can explain it."""
+        """How waits and CPU time differ from the time of sessions; None if clocks explain it."""
+        if any(session["steps_back"] for session in self.sessions()):
+            return "times go back: lines are out of order or repeated"
         over_us = sum(
             -session["unaccounted_us"]
             for session in self.sessions()
             if -session["unaccounted_us"] > max(_OVERLAP_SHARE * session["elapsed_us"], _TICK_US)
         )
+        left_us = sum(max(session["unaccounted_us"], 0) for session in self.sessions())
+        if not over_us and self.waits() and left_us > _UNEXPLAINED_SHARE * self.elapsed_us():
+            left, whole = (format_duration(us / 1e6) for us in (left_us, self.elapsed_us()))
+            text = f"{left} of {whole} are neither waits nor CPU time of calls"
+            return f"{text}: lines are missing, a call goes on, or times are damaged"
         if not over_us:
             return None
         text = f"waits and CPU time are {format_duration(over_us / 1e6)} longer than their sessions"

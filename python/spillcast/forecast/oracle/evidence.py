@@ -93,7 +93,7 @@ class TraceEvidence:
     ``calls`` is the number of database calls by kind; None unless the traces cover whole sessions.
     ``open_s`` is the time of waits after which no call ended; ``ended`` is the reason why traces
     may end before the statement. ``unmeasured`` is the number of ``damaged`` lines that are waits
-    of impossible length. ``excess`` is a sentence if waits and CPU time exceed their sessions, and
+    of impossible length. ``excess`` is a sentence if waits and CPU time do not fit sessions, and
     ``notes`` are sentences about the files.
     """
 
