@@ -2,7 +2,7 @@
 
 use libc::c_long;
 
-/// Numbers of calls. Processors newer than x86 never had those that another call can stand in for.
+/// Numbers of calls. Newer architectures than x86 lack those that another call can stand in for.
 mod numbers {
     use libc::c_long;
     pub use libc::*;
@@ -25,10 +25,10 @@ mod numbers {
     pub use absent::*;
 }
 
-/// Defines [`CallKind`] with, of each call, its name and number.
+/// Defines [`CallKind`] from the name and number of each call.
 macro_rules! calls {
     ($($kind:ident $name:literal $number:ident,)*) => {
-        /// The system calls that are observed.
+        /// The observed system calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum CallKind {
@@ -45,8 +45,7 @@ macro_rules! calls {
                 }
             }
 
-            /// The kernel's number of the call; None where this processor's kernel has no such
-            /// call.
+            /// The kernel's number of the call; None if this processor's kernel has no such call.
             pub fn number(self) -> Option<c_long> {
                 let number = match self {
                     $(CallKind::$kind => numbers::$number,)*
@@ -57,7 +56,7 @@ macro_rules! calls {
     };
 }
 
-// Those that read and write come first; fcntl is observed only where it duplicates a descriptor.
+// Reads and writes come first; fcntl is observed only if it duplicates a descriptor.
 calls! {
     Read "read" SYS_read,
     Write "write" SYS_write,
@@ -99,12 +98,12 @@ calls! {
 }
 
 impl CallKind {
-    /// The call of a name; None for one that is not observed.
+    /// The call of a name; None if it is not observed.
     pub fn named(name: &str) -> Option<CallKind> {
         CallKind::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// The call at a position of [`CallKind::ALL`].
+    /// The call at an index of [`CallKind::ALL`].
     pub fn from_u8(value: u8) -> Option<CallKind> {
         CallKind::ALL.get(value as usize).copied()
     }
@@ -113,35 +112,35 @@ impl CallKind {
         (self as u8) < CallKind::Lseek as u8
     }
 
-    /// Of the calls that read or write: whether it reads.
+    /// For a call that reads or writes: whether it reads.
     pub fn reads(self) -> bool {
         use CallKind::*;
         matches!(self, Read | Pread64 | Readv | Preadv | Preadv2)
     }
 
-    /// Returns a descriptor for a file it was given the path of.
+    /// Whether it opens a path and returns a descriptor.
     pub fn opens(self) -> bool {
         matches!(self, CallKind::Open | CallKind::Openat | CallKind::Openat2 | CallKind::Creat)
     }
 
-    /// Acts on a file that it is given the path of, and returns no descriptor.
+    /// Whether it acts on the file at a path and returns no descriptor.
     pub fn names_file(self) -> bool {
         self == CallKind::Truncate || self.removes_name() || self.looks_up()
     }
 
-    /// Asks what is behind a path; a file system may have to ask another machine or process.
+    /// Whether it looks up a path; a file system may have to ask another machine or process.
     pub fn looks_up(self) -> bool {
         use CallKind::*;
         matches!(self, Stat | Newfstatat | Statx | Access | Faccessat)
     }
 
-    /// Takes a name from a file.
+    /// Whether it removes a name of a file.
     pub fn removes_name(self) -> bool {
         matches!(self, CallKind::Unlink | CallKind::Unlinkat)
     }
 
-    /// Moves no bytes of a file but makes, resizes, removes, syncs or looks it up, which may take
-    /// storage time.
+    /// Whether it moves no bytes of a file but creates, resizes, removes, syncs or looks it up,
+    /// which may take storage time.
     pub fn changes_file(self) -> bool {
         use CallKind::*;
         let by_descriptor =
@@ -149,19 +148,19 @@ impl CallKind {
         by_descriptor || self.names_file() || self.opens()
     }
 
-    /// Whether it may be a row: of what it burns and waits for, the source tells apart what is
-    /// inside.
+    /// Whether it may be a row: the source separates CPU time and waits inside it from those
+    /// outside.
     pub fn is_timed(self) -> bool {
         self.is_io() || self.changes_file() || self.copies()
     }
 
-    /// Moves bytes from one descriptor to another inside the kernel.
+    /// Whether it moves bytes from one descriptor to another inside the kernel.
     pub fn copies(self) -> bool {
         matches!(self, CallKind::Sendfile | CallKind::Splice | CallKind::CopyFileRange)
     }
 
-    /// Which argument, from 0, says where in its file, or how long that is to be; of one that
-    /// copies it is the other descriptor, and of close_range the last one.
+    /// Index of the argument that is the file offset or the new length; for a copy, the other
+    /// descriptor; for close_range, the last one.
     pub fn offset_argument(self) -> Option<usize> {
         use CallKind::*;
         match self {
@@ -172,18 +171,18 @@ impl CallKind {
         }
     }
 
-    /// After it descriptors stand for nothing.
+    /// Whether it closes descriptors.
     pub fn closes(self) -> bool {
         matches!(self, CallKind::Close | CallKind::CloseRange)
     }
 
-    /// Returns another descriptor for the one it was given.
+    /// Whether it returns a duplicate of the given descriptor.
     pub fn duplicates(self) -> bool {
         matches!(self, CallKind::Dup | CallKind::Dup2 | CallKind::Dup3 | CallKind::Fcntl)
     }
 }
 
-/// The offset of a call that was given one and wrote at the end of its file all the same
+/// The offset of a call that was given one and nonetheless writes at the end of its file
 /// (`RWF_APPEND`).
 pub const TO_END: i64 = i64::MAX;
 
@@ -196,10 +195,10 @@ pub struct Call {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
     pub end_ns: u64,
-    /// The descriptor the call was given (-1 for opens, which return theirs, and for paths).
+    /// The descriptor given to the call (-1 for opens, which return theirs, and for paths).
     pub fd: i32,
-    /// The offset given to the positioned calls and to fallocate, the new length of a file that is
-    /// truncated, the other descriptor of a copy, the last one of close_range; None for the others.
+    /// The offset given to the positioned calls and to fallocate, the new length of a truncated
+    /// file, the other descriptor of a copy, the last one of close_range; None for the others.
     pub offset: Option<i64>,
     /// What the kernel returned: bytes, a descriptor, a position, or a negative errno.
     pub ret: i64,
@@ -210,7 +209,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of which nothing is known beyond what it did: no offset, no CPU time.
+    /// A call without offset, CPU time and blocking.
     #[inline]
     pub fn of(
         (pid, tid): (i32, i32),

@@ -1,5 +1,5 @@
-//! What the core and the preload library share: the system calls that are observed, and the ring of
-//! shared memory through which preloaded programs report them.
+//! What the core and the preload library share: the observed system calls, and the shared-memory
+//! ring through which preloaded programs report them.
 
 mod call;
 mod mapping;

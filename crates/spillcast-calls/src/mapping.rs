@@ -11,21 +11,21 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: it is an address and a length; what stands there is reached through raw pointers alone,
-// whose users say why they may.
+// SAFETY: it is an address and a length; the memory is accessed only through raw pointers and
+// atomics, whose users state why that is sound.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The first `bytes` of a file, or zeroed memory that only clones of this process share.
+    /// Maps the first `bytes` of a file, or zeroed memory that only clones of this process share.
     pub fn new(file: Option<BorrowedFd>, bytes: usize) -> io::Result<Mapping> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (fd, kind) = match file {
             Some(file) => (file.as_raw_fd(), libc::MAP_SHARED),
             None => (-1, libc::MAP_SHARED | libc::MAP_ANONYMOUS),
         };
-        // SAFETY: the kernel chooses where, so nothing that is mapped is replaced.
+        // SAFETY: the kernel chooses the address, so no other mapping is replaced.
         let start = unsafe { libc::mmap(null_mut(), bytes, access, kind, fd, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -34,16 +34,16 @@ impl Mapping {
         Ok(Mapping { start, bytes })
     }
 
-    /// Where it begins, aligned to a page.
+    /// The start address, aligned to a page.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its whole words, which others may change at any time.
+    /// The complete words of the mapping, which others may change at any time.
     pub fn words(&self) -> &[AtomicU64] {
         let count = self.bytes / size_of::<AtomicU64>();
-        // SAFETY: so many words are mapped as long as `self` lives, aligned to a page; any bits are
-        // a valid word, and what others change is read and written as atomics.
+        // SAFETY: `count` words are mapped as long as `self` lives, aligned to a page; any bits are
+        // a valid word, and all accesses are atomic.
         unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), count) }
     }
 }

@@ -1,12 +1,12 @@
-//! What a slot of the ring holds: a call, or a file or a call that the bytes of a path follow.
+//! The content of a slot of the ring: a call, or a file or a call that is followed by its path.
 
 use crate::call::{Call, CallKind};
 
-/// What a slot carries beside its sequence number.
+/// The content of a slot beside its sequence number.
 pub type Words = [u64; 7];
 pub(crate) const WORDS_BYTES: usize = size_of::<Words>();
 
-/// A file behind a descriptor, without its path, and whose descriptor it is.
+/// The file of a descriptor, without its path, and the process and number of the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileRecord {
     pub pid: i32,
@@ -29,15 +29,15 @@ pub enum Record {
         file: FileRecord,
         path_bytes: u16,
     },
-    /// The path that the call was given follows.
+    /// The path of the call follows in the next slots.
     Named {
         call: Call,
         path_bytes: u16,
     },
 }
 
-// The first word: tag, a byte of its own meaning, flags or a length, descriptor.
-// No path in UTF-8 holds a byte of these values, so a slot of a path never looks like a record.
+// The first word: tag, a byte specific to the tag, flags or a length, descriptor. UTF-8 never
+// contains a byte of these values, so a slot of a path never looks like a record.
 const TAG_NAMED: u8 = 0xfd;
 const TAG_CALL: u8 = 0xfe;
 const TAG_FILE: u8 = 0xff;
@@ -60,7 +60,7 @@ fn flag(on: bool, bit: u16) -> u16 {
     u16::from(on) * bit
 }
 
-/// At most as many bytes of a path as a slot holds; zeros where there are fewer.
+/// The words of a part of a path, at most as long as a slot; padded with zeros.
 pub(crate) fn words_of_path(path: &[u8]) -> Words {
     let mut words = Words::default();
     for (word, part) in words.iter_mut().zip(path.chunks(size_of::<u64>())) {
@@ -71,12 +71,12 @@ pub(crate) fn words_of_path(path: &[u8]) -> Words {
     words
 }
 
-/// The part of a path that a slot holds; zeros after its end.
+/// The part of a path that a slot holds, padded with zeros.
 pub fn path_of_words(words: Words) -> impl Iterator<Item = u8> {
     words.into_iter().flat_map(u64::to_ne_bytes)
 }
 
-/// A call that was given no descriptor: the length of its path stands in that place.
+/// The words of a call on a path: the length of the path takes the place of the descriptor.
 pub(crate) fn words_of_named(call: &Call, path_bytes: u16) -> Words {
     let mut words = words_of_call(&Call { fd: i32::from(path_bytes), ..*call });
     words[0] = words[0] & !0xff | u64::from(TAG_NAMED);
@@ -118,7 +118,7 @@ impl FileRecord {
 }
 
 impl Record {
-    /// None for a slot that continues a path, or was damaged.
+    /// None for a slot that continues a path, or is damaged.
     pub fn from_words(words: &Words) -> Option<Record> {
         let [first, ids, third, fourth, fifth, sixth, seventh] = *words;
         let (tag, byte, half, fd) =
@@ -160,7 +160,7 @@ impl Record {
         }
     }
 
-    /// How many slots the record takes.
+    /// Number of slots that the record takes.
     pub fn slots(&self) -> u64 {
         match self {
             Record::Call(_) => 1,

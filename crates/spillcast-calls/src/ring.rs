@@ -1,9 +1,8 @@
-//! The ring of shared memory through which preloaded programs report to spillcast.
+//! The shared-memory ring through which preloaded programs report to spillcast.
 //!
 //! Many producers (threads of several processes), one consumer. Slots are fixed; a record takes one
 //! slot, or several in a row. A producer reserves slots by advancing `head`, fills them and commits
-//! each by its sequence number. It never waits: where there is no room the record is counted as
-//! lost.
+//! each by its sequence number. It never waits: a record without room is counted as lost.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,17 +14,17 @@ use crate::call::Call;
 use crate::mapping::Mapping;
 use crate::record::{FileRecord, WORDS_BYTES, Words, words_of_call, words_of_named, words_of_path};
 
-/// Names the memory file whose ring a preloaded program reports to: `/proc/PID/fd/N`.
+/// Names the memory file of the ring that a preloaded program reports to: `/proc/PID/fd/N`.
 pub const RING_VARIABLE: &str = "SPILLCAST_RING";
 
-/// What /proc calls that memory file.
+/// The name of that memory file in /proc.
 pub const RING_NAME: &CStr = c"spillcast-ring";
 
 /// "spillrng" and the version of the layout below.
 const MAGIC: u64 = 0x676e_726c_6c69_7073;
 const LAYOUT_VERSION: u64 = 3;
 
-/// The fields that different sides write stand on cache lines of their own.
+/// Keeps fields with different writers on separate cache lines.
 #[repr(C, align(64))]
 struct Line<T>(T);
 
@@ -45,15 +44,15 @@ struct Header {
 
 #[repr(C, align(64))]
 struct Slot {
-    /// Position of the committed record plus one; anything else is not committed.
+    /// Position of the committed record plus one; with any other value it is not committed.
     sequence: AtomicU64,
     words: [AtomicU64; 7],
 }
 
-/// One process' mapping of the ring.
+/// A process's mapping of the ring.
 pub struct Ring {
     mapping: Mapping,
-    /// A power of two. Taken once, so that no later change of the header can lead out of the
+    /// A power of two. Read once, so that no later change of the header can lead out of the
     /// mapping.
     capacity_slots: u64,
 }
@@ -63,8 +62,8 @@ impl Ring {
     pub fn create(memory: &File, capacity_bytes: usize) -> io::Result<Ring> {
         let capacity_slots = (capacity_bytes / size_of::<Slot>()).max(2).next_power_of_two() as u64;
         let file_bytes = Ring::file_bytes(capacity_slots) as i64;
-        // Allocated now: a program that reports must never be the one to find that memory is short.
-        // SAFETY: no pointer is passed.
+        // Allocated now: memory must never run short in a program that reports. SAFETY: no pointer
+        // is passed.
         let error = unsafe { libc::posix_fallocate(memory.as_raw_fd(), 0, file_bytes) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -97,7 +96,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Appends a call; where there is no room it is counted as lost.
+    /// Appends a call; without room it is counted as lost.
     #[inline]
     pub fn push_call(&self, call: &Call) {
         match self.reserve(1) {
@@ -111,7 +110,7 @@ impl Ring {
         self.push_with_path(path, |path_bytes| file.words(path_bytes));
     }
 
-    /// Appends a call that was given a path, with that path as far as [`Ring::push_file`] keeps it.
+    /// Appends a call on a path, and the path, of which at most 64 KiB are kept.
     pub fn push_named(&self, call: &Call, path: &[u8]) {
         self.push_with_path(path, |path_bytes| words_of_named(call, path_bytes));
     }
@@ -127,7 +126,7 @@ impl Ring {
         }
     }
 
-    /// What stands at `position`, if it is committed.
+    /// The content of the slot at `position`, if it is committed.
     pub fn get(&self, position: u64) -> Option<Words> {
         let slot = self.slot(position);
         if slot.sequence.load(Ordering::Acquire) != position + 1 {
@@ -145,7 +144,7 @@ impl Ring {
         self.header().head.0.load(Ordering::Acquire)
     }
 
-    /// Gives the slots before `position` back to the producers. For the consumer alone.
+    /// Gives the slots before `position` back to the producers. Only for the consumer.
     pub fn release_until(&self, position: u64) {
         self.header().tail.0.store(position, Ordering::Release);
     }
@@ -158,25 +157,25 @@ impl Ring {
         self.header().lost.0.load(Ordering::Relaxed)
     }
 
-    /// How many programs have mapped the ring since it was made.
+    /// Number of programs that have mapped the ring since it was created.
     pub fn attached(&self) -> u32 {
         self.header().attached.load(Ordering::Relaxed)
     }
 
-    /// Says that nobody reads any more, so that the producers stop timing: the reader, or a
-    /// producer that finds it gone.
+    /// Marks the ring as unread, so that the producers stop timing; called by the reader, or by a
+    /// producer that notices that it is gone.
     pub fn close(&self) {
         self.header().closed.store(1, Ordering::Relaxed);
     }
 
-    /// Says that the reader is there. False where a producer had taken it for gone.
+    /// Notes that the reader is alive; returns false if a producer had considered it gone.
     pub fn look(&self, now_ns: u64) -> bool {
         self.header().looked_ns.0.store(now_ns, Ordering::Relaxed);
-        // Written only where it has to be: producers read it at each call.
+        // Written only if necessary: producers read it at each call.
         !self.is_closed() || self.header().closed.swap(0, Ordering::Relaxed) == 0
     }
 
-    /// How long ago the reader last looked.
+    /// Time since the reader last looked.
     #[inline]
     pub fn unread_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.header().looked_ns.0.load(Ordering::Relaxed))
@@ -187,12 +186,12 @@ impl Ring {
         self.header().closed.load(Ordering::Relaxed) != 0
     }
 
-    /// The first of `count` slots in a row, now owned by the caller; None where there is no room.
+    /// Reserves `count` consecutive slots and returns the first; None if there is no room.
     pub fn reserve(&self, count: u64) -> Option<u64> {
         let header = self.header();
         let mut head = header.head.0.load(Ordering::Relaxed);
         loop {
-            // Acquire: the consumer has read what stood in the slots before it gave them back.
+            // Acquire: the consumer has read the slots before it gave them back.
             let tail = header.tail.0.load(Ordering::Acquire);
             // `head` may be older than `tail`; the exchange then fails and brings a new one.
             if head.saturating_sub(tail) + count > self.capacity_slots {
@@ -222,8 +221,8 @@ impl Ring {
 
     fn slot(&self, position: u64) -> &Slot {
         let index = (position & (self.capacity_slots - 1)) as usize;
-        // SAFETY: the mapping holds the header and, behind it, more slots than the index, which is
-        // below the capacity; it is aligned to pages, and any bits are a valid slot.
+        // SAFETY: the mapping holds the header and after it `capacity_slots` slots, more than the
+        // index; it is aligned to pages, and any bits are a valid slot.
         unsafe { self.mapping.start().cast::<Header>().add(1).cast::<Slot>().add(index).as_ref() }
     }
 

@@ -3,7 +3,7 @@
 //! A time line adds up waits batch by batch, so that ten million waits are never in memory
 //! (`python -m bench report`).
 
-/// Bins of equal length, the first from 0 on.
+/// Bins of equal length; the first starts at 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Bins {
     pub width_ns: f64,
@@ -11,12 +11,12 @@ pub struct Bins {
 }
 
 impl Bins {
-    /// Sums by bin of the values of intervals, each spread evenly from begin to end.
+    /// Sums the values of intervals by bin, each spread evenly from the start to the end.
     ///
     /// The first bin takes what lies before it, the last what lies after it.
     pub fn spread(self, intervals: impl Iterator<Item = (i64, i64, f64)>) -> Vec<f64> {
         let mut sums = vec![0.0; self.count];
-        // Changes of the value that intervals add to each bin that they cover as a whole.
+        // Changes of the value that intervals add to each bin that they cover entirely.
         let mut steps = vec![0.0; self.count + 1];
         for (begin_ns, end_ns, value) in intervals {
             let (begin, end) = (self.place(begin_ns), self.place(end_ns));
@@ -39,7 +39,7 @@ impl Bins {
         sums
     }
 
-    /// By bin, how long (ns) at least one of the intervals covers it. They are sorted by begin.
+    /// By bin, how long (ns) at least one interval covers it. They are sorted by start.
     pub fn covered_ns(self, intervals: impl Iterator<Item = (i64, i64)>) -> Vec<f64> {
         let most_ns = (self.width_ns * self.count as f64) as i64;
         let within = covered(intervals).map(|(begin_ns, end_ns)| {
@@ -58,7 +58,7 @@ impl Bins {
     }
 }
 
-/// The part of each interval that no earlier one covers. They are sorted by begin.
+/// The part of each interval that no earlier interval covers. They are sorted by start.
 fn covered(intervals: impl Iterator<Item = (i64, i64)>) -> impl Iterator<Item = (i64, i64)> {
     let mut reached_ns = i64::MIN;
     intervals.filter_map(move |(begin_ns, end_ns)| {
@@ -75,7 +75,7 @@ mod tests {
 
     const BINS: Bins = Bins { width_ns: 10.0, count: 10 };
 
-    /// Intervals of up to 60 ns that begin from -20 to 120, by their beginnings.
+    /// Intervals of up to 60 ns that start from -20 to 120, sorted by start.
     fn some(seed: u64) -> Vec<(i64, i64)> {
         let mut state = seed;
         let mut drawn = || (next(&mut state) % 140) as i64 - 20;

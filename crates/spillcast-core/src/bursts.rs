@@ -1,4 +1,4 @@
-//! Moments for the slope of CPU time after waits over a weight of the waits, within similar bursts.
+//! Moments for the slope of CPU time after waits over a weight of the waits, among similar bursts.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// The moments of bursts in bins that are numbered from 0.
+/// The moments of bursts, by bin from 0 on.
 pub fn moments(bursts: impl Iterator<Item = Burst>, bins: usize) -> Moments {
     let mut kinds: HashMap<(u32, u16, u8, u8, i64), Kind> = HashMap::new();
     let mut sum = Moments { weight_weight: vec![0.0; bins], weight_cpu: vec![0.0; bins] };

@@ -1,10 +1,10 @@
-//! What a wait costs once it is over: the CPU time to fill caches that went cold meanwhile.
+//! The cost of a wait once it is over: the CPU time to fill caches that went cold meanwhile.
 //!
-//! While a thread sleeps, others use its core and the caches it shares. The work after the wait is
-//! the same and takes longer. How much depends on the machine and on the length of the wait; this
+//! While a thread sleeps, others use its core and the caches that it shares. Then the same work
+//! takes longer. How much longer depends on the machine and on the length of the wait; this module
 //! measures it for a few lengths. A query that spills works on more data than any cache holds, so
-//! what goes cold is all the cache a core usually gets: its own, which does not outlast the
-//! shortest sleep, and its share of the last level, which others take bit by bit.
+//! all the cache that a core usually gets goes cold: its own, which does not outlast the shortest
+//! sleep, and its share of the last level, which others take bit by bit.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::random;
 use crate::system::thread_cpu_ns;
 
-/// Assumed where the system does not tell.
+/// Assumed if the system does not report it.
 const L2_BYTES: usize = 1 << 20;
-/// Lengths of the waits, and how often each is tried with the core's own cache, and with its share.
+/// Lengths of waits, and how often each is measured with the core's own cache and with its share.
 const WAITS: [(Duration, usize, usize); 6] = [
     (Duration::ZERO, 24, 24),
     (Duration::from_micros(100), 24, 24),
@@ -26,31 +26,31 @@ const WAITS: [(Duration, usize, usize); 6] = [
     (Duration::from_millis(20), 4, 8),
 ];
 
-/// Cache a core can get, in units of its second level: that and a share of three times as much is
-/// usual on servers.
+/// Cache that a core can get, in units of its second level: that level and a share of the last
+/// level of three times as much are usual on servers.
 const SHARE: usize = 4;
 
-/// What waits cost a thread that works with so much memory, as meta.json has it.
+/// The cost of waits for a thread that works with `bytes` of memory, as in meta.json.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cache {
     pub bytes: usize,
-    /// CPU time to read all of it while warm. A thread that goes through less of it between
-    /// two waits pays a part only.
+    /// CPU time to read all of it while warm. A thread that reads less of it between two waits pays
+    /// only a part.
     pub(crate) warm_ns: u64,
-    /// By length of a wait, the shortest first, the additional CPU time after it.
+    /// Length of a wait, the shortest first, and the additional CPU time after it.
     pub(crate) cold_ns: Vec<(u64, u64)>,
 }
 
-/// Measures the cost of waits: of the core's own cache, and of all the cache it can get. What the
-/// former loses hardly shows in the latter, which does not fit in it. Takes about 0.5 s, nearly
-/// all of it asleep.
+/// Measures the cost of waits for the core's own cache, and for all the cache that it can get. The
+/// loss of the former hardly shows in the latter measurement, whose data does not fit in it. Takes
+/// about 0.5 s, nearly all of it asleep.
 pub fn measure() -> Vec<Cache> {
     let private = WAITS.map(|(wait, private, _)| (wait, private));
     let shared = WAITS.map(|(wait, _, shared)| (wait, shared));
     vec![measure_working_set(l2_bytes(), private), measure_working_set(SHARE * l2_bytes(), shared)]
 }
 
-/// CPU time of a pass without a wait, which comes first, and what is added after each other wait.
+/// CPU time of a pass without a wait, which is the first, and the increase after each other wait.
 fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) -> Cache {
     let memory = Memory::new(bytes);
     let passes_ns = waits.map(|(wait, times)| {
@@ -63,7 +63,7 @@ fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) ->
             })
             .collect();
         passes_ns.sort_unstable();
-        // Neighbours on the machine make passes longer, never shorter.
+        // Other load on the machine makes passes longer, never shorter.
         passes_ns[times / 4]
     });
     let warm_ns = passes_ns[0];
@@ -75,7 +75,7 @@ fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) ->
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / size_of::<usize>();
 
-/// Lines of memory, which are read in an order that no prefetcher follows.
+/// Lines of memory, which are read in an order that prefetchers cannot follow.
 struct Memory {
     words: Vec<usize>,
     order: Vec<u32>,
@@ -90,7 +90,7 @@ impl Memory {
         for i in (1..lines).rev() {
             order.swap(i, (random::next(&mut state) % (i as u64 + 1)) as usize);
         }
-        // Not zeros, for which there might be one page in all places.
+        // Not zeros, for which all addresses might share one page.
         Memory { words: vec![1; lines * LINE_WORDS], order }
     }
 
@@ -103,8 +103,8 @@ impl Memory {
     }
 }
 
-/// The nearest values that do not fall: neighbours that do are replaced by their mean, as often as
-/// it takes.
+/// The nearest non-decreasing values (isotonic regression): neighbours that decrease are replaced
+/// by their mean, repeatedly.
 fn rising<const N: usize>(values: [u64; N]) -> [u64; N] {
     let mut pools: Vec<(u64, u64)> = Vec::new();
     for value in values {
@@ -130,7 +130,7 @@ fn system_l2_bytes() -> Option<usize> {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) }).ok()
 }
 
-/// Other C libraries do not know; the kernel tells it as `1024K`.
+/// Other C libraries do not report it; the kernel does, as `1024K`.
 #[cfg(not(target_env = "gnu"))]
 fn system_l2_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size").ok()?;

@@ -1,14 +1,14 @@
-//! The mergeable latency histogram of everything: two significant digits, 1 ns to 2 h.
+//! The mergeable latency histogram of all modules: two significant digits, 1 ns to 2 h.
 //!
-//! Its buckets are those of HdrHistogram. While latencies are few, each takes two bytes, so that a
-//! profile of many small groups stays small.
+//! Its buckets are those of HdrHistogram. A few latencies take two bytes each, so that a profile of
+//! many small groups stays small.
 
 const LATENCY_MAX_NS: u64 = 2 * 3600 * 1_000_000_000;
-/// Latencies below are kept as they are; above, as many steps as half of it to each power of two.
+/// Latencies below are exact; above, each power of two has half as many steps.
 const EXACT: u64 = 256;
 const STEPS: u64 = EXACT / 2;
 const BUCKETS: usize = bucket(LATENCY_MAX_NS) as usize + 1;
-/// Counts of all buckets take twice as much.
+/// Limit of single latencies: counts of all buckets take twice as much memory.
 const FEW: usize = 8 << 10;
 
 /// Latencies in nanoseconds, each kept to within 1 %.
@@ -20,9 +20,9 @@ pub struct Histogram {
 
 #[derive(Clone, Debug)]
 enum Counts {
-    /// Numbers of buckets.
+    /// The bucket of each latency.
     Few(Vec<u16>),
-    /// How many there are of each bucket.
+    /// The number of latencies in each bucket.
     Many(Box<[u64; BUCKETS]>),
 }
 
@@ -33,7 +33,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one latency; what is above two hours counts as two hours, the total stays exact.
+    /// Counts a latency; one above two hours counts as two hours, the total stays exact.
     #[inline]
     pub(crate) fn record(&mut self, latency_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(latency_ns);
@@ -63,7 +63,7 @@ impl Histogram {
         self.total_ns
     }
 
-    /// The largest latency of the bucket that this share of all reaches; 0 without any.
+    /// The largest latency of the bucket that holds the quantile; 0 if the histogram is empty.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         debug_assert!((0.0..=1.0).contains(&quantile), "a quantile of {quantile}");
         let wanted = (quantile * self.count() as f64).ceil().max(1.0) as u64;
@@ -75,12 +75,12 @@ impl Histogram {
         reached.map_or(0, |(bucket, _)| least_ns(bucket) + (1 << shift(bucket)) - 1)
     }
 
-    /// The buckets that hold something: (middle of the bucket in ns, count), ascending.
+    /// The buckets that are not empty: (middle of the bucket in ns, count), ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counted().into_iter().map(|(bucket, count)| (middle_ns(bucket), count))
     }
 
-    /// The same by the number of the bucket.
+    /// The same by bucket number.
     fn counted(&self) -> Vec<(u16, u64)> {
         match &self.counts {
             Counts::Many(counts) => {
@@ -109,7 +109,7 @@ impl Histogram {
     }
 }
 
-/// Middle of the bucket that a latency is counted in.
+/// Middle of the bucket of a latency.
 pub(crate) fn bucket_ns(latency_ns: u64) -> u64 {
     middle_ns(bucket(latency_ns))
 }
@@ -123,16 +123,16 @@ const fn bucket(latency_ns: u64) -> u16 {
         _ => LATENCY_MAX_NS,
     };
     let shift = ((latency_ns | (EXACT - 1)).ilog2() - (EXACT - 1).ilog2()) as u64;
-    // The step is STEPS or more wherever the shift is not nought.
+    // If the shift is not 0, the shifted latency is STEPS or more.
     (shift * STEPS + (latency_ns >> shift)) as u16
 }
 
-/// The power of two that a bucket is wide.
+/// Binary logarithm of the width of a bucket.
 fn shift(bucket: u16) -> u64 {
     (u64::from(bucket) / STEPS).saturating_sub(1)
 }
 
-/// The least latency of a bucket.
+/// The smallest latency of a bucket.
 fn least_ns(bucket: u16) -> u64 {
     let shift = shift(bucket);
     (u64::from(bucket) - shift * STEPS) << shift
@@ -152,7 +152,7 @@ mod tests {
         histogram
     }
 
-    /// Middle and largest latency of those that have eight binary digits in common.
+    /// Middle and largest of the latencies that share eight leading binary digits.
     fn bucket_of(latency_ns: u64) -> (u64, u64) {
         let latency_ns = latency_ns.clamp(1, 7_200_000_000_000);
         let mut width = 1;

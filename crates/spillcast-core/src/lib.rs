@@ -1,5 +1,5 @@
-//! The core of spillcast without Python: what is timed (`wait`), how times are kept (`histogram`),
-//! and the modules that make or use them.
+//! The core of spillcast without Python: the timed operation (`wait`), the histogram of times
+//! (`histogram`), and the modules that produce or use them.
 
 pub mod bins;
 pub mod bursts;

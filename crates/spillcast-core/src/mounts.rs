@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel lists it: asking a mount itself may hang.
+//! The mounts as the kernel lists them: accessing a mount itself may hang.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// A mount, in the order of which the kernel lists them: later ones hide earlier ones.
+/// A mount. The kernel lists mounts in order: later ones hide earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// Such as `0:52`.
@@ -14,7 +14,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// As mount(8) writes it, such as `ext4`, `nfs4` or `fuse.sshfs`.
     pub filesystem: String,
-    /// Of the mount and of its file system, as mount(8) writes them: `rw,noatime,data=ordered`.
+    /// Of the mount and its file system, as mount(8) writes them: `rw,noatime,data=ordered`.
     pub options: String,
 }
 
@@ -23,12 +23,12 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
 
-/// What is mounted last at an absolute path.
+/// The last mount at an absolute path.
 pub(crate) fn mounted_at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
     mounts.iter().rfind(|mount| mount.point == point)
 }
 
-/// The mount that holds a path: of the deepest mount points above it the last one.
+/// The mount that holds a path: the last of those with the deepest mount point above it.
 pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     above.max_by_key(|mount| mount.point.components().count())
@@ -50,8 +50,8 @@ fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|&byte| byte == b'\n').filter_map(mount).collect()
 }
 
-/// Options of a mount, then those of its file system that are not among them. What is read-only in
-/// one mount is so, whatever the file system allows elsewhere.
+/// Options of a mount, then those of its file system that are not among them. The mount alone
+/// decides between `rw` and `ro`.
 fn joined(mount_options: &str, filesystem: &str) -> String {
     let more = filesystem.split(',').filter(|option| {
         !matches!(*option, "" | "rw" | "ro")
@@ -60,7 +60,7 @@ fn joined(mount_options: &str, filesystem: &str) -> String {
     mount_options.split(',').chain(more).collect::<Vec<_>>().join(",")
 }
 
-/// Blanks and the like are written as three octal digits.
+/// Decodes blanks and other characters that are written as three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use crate::varint::{get, get_byte, get_signed, put, put_signed};
 use crate::wait::{NameId, Op, Wait};
 
-/// Rows one after the other.
+/// Packed rows, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
     bytes: Vec<u8>,
@@ -66,9 +66,9 @@ pub fn pack(wait: &Wait, out: &mut Vec<u8>) {
     optional.into_iter().flatten().for_each(|value| put_signed(out, value));
 }
 
-/// The next row.
+/// Reads the next row.
 ///
-/// Errors: those of the input; UnexpectedEof where it ends, InvalidData for what is no row.
+/// Errors: those of the input; UnexpectedEof at its end, InvalidData if it is not a row.
 pub fn unpack(input: &mut impl Read) -> io::Result<Wait> {
     let (flags, present) = (get_byte(input)?, get_byte(input)?);
     let op = Op::of_number(flags & 3);

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use crate::native::u64_at;
 use crate::system::boot_ns;
 
-/// The mark behind the path of a file without a name, in /proc/PID/fd and /proc/PID/maps.
+/// The mark after the path of an unlinked file in /proc/PID/fd and /proc/PID/maps.
 pub const DELETED_MARK: &str = " (deleted)";
 
-/// A file of /proc as text. Names of programs and files in it may hold any bytes; those that are no
-/// UTF-8 are replaced.
+/// Reads a file of /proc as text. Names of programs and files in it may hold any bytes; bytes that
+/// are not UTF-8 are replaced.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// The numbers that name the entries of a directory: threads of `/proc/PID/task`, descriptors of
-/// `/proc/PID/fd`. Empty where the process has ended.
+/// `/proc/PID/fd`. Empty if the process has ended.
 pub(crate) fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -29,7 +29,7 @@ pub(crate) fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
 }
 
 /// The open descriptors of a process: the link of each in /proc, and the target that it shows.
-/// Empty where the process has ended or may not be looked at.
+/// Empty if the process has ended or access is denied.
 pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
@@ -63,20 +63,20 @@ impl<'a> Mapped<'a> {
     }
 }
 
-/// The process of a thread; a process is its own.
+/// The process id of a thread.
 pub(crate) fn process_of(tid: i32) -> i32 {
     let status = read_text(format!("/proc/{tid}/status")).unwrap_or_default();
     number(&status, "Tgid:").map_or(tid, |pid| pid as i32)
 }
 
-/// Whether this process is in the first PID namespace, whose numbers eBPF programs and tracepoints
+/// Whether this process is in the initial PID namespace, whose ids eBPF programs and tracepoints
 /// report. The inode of that namespace is the same on every machine.
 pub(crate) fn in_first_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
 }
 
-/// The threads of a process; of a thread that is not the first of its process, itself alone. Empty
-/// where it has ended.
+/// The threads of a process; for a thread other than the first of its process, only itself. Empty
+/// if it has ended.
 pub(crate) fn threads_of(pid: i32) -> io::Result<Vec<i32>> {
     match process_of(pid) {
         process if process == pid => numbers_in(&format!("/proc/{pid}/task")),
@@ -84,13 +84,13 @@ pub(crate) fn threads_of(pid: i32) -> io::Result<Vec<i32>> {
     }
 }
 
-/// The number behind `name` at the start of a line, as in `pos: 4096` of a descriptor.
+/// The number after `name` at the start of a line, as in `pos: 4096` of a descriptor.
 pub fn number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// Whether a process has ended; its parent may not have waited for it yet. Other threads may outlive
-/// the main one, whose state stands for the process.
+/// Whether a process has ended; its parent may not have waited for it yet. Other threads may
+/// outlive the main thread, whose state stands for the process.
 pub fn ended(pid: i32) -> bool {
     Stat::of(pid).is_none_or(|stat| stat.state == b'Z' && stat.threads <= 1)
 }
@@ -106,7 +106,7 @@ pub fn family(pid: i32) -> Vec<i32> {
     pids
 }
 
-/// The children of a process; none where it has ended.
+/// The children of a process; empty if it has ended.
 pub fn children(pid: i32) -> Vec<i32> {
     let task = format!("/proc/{pid}/task");
     let of_thread = |tid: &i32| fs::read_to_string(format!("{task}/{tid}/children")).ok();
@@ -125,7 +125,7 @@ pub fn parent(pid: i32) -> Option<i32> {
     Stat::of(pid).map(|stat| stat.parent)
 }
 
-/// Whether a process is a child of this one that has yet to run its own program.
+/// Whether a process is a child of this one that has not executed its program yet.
 pub(crate) fn is_held(pid: i32) -> bool {
     const FORKED_WITHOUT_EXEC: u64 = 0x40;
     Stat::of(pid).is_some_and(|stat| {
@@ -135,26 +135,26 @@ pub(crate) fn is_held(pid: i32) -> bool {
 
 /// A process as /proc/PID/stat describes it.
 pub struct Stat {
-    /// At most 15 bytes, which may be any but NUL.
+    /// At most 15 bytes, any but NUL.
     pub name: String,
     /// `Z` for a process whose main thread has ended and that its parent has not waited for.
     pub state: u8,
     pub parent: i32,
     flags: u64,
-    /// User and system time, with that of children that ended.
+    /// User and system time, including that of children that have ended.
     pub cpu_ns: u64,
     threads: u64,
-    /// Since the boot, with the time that the machine was suspended.
+    /// Since boot, including the time that the machine was suspended.
     pub start_ns: u64,
 }
 
 impl Stat {
-    /// None where there is no such process.
+    /// None if there is no such process.
     pub fn of(pid: i32) -> Option<Stat> {
         let text = read_text(format!("/proc/{pid}/stat")).ok()?;
         let (name, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        // As proc_pid_stat(5) numbers them; the state, behind the name, is the third.
+        // Numbered as in proc_pid_stat(5); the state, after the name, is field 3.
         let number = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let cpu_ticks = (14..=17).map(number).sum::<Option<u64>>()?;
         Some(Stat {
@@ -169,19 +169,19 @@ impl Stat {
     }
 }
 
-/// The time of so many clock ticks, by which /proc counts.
+/// Converts clock ticks, in which /proc counts, to nanoseconds.
 pub(crate) fn ticks_ns(ticks: u64) -> u64 {
     let ticks_per_s = u128::from(rustix::param::clock_ticks_per_second());
     (u128::from(ticks) * 1_000_000_000 / ticks_per_s) as u64
 }
 
-/// How long ago a process was started whose name contains `name`; None where there is none.
+/// Time since the start of a process whose name contains `name`; None if there is none.
 pub fn age_s(pid: i32, name: &str) -> Option<f64> {
     let stat = Stat::of(pid).filter(|stat| stat.name.contains(name))?;
     Some(boot_ns().saturating_sub(stat.start_ns) as f64 / 1e9)
 }
 
-/// The user that a process runs as; None where it has ended.
+/// The user that a process runs as; None if it has ended.
 pub fn owner(pid: i32) -> Option<u32> {
     let text = read_text(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -189,26 +189,26 @@ pub fn owner(pid: i32) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The most that a process held resident; None where it has ended or is a kernel thread.
+/// Peak resident memory of a process; None if it has ended or is a kernel thread.
 pub fn high_water_bytes(pid: i32) -> Option<u64> {
     status_bytes(&format!("/proc/{pid}/status"), "VmHWM")
 }
 
-/// A size that a line of a file of /proc gives in kB.
+/// A size in bytes that a line of a /proc file gives in kB.
 pub fn status_bytes(path: &str, name: &str) -> Option<u64> {
     let text = read_text(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Whether a process runs a program of 32 bits. The kernel gives each pairs of a small number and a
-/// value: the first 8 bytes are that number, or of 32 bits both.
+/// Whether a process runs a 32-bit program. The auxiliary vector has pairs of a small number and a
+/// value: the first 8 bytes are the first number, or both if they are 32-bit words.
 pub fn is_32_bit(pid: i32) -> bool {
     let pairs = fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
     u64_at(&pairs, 0).is_some_and(|number| number > u32::MAX.into())
 }
 
-/// Calls of a process that read and wrote anything, and their bytes.
+/// Calls of a process that read and wrote, and their bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
     pub reads: u64,
@@ -217,13 +217,13 @@ pub struct Moved {
     pub written_bytes: u64,
 }
 
-/// Since the start of a process, with the children that it has waited for, or of a thread that is
-/// not the first of its process; None where it has ended or /proc refuses.
+/// Since the start of a process, including children that it has waited for, or of a thread other
+/// than the first of its process; None if it has ended or /proc refuses access.
 pub fn moved(pid: i32) -> Option<Moved> {
     moved_in(&moved_path(pid))
 }
 
-/// Where [`moved`] reads.
+/// The file that [`moved`] reads.
 pub(crate) fn moved_path(pid: i32) -> String {
     let thread = if process_of(pid) == pid { String::new() } else { format!("/task/{pid}") };
     format!("/proc/{pid}{thread}/io")

@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudo-random numbers that are the same in every run.
 
-/// What the state of SplitMix64 (Steele, Lea, Flood 2014) moves on by.
+/// Increment of the state of SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64: a bijection, so that different numbers stay different.
@@ -16,7 +16,7 @@ pub fn next(state: &mut u64) -> u64 {
     mix(*state)
 }
 
-/// A random order of the numbers below `count`: each comes once, and none is remembered.
+/// A random order of the numbers below `count`, computed without storing it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shuffle {
     count: u64,
@@ -26,15 +26,15 @@ pub(crate) struct Shuffle {
 
 impl Shuffle {
     pub fn new(count: u64, mut key: u64) -> Shuffle {
-        // Both halves of a number of `bits` bits are as wide.
+        // Both halves of a number of `bits` bits have the same width.
         let bits = (64 - (count.max(2) - 1).leading_zeros()).next_multiple_of(2);
         Shuffle { count, bits, keys: std::array::from_fn(|_| next(&mut key)) }
     }
 
-    /// The number at a position; positions beyond the last begin anew.
+    /// The number at a position; positions beyond the last start over.
     pub fn at(&self, position: u64) -> u64 {
-        // The network permutes a power of 4 that is at least `count`; walking on from numbers
-        // outside permutes those inside.
+        // The network permutes the numbers below a power of 4 that is at least `count`. Applying it
+        // again to results outside of `count` permutes those inside.
         let mut number = position % self.count;
         loop {
             number = self.feistel(number);
@@ -71,7 +71,7 @@ mod tests {
                 order.sort_unstable();
                 assert!(order.into_iter().eq(0..count));
             }
-            // Chance makes one in an order of many.
+            // By chance, an order of many has one such pair.
             assert!(neighbours < 200, "{count}: {neighbours} in 100 orders");
         }
     }

@@ -1,4 +1,4 @@
-//! What every room asks of the operating system: clocks, and room for descriptors.
+//! Services of the operating system for all modules: clocks, scheduling, limit of descriptors.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,7 @@ pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Time since the machine started, with the time that it was suspended, in nanoseconds.
+/// Time since boot, including the time that the machine was suspended, in nanoseconds.
 pub(crate) fn boot_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME)
 }
@@ -26,7 +26,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a timespec of ours; these clocks exist on every Linux.
+    // SAFETY: the pointer is to a local timespec; these clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -36,14 +36,14 @@ pub(crate) fn epoch_ns() -> i128 {
     clock_ns(libc::CLOCK_REALTIME).into()
 }
 
-/// Asks that the calling thread runs at once when it wakes, which is for threads that sleep mostly
-/// and come too late if they have to queue behind busy ones: as a real-time thread where that is
-/// allowed, and else with a short slice, which Linux 6.12 and newer take as being in a hurry.
+/// Asks that the calling thread runs at once when it wakes, for threads that mostly sleep and are
+/// late if they queue behind busy ones: as a real-time thread if that is allowed, otherwise with a
+/// short slice, which Linux 6.12 and newer take as a request for low latency.
 pub(crate) fn run_soon() {
-    // By the kernel's own call, which takes a number: musl's function refuses.
+    // The raw system call takes a thread id; musl's function always fails.
     let priority: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: both calls are given memory of ours; 0 is the calling thread.
+    // SAFETY: both calls are given local memory; 0 is the calling thread.
     unsafe {
         if libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) != 0 {
             let mut slice: libc::sched_attr = std::mem::zeroed();
@@ -57,12 +57,11 @@ pub(crate) fn run_soon() {
 /// Raises the soft limit of open files of this process to its hard limit.
 pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused the old limit has to do.
+    // If that is refused, the old limit has to suffice.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Lets sleeps of this thread, and of those it starts, end when they are due, not up to 50 us
-/// later.
+/// Lets sleeps of this thread, and of those it starts, end on time instead of up to 50 us late.
 pub(crate) fn wake_in_time() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

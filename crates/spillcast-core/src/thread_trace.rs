@@ -1,15 +1,15 @@
 //! The trace of a recording's threads, row by row: CPU, waits, and waits for each other.
 //!
-//! The beginning of a thread is a row, too. A wait that no observed thread is known to have ended,
-//! and the beginning of a thread, are taken to follow the last row of another thread that had ended
-//! by then: engines poll whether others are done. Where no other row ended during the wait, it
+//! The start of a thread is a row, too. A wait that no observed thread is known to have ended, and
+//! the start of a thread, are assumed to follow the last row of another thread that had ended by
+//! then: engines poll whether other threads are done. If no other row ended during the wait, it
 //! keeps its recorded length.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::wait::{NameId, Names, Op, Wait};
 
-/// In the place of a row, thread or file: none.
+/// Stands for a missing row, thread or file.
 pub const NONE: u32 = u32::MAX;
 const UNKNOWN: i64 = -1;
 
@@ -87,19 +87,19 @@ pub struct Row {
     pub ready_ns: i64,
     /// CPU time of the thread of row `after` between that row and the end of this one.
     pub after_cpu_ns: i64,
-    /// The row of another thread that has to end before this one; NONE for none.
+    /// The row of another thread that has to end before this one; NONE if there is none.
     pub after: u32,
     pub thread: u32,
     woken_by: u32,
-    /// Position of the wait; NONE for the beginning of a thread.
+    /// Position of the wait; NONE for the start of a thread.
     pub source: u32,
     /// Whether the thread kept its core in the call.
     pub on_core: bool,
-    /// Whether the row is neither a call on a file nor the beginning of a thread.
+    /// Whether the row is neither a call on a file nor the start of a thread.
     pub blocked_outside: bool,
 }
 
-/// Begin and end, ns, of each stretch of the run whose waits were kept; empty if all were.
+/// Start and end, ns, of each interval of the run whose waits were kept; empty if all were.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slices<'a>(pub &'a [(i64, i64)]);
 
@@ -109,7 +109,7 @@ impl Slices<'_> {
         self.0.partition_point(|slice| slice.0 <= ns)
     }
 
-    /// The begin of the slice in which a wait starts; 0 if all waits were kept.
+    /// The start of the slice in which a wait starts; 0 if all waits were kept.
     fn begin_ns(self, start_ns: i64) -> i64 {
         match self.number(start_ns) {
             0 => start_ns.min(0),
@@ -117,7 +117,7 @@ impl Slices<'_> {
         }
     }
 
-    /// Whether a thread whose first row begins then was not at work before the first slice.
+    /// Whether a thread whose first row begins at `begin_ns` did not work before the first slice.
     fn shows_beginning(self, begin_ns: i64) -> bool {
         self.0.first().is_none_or(|first| first.0 == 0 || begin_ns > first.1)
     }
@@ -128,7 +128,7 @@ pub struct Threads(FxHashMap<i64, u32>);
 
 impl Threads {
     pub fn of<'a>(waits: impl Iterator<Item = &'a Recorded>) -> Threads {
-        // Many waits in a row are of one session, which is looked up once.
+        // Consecutive waits are often of one session, which is looked up once.
         let (mut distinct, mut last) = (FxHashSet::default(), None);
         for wait in waits {
             if last.replace(wait.session) != Some(wait.session) {
@@ -154,7 +154,7 @@ impl Threads {
 }
 
 pub struct ThreadTrace {
-    /// By start; those of each thread in its order.
+    /// Sorted by start; the rows of each thread are in its order.
     pub rows: Vec<Row>,
     /// Whether CPU time was measured. If not, all time between two rows of a thread counts as such.
     pub cpu_known: bool,
@@ -163,7 +163,7 @@ pub struct ThreadTrace {
 /// The trace of `waits`, which are sorted by start and whose events are positions in `names`.
 ///
 /// Threads that neither do temp I/O nor wait for one that does, directly or through others, are
-/// left out: they sleep, or serve others.
+/// left out: they sleep, or serve other threads.
 pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> ThreadTrace {
     let requests: Vec<bool> =
         names.list().iter().map(|name| name.starts_with("io_uring_")).collect();
@@ -191,7 +191,7 @@ fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<
         let before_ns = std::mem::replace(&mut ends_ns[thread as usize], wait.end_ns());
         let mut gap_ns = (wait.start_ns - before_ns).max(0);
         if !slices.0.is_empty() {
-            // Before its slice only the CPU time of the row itself is known.
+            // Before its slice, only the CPU time of the row itself is known.
             let known_ns = wait.start_ns - slices.begin_ns(wait.start_ns);
             gap_ns = gap_ns.min(known_ns.max(wait.cpu_before_ns).max(0));
         }
@@ -214,7 +214,7 @@ fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<
     (waits.iter().enumerate().filter(|(_, wait)| !beside(wait)).map(row).collect(), cpu_known)
 }
 
-/// The rows of the threads that temp I/O can hold up, numbered anew, and how many these are.
+/// The rows of the threads that temp I/O can delay, renumbered, and the number of these threads.
 fn held_up_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
     let mut held_up = FxHashSet::default();
     let mut waiters_of: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
@@ -245,8 +245,8 @@ fn held_up_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usiz
     (rows, threads.len())
 }
 
-/// Adds a row for the beginning of each thread, from the start of the recording, or of the slice of
-/// the thread's first row. Before that row a thread did not wait for a core: it did not exist.
+/// Adds a row for the start of each thread, from the start of the recording, or of the slice of the
+/// thread's first row. Before that row it did not wait for a core: it did not exist.
 fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Row> {
     let mut is_first = vec![true; threads];
     let mut beginnings: Vec<Row> = Vec::with_capacity(threads);
@@ -293,7 +293,7 @@ fn by_thread(rows: &[Row], threads: usize) -> Vec<Vec<u32>> {
 
 /// Ties each row with a known waker to the last row that the waker had ended by then.
 fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
-    // Waits end in nearly the order of their rows: the search starts at the last result.
+    // Waits end nearly in the order of their rows: the search starts at the last result.
     let mut places = vec![0usize; order.len()];
     for at in 0..rows.len() {
         let Row { blocked_outside, woken_by: waker, end_ns, .. } = rows[at];
@@ -315,7 +315,7 @@ fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
     }
 }
 
-/// Ties beginnings, and waits without a known waker, to the row of another thread that ended last.
+/// Ties thread starts, and waits without a known waker, to the last row of another thread to end.
 fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     let mut next = vec![NONE; rows.len()];
     for of_thread in order {
@@ -326,7 +326,7 @@ fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     let mut by_end: Vec<(i64, u32)> =
         rows.iter().zip(0..).map(|(row, at)| (row.end_ns, at)).collect();
     by_end.sort_unstable();
-    // By place in `by_end`, the first place of a run of rows of the same thread.
+    // For each place in `by_end`, the first place of its run of rows of the same thread.
     let mut run_begins: Vec<u32> = Vec::with_capacity(by_end.len());
     for (place, &(_, at)) in by_end.iter().enumerate() {
         let same =

@@ -1,4 +1,4 @@
-//! The codecs in which traces and event logs are compressed, recognised by their first bytes.
+//! The codecs that compress traces and event logs, recognised by their first bytes.
 //!
 //! Spark's `lz4` is the block stream of lz4-java and its `snappy` the stream of snappy-java;
 //! neither is the frame format of the same name. A log of a running application ends within a
@@ -10,18 +10,18 @@ const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 const GZIP: &[u8] = b"\x1f\x8b";
 const LZ4: &[u8] = b"LZ4Block";
 const SNAPPY: &[u8] = b"\x82SNAPPY\0";
-/// What precedes the blocks of snappy-java: magic, version, compatible version.
+/// Bytes before the blocks of snappy-java: magic, version, compatible version.
 const SNAPPY_HEADER_BYTES: usize = 16;
-/// A block of lz4-java after its magic: method, packed and unpacked length, checksum.
+/// Bytes of an lz4-java block after its magic: method, packed and unpacked length, checksum.
 const LZ4_HEADER_BYTES: usize = 13;
-/// In the high bits of the method: the block is stored, or compressed.
+/// High bits of the method if the block is stored without compression.
 const LZ4_STORED: u8 = 0x10;
-/// Both write blocks of 32 KiB or 64 KiB unless they are configured; no more than this is believed.
+/// Limit of a block: both codecs write 32 KiB or 64 KiB unless they are configured.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
-/// Enough to tell the codecs apart.
+/// Enough to distinguish the codecs.
 const SNIFFED_BYTES: usize = 8;
 
-/// The text of a trace or a log, unpacked as it is read; streams one behind the other are one.
+/// The text of a trace or a log, unpacked as it is read; consecutive streams are joined.
 pub fn unpacked<'a>(mut raw: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut head = Vec::with_capacity(SNIFFED_BYTES);
     raw.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut head)?;
@@ -46,7 +46,7 @@ pub fn unpacked<'a>(mut raw: impl Read + Send + 'a) -> io::Result<Box<dyn Read +
 /// Appends the next block, unpacked; false at the end of the stream.
 type NextBlock<R> = fn(&mut R, &mut Vec<u8>) -> io::Result<bool>;
 
-/// A stream of blocks that are compressed one by one.
+/// A stream of blocks that are compressed separately.
 struct Blocks<R> {
     packed: R,
     next: NextBlock<R>,
@@ -107,7 +107,7 @@ fn snappy_block<R: Read>(packed: &mut R, block: &mut Vec<u8>) -> io::Result<bool
         if length != SNAPPY[..4] {
             break;
         }
-        // A stream that was appended to has another header.
+        // Data that was appended to a stream has another header.
         packed.read_exact(&mut [0; SNAPPY_HEADER_BYTES - 4])?;
     }
     let packed_bytes = u32::from_be_bytes(length) as usize;
@@ -124,7 +124,7 @@ fn snappy_block<R: Read>(packed: &mut R, block: &mut Vec<u8>) -> io::Result<bool
     Ok(true)
 }
 
-/// Fills `into`; false where the stream has ended before it.
+/// Fills `into`; returns false if the stream has ended before it.
 fn read_whole(packed: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     let first = packed.take(1).read(&mut into[..1])?;
     if first == 0 {
@@ -134,7 +134,7 @@ fn read_whole(packed: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// So many bytes, which take memory only as they arrive.
+/// Reads `bytes` bytes, which take memory only as they arrive.
 fn read_exactly(packed: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     packed.take(bytes as u64).read_to_end(&mut content)?;

@@ -1,4 +1,4 @@
-//! Whole numbers in as few bytes as they need: seven bits a byte, the lowest first.
+//! Whole numbers in as few bytes as possible: seven bits per byte, the lowest first.
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ pub fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// A number that may be negative; small ones of either sign are short.
+/// Appends a number that may be negative; small numbers of either sign are short.
 pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, ((number << 1) ^ (number >> 63)) as u64);
 }

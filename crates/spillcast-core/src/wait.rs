@@ -1,4 +1,4 @@
-//! The row that everything shares: one timed operation, and the names its columns point to.
+//! The row that all modules share: a timed operation, and the names that its columns refer to.
 
 use rustc_hash::FxHashMap;
 
@@ -48,7 +48,7 @@ pub struct Wait {
     pub op: Op,
     pub temp: bool,
     pub file: Option<NameId>,
-    /// Byte offset in the file; of a call that truncates it, where it ends from then on.
+    /// Byte offset in the file; for a call that truncates the file, its new length.
     pub offset: Option<i64>,
     /// Bytes moved.
     pub bytes: Option<i64>,
@@ -65,12 +65,12 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// An operation of which nothing else is known; its start and how long it took, in ns.
+    /// An operation with no other known fields; start and duration are in ns.
     pub fn new(session: i64, event: NameId, op: Op, (start_ns, elapsed_ns): (i64, i64)) -> Wait {
         Wait { start_ns, elapsed_ns, session, event, op, ..Wait::default() }
     }
 
-    /// Says in debug builds what holds for every row.
+    /// Checks in debug builds what holds for every row.
     pub fn check(&self) {
         let not_negative = |number: Option<i64>| number.is_none_or(|number| number >= 0);
         debug_assert!(self.elapsed_ns >= 0, "{self:?}");
@@ -102,7 +102,7 @@ impl Names {
         id
     }
 
-    /// The position of `name` where it is known.
+    /// The position of `name`, if it is known.
     pub fn get(&self, name: &str) -> Option<NameId> {
         self.position.get(name).copied()
     }
@@ -118,16 +118,16 @@ pub struct RowNames {
     pub events: Names,
     pub files: Names,
     pub sql: Names,
-    /// Whether files are temp, where rows of them were made before that was decided.
+    /// Whether files are temp, for rows that were made before that was decided.
     pub temp: FxHashMap<NameId, bool>,
 }
 
 impl RowNames {
-    /// A row as it was decided at the end.
+    /// Returns a row with its final label.
     pub fn settled(&self, wait: Wait) -> Wait {
         let Some(&temp) = wait.file.and_then(|file| self.temp.get(&file)) else { return wait };
         match wait.op {
-            // Calls that change a file are rows of temp files alone; else nothing but time passed.
+            // Calls that change a file are rows of temp files only; of others only the time counts.
             Op::Null if !temp => Wait { temp, file: None, offset: None, ..wait },
             _ => Wait { temp, ..wait },
         }

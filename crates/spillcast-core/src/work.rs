@@ -18,7 +18,7 @@ const BINS: usize = 10;
 pub struct Run<'a> {
     pub elapsed_s: f64,
     pub slices: Slices<'a>,
-    /// The longest time that memory takes for a read of no bytes.
+    /// The longest time of a read of no bytes from memory.
     pub memory_s: f64,
     pub memory_bytes_per_s: f64,
 }
@@ -50,13 +50,13 @@ pub struct Work<'a> {
     cold_ns: [i64; BINS],
 }
 
-/// The end of the last operation of an op on a file, bytes, and its slice.
+/// End offset, in bytes, of the last operation of an op on a file, and its slice.
 struct Stream {
     end: i64,
     slice: usize,
 }
 
-/// Operations whose predecessor is known, and those of them that begin where it ended.
+/// Operations with a known predecessor, and how many of them begin where it ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequential {
     pub operations: u64,
@@ -89,13 +89,13 @@ pub struct Burst {
     pub cpu_ns: i64,
 }
 
-/// Reads of files other than temp files. Cold ones were slower than memory and left the CPU.
+/// Reads of files other than temp files. Cold reads were slower than memory and left the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DataReads {
     pub total_ns: i64,
     pub cold: u64,
     pub cold_bytes: i64,
-    /// Time of the cold reads, in each bin divided by the number of its active threads.
+    /// Time of the cold reads, divided in each bin by the number of its active threads.
     pub cold_elapsed_s: f64,
     /// Mean number of active threads while any was active, at least 1.
     pub threads_at_once: f64,
@@ -108,13 +108,13 @@ pub struct Worked {
     pub threads: usize,
     /// Mean number of temp operations in flight while at least one is; 0 without any.
     pub in_flight: f64,
-    /// Share of the temp operations that left the CPU; 0 if that is not known of any.
+    /// Share of the temp operations that left the CPU; 0 if that is unknown for all.
     pub blocked_share: f64,
     /// By event.
     pub changes: BTreeMap<NameId, Changes>,
     /// Whether it is known which threads wait for each other.
     pub woken: bool,
-    /// The engine that names its temp files like these.
+    /// The engine whose temp files have such names.
     pub owner: Option<&'static str>,
     /// Sorted by thread; None if CPU times are not known.
     pub bursts: Option<Vec<Burst>>,
@@ -189,7 +189,7 @@ impl<'a> Work<'a> {
             session: wait.session,
             cpu_ns: 0,
         };
-        // The CPU time between two slices is not known.
+        // The CPU time between two slices is unknown.
         if let Some((last, last_slice)) = thread.last.replace((burst, slice))
             && last_slice == slice
         {

@@ -10,13 +10,13 @@ use spillcast_calls::CallKind;
 use crate::next::Next;
 use crate::{descriptors, observe};
 
-/// Defines functions, each of which hands what is given, and a call of the next function of its
-/// name with its own arguments, to one of `observe`.
+/// Defines functions, each of which passes the given arguments, and a call of the next function of
+/// its name with its own arguments, to a function of `observe`.
 macro_rules! interpose {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $return:ty
        $(as $next_type:ty)? => $module:ident::$observe:ident($($given:expr),*);)*) => {$(
         /// # Safety
-        /// As the C library's function of this name.
+        /// Those of the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $return {
             type Function = interpose!(@type ($($type),*) -> $return $(, $next_type)?);
@@ -26,12 +26,12 @@ macro_rules! interpose {
                 Ok(name) => name,
                 Err(_) => panic!("a name without zeros"),
             };
-            // SAFETY: the type is that of the function which is defined here.
+            // SAFETY: the type is that of the function defined here.
             static NEXT: Next<Function> = unsafe { Next::new(NAME) };
             let Some(next) = NEXT.get() else {
                 return -1;
             };
-            // SAFETY: the caller's arguments, passed on.
+            // SAFETY: the caller's arguments are passed on.
             $module::$observe($($given,)* || unsafe { next($($argument),*) })
         }
     )*};
@@ -39,8 +39,8 @@ macro_rules! interpose {
     (@type ($($type:ty),*) -> $return:ty, $next_type:ty) => { $next_type };
 }
 
-/// The C declarations end in `...`, which holds the mode, or what a command of fcntl takes; it
-/// comes in the same register either way.
+/// The C declarations end in `...`, for the mode or the argument of an fcntl command; it is passed
+/// in the same register either way.
 type Open = unsafe extern "C-unwind" fn(*const c_char, c_int, ...) -> c_int;
 type OpenAt = unsafe extern "C-unwind" fn(c_int, *const c_char, c_int, ...) -> c_int;
 type Control = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
@@ -147,14 +147,14 @@ interpose! {
         => observe::change_named(CallKind::Unlink, (AT_FDCWD, path), None);
     fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int
         => observe::unlink_at(directory, path, flags);
-    // It makes its own system call, in the C library.
+    // The C library makes this system call by itself.
     fn remove(path: *const c_char) -> c_int
         => observe::change_named(CallKind::Unlink, (AT_FDCWD, path), None);
 
     fn close(fd: c_int) -> c_int
         => observe::close(fd);
     fn fclose(stream: *mut libc::FILE) -> c_int
-        // SAFETY: the caller's stream, which is open until the call.
+        // SAFETY: the caller's stream is open until the call.
         => observe::close_stream(unsafe { descriptors::of_stream(stream) });
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int
         => observe::close_range(first, last);

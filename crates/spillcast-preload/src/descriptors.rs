@@ -1,4 +1,4 @@
-//! Which descriptors of this process are regular files, and the reports that say what they are.
+//! Tracks which descriptors of this process are regular files, and reports their files.
 
 use std::io::Write;
 use std::mem::MaybeUninit;
@@ -10,26 +10,26 @@ use spillcast_calls::record::FileRecord;
 use crate::next::{errno, set_errno};
 use crate::{setup, thread};
 
-/// Descriptors from here on are not observed.
+/// Descriptors from this number on are not observed.
 pub const LIMIT: usize = 1 << 16;
 pub const PATH_BYTES: usize = libc::PATH_MAX as usize;
 const DELETED: &[u8] = b" (deleted)";
 
-/// Streams of fewer bytes, as of settings, are no worry and not looked at further.
+/// Streams of fewer bytes, such as settings, do not matter and are not examined.
 const STREAMED_MIN_BYTES: i64 = 64 << 10;
 
-/// What is known of a descriptor: bits, 0 for nothing.
+/// Known properties of each descriptor, as bits; 0 if nothing is known.
 static STATES: [AtomicU8; LIMIT] = [const { AtomicU8::new(0) }; LIMIT];
 const KNOWN: u8 = 1;
 const REGULAR: u8 = 2;
-/// The file is under the directory that is delayed.
+/// The file is below the delayed directory.
 const DELAYED: u8 = 4;
-/// A regular file, opened and not used since: many programs unlink a temporary file right after
-/// opening it.
+/// A regular file that has not been used since it was opened: many programs unlink a temporary file
+/// right after opening it.
 const FRESH: u8 = 8;
-/// Its position may be moved through another descriptor too: not opened here, or before a fork.
+/// Another descriptor may also move its position: it was opened elsewhere, or before a fork.
 const SHARED: u8 = 16;
-/// A call that is seen has moved bytes of it.
+/// An observed call has moved bytes of it.
 const MOVED: u8 = 32;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
@@ -43,7 +43,7 @@ pub struct RegularFile {
     pub moved: bool,
 }
 
-/// The regular file that `fd` stands for, reported if it was not yet; None for all else.
+/// The regular file of `fd`, reported if it was not yet; None for anything else.
 #[inline]
 pub fn regular(fd: c_int) -> Option<RegularFile> {
     if !setup::active() {
@@ -61,7 +61,7 @@ pub fn regular(fd: c_int) -> Option<RegularFile> {
     is_set(REGULAR).then_some(RegularFile { delayed, shared, moved })
 }
 
-/// Bytes of `fd` are moved by a call that is seen.
+/// Notes that an observed call moves bytes of `fd`.
 #[cold]
 pub fn note_moved(fd: c_int) {
     if let Some(state) = STATES.get(fd as usize) {
@@ -69,10 +69,10 @@ pub fn note_moved(fd: c_int) {
     }
 }
 
-/// The descriptor of a stream; negative for one in memory. Keeps errno.
+/// The descriptor of a stream; negative for a stream in memory. Keeps errno.
 ///
 /// # Safety
-/// The stream is open.
+/// The stream must be open.
 pub unsafe fn of_stream(stream: *mut libc::FILE) -> c_int {
     let saved_errno = errno();
     // SAFETY: by the contract.
@@ -81,9 +81,9 @@ pub unsafe fn of_stream(stream: *mut libc::FILE) -> c_int {
     fd
 }
 
-/// The access mode of a regular file that no seen call has moved bytes of though many were moved,
-/// and how many at least. None where it is appended to, as logs are, for its position counts what
-/// it had before. Keeps errno.
+/// The access mode of a regular file of which many bytes were moved, but none by an observed call,
+/// and their number at least. None if it is appended to, as logs are, because its position includes
+/// earlier bytes. Keeps errno.
 pub fn streamed(fd: c_int) -> Option<(c_int, i64)> {
     setup::ring()?;
     let position = position(fd).filter(|&position| position >= STREAMED_MIN_BYTES)?;
@@ -97,36 +97,36 @@ pub fn streamed(fd: c_int) -> Option<(c_int, i64)> {
     Some((mode, written.map_or(position, |stat| stat.st_size.max(position))))
 }
 
-/// As [`regular`], of what is already known alone.
+/// Like [`regular`], but only by what is already known.
 pub fn known_regular(fd: c_int) -> bool {
     setup::active()
         && STATES.get(fd as usize).is_some_and(|bits| bits.load(Ordering::Relaxed) & REGULAR != 0)
 }
 
-/// `fd` was just opened: reports it if it is a regular file.
+/// Reports `fd`, which was just opened, if it is a regular file.
 pub fn opened(fd: c_int) {
     identify(fd, FRESH);
 }
 
-/// Whether `fd` stands for a regular file, without reporting it.
+/// Whether `fd` is a regular file; does not report it.
 pub fn is_regular(fd: c_int) -> bool {
     stat(fd).is_some_and(|stat| is_regular_mode(&stat))
 }
 
-/// `fd` no longer stands for what it stood for.
+/// Forgets `fd`, which no longer refers to the same file.
 pub fn forget(fd: c_int) {
     if let Some(state) = STATES.get(fd as usize) {
         state.store(0, Ordering::Relaxed);
     }
 }
 
-/// No descriptor from `first` to `last` stands for what it stood for.
+/// Forgets the descriptors from `first` to `last`.
 pub fn forget_range(first: c_int, last: c_int) {
     let end = KNOWN_END.load(Ordering::Relaxed).min(last.saturating_add(1));
     (first.max(0)..end).for_each(forget);
 }
 
-/// A forked child has the same open files.
+/// Marks all descriptors as shared: a forked child has the same open files.
 pub fn share_all() {
     let known = KNOWN_END.load(Ordering::Relaxed).max(0) as usize;
     STATES.iter().take(known).for_each(|state| {
@@ -134,7 +134,7 @@ pub fn share_all() {
     });
 }
 
-/// The position of a descriptor; None where it has none. Keeps errno.
+/// The position of a descriptor; None if it has none. Keeps errno.
 pub fn position(fd: c_int) -> Option<i64> {
     let saved_errno = errno();
     // SAFETY: no pointer is passed.
@@ -143,8 +143,8 @@ pub fn position(fd: c_int) -> Option<i64> {
     (position >= 0).then_some(position)
 }
 
-/// A forked child has descriptors of its own, which it reports itself. What they moved before is
-/// not moved again.
+/// Forgets all descriptors: a forked child reports its own. Whether bytes were moved before the
+/// fork stays known.
 pub fn forget_all() {
     let known = KNOWN_END.load(Ordering::Relaxed).max(0) as usize;
     STATES.iter().take(known).for_each(|state| {
@@ -152,7 +152,7 @@ pub fn forget_all() {
     });
 }
 
-/// Finds out what `fd` is, reports it, and returns its new state. Keeps errno.
+/// Looks up the file of `fd`, reports it, and returns its new state. Keeps errno.
 #[cold]
 fn identify(fd: c_int, more: u8) -> u8 {
     let Some(state) = STATES.get(fd as usize) else {
@@ -173,7 +173,7 @@ fn identify(fd: c_int, more: u8) -> u8 {
     bits
 }
 
-/// The first use after the open: reports the file again if it was unlinked since.
+/// At the first use after the open, reports the file again if it was unlinked since.
 #[cold]
 fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
     let mut bits = state.fetch_and(!FRESH, Ordering::Relaxed) & !FRESH;
@@ -187,7 +187,7 @@ fn look_again(fd: c_int, state: &AtomicU8) -> u8 {
     bits
 }
 
-/// Sends the file's identity to the ring; returns DELAYED where it holds.
+/// Sends the file's identity to the ring; returns DELAYED if its I/O is delayed.
 fn report(fd: c_int, stat: &libc::stat) -> u8 {
     let mut buffer = [0u8; PATH_BYTES];
     let path = path_of(fd, &mut buffer);
@@ -209,7 +209,7 @@ fn report(fd: c_int, stat: &libc::stat) -> u8 {
     u8::from(delayed) * DELAYED
 }
 
-/// Those of its open; 0 where it is closed.
+/// The flags of its open; 0 if it is closed.
 fn flags(fd: c_int) -> c_int {
     // SAFETY: no pointer is passed.
     unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL).max(0) as c_int }
@@ -217,7 +217,7 @@ fn flags(fd: c_int) -> c_int {
 
 fn stat(fd: c_int) -> Option<libc::stat> {
     let mut stat = MaybeUninit::uninit();
-    // SAFETY: the structure is ours, and read only where the call has filled it.
+    // SAFETY: the structure is local, and read only if the call has filled it.
     unsafe { (libc::fstat(fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
 }
 
@@ -225,26 +225,25 @@ fn is_regular_mode(stat: &libc::stat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows
-/// none.
+/// The path that /proc shows for `fd`, without the mark of a deleted file; empty if it shows none.
 fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     let link = proc_link(fd);
-    // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
+    // SAFETY: the link ends in NUL, and the buffer has the given length.
     let bytes =
         unsafe { libc::readlink(link.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len()) };
     let path = buffer.get(..bytes.max(0) as usize).unwrap_or_default();
     path.strip_suffix(DELETED).unwrap_or(path)
 }
 
-/// A path that is relative to a directory's descriptor, or AT_FDCWD, as far as there is room for
-/// it.
+/// A path, preceded by the directory that it is relative to, which a descriptor or AT_FDCWD gives;
+/// cut to the buffer.
 pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYTES]) -> &'a [u8] {
     let mut length = 0;
     if path.first() != Some(&b'/') {
         let working_dir = b"/proc/self/cwd\0";
         let (link, to) = (proc_link(directory), buffer.as_mut_ptr().cast());
         let link = if directory == libc::AT_FDCWD { working_dir.as_ptr() } else { link.as_ptr() };
-        // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
+        // SAFETY: the link ends in NUL, and the buffer has the given length.
         length = unsafe { libc::readlink(link.cast(), to, PATH_BYTES - 1) }.max(0) as usize;
         buffer[length] = b'/';
         length += 1;
@@ -256,8 +255,7 @@ pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYT
     &buffer[..length + path.len().min(room)]
 }
 
-/// `/proc/self/fd/N` with a zero at its end. Formatting into memory that is there allocates
-/// nothing.
+/// `/proc/self/fd/N` with a terminating NUL. Formatting into existing memory does not allocate.
 fn proc_link(fd: c_int) -> [u8; 32] {
     let mut link = [0u8; 32];
     let _ = write!(&mut link[..], "/proc/self/fd/{fd}");

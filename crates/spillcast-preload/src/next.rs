@@ -1,4 +1,4 @@
-//! The function of the C library (or of the next preloaded one) that a function here stands before.
+//! The function of the C library (or of the next preloaded one) that an interposed one replaces.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ impl<F: Copy> Next<F> {
         Next { name, address: AtomicPtr::new(std::ptr::null_mut()), function: PhantomData }
     }
 
-    /// None where this C library has no such function; errno then says so.
+    /// None if this C library has no such function; errno is then ENOSYS.
     #[inline]
     pub fn get(&self) -> Option<F> {
         let mut address = self.address.load(Ordering::Relaxed);

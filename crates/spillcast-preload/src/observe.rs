@@ -1,4 +1,4 @@
-//! What happens around a call: time it, delay it, report it.
+//! The work around a call: times it, delays it, reports it.
 
 use libc::{c_char, c_int, c_uint, ssize_t};
 use spillcast_calls::{Call, CallKind, TO_END};
@@ -8,10 +8,10 @@ use crate::next::{errno, set_errno};
 use crate::setup;
 use crate::thread;
 
-/// A call that took this much longer than its CPU time left the CPU.
+/// A call that took longer than its CPU time by more than this left the CPU.
 const BLOCKED_MIN_NS: u64 = 2_000;
 
-/// When a call was made, and what the thread burned in it.
+/// Start and end of a call, and CPU time at its start and in it.
 struct Timed {
     start_ns: u64,
     end_ns: u64,
@@ -27,8 +27,8 @@ fn timed<R>(call: impl FnOnce() -> R) -> (R, Timed) {
     let ret = call();
     let end_ns = thread::monotonic_ns();
     let elapsed_ns = end_ns.saturating_sub(start_ns);
-    // A call as short as this did not leave the CPU: the clock of CPU time, a system call of its
-    // own, need not be asked again.
+    // A call as short as this did not leave the CPU: the clock of CPU time, which is another system
+    // call, need not be read again.
     let cpu_ns = match elapsed_ns {
         0..=BLOCKED_MIN_NS => elapsed_ns,
         _ => thread::cpu_ns().saturating_sub(cpu_start_ns),
@@ -46,13 +46,13 @@ impl Timed {
         }
     }
 
-    /// The next call's CPU time counts from here.
+    /// The CPU time before the next call counts from here.
     fn end(&self) {
         thread::set_last_cpu_ns(self.cpu_start_ns.saturating_add(self.cpu_ns));
     }
 }
 
-/// A read or a write.
+/// Observes a read or a write.
 #[inline]
 pub fn io(
     kind: CallKind,
@@ -86,7 +86,7 @@ pub fn io(
     observed(kind, fd, offset, delayed, |ret| returned(ret as i64))
 }
 
-/// Makes a call, times and reports it; `result` is what the kernel returned.
+/// Makes a call, times it and reports it; `result` gives the kernel's return value.
 #[inline]
 fn observed<R: Copy>(
     kind: CallKind,
@@ -101,25 +101,25 @@ fn observed<R: Copy>(
     ret
 }
 
-/// Where pwritev2 writes.
+/// The offset at which pwritev2 writes.
 pub fn written_at(offset: i64, flags: c_int) -> i64 {
     if flags & libc::RWF_APPEND == 0 { offset } else { TO_END }
 }
 
-/// A call that moves bytes between two descriptors inside the kernel, the first of them `fd`.
+/// Observes a copy between two descriptors inside the kernel, the first of them `fd`.
 pub fn copy(kind: CallKind, fd: c_int, other: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let regular = |fd| {
         let file = descriptors::regular(fd);
         file.inspect(|_| descriptors::note_moved(fd)).is_some()
     };
-    // Both are looked at, for a look tells the reader what a descriptor stands for.
+    // Both are checked, because a check reports the file of a descriptor to the reader.
     if setup::ring().is_none() || ![regular(fd), regular(other)].contains(&true) {
         return call();
     }
     observed(kind, fd, Some(other.into()), call, |ret| returned(ret as i64))
 }
 
-/// A call that resizes or syncs the file behind `fd`; `offset` as in [`Call`]. posix_fallocate
+/// Observes a call that resizes or syncs the file of `fd`; `offset` as in [`Call`]. posix_fallocate
 /// returns its error.
 #[inline]
 pub fn change(
@@ -135,7 +135,7 @@ pub fn change(
     observed(kind, fd, offset, call, result)
 }
 
-/// A call that changes or removes the file of a path, which is relative to `directory`.
+/// Observes a call that changes or removes the file at a path relative to `directory`.
 #[inline]
 pub fn change_named(
     kind: CallKind,
@@ -148,10 +148,10 @@ pub fn change_named(
     };
     let (ret, timed) = timed(call);
     let end_errno = errno();
-    // What failed may have been given any address.
+    // A failed call may have been given any address.
     if ret == 0 {
         let mut buffer = [0; descriptors::PATH_BYTES];
-        // SAFETY: the kernel has read it, to its end.
+        // SAFETY: the kernel has read the string to its end.
         let given = unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes();
         let absolute = descriptors::absolute(directory, given, &mut buffer);
         ring.push_named(&Call { offset, ..timed.call(kind, -1, 0) }, absolute);
@@ -161,7 +161,7 @@ pub fn change_named(
     ret
 }
 
-/// A call that removes the file of a path, or a directory, which is told nobody.
+/// Observes a call that removes a file, or a directory, which is not reported.
 pub fn unlink_at(
     directory: c_int,
     path: *const c_char,
@@ -174,7 +174,7 @@ pub fn unlink_at(
     }
 }
 
-/// A call that gives a new descriptor to a file named by its path.
+/// Observes a call that opens a path and returns a new descriptor.
 #[inline]
 pub fn open(kind: CallKind, call: impl FnOnce() -> c_int) -> c_int {
     if !setup::active() {
@@ -183,7 +183,7 @@ pub fn open(kind: CallKind, call: impl FnOnce() -> c_int) -> c_int {
     let (fd, timed) = timed(call);
     if fd >= 0 {
         let saved_errno = errno();
-        // The call before the file: an open tells the reader to forget what the number stood for.
+        // The call before the file: at an open the reader forgets the descriptor's previous file.
         if descriptors::is_regular(fd) {
             report(timed.call(kind, -1, i64::from(fd)));
             timed.end();
@@ -194,7 +194,7 @@ pub fn open(kind: CallKind, call: impl FnOnce() -> c_int) -> c_int {
     fd
 }
 
-/// A call that moves the position of `fd`.
+/// Observes a call that moves the position of `fd`.
 #[inline]
 pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
     if descriptors::regular(fd).is_none() {
@@ -207,11 +207,11 @@ pub fn seek(fd: c_int, call: impl FnOnce() -> i64) -> i64 {
     position
 }
 
-/// A call after which `fd` stands for nothing.
+/// Observes a call that closes `fd`.
 #[inline]
 pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let regular = descriptors::known_regular(fd);
-    // Before the call: after it another thread may be given the same number.
+    // Before the call: after it another thread may get the same number.
     descriptors::forget(fd);
     if !regular {
         return call();
@@ -223,8 +223,8 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     call()
 }
 
-/// As [`close`], of a stream: the C library moves its bytes without a call that is seen here. They
-/// are reported as a copy from or to no descriptor, for which there is no time either.
+/// Like [`close`], for a stream: the C library moves its bytes without an observed call. They are
+/// reported as a copy from or to no descriptor, which has no time either.
 pub fn close_stream(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if let Some((mode, bytes)) = descriptors::streamed(fd) {
         let now_ns = thread::monotonic_ns();
@@ -242,14 +242,14 @@ pub fn close_stream(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     close(fd, call)
 }
 
-/// A call after which no descriptor from `first` to `last` stands for anything.
+/// Observes a call that closes the descriptors from `first` to `last`.
 pub fn close_range(first: c_uint, last: c_uint, call: impl FnOnce() -> c_int) -> c_int {
     let number = |fd: c_uint| fd.min(c_int::MAX as c_uint) as c_int;
     descriptors::forget_range(number(first), number(last));
     call()
 }
 
-/// A call that makes a second descriptor for what `fd` stands for.
+/// Observes a call that makes a second descriptor of the file of `fd`.
 #[inline]
 pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let file = descriptors::regular(fd);
@@ -268,7 +268,7 @@ pub fn duplicate(kind: CallKind, fd: c_int, call: impl FnOnce() -> c_int) -> c_i
     duplicate
 }
 
-/// A call of fcntl.
+/// Observes a call of fcntl.
 #[inline]
 pub fn control(fd: c_int, command: c_int, call: impl FnOnce() -> c_int) -> c_int {
     match command {
@@ -288,7 +288,7 @@ fn record(kind: CallKind, fd: c_int, span_ns: (u64, u64), ret: i64) -> Call {
     Call::of(thread::ids(), kind, fd, span_ns, ret)
 }
 
-/// What the kernel returned: the C library turned a negative errno into -1.
+/// The kernel's return value: the C library turns a negative errno into -1.
 fn returned(ret: i64) -> i64 {
     if ret < 0 { -i64::from(errno()) } else { ret }
 }

@@ -1,11 +1,11 @@
-//! What belongs to one thread: its ids, and the CPU time at the end of its last reported call.
+//! The state of a thread: its ids, and the CPU time at the end of its last reported call.
 
 use std::cell::Cell;
 
 use libc::{c_long, clockid_t};
 
 thread_local! {
-    // No initialiser runs and nothing is dropped, so an access is one of plain memory.
+    // Neither initialiser nor destructor, so an access is one of plain memory.
     static THREAD: Thread = const {
         Thread { pid: Cell::new(0), tid: Cell::new(0), cpu_ns: Cell::new(0), exact: Cell::new(false) }
     };
@@ -17,7 +17,7 @@ struct Thread {
     tid: Cell<i32>,
     /// 0 before the first call.
     cpu_ns: Cell<u64>,
-    /// Whether its timers are exact to the nanosecond.
+    /// Whether its timer slack has been set to 1 ns.
     exact: Cell<bool>,
 }
 
@@ -26,7 +26,7 @@ struct Thread {
 pub fn ids() -> (i32, i32) {
     THREAD.with(|thread| {
         if thread.pid.get() == 0 {
-            // SAFETY: neither takes anything.
+            // SAFETY: neither takes an argument.
             let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
             thread.pid.set(pid);
             thread.tid.set(tid as i32);
@@ -35,7 +35,7 @@ pub fn ids() -> (i32, i32) {
     })
 }
 
-/// For the one thread of a new process.
+/// For the only thread of a new process.
 pub fn forget() {
     THREAD.with(|thread| {
         thread.pid.set(0);
@@ -66,9 +66,9 @@ pub fn sleep_until(deadline_ns: u64) {
         tv_sec: (deadline_ns / 1_000_000_000) as i64,
         tv_nsec: (deadline_ns % 1_000_000_000) as c_long,
     };
-    // Not the C library's function, which is a cancellation point that the program did not ask for.
+    // Not the C library's function, which would be an additional cancellation point.
     while monotonic_ns() < deadline_ns {
-        // SAFETY: the deadline is ours; the call writes nothing where it is absolute.
+        // SAFETY: the deadline is local; the call writes nothing if it is absolute.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_clock_nanosleep,
@@ -98,7 +98,7 @@ pub fn cpu_ns() -> u64 {
 #[inline]
 fn clock_ns(clock: clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is ours.
+    // SAFETY: the structure is local.
     unsafe { libc::clock_gettime(clock, &mut time) };
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{Timespec, UTIME_NOW, UTIME_OMIT};
 
-/// What was created belongs to who asked for it, with the mode that the kernel has masked.
+/// Gives a new file to the user who requested it, with the mode that the kernel has masked.
 pub(crate) fn set_owner(request: &Request, file: &File, mode: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         fchown(file, Some(request.uid()), Some(request.gid()))?;

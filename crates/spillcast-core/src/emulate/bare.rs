@@ -1,6 +1,6 @@
-//! A bare clone of this process: it makes system calls and nothing else, and outlives the process.
+//! A bare clone of this process: it makes only system calls, and outlives the process.
 //!
-//! The process may have threads, which the clone lacks; everything it needs is prepared before.
+//! The process may have threads, which the clone lacks; all that it needs is prepared before.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,24 +14,24 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// Runs `body` in a clone that has no descriptor but `kept`, and ends with it.
+    /// Runs `body` in a clone with no descriptor but `kept`; the clone ends with `body`.
     ///
     /// # Safety
-    /// `body` may make system calls on what it was given: no memory is to be had, no lock is ever
-    /// released.
+    /// `body` may only make system calls on what it was given: it must not allocate memory, and a
+    /// lock may never be released.
     pub unsafe fn start(kept: Option<BorrowedFd>, body: impl FnOnce()) -> io::Result<Bare> {
         // Blocked before the clone, so that no handler of the program ever runs in it.
         let before = block_signals(None);
-        // Not fork(), which runs what libraries registered for it.
-        // SAFETY: without a stack of its own the clone goes on in a copy of this one.
+        // Not fork(), which runs handlers of libraries. SAFETY: without a stack of its own the
+        // clone continues on a copy of this one.
         let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
         if pid == 0 {
             let _ = rustix::process::setsid();
-            // Else whoever looks for the serving process by its name finds two.
+            // Otherwise a search for the serving process by name shows two.
             let _ = rustix::thread::set_name(c"spillcast-guard");
             close_all_but(kept.map_or(-1, |kept| kept.as_raw_fd()));
             body();
-            // SAFETY: it ends the clone at once, without what is registered for the process' end.
+            // SAFETY: it ends the clone at once, without the exit handlers of the process.
             unsafe { libc::_exit(0) }
         }
         let error = io::Error::last_os_error();
@@ -44,7 +44,7 @@ impl Bare {
         let _ = retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::empty()));
     }
 
-    /// Waits until it has ended, which is forced after `limit`.
+    /// Waits until it has ended; kills it after `limit`.
     pub(crate) fn wait_at_most(&self, limit: Duration) {
         let start = Instant::now();
         while let Ok(None) = waitpid(Some(self.pid), WaitOptions::NOHANG) {
@@ -57,9 +57,9 @@ impl Bare {
     }
 }
 
-/// Blocks these signals in this thread, and all where none are named; returns which were before.
+/// Blocks only `signals` in this thread, or all signals if None; returns the previous set.
 fn block_signals(signals: Option<libc::sigset_t>) -> libc::sigset_t {
-    // SAFETY: all sets are ours, and zeros are a set without signals.
+    // SAFETY: all sets are local, and zeros are a set without signals.
     unsafe {
         let mut every: libc::sigset_t = std::mem::zeroed();
         let mut before = every;
@@ -71,10 +71,10 @@ fn block_signals(signals: Option<libc::sigset_t>) -> libc::sigset_t {
 
 fn close_all_but(kept: i32) {
     for (first, last) in [(0, kept - 1), (kept + 1, i32::MAX)] {
-        // SAFETY: the clone, which alone calls this, uses no descriptor but the one that is kept.
+        // SAFETY: only the clone calls this, and it uses no descriptor but the one that is kept.
         unsafe {
             if first <= last && libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
-                // A kernel before 5.9.
+                // Kernels before 5.9 lack close_range.
                 for fd in first..=last.min(1 << 16) {
                     libc::close(fd);
                 }

@@ -1,4 +1,4 @@
-//! The file system behind the mount: takes the kernel's requests and gives it the answers.
+//! The file system behind the mount: receives the kernel's requests and answers them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,21 +14,21 @@ use rustix::fs::AtFlags;
 
 use super::passthrough::{Changes, Passthrough, REQUEST_BYTES_MAX};
 
-/// How many requests are in the making at once; each sleeps in a thread of its own.
+/// Number of requests in progress at once; each sleeps in a thread of its own.
 pub(crate) const WORKERS: usize = 64;
 
-/// How many of these the page cache and asynchronous I/O may take: the others see to the rest, such
+/// How many of these the page cache and asynchronous I/O may take; the others serve the rest, such
 /// as opening files.
 const BACKGROUND_MAX: u16 = 56;
 
-/// How long the kernel may take names and attributes as unchanged: all changes pass through it.
+/// How long the kernel may cache names and attributes: all changes pass through it.
 const VALID: Duration = Duration::from_secs(1);
 
 /// Without the page cache, so that each call of a program is one request.
 const DIRECT: FopenFlags =
     FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
-/// With the page cache, which holds what it has of a file when that is opened again.
+/// With the page cache, which keeps the pages of a file when it is opened again.
 const CACHED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE;
 
 impl Passthrough {
@@ -49,7 +49,7 @@ macro_rules! answer {
 
 impl Filesystem for Passthrough {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each of them is best had and can be done without; the error says what would be granted.
+        // Each of them is optional; an error only says what would be granted.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         for wanted in [
@@ -155,8 +155,8 @@ impl Filesystem for Passthrough {
         answer!(reply, renamed, |()| reply.ok())
     }
 
-    // The file is open already, since the kernel knows of it: there is nothing to keep by handle,
-    // and nothing to do at release or flush.
+    // The file is already open, because the kernel refers to it: a handle has no state, and release
+    // and flush have nothing to do.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), self.file_flags());
     }
@@ -226,7 +226,7 @@ impl Filesystem for Passthrough {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        // The kernel asks for data and holes alone.
+        // The kernel only asks for data and holes.
         answer!(reply, self.seek(number, offset, whence), |position| reply.offset(position))
     }
 

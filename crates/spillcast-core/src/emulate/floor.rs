@@ -1,7 +1,7 @@
-//! Measures what the mount adds to an operation of any latency, so that it can be subtracted.
+//! Measures what the mount adds to every operation, so that it can be subtracted.
 //!
-//! The clock of an operation starts when the server has it and stops when the server answers. A
-//! program also waits for what comes before and after: a system call, two context switches, a late
+//! The clock of an operation starts when the server receives it and stops when the server answers.
+//! A program also waits before and after that: for a system call, two context switches, a late
 //! wake-up and copies, 30 to 60 us for 8 KiB.
 //!
 //! At the start a separate process times requests of four sizes that the server answers after 300
@@ -25,22 +25,22 @@ use crate::storage::{Curve, Distribution};
 use crate::system::now_ns;
 use crate::wait::Op;
 
-/// The file, in memory, that is there while the floor is measured.
+/// Name of the memory file that exists while the floor is measured.
 pub(crate) const FILE_NAME: &str = ".spillcast-floor";
 
-/// How long its operations take meanwhile, so that waking up is part of what is measured.
+/// Latency of its operations meanwhile, so that the wake-up is part of the measurement.
 pub(crate) const SLEEP_NS: u64 = 300_000;
 
 const OPS: [Op; 2] = [Op::Read, Op::Write];
 const SIZES_BYTES: [usize; 4] = [4 << 10, 64 << 10, 256 << 10, 1 << 20];
 const FILE_BYTES: usize = 1 << 20;
 const ROUNDS: usize = 48;
-/// On a busy machine this many rounds must do.
+/// Number of rounds that has to suffice on a busy machine.
 const ROUNDS_MIN: usize = 24;
 const BUDGET_NS: u64 = 800_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The added time at some sizes, interpolated linearly.
+/// The added time at several sizes, interpolated linearly.
 #[derive(Clone, Debug, Default)]
 pub struct Floor {
     points: Vec<FloorPoint>,
@@ -69,8 +69,8 @@ impl Floor {
         &self.points
     }
 
-    /// By a straight line between the points; below the smallest it is as there, for what is added
-    /// is hardly the copying.
+    /// Interpolated linearly between the points; constant below the smallest size, where copying
+    /// adds hardly anything.
     pub fn added_ns(&self, op: Op, bytes: u64) -> f64 {
         let smallest = self.points.iter().map(|point| point.bytes).min().unwrap_or(0);
         let curve = if op == Op::Write { &self.write } else { &self.read };
@@ -79,16 +79,16 @@ impl Floor {
 
     /// Times operations on [`FILE_NAME`] at `mountpoint`, each of which takes [`SLEEP_NS`].
     ///
-    /// `workers` threads serve in turn; each has its memory mapped before it counts. The program is
-    /// a process of its own: one that waits for a mount which it serves itself cannot be killed.
+    /// `workers` threads serve in turn; each maps its memory before the timing starts. A separate
+    /// process times: a process that waits for a mount that it serves itself cannot be killed.
     pub(crate) fn measure(mountpoint: &Path, workers: usize) -> io::Result<Floor> {
         let path = mountpoint.join(FILE_NAME);
         let path = CString::new(path.as_os_str().as_bytes())?;
         let count = ROUNDS * OPS.len() * SIZES_BYTES.len();
         let (times, data) = (Mapping::new(None, count * 8)?, Mapping::new(None, FILE_BYTES)?);
         let times = times.words();
-        // SAFETY: it makes system calls on the path and its memory alone. None but the clone uses
-        // the data, and any bytes are bytes.
+        // SAFETY: the clone makes only system calls, on the path and its memory. Only the clone
+        // uses the data, and any bytes are valid.
         let child = unsafe {
             let data = std::slice::from_raw_parts_mut(data.start().as_ptr(), FILE_BYTES);
             Bare::start(None, || time(&path, workers, times, data))
@@ -110,15 +110,15 @@ impl Floor {
     }
 }
 
-/// What the mount adds, of times in ascending order: the lower quartile, for other work on the
-/// machine moves the median by milliseconds, and little more than the least of all, for it may move
-/// every quantile.
+/// What the mount adds, from times in ascending order: the lower quartile, because other work on
+/// the machine moves the median by milliseconds, but at most 1.5 times the minimum, because such
+/// work may move every quantile.
 fn typical_ns(took_ns: &[u64]) -> Option<u64> {
     let added_ns = |at: usize| Some(took_ns.get(at)?.saturating_sub(SLEEP_NS));
     Some(added_ns(took_ns.len() / 4)?.min(added_ns(0)? * 3 / 2))
 }
 
-/// The file of [`FILE_NAME`]: no file system holds it.
+/// The file behind [`FILE_NAME`], which is on no file system.
 pub(crate) fn memory_file() -> io::Result<File> {
     let file = File::from(memfd_create("spillcast-floor", MemfdFlags::CLOEXEC)?);
     file.set_len(FILE_BYTES as u64)?;

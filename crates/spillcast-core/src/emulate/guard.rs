@@ -1,9 +1,9 @@
 //! A process that detaches the mount when the process that serves it ends, however it ends.
 //!
 //! The kernel cannot kill a process that waits for its own answer, so the serving process must not
-//! use its mount. The guard measures the floor, asks the kernel to write dirty pages back and
-//! detaches the mount, also after a normal end: a process that unmounts what it serves can be
-//! killed during the unmount and would hang.
+//! use its mount. The guard asks the kernel to write dirty pages back and detaches the mount, also
+//! after a normal end: a process that unmounts what it serves can be killed during the unmount and
+//! would hang.
 //!
 //! The guard reads a pipe whose other end only the serving process holds, and wakes when that end
 //! closes. Programs with open files then get an error.
@@ -26,17 +26,17 @@ const FUSERMOUNT: [&CStr; 2] = [c"/usr/bin/fusermount3", c"/bin/fusermount3"];
 
 pub(crate) struct Guard {
     process: Bare,
-    /// Closed by the kernel where nobody does it before. None only while it is dropped.
+    /// The kernel closes it if nothing else does. None only while the guard is dropped.
     alive: Option<OwnedFd>,
 }
 
 impl Guard {
-    /// Starts to watch over `mountpoint`, an absolute path on which a mount is about to be made.
+    /// Starts to guard `mountpoint`, an absolute path that is about to be mounted on.
     pub fn start(mountpoint: &Path) -> io::Result<Guard> {
         let mountpoint = CString::new(mountpoint.as_os_str().as_bytes())?;
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC)?;
         let watched = ended.as_fd();
-        // SAFETY: it makes system calls on the descriptor and the path alone.
+        // SAFETY: `watch` makes only system calls, on the descriptor and the path.
         let process = unsafe { Bare::start(Some(watched), || watch(watched, &mountpoint)) }?;
         Ok(Guard { process, alive: Some(alive) })
     }
@@ -53,11 +53,11 @@ impl Drop for Guard {
 /// The work of the guard. Returns, or becomes fusermount3.
 fn watch(ended: BorrowedFd, mountpoint: &CStr) {
     let _ = retry_on_intr(|| rustix::io::read(ended, &mut [0; 1]));
-    // A directory that is no mount, or one of another kind, is not what was mounted here.
+    // If this is not a mount, or not one of FUSE, the emulation is no longer mounted.
     if !is_fuse(mountpoint) {
         return;
     }
-    // What programs wrote to the page cache of a file that is open is not written by unmounting.
+    // Unmounting does not write back dirty pages of files that are still open.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let _ = rustix::fs::open(mountpoint, flags, Mode::empty()).and_then(rustix::fs::syncfs);
     if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_ok() {
@@ -66,14 +66,14 @@ fn watch(ended: BorrowedFd, mountpoint: &CStr) {
     for program in FUSERMOUNT {
         let words = [program, c"-u", c"-z", c"--", mountpoint].map(CStr::as_ptr);
         let [program, u, z, end, path] = words;
-        // SAFETY: each word ends in NUL, each list in a null pointer.
+        // SAFETY: each string ends in NUL, each list in a null pointer.
         unsafe {
             libc::execve(program, [program, u, z, end, path, null()].as_ptr(), [null()].as_ptr())
         };
     }
 }
 
-/// Whether a FUSE file system is mounted, served or not.
+/// Whether a FUSE file system is mounted here, served or not.
 fn is_fuse(path: &CStr) -> bool {
     match rustix::fs::statfs(path) {
         Ok(stat) => stat.f_type == libc::FUSE_SUPER_MAGIC,

@@ -1,5 +1,4 @@
-//! The entries of directories as they were when each was opened, so that removals do not shift the
-//! rest.
+//! The entries of directories as of each open, so that removals do not shift the rest.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

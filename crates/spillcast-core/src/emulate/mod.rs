@@ -1,8 +1,8 @@
 //! Emulates a storage: a FUSE mount that reads and writes files as slowly as the model says.
 //!
 //! The mount shows the directory `backing`. Every read and write is done on the backing file and
-//! answered when the [`Model`] says. Opening, naming, removing and truncating files, and fsync
-//! beyond what it writes, are as fast as the directory behind.
+//! answered when the [`Model`] says. Opening, renaming, removing and truncating files, and fsync
+//! beyond what it writes, are as fast as the backing directory.
 //!
 //! Without the page cache each call of a program is one request of up to 1 MiB. With it the kernel
 //! reads ahead and writes late; as root the mount may hold as much dirty memory as a disk,
@@ -43,7 +43,7 @@ use pace::Pace;
 use passthrough::Passthrough;
 pub use stats::{OpStats, Stats};
 
-/// A mounted directory; unmounted when it is dropped, also where the process is killed.
+/// A mounted directory; unmounted when it is dropped, also if the process is killed.
 pub struct Emulation {
     mountpoint: PathBuf,
     pace: Arc<Pace>,
@@ -53,12 +53,12 @@ pub struct Emulation {
 
 impl Emulation {
     /// Shows `backing` at `mountpoint`, an empty directory, with the latencies of `model`. With
-    /// `page_cache` the kernel's page cache stands before them, as it does before a disk.
+    /// `page_cache` the kernel's page cache is in front of them, as it is for a disk.
     ///
-    /// InvalidInput if one of the directories cannot be used; the text names the remedy.
+    /// Errors: InvalidInput if one of the directories cannot be used; the text names the remedy.
     ///
     /// Raises the soft limit of open files of this process to its hard limit: one descriptor is
-    /// held for every file the kernel knows of.
+    /// held for every file that the kernel refers to.
     pub fn mount(
         backing: &Path,
         mountpoint: &Path,
@@ -100,7 +100,7 @@ impl Emulation {
         self.pace.stats()
     }
 
-    /// Whether it is still mounted: a user with the right may unmount it.
+    /// Whether it is still mounted: a privileged user may unmount it.
     pub fn is_mounted(&self) -> io::Result<bool> {
         Ok(device_at(&self.mountpoint)?.is_some())
     }
@@ -130,12 +130,12 @@ impl Drop for Emulation {
     }
 }
 
-/// The device, such as `0:52`, of what is mounted at an absolute path.
+/// The device, such as `0:52`, of the mount at an absolute path.
 fn device_at(mountpoint: &Path) -> io::Result<Option<String>> {
     Ok(mounted_at(&mounts()?, mountpoint).map(|mount| mount.device.clone()))
 }
 
-/// Mounts, and starts the threads that serve: they take after the one that starts them.
+/// Mounts, and starts the serving threads: they inherit the settings of the starting thread.
 fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<BackgroundSession> {
     let start = || {
         wake_in_time();
@@ -150,26 +150,26 @@ fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<
 
 /// Lets the mount on `device`, such as `0:52`, hold as many dirty pages as any disk.
 ///
-/// The kernel keeps a FUSE mount to 1 % of what may be dirty, by itself and at once. Only root may
-/// lift that; it ends with the mount.
+/// The kernel limits every single FUSE mount to 1 % of the dirty memory that it allows, from the
+/// start. Only root may lift that; the setting ends with the mount.
 fn allow_dirty_pages(device: &str) {
     let settings = Path::new("/sys/class/bdi").join(device);
-    // Kernels before 6.2 have no strict_limit to set; there the ratio alone has to do.
+    // Kernels before 6.2 have no strict_limit; there the ratio has to suffice.
     let _ = fs::write(settings.join("max_ratio"), "100");
     let _ = fs::write(settings.join("strict_limit"), "0");
 }
 
-/// Lets this thread, and those it starts, write what others made dirty without waiting until that
-/// is less, which would be waiting for itself. Only root may.
+/// Lets this thread, and those it starts, write dirty pages back without dirty throttling, in which
+/// they would wait for themselves. Only root may.
 fn write_unthrottled() {
     let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
-/// Each worker gets a cleared buffer of 16 MiB, of which little is ever used. Mapped anew it takes
-/// no memory; glibc would take those of a second mount from its heap, and clear them: 1 GiB.
+/// Each worker gets a cleared buffer of 16 MiB, of which little is ever used. Newly mapped, it
+/// takes no memory; glibc would take those of a second mount from its heap, and clear them: 1 GiB.
 fn keep_buffers_out_of_the_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: no pointer is passed, and the allocator may be told so at any time.
+    // SAFETY: no pointer is passed, and the option may be set at any time.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 8 << 20);
     }
@@ -182,8 +182,8 @@ fn config() -> Config {
         MountOption::DefaultPermissions,
         MountOption::NoAtime,
     ];
-    // Root often mounts for a server that runs as a user of its own. Others may not ask for it
-    // unless /etc/fuse.conf says so.
+    // Root often mounts for a server that runs as another user. Other users may not allow access
+    // unless /etc/fuse.conf permits it.
     config.acl = match rustix::process::geteuid().is_root() {
         true => SessionACL::All,
         false => SessionACL::Owner,
@@ -192,7 +192,7 @@ fn config() -> Config {
     config
 }
 
-/// The directories as absolute paths without links, if they can be used.
+/// Returns the directories as absolute paths without links, if they can be used.
 fn check(backing: &Path, mountpoint: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let not_mounted = |path: &Path| match device_at(path)? {
         None => Ok(()),
@@ -200,7 +200,7 @@ fn check(backing: &Path, mountpoint: &Path) -> io::Result<(PathBuf, PathBuf)> {
             Err(unusable(mountpoint, "already a mount point; name a directory in it, or umount it"))
         }
     };
-    // A mount that is not served any more cannot even be resolved.
+    // A mount that is no longer served cannot even be resolved.
     not_mounted(&std::path::absolute(mountpoint)?)?;
     let resolved = |path: &Path| match path.canonicalize() {
         Ok(resolved) if resolved.is_dir() => Ok(resolved),

@@ -1,4 +1,4 @@
-//! The files and directories that the kernel knows, each held open under its inode number.
+//! The files and directories that the kernel refers to, each held open under its inode number.
 //!
 //! A file that is held open can be renamed or unlinked and still be read and written.
 
@@ -30,14 +30,14 @@ struct Table {
     last_number: u64,
 }
 
-/// A file that is held open, and where its last read and its last write ended.
+/// A file that is held open, and the offsets where its last read and its last write ended.
 pub struct Held {
     file: File,
     read_end: AtomicU64,
     write_end: AtomicU64,
 }
 
-/// No operation of the kind was seen yet.
+/// No operation of this op was seen yet.
 const NONE: u64 = u64::MAX;
 
 impl Held {
@@ -45,8 +45,8 @@ impl Held {
         Held { file, read_end: AtomicU64::new(NONE), write_end: AtomicU64::new(NONE) }
     }
 
-    /// Notes an operation; whether it begins where the last one of its op ended, give or take
-    /// `tolerance_bytes`. A first one does.
+    /// Notes an operation; returns whether it begins where the last one of its op ended, within
+    /// `tolerance_bytes`. The first one does.
     pub fn follows(&self, op: Op, offset: u64, bytes: u64, tolerance_bytes: u64) -> bool {
         let end = if op == Op::Write { &self.write_end } else { &self.read_end };
         let last = end.swap(offset + bytes, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Deref for Held {
 struct Node {
     file: Arc<Held>,
     key: Key,
-    /// How many of the kernel's references it has yet to give back.
+    /// Number of references that the kernel has not given back.
     lookups: u64,
 }
 
@@ -83,7 +83,7 @@ impl Nodes {
         node.map(|node| node.file.clone()).ok_or(io::Error::from_raw_os_error(libc::ESTALE))
     }
 
-    /// Counts a reference of the kernel to `file`; the number and the file that is held for it.
+    /// Counts a reference of the kernel to `file`; returns its number and the file held for it.
     pub fn insert(&self, file: File) -> io::Result<(INodeNo, Arc<Held>)> {
         let metadata = file.metadata()?;
         let key = (metadata.dev(), metadata.ino());
@@ -100,7 +100,7 @@ impl Nodes {
         Ok((INodeNo(number), node.file.clone()))
     }
 
-    /// The kernel gives back `lookups` references.
+    /// Takes back `lookups` references from the kernel.
     pub(crate) fn forget(&self, number: INodeNo, lookups: u64) {
         let mut table = self.lock();
         let Some(node) = table.by_number.get_mut(&number.0) else {

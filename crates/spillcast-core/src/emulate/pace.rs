@@ -1,4 +1,4 @@
-//! Answers operations when they are due, and keeps account of how precisely.
+//! Answers operations when they are due, and records how precisely.
 
 use std::sync::OnceLock;
 
@@ -10,14 +10,14 @@ use crate::system::now_ns;
 
 #[derive(Default)]
 pub struct Pace {
-    /// Empty while the floor is measured, when every operation takes the same.
+    /// Empty while the floor is measured, when every operation takes `SLEEP_NS`.
     target: OnceLock<(Schedule, Floor)>,
     counters: Counters,
     sleep: Sleep,
 }
 
 impl Pace {
-    /// From now on `model` decides how long operations take.
+    /// Lets `model` decide from now on how long operations take.
     pub fn begin(&self, model: Model, floor: Floor) {
         let _ = self.target.set((Schedule::new(model, now_ns()), floor));
     }
@@ -26,7 +26,7 @@ impl Pace {
         self.target.get().is_none()
     }
 
-    /// Returns when an operation that arrived at `arrival_ns` is to be answered.
+    /// Returns when the answer to an operation that arrived at `arrival_ns` is due.
     pub fn keep(&self, arrival_ns: u64, operation: Operation) {
         let Some((schedule, floor)) = self.target.get() else {
             return self.sleep.until(arrival_ns + SLEEP_NS);
@@ -46,7 +46,7 @@ impl Pace {
         self.counters.stats()
     }
 
-    /// Answers all that waits and will come at once.
+    /// Answers all waiting and later operations at once.
     pub fn end(&self) {
         self.sleep.end();
     }

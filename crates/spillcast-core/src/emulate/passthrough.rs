@@ -19,10 +19,10 @@ use crate::storage::Operation;
 use crate::system::now_ns;
 use crate::wait::Op;
 
-/// The largest I/O that stays one request, which is what the kernel allows by default.
+/// The largest I/O that stays a single request: the kernel's default limit.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// What the page cache sends at once arrives in any order: so far apart it is still sequential.
+/// The page cache sends requests out of order: this far apart they still count as sequential.
 const REORDERED_BYTES: u64 = 2 * REQUEST_BYTES_MAX as u64;
 
 pub(crate) struct Passthrough {
@@ -58,8 +58,8 @@ impl Passthrough {
         })
     }
 
-    /// Hands what a read gives to `reply`, when it is due. At the end of the file nothing is read,
-    /// and nothing takes time.
+    /// Passes the result of a read to `reply` when it is due. At the end of the file nothing is
+    /// read, and the reply is immediate.
     pub fn read<R>(
         &self,
         number: INodeNo,
@@ -90,7 +90,7 @@ impl Passthrough {
         Ok(done)
     }
 
-    /// Bytes written, when that is due.
+    /// Writes, and returns the number of bytes when the write is due.
     pub fn write(&self, number: INodeNo, offset: u64, data: &[u8]) -> io::Result<usize> {
         let arrival_ns = now_ns();
         let file = self.nodes.get(number)?;
@@ -105,7 +105,7 @@ impl Passthrough {
         file.follows(op, offset, bytes, tolerance_bytes)
     }
 
-    /// Lets the kernel refer to `file` from now on.
+    /// Gives the kernel a reference to `file`; returns its attributes.
     fn attributes_of(&self, file: File) -> io::Result<FileAttr> {
         let (number, file) = self.nodes.insert(file)?;
         attributes(number, &file)
@@ -130,7 +130,7 @@ impl Passthrough {
         mode: u32,
         flags: i32,
     ) -> io::Result<FileAttr> {
-        // Whatever the program may do with its descriptor: the kernel holds it to that.
+        // Always O_RDWR: the kernel enforces the access mode of the program's descriptor.
         let flags = flags & (libc::O_EXCL | libc::O_TRUNC) | libc::O_RDWR | libc::O_CREAT;
         let file = open_at(&*self.nodes.get(parent)?, name, flags, mode)?;
         set_owner(request, &file, mode)?;
@@ -201,8 +201,8 @@ impl Passthrough {
         Ok(rustix::fs::fallocate(&**self.nodes.get(number)?, mode, offset, bytes)?)
     }
 
-    /// Where data or a hole begins. All I/O here names its offset, so the position that this moves
-    /// is nobody's.
+    /// The offset at which data or a hole begins. This moves the file position, which nothing uses:
+    /// all I/O here gives its offset.
     pub(crate) fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> io::Result<i64> {
         let to = match (whence, u64::try_from(offset)) {
             (libc::SEEK_DATA, Ok(offset)) => SeekFrom::Data(offset),
@@ -225,7 +225,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// Gives `work` a buffer of at least `bytes`, with anything in it.
+    /// Passes `work` a buffer of at least `bytes`, with any content.
     fn with<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut buffer = self.lock().pop().unwrap_or_default();
         if buffer.len() < bytes {

@@ -11,24 +11,24 @@ const ANY: NonZeroU32 = NonZeroU32::MAX;
 
 #[derive(Default)]
 pub(crate) struct Sleep {
-    /// Not 0 once all sleep has ended.
+    /// Not 0 once `end` was called.
     over: AtomicU32,
 }
 
 impl Sleep {
-    /// Sleeps until the CLOCK_MONOTONIC time `deadline_ns`, and not at all where it has passed.
+    /// Sleeps until the CLOCK_MONOTONIC time `deadline_ns`; returns at once if it has passed.
     pub fn until(&self, deadline_ns: u64) {
         let deadline = Timespec {
             tv_sec: (deadline_ns / 1_000_000_000) as i64,
             tv_nsec: (deadline_ns % 1_000_000_000) as i64,
         };
         while now_ns() < deadline_ns && self.over.load(Ordering::Acquire) == 0 {
-            // Bits make the deadline absolute; CLOCK_MONOTONIC is the clock where none is named.
+            // wait_bitset takes an absolute deadline, by default on CLOCK_MONOTONIC.
             let _ = wait_bitset(&self.over, Flags::PRIVATE, 0, Some(&deadline), ANY);
         }
     }
 
-    /// Wakes all sleepers, and lets none sleep again.
+    /// Wakes all sleepers; later sleeps return at once.
     pub fn end(&self) {
         self.over.store(1, Ordering::Release);
         let _ = wake_bitset(&self.over, Flags::PRIVATE, i32::MAX as u32, ANY);

@@ -6,7 +6,7 @@ use crate::histogram::Histogram;
 use crate::storage::Operation;
 use crate::wait::Op;
 
-/// An operation that takes longer than this times what was asked is late.
+/// An operation that takes more than this times the requested latency is late.
 const LATE: f64 = 1.1;
 
 #[derive(Clone, Debug, Default)]
@@ -18,11 +18,11 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 pub struct OpStats {
     pub bytes: u64,
-    /// How many began where the last one of the op on their file ended.
+    /// Operations that began where the last one of their op on the file ended.
     pub sequential: u64,
-    /// How many took more than a tenth longer than asked.
+    /// Operations that took more than a tenth longer than requested.
     pub late: u64,
-    /// How long they took, with what the mount itself adds; its count is the number of operations.
+    /// Their latencies, with the overhead of the mount; its count is the number of operations.
     pub achieved: Histogram,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counts an operation; both times are with what the mount itself adds.
+    /// Counts an operation; both times include the overhead of the mount.
     pub fn count(&self, operation: Operation, asked_ns: f64, achieved_ns: f64) {
         let Operation { op, sequential, bytes } = operation;
         let mut stats = lock(if op == Op::Write { &self.write } else { &self.read });
         stats.bytes += bytes;
         stats.sequential += u64::from(sequential);
-        // Where nothing is asked for, nothing is late.
+        // Without a requested latency, nothing is late.
         stats.late += u64::from(asked_ns > 0.0 && achieved_ns > LATE * asked_ns);
         stats.achieved.record(achieved_ns as u64);
     }

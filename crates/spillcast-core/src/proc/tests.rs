@@ -42,7 +42,7 @@ fn a_shell_and_what_it_started_are_a_tree() {
     assert_eq!((pids.len(), pids[0]), (2, pid));
     assert_eq!(parent(pids[1]), Some(pid));
     assert_eq!(parent(pid), Some(std::process::id() as i32));
-    // SAFETY: the number is of a child's child that nobody has waited for.
+    // SAFETY: the process id is that of a grandchild that has not been waited for.
     unsafe { libc::kill(pids[1], libc::SIGKILL) };
     shell.wait().unwrap();
     assert!(children(pid).is_empty());

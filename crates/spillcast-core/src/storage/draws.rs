@@ -12,11 +12,11 @@ use crate::wait::{Op, size_class_bytes};
 pub(crate) enum Draws {
     /// For operations that are not known in advance.
     Random(Random),
-    /// For known operations: each of the n of an op and size class gets another one of n strata.
+    /// For known operations: each of the n of an op and size class gets its own one of n strata.
     Even(Mutex<BTreeMap<Class, Strata>>),
 }
 
-/// Op and size class, bytes.
+/// Op and size class in bytes.
 type Class = (Op, u64);
 
 impl Draws {
@@ -24,7 +24,7 @@ impl Draws {
         Draws::Random(Random::default())
     }
 
-    /// For these operations, each of which comes once, in any order.
+    /// For these operations, each of which is drawn for once, in any order.
     pub(crate) fn even(operations: impl Iterator<Item = (Op, u64)>) -> Draws {
         // A sorted map, so that the same operations always get the same quantiles.
         let mut counts: BTreeMap<Class, usize> = BTreeMap::new();

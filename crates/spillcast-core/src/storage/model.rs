@@ -12,7 +12,7 @@ use crate::wait::Op;
 pub struct Model {
     pub read: Latencies,
     pub write: Latencies,
-    /// Operations served at once; the others queue. None for no limit.
+    /// Operations served at once; the others queue. None if there is no limit.
     pub servers: Option<usize>,
     pub limits: Vec<Limit>,
 }
@@ -58,7 +58,7 @@ impl Model {
 }
 
 impl Curves {
-    /// From curves by depth; of several at one depth the first counts.
+    /// From curves by depth; of several at the same depth the first counts.
     pub fn new(mut by_depth: Vec<(u32, Curve)>) -> Curves {
         by_depth.sort_by_key(|&(depth, _)| depth);
         by_depth.dedup_by_key(|&mut (depth, _)| depth);
@@ -69,8 +69,8 @@ impl Curves {
         Curves(vec![(1, Curve::fixed(latency_ns))])
     }
 
-    /// Between two measured depths latency is a power of the depth. Beyond the outermost ones the
-    /// power is that of the nearest two, from 0 to 1.
+    /// Between two measured depths latency is a power of the depth. Beyond the outermost depths the
+    /// power is that of the nearest two, limited to 0 to 1.
     pub(crate) fn latency_ns(&self, bytes: u64, depth: u32, quantile: f64) -> f64 {
         let (first, last) = match self.0.as_slice() {
             [] => return 0.0,
@@ -91,7 +91,7 @@ impl Curves {
     }
 }
 
-/// A latency below that of any storage, to avoid ratios of 0.
+/// A latency below that of any storage, which avoids ratios of 0.
 const LATENCY_MIN_NS: f64 = 1e-3;
 
 /// Distributions of latency by size in bytes, ascending. Without any, operations take no time.
@@ -99,7 +99,7 @@ const LATENCY_MIN_NS: f64 = 1e-3;
 pub struct Curve(Vec<(u64, Distribution)>);
 
 impl Curve {
-    /// From distributions by size in bytes; of several at one size the first counts.
+    /// From distributions by size in bytes; of several at the same size the first counts.
     pub fn new(mut by_size: Vec<(u64, Distribution)>) -> Curve {
         by_size.sort_by_key(|&(bytes, _)| bytes);
         by_size.dedup_by_key(|&mut (bytes, _)| bytes);
@@ -111,8 +111,8 @@ impl Curve {
     }
 
     /// Linear in bytes between the same quantiles of the two neighbouring sizes. Beyond the
-    /// smallest and the largest size the slope is that of the nearest two, from 0 to proportional
-    /// to the size.
+    /// smallest and the largest size the slope is that of the nearest two, limited to the range
+    /// from 0 to proportional to the size.
     pub(crate) fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
         let (low, high) = match self.0.as_slice() {
             [] => return 0.0,
@@ -137,7 +137,7 @@ impl Curve {
 #[derive(Clone, Debug)]
 pub struct Distribution {
     latency_ns: Vec<f64>,
-    /// Operations with at most each latency.
+    /// Number of operations with at most each latency.
     cumulative: Vec<u64>,
 }
 
@@ -166,10 +166,10 @@ impl Distribution {
     }
 }
 
-/// A token bucket of device time, filled by one second each second.
+/// A token bucket of device time, filled by one second per second.
 ///
-/// An operation costs `base + bytes * ns_per_byte`; one that is larger than `operation_bytes`
-/// counts as several. It takes its cost when it arrives, and begins once the bucket is not below 0.
+/// An operation costs `base + bytes * ns_per_byte`; one larger than `operation_bytes` counts as
+/// several. It takes its cost when it arrives, and starts once the bucket is not below 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limit {
     pub read_random_ns: f64,

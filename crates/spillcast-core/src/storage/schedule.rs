@@ -1,4 +1,4 @@
-//! When operations complete: each waits for limits and a server, then takes a drawn latency.
+//! Computes when operations complete: each waits for limits and a server, then takes its latency.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use super::draws::Draws;
 use super::model::{Model, Operation};
 use crate::wait::Op;
 
-/// More servers than this are no limit: so many operations are never in flight at once.
+/// More servers than this are no limit: that many operations are never in flight at once.
 const SERVERS_MAX: usize = 1 << 16;
 
 /// Determines when operations complete.
@@ -23,12 +23,12 @@ pub(crate) struct Schedule {
     state: Mutex<State>,
 }
 
-/// Times of the operations of a schedule by cause. Their sum is the time of all operations.
+/// Times of the operations of a schedule by cause, which add up to the time of all operations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waits {
-    /// By limit, waits for its bucket. An operation waits for the limit that delays it most.
+    /// By limit, waits for its bucket. An operation counts for the limit that delays it most.
     pub limited_ns: Vec<f64>,
-    /// By limit, the cost of the delayed operations themselves, where the limit has no burst.
+    /// By limit, the cost of the delayed operations themselves, if the limit has no burst.
     pub served_ns: Vec<f64>,
     /// Waits for a server.
     pub queued_ns: f64,
@@ -37,12 +37,12 @@ pub struct Waits {
 }
 
 struct State {
-    /// When each server is free again; empty without a limit of servers.
+    /// When each server becomes free; empty without a limit of servers.
     free_ns: Vec<f64>,
-    /// By limit, when all that was taken from its bucket is filled again.
+    /// By limit, when everything taken from its bucket is refilled.
     refilled_ns: Vec<f64>,
     waits: Waits,
-    /// Ends of the operations in flight, the earliest first; empty where latency has no depth.
+    /// Ends of the operations in flight, the earliest first; empty if latency has no depth.
     ends_ns: BinaryHeap<Reverse<u64>>,
 }
 
@@ -74,7 +74,7 @@ impl Schedule {
         Schedule { model, draws, has_state, knows_depth, origin_ns, state: Mutex::new(state) }
     }
 
-    /// How long an operation that arrives at `arrival_ns` takes, with its waits.
+    /// Time from the arrival of an operation at `arrival_ns` to its completion.
     pub fn elapsed_ns(&self, arrival_ns: u64, operation: Operation) -> f64 {
         let quantile = self.draws.next(operation);
         if !self.has_state {
@@ -86,7 +86,7 @@ impl Schedule {
         let latency_ns = self.model.latency_ns(operation, depth, quantile);
         let mut ready_ns = now_ns + state.wait_for_limits(&self.model, now_ns, operation);
         let limited_until_ns = ready_ns;
-        // A free server takes the operation, or else the one that is free first.
+        // The server that is free first takes the operation.
         let server = state.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b));
         if let Some(free_ns) = server {
             ready_ns = ready_ns.max(*free_ns);
@@ -100,14 +100,14 @@ impl Schedule {
         ready_ns + latency_ns - now_ns
     }
 
-    /// Times of the operations so far by cause; 0 where operations do not depend on earlier ones.
+    /// Times of the operations so far by cause; 0 if operations do not depend on earlier ones.
     pub fn waits(&self) -> Waits {
         self.state.lock().expect("nothing panics with the lock held").waits.clone()
     }
 }
 
 impl State {
-    /// Operations in flight, with one that arrives now.
+    /// Number of operations in flight, including one that arrives now.
     fn depth(&mut self, now_ns: u64) -> u32 {
         while self.ends_ns.peek().is_some_and(|&Reverse(end_ns)| end_ns <= now_ns) {
             self.ends_ns.pop();
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(ends, [100.0, 100.0, 200.0, 200.0, 600.0]);
     }
 
-    /// 1000 operations a second, of which `burst` go at once.
+    /// 1000 operations per second, of which `burst` start at once.
     fn operations_limit(burst: f64) -> Limit {
         Limit { read_random_ns: 1e6, burst_ns: burst * 1e6, ..Limit::default() }
     }
@@ -185,7 +185,7 @@ mod tests {
         for (i, &ns) in elapsed.iter().enumerate().skip(500) {
             assert_eq!(ns, (i - 499) as f64 * 1e6 + 50.0);
         }
-        // Left alone for the burst's time and what is owed, the bucket is full, and no fuller.
+        // After the time to refill the burst and the debt, the bucket is full, and not fuller.
         let later_ns = 1_000 + 500_000_000 + 500_000_000 + 7_000_000_000;
         let again: Vec<f64> = (0..501).map(|_| schedule.elapsed_ns(later_ns, READ)).collect();
         assert!(again[..500].iter().all(|&ns| ns == 50.0));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn without_a_burst_every_operation_waits_for_its_own_cost() {
-        // 4096 bytes at 2 ns a byte, as on a bus.
+        // 4096 bytes at 2 ns per byte, as on a bus.
         let bus = Limit { read_ns_per_byte: 2.0, ..Limit::default() };
         let schedule = schedule(100, None, vec![bus]);
         assert_eq!(schedule.elapsed_ns(1_000, READ), 8192.0 + 100.0);
@@ -233,7 +233,7 @@ mod tests {
         let read = Latencies { random, ..Latencies::default() };
         let schedule = Schedule::new(Model { read, ..Model::default() }, 0);
         let elapsed = [0, 0, 99, 100, 1_000].map(|at| schedule.elapsed_ns(at, READ).round());
-        // At 99 two are under way, at 100 the first has ended, at 1,000 all have.
+        // At 99 two are in flight, at 100 the first has ended, at 1,000 all have.
         let three = (100.0 * 3f64.powf(1.5f64.ln() / 2f64.ln())).round();
         assert_eq!(elapsed, [100.0, 150.0, three, three, 100.0]);
     }

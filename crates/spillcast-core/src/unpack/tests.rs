@@ -1,4 +1,4 @@
-//! Streams of each codec: whole, cut, and of headers alone.
+//! Streams of each codec: complete, truncated, and with only headers.
 
 use super::*;
 

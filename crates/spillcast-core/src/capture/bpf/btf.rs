@@ -1,22 +1,22 @@
-//! Reduces the kernel's description of its types (BTF) to the structures that the programs read.
+//! Reduces the kernel's type information (BTF) to the structures that the programs read.
 //!
-//! The whole description would double the memory of a recording.
+//! The complete BTF would double the memory of a recording.
 //!
 //! The program at the start of a call is typed: it reads the registers in place. The helper that
-//! copies them took a tenth of what an observed call costs. The kernel knows the type of such a
-//! program by its number, so [`of_tracepoint`] makes a second description that holds only that
-//! type, under its number.
+//! copies them took a tenth of the cost of an observed call. The kernel identifies the type of such
+//! a program by its id, so [`of_tracepoint`] makes a second BTF that holds only that type, under
+//! its id.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::native::u32_at;
 
-/// Where the programs say which structures they read.
+/// Declares the structures that the programs read.
 const HEADER: &str = include_str!("programs/kernel.h");
 
-/// Bytes of the header that every version has.
+/// Bytes of the header in every version.
 const HEADER_BYTES: usize = 24;
-/// Bytes that every type begins with: name, kind with number of members, size or type.
+/// Bytes at the start of every type: name, kind with number of members, size or type.
 const TYPE_BYTES: usize = 12;
 const MEMBER_BYTES: usize = 12;
 
@@ -30,9 +30,9 @@ const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
 const RESTRICT: u32 = 11;
 
-/// A description of the same form that holds the wanted structures and what they consist of.
+/// Returns a BTF that holds the wanted structures and the types that they consist of.
 ///
-/// What they only point to is void. None where `whole` is no BTF. See the kernel's
+/// Types that they only point to become void. None if `whole` is not BTF. See the kernel's
 /// Documentation/bpf/btf.rst.
 pub(crate) fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
     let whole = Whole::read(whole)?;
@@ -47,9 +47,8 @@ pub(crate) fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
     Some(part.bytes())
 }
 
-/// A description that holds the type of a tracepoint's programs under the number it has in `whole`,
-/// by which the kernel knows what such a program is given. Pointers to nothing fill the places
-/// before it.
+/// Returns a BTF that holds the type of a tracepoint's programs under its id in `whole`, by which
+/// the kernel knows the arguments of such a program. Pointers to void take the ids before it.
 pub(crate) fn of_tracepoint(whole: &[u8], tracepoint: &str) -> Option<Vec<u8>> {
     let whole = Whole::read(whole)?;
     let wanted = format!("btf_trace_{tracepoint}");
@@ -67,17 +66,17 @@ pub(crate) fn of_tracepoint(whole: &[u8], tracepoint: &str) -> Option<Vec<u8>> {
     Some(part.bytes())
 }
 
-/// The structures of programs/kernel.h; what follows `___` tells apart those of one name.
+/// Names of the structures in programs/kernel.h; a suffix `___` marks variants of a structure.
 fn wanted() -> impl Iterator<Item = &'static str> {
     let named = |line: &'static str| line.strip_prefix("struct ")?.strip_suffix(" {");
     HEADER.lines().filter_map(named).filter_map(|name| name.split("___").next())
 }
 
-/// A description as the kernel gives it.
+/// The BTF of the kernel.
 struct Whole<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type begins; the first has number 1.
+    /// Offset of each type; the first type has id 1.
     at: Vec<u32>,
 }
 
@@ -111,7 +110,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Bytes that follow the beginning of a type; None for a kind that is not known.
+/// Bytes that follow the start of a type; None for an unknown kind.
 fn more_bytes(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         PTR | 7..=12 | 16 | 18 => 0,
@@ -123,12 +122,12 @@ fn more_bytes(kind: u32, members: usize) -> Option<usize> {
     })
 }
 
-/// The description that is made.
+/// The BTF that is being built.
 struct Part {
     types: Vec<u8>,
     strings: Vec<u8>,
     count: u32,
-    /// By the numbers they had.
+    /// Ids in this BTF by their ids in the kernel's.
     numbers: HashMap<u32, u32>,
 }
 
@@ -140,7 +139,7 @@ impl Default for Part {
 }
 
 impl Part {
-    /// Takes a type over with what it consists of; its number here, 0 for one that is not needed.
+    /// Copies a type and what it consists of; returns its id here, 0 if it is not needed.
     fn keep(&mut self, whole: &Whole, id: u32) -> Option<u32> {
         if id == 0 {
             return Some(0);
@@ -176,7 +175,7 @@ impl Part {
         Some(self.count)
     }
 
-    /// Adds a type, told in words of the form.
+    /// Adds a type, given as the words of its encoding.
     fn add(&mut self, words: impl IntoIterator<Item = u32>) {
         self.types.extend(words.into_iter().flat_map(u32::to_ne_bytes));
         self.count += 1;
@@ -219,7 +218,7 @@ mod tests {
             .filter_map(|id| read.string(read.of(id).unwrap().0))
             .collect();
         assert!(["task_struct", "inode", "files_struct"].iter().all(|name| names.contains(name)));
-        // Once more makes the same of it, but for what was asked for by no name.
+        // Reducing the result again keeps all of it.
         assert_eq!(reduced(&part).unwrap().len(), part.len());
     }
 

@@ -1,9 +1,9 @@
-//! Loads the programs into the kernel, fitted to it, and attaches them; they go with this process.
+//! Loads the programs into the kernel, adapted to it, and attaches them; they end with the process.
 //!
 //! clang, or the one in the package ziglang, compiles the programs when spillcast is built, and the
 //! core contains the object. The loader adapts the few kernel fields that they read to the running
 //! kernel. Without a compiler the build fails, unless `BPF=no` leaves this source out; such a build
-//! reports that it lacks it.
+//! reports that the source is missing.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use super::super::spinning::SAMPLES_PER_S;
 use super::super::stacks::STACK_BYTES;
 use super::btf;
 
-/// Empty where it was built without a compiler.
+/// Empty if it was built without the programs.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/capture.bpf.o"));
 
 /// The programs, each with the tracepoint it is attached to.
@@ -32,15 +32,15 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("call_ends", "sys_exit"),
 ];
 
-/// The same of one that is told the type of what the kernel hands it, and reads that without a
-/// helper: a tenth of what an observed call costs.
+/// The same for a program that knows the type of its arguments and reads them without a helper,
+/// which saves a tenth of the cost of an observed call.
 const TYPED_PROGRAM: (&str, &str) = ("call_begins", "sys_enter");
 
-/// The same of those that older kernels, or kernels without io_uring, may refuse.
+/// The same for programs that older kernels, or kernels without io_uring, may refuse.
 const REQUEST_PROGRAMS: [(&str, &str); 2] =
     [("request_ends", "io_uring_complete"), ("request_begins", "io_uring_submit_req")];
 const FAULT_PROGRAMS: [(&str, &str); 1] = [("file_faults", "mm_filemap_fault")];
-/// Memory freed for the whole machine, and for a memory cgroup, which a kernel may lack.
+/// Reclaim of memory for the whole machine, and for a memory cgroup, which a kernel may lack.
 const RECLAIM_PROGRAMS: [(&str, &str); 2] = [
     ("reclaim_ends", "mm_vmscan_direct_reclaim_end"),
     ("reclaim_begins", "mm_vmscan_direct_reclaim_begin"),
@@ -53,14 +53,14 @@ const GROUP_RECLAIM_PROGRAMS: [(&str, &str); 2] = [
 /// The program that samples each CPU.
 const SAMPLE_PROGRAM: &str = "cpu_sampled";
 
-/// As many system calls as the programs have room for.
+/// Number of system calls that the programs have room for.
 const CALLS_MAX: usize = 512;
 
 /// See `enum role` of programs/records.h.
 pub const OBSERVED: u32 = 1;
 pub(crate) const WATCHED: u32 = 2;
 
-/// What the kernel keeps of a thread: `struct thread` of programs/records.h.
+/// The kernel's state of a thread: `struct thread` of programs/records.h.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Thread {
@@ -72,35 +72,35 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The same with more of it observed.
+    /// The same, with `role` added to what is observed.
     pub fn with(self, role: u32) -> Thread {
         Thread { role: self.role | role, ..self }
     }
 }
 
-// SAFETY: it is repr(C), holds integers alone, and has no padding.
+// SAFETY: it is repr(C), holds only integers, and has no padding.
 unsafe impl Pod for Thread {}
 
 pub type Threads = HashMap<MapData, i32, Thread>;
 
-/// The reports of the programs at work.
+/// The output of the attached programs.
 pub(crate) struct Reports {
     pub ring: RingBuf<MapData>,
     pub stacks: RingBuf<MapData>,
     pub counts: PerCpuArray<MapData, u64>,
     pub every_call: bool,
-    /// Whether requests of io_uring are seen, and page faults that read a file.
+    /// Whether requests of io_uring are reported, and page faults that read a file.
     pub requests: bool,
     pub file_faults: bool,
-    /// Whether it is sampled where in their code threads are.
+    /// Whether instruction pointers of threads are sampled.
     pub samples: bool,
 }
 
-/// Loads and attaches the programs, which observe nothing yet and go with what is returned first;
-/// the threads that they observe, and their reports.
+/// Loads and attaches the programs, which observe nothing yet; they end when the first returned
+/// value is dropped. Also returns the map of observed threads, and the reports.
 ///
-/// Errors: EPERM without the rights; ENOENT where the kernel does not describe itself (BTF) or
-/// lacks a tracepoint; ENOSYS where this was built without the programs; EINVAL where it refuses.
+/// Errors: EPERM without the privileges; ENOENT if the kernel has no BTF or lacks a tracepoint;
+/// ENOSYS if this was built without the programs; EINVAL if the kernel refuses them.
 pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
     if OBJECT.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ENOSYS));
@@ -113,7 +113,7 @@ pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
     let btf = Btf::parse(&described, Endianness::default()).map_err(refused)?;
     let (kinds, flags) = rules(calls);
     let cpus = online_cpus().map_or(1, |cpus| cpus.len() as u32);
-    // Room for what so many CPUs sample in 80 ms.
+    // Room for the stacks that this many CPUs sample in 80 ms.
     let stacks_bytes = 8 * cpus.min(256) * (STACK_BYTES as u32 + 64);
     let mut loaded = EbpfLoader::new()
         .btf(Some(&btf))
@@ -126,7 +126,7 @@ pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
     attach_typed(&mut loaded, of_tracepoint)?;
     let requests = any_call(calls) && attach(&mut loaded, &REQUEST_PROGRAMS).is_ok();
     let file_faults = attach(&mut loaded, &FAULT_PROGRAMS).is_ok();
-    // Without these, waits for writeback are waits for anything.
+    // Without these, waits for writeback are not distinguished.
     let _ = attach(&mut loaded, &RECLAIM_PROGRAMS);
     let _ = attach(&mut loaded, &GROUP_RECLAIM_PROGRAMS);
     let samples = attach_samples(&mut loaded).is_ok();
@@ -153,7 +153,7 @@ fn attach(loaded: &mut Ebpf, programs: &[(&str, &str)]) -> io::Result<()> {
     Ok(())
 }
 
-/// The program that samples, on each CPU.
+/// Attaches the program that samples to each CPU.
 fn attach_samples(loaded: &mut Ebpf) -> io::Result<()> {
     let program = loaded.program_mut(SAMPLE_PROGRAM).expect("it was compiled in");
     let program: &mut PerfEvent = program.try_into().expect("it is of this kind");
@@ -167,7 +167,7 @@ fn attach_samples(loaded: &mut Ebpf) -> io::Result<()> {
     Ok(())
 }
 
-/// The program that wants to be told a type, by the description of its tracepoint.
+/// Attaches the typed program, with the BTF of its tracepoint.
 fn attach_typed(loaded: &mut Ebpf, described: Option<Vec<u8>>) -> io::Result<()> {
     let (name, tracepoint) = TYPED_PROGRAM;
     let described = described.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
@@ -178,7 +178,7 @@ fn attach_typed(loaded: &mut Ebpf, described: Option<Vec<u8>>) -> io::Result<()>
     Ok(())
 }
 
-/// For each system call by its number: its kind + 1, and what is to be done with it.
+/// For each system call by its number: its kind + 1, and its `call_flags`.
 fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
     let (mut kinds, mut flags) = ([0; CALLS_MAX], [0; CALLS_MAX]);
     for &kind in calls {
@@ -187,7 +187,7 @@ fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
         flags[number] = call_flags(kind);
     }
     if any_call(calls) {
-        // Of whatever kind: it is not reported.
+        // Any kind will do: the call is not reported.
         const RING: u16 = 128;
         let ring = libc::SYS_io_uring_enter as usize;
         (kinds[ring], flags[ring]) = (1, RING);
@@ -195,8 +195,8 @@ fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
     (kinds, flags)
 }
 
-/// Whether file I/O is observed however it is done. An engine of which certain calls are asked for
-/// does no I/O that matters through io_uring.
+/// Whether all calls for file I/O are observed. An engine for which only certain calls are observed
+/// does no relevant I/O through io_uring.
 fn any_call(calls: &[CallKind]) -> bool {
     calls.len() == CallKind::ALL.len()
 }
@@ -232,7 +232,7 @@ fn call_flags(kind: CallKind) -> u16 {
     of_kind | timed | (kind.offset_argument().unwrap_or(0) as u16) << OFFSET_SHIFT
 }
 
-/// The kernel's own error number, wherever in a chain of reasons it stands.
+/// The kernel's error number, from anywhere in a chain of causes.
 fn refused(error: impl std::error::Error + 'static) -> io::Error {
     let mut reason: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(error) = reason {

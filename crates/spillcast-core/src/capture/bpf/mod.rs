@@ -1,23 +1,23 @@
-//! Capture with eBPF: programs in the kernel pair the beginning and the end of each call and wait.
+//! Capture with eBPF: programs in the kernel pair the start and the end of each call and wait.
 //!
 //! Works as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, where the kernel has BTF.
 //!
-//! The programs keep the state of each observed thread: the call it is in, since when it is on a
-//! CPU, since when it waits and who woke it. One report leaves the kernel for each finished call
-//! and each wait. That is half as many as reports of beginnings and ends, and they need no sorting.
+//! The programs keep the state of each observed thread: its current call, when it was scheduled in,
+//! since when it waits and who woke it. One report leaves the kernel for each finished call and
+//! each wait. That is half as many as reports of starts and ends, and they need no sorting.
 //!
 //! A thread is observed if it is in the kernel's map. A fork of an observed thread adds the child
 //! before its first instruction. So attaching takes one map entry for each thread and no
 //! descriptor.
 //!
 //! The report of an open holds the path that the program gave, and the device, inode and type of
-//! the file. So a file that is removed a moment later is known as well.
+//! the file. So a file that is removed a moment later is identified as well.
 //!
-//! No helper says whether a waking came from the current thread or from an interrupt. But an
+//! No helper shows whether a waking came from the current thread or from an interrupt. But an
 //! interrupt runs on its own stack, and the context of a program lies on the stack that it runs on.
 //!
-//! The ring wakes nobody, because a wake-up would cost the observed thread about a microsecond. The
-//! reader polls it a hundred times a second.
+//! The ring does not wake its reader, because a wake-up would cost the observed thread about a
+//! microsecond. The reader polls it a hundred times a second.
 
 mod btf;
 mod load;
@@ -44,14 +44,14 @@ use load::Reports;
 use observer::Observer;
 use record::{Named, Record};
 
-/// The ring wakes no one, so it is looked at this often; a tenth of what it holds at the most.
+/// Polling interval of the ring, which wakes no reader: at most a tenth of it fills meanwhile.
 const NAP: Duration = Duration::from_millis(10);
-/// The same while a server's new child has not said yet what it is, and while the ring fills fast.
+/// The same while a new child of a server is undecided, and while the ring fills fast.
 const SHORT_NAP: Duration = Duration::from_millis(1);
-/// Reports in one look from which on it does: a quarter of what the ring holds.
+/// Number of reports in a drain that means fast: a quarter of what the ring holds.
 const MANY: usize = 12_000;
 
-/// What the programs' counters count, by their places.
+/// Indices of the programs' counters.
 const LOST: u32 = 0;
 const CALLS: u32 = 1;
 const SWITCHES: u32 = 2;
@@ -59,23 +59,23 @@ const UNSEEN: u32 = 3;
 const FILE_FAULTS: u32 = 4;
 const FILE_FAULT_NS: u32 = 5;
 
-/// Programs in the kernel, and what becomes of their reports.
+/// The programs in the kernel, and the processing of their reports.
 struct BpfSource {
     reports: Reports,
     observer: Arc<Observer>,
     paths: Paths,
-    /// Of each thread, its waits in the call that it is in, but the last one.
+    /// By thread, the waits in its current call, except the last one.
     inside: HashMap<i32, Vec<Block>>,
-    /// What was reported of children that are not known to be wanted.
+    /// Events of children that are not known to be wanted.
     undecided: HashMap<i32, Vec<Event>>,
     cpu_ns: u64,
     damaged: u64,
-    /// How many reports the last look found.
+    /// Number of reports in the last drain.
     last_look: usize,
 }
 
-/// Loads the programs. Errors are those of [`load::load`], and EOPNOTSUPP within a container that
-/// has process ids of its own.
+/// Loads the programs. Errors are those of [`load::load`], and EOPNOTSUPP in a container with a PID
+/// namespace of its own.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     if !in_first_namespace() {
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
@@ -104,10 +104,10 @@ impl Source for BpfSource {
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
-        // What is reported from now on can wait: busy programs must not keep the reader here.
+        // Later reports can wait: busy programs must not keep the reader here.
         let until_ns = now_ns();
         self.last_look = 0;
-        // Before the end of a process is reported, while its code can be looked at.
+        // Stacks first: the code of a process cannot be read after its end is reported.
         self.drain_stacks(out);
         while let Some(record) = self.reports.ring.next().map(|item| record::parse(&item)) {
             self.last_look += 1;
@@ -154,8 +154,8 @@ impl BpfSource {
         }
     }
 
-    /// Turns a report into events, or counts it as damaged; returns when it was made, on the clock
-    /// of the calls, 0 where it does not say.
+    /// Turns a report into events, or counts it as damaged; returns its time on the clock of the
+    /// calls, 0 if it has none.
     fn take(&mut self, record: Option<Record>, out: &mut Vec<Event>) -> u64 {
         let Some(record) = record else {
             self.damaged += 1;
@@ -272,7 +272,7 @@ impl BpfSource {
         let mut blocks = self.inside.get_mut(&tid).map(mem::take).unwrap_or_default();
         blocks.extend(block.map(waited));
         let cpu_ns = call.inside_cpu_ns;
-        // Of a call with a path it is the folder that the path begins in.
+        // In a call with a path, `call.fd` is the folder that the path starts from.
         let fd = if kind.opens() || kind.names_file() { -1 } else { call.fd };
         let finished = Call {
             offset: (call.offset >= 0).then_some(call.offset),
@@ -283,12 +283,12 @@ impl BpfSource {
         (finished, if timed { Inside { blocks, cpu_ns } } else { Inside::default() })
     }
 
-    /// What an opened descriptor stands for, as the kernel had it when it returned.
+    /// The file of an opened descriptor, as the kernel had it when the open returned.
     fn file_of(&mut self, named: &Named) -> Option<FileIdentity> {
         let (pid, call) = (named.call.header.pid, &named.call);
         let mut path = self.paths.absolute(pid, call.fd, &named.path()?)?;
         if named.file.links == 0 && Path::new(&path).is_dir() {
-            // A file without a name (O_TMPFILE) was given the folder's: this is how /proc shows it.
+            // A nameless file (O_TMPFILE) has the folder's path here: /proc shows it like this.
             path = format!("{path}/#{}", named.file.ino);
         }
         if named.file.mode & libc::S_IFMT == libc::S_IFDIR {
@@ -306,7 +306,7 @@ impl BpfSource {
         Some(file)
     }
 
-    /// Lets go of what was held of children that have said what they are, and of those that they
+    /// Releases the events held for children that are now decided, and for the processes that these
     /// have started.
     fn decide(&mut self, out: &mut Vec<Event>) {
         let mut decided = self.observer.decide();

@@ -1,4 +1,4 @@
-//! Which threads the programs observe: the kernel's map of them, filled by any thread of ours.
+//! The kernel's map of observed threads, which any thread of this process may fill.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,19 +12,19 @@ use super::load::{OBSERVED, Threads, WATCHED};
 use crate::proc::threads_of;
 use crate::system::now_ns;
 
-/// How long one who waits for children sleeps when none is forked.
+/// How long a thread that waits for children sleeps when none is forked.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Puts threads into the kernel's map, and takes them out.
+/// Adds threads to the kernel's map, and removes them.
 pub struct Observer {
     pub threads: Mutex<Threads>,
     /// The servers whose children are waited for.
     pub children: Mutex<Vec<(ForkedChildren, Arc<Wanted>)>>,
-    /// The programs go with it.
+    /// Keeps the programs loaded.
     pub(crate) _loaded: Ebpf,
 }
 
-/// Children that are wanted, until they are asked for.
+/// Wanted children that have not been taken yet.
 #[derive(Default)]
 pub(crate) struct Wanted {
     pids: Mutex<Vec<i32>>,
@@ -32,18 +32,18 @@ pub(crate) struct Wanted {
 }
 
 impl Observer {
-    /// Adds to what is observed of a process, with all its threads.
+    /// Adds `role` to what is observed of a process, for all its threads.
     fn observe(&self, pid: i32, role: u32) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("no holder panics");
         let mut known = 0;
-        // Threads that start while the list is read are in the map already if who starts them is;
-        // those that are missed by one look are not missed by two in a row.
+        // A thread that starts while the list is read is in the map already if its starter is. One
+        // list may miss a thread, two in a row do not.
         loop {
             let tids = threads_of(pid)?;
             for &tid in &tids {
                 let thread = threads.get(&tid, 0).unwrap_or_default();
                 if thread.role & role == 0 {
-                    // The map has room for so many threads and no more.
+                    // The map has room for a limited number of threads.
                     let full = |_| io::Error::from_raw_os_error(libc::E2BIG);
                     threads.insert(tid, thread.with(role), 0).map_err(full)?;
                 }
@@ -58,7 +58,7 @@ impl Observer {
         }
     }
 
-    /// CPU time that threads have used since they were last reported.
+    /// CPU time that threads have used since their last report.
     pub(crate) fn unreported_cpu_ns(&self) -> u64 {
         let threads = self.threads.lock().expect("no holder panics");
         let now_ns = now_ns();
@@ -71,7 +71,7 @@ impl Observer {
             .sum()
     }
 
-    /// A child of a server was forked.
+    /// Adds a child that a server has forked.
     pub(crate) fn add_forked(&self, parent: i32, child: i32) {
         let mut servers = self.children.lock().expect("no holder panics");
         servers.iter_mut().filter(|(forked, _)| forked.parent == parent).for_each(|(forked, _)| {
@@ -79,17 +79,17 @@ impl Observer {
         });
     }
 
-    /// Observes a process no longer, with all its threads.
+    /// Stops observing a process with all its threads.
     pub(crate) fn forget(&self, pid: i32) {
         let mut threads = self.threads.lock().expect("no holder panics");
-        // Until none has started meanwhile. It may have ended.
+        // Until no thread has started meanwhile. The process may have ended.
         while threads_of(pid)
             .is_ok_and(|tids| tids.iter().filter(|tid| threads.remove(*tid).is_ok()).count() > 0)
         {
         }
     }
 
-    /// Children that have said what they are.
+    /// The children decided since the last call, and whether each is wanted.
     pub(crate) fn decide(&self) -> Vec<(i32, bool)> {
         let mut decided = Vec::new();
         for (children, wanted) in self.children.lock().expect("no holder panics").iter_mut() {

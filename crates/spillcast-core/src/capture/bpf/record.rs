@@ -1,5 +1,5 @@
-//! The bytes of the ring -> what happened; programs/records.h has the same layouts, of integers
-//! without padding, so that any bytes make one.
+//! Parses the records of the ring. programs/records.h has the same layouts, which consist of
+//! integers without padding, so that any bytes are valid.
 
 use std::ffi::CStr;
 use std::mem;
@@ -25,7 +25,7 @@ pub struct Call {
     pub blocked: u16,
     pub start_ns: u64,
     pub end_ns: u64,
-    /// -1 where the call has none.
+    /// -1 if the call has none.
     pub offset: i64,
     pub ret: i64,
     pub cpu_before_ns: u64,
@@ -41,9 +41,9 @@ pub struct Block {
     pub start_ns: u64,
     pub end_ns: u64,
     pub cpu_before_ns: u64,
-    /// 0 for nobody who is observed.
+    /// 0 if no observed thread woke it.
     pub woken_by: i32,
-    /// What was under way or awaited: IN_CALL of a block that is not the last one in its call.
+    /// The activity during the block: IN_CALL for a block that is not the last one in its call.
     pub inside: u32,
 }
 
@@ -68,12 +68,12 @@ pub(crate) const IN_ONE_REQUEST: u32 = 2;
 pub(crate) const WRITEBACK: u32 = 3;
 pub(crate) const OTHER_IO: u32 = 4;
 
-/// What a descriptor or a request leads to.
+/// The file of a descriptor or a request.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Identity {
     pub ino: u64,
-    /// As the kernel has it: major << 20 | minor.
+    /// In the kernel's encoding: major << 20 | minor.
     pub device: u32,
     pub(crate) links: u32,
     pub mode: u32,
@@ -89,15 +89,15 @@ pub struct Request {
     pub end_ns: u64,
     pub offset: i64,
     pub cpu_before_ns: u64,
-    /// CPU time of its thread's other work meanwhile.
+    /// CPU time of its thread's other work while the request was in flight.
     pub busy_ns: u64,
     pub file: Identity,
     pub ret: i32,
-    /// How many its thread had under way at once, with calls, from when it had none.
+    /// Most requests and calls that its thread had in flight at once, since it had none.
     pub most: u32,
 }
 
-/// Where in its code a thread was.
+/// A sample of a thread's instruction pointer.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Sample {
@@ -135,7 +135,7 @@ const PATH_BYTES: usize = 256;
 pub struct Named {
     pub call: Call,
     pub file: Identity,
-    /// -1 where the descriptor does not append.
+    /// -1 if the descriptor does not append.
     pub(crate) append_at: i64,
     path_bytes: i64,
     path: [u8; PATH_BYTES],
@@ -146,16 +146,16 @@ pub struct Named {
 pub(crate) struct Life {
     pub header: Header,
     pub child: i32,
-    /// Of a fork: what is observed of the parent.
+    /// For a fork: the role of the parent.
     pub(crate) role: u32,
-    /// Of a thread that ends: how many others of its process have not.
+    /// For a thread that ends: how many threads of its process are still running.
     pub live: u32,
     pub cpu_ns: u64,
 }
 
 macro_rules! layouts {
     ($($name:ident)*) => {$(
-        // SAFETY: it is `repr(C)`, holds integers alone, and has no padding.
+        // SAFETY: it is `repr(C)`, holds only integers, and has no padding.
         unsafe impl Pod for $name {}
     )*};
 }
@@ -163,7 +163,7 @@ macro_rules! layouts {
 layouts! { Call CallBlocked Blocked Named Life Request Sample Stack }
 
 impl Named {
-    /// The path that the call was given; None where it is too long, or could not be read.
+    /// The path that the call was given; None if it is too long, or could not be read.
     pub fn path(&self) -> Option<String> {
         let whole = self.path_bytes > 0 && (self.path_bytes as usize) < PATH_BYTES;
         let path = CStr::from_bytes_until_nul(&self.path).ok().filter(|_| whole)?;
@@ -171,12 +171,12 @@ impl Named {
     }
 }
 
-/// One report.
+/// A report.
 pub(crate) enum Record {
     Call(Call, Option<Block>),
     /// A call that was given a path.
     Named(Box<Named>),
-    /// One that returned a descriptor of it.
+    /// A call on a path that returned a descriptor.
     Opened(Box<Named>),
     Blocked(Header, Block),
     Fork(Life),
@@ -187,7 +187,7 @@ pub(crate) enum Record {
     Stack(Box<Stack>),
 }
 
-/// Reads one report; None where it is damaged.
+/// Parses a report; None if it is damaged.
 pub fn parse(bytes: &[u8]) -> Option<Record> {
     let type_ = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     Some(match type_ {
@@ -213,7 +213,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
 }
 
 fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: there are as many bytes, wherever they begin, and any of them make a T.
+    // SAFETY: there are enough bytes, at any alignment, and any bytes are a valid T.
     (bytes.len() >= mem::size_of::<T>())
         .then(|| unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })
 }

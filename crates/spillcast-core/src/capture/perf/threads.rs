@@ -25,7 +25,7 @@ pub struct Threads {
 
 #[derive(Default)]
 struct Thread {
-    /// When the current run on a CPU started; None while the thread is scheduled out.
+    /// Start of the time on a CPU that the sums lack; None while the thread is scheduled out.
     on_cpu_since_ns: Option<u64>,
     /// CPU time since the last timed call, up to `on_cpu_since_ns`.
     cpu_ns: u64,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What a capture sees of the observed threads: finished calls on files, and what they waited for. */
+/* Observes the calls on files of the observed threads, and what they wait for. */
 
 #include "records.h"
 
 #define THREADS_MAX 32768
 #define CALLS_MAX 512
 
-/* The observed threads by their number, with what each of them does. */
+/* The observed threads by id, with their state. */
 struct {
     COUNT(type, MAP_HASH);
     COUNT(max_entries, THREADS_MAX);
@@ -19,15 +19,15 @@ struct {
     COUNT(max_entries, 4 << 20);
 } ring SECTION(".maps");
 
-/* A ring of their own, so that they take no room from what is reported of I/O; as large as there are
+/* A separate ring, so that stacks take no room from reports of I/O; its size depends on the number of
  * CPUs. */
 struct {
     COUNT(type, MAP_RINGBUF);
     COUNT(max_entries, 4 << 20);
 } stacks SECTION(".maps");
 
-/* UNSEEN are requests of io_uring that move bytes and are not told; FILE_FAULTS page faults that read,
- * and FILE_FAULT_NS how long threads waited in them. */
+/* UNSEEN counts requests of io_uring that move bytes and are not reported, FILE_FAULTS page faults that
+ * read, and FILE_FAULT_NS the time that threads waited in them. */
 enum { LOST, CALLS, SWITCHES, UNSEEN, FILE_FAULTS, FILE_FAULT_NS, SAMPLES, COUNTS };
 
 struct {
@@ -37,7 +37,7 @@ struct {
     u64 *value;
 } counts SECTION(".maps");
 
-/* By the number of a system call: its kind + 1, 0 for one that is not observed; and call_flags. */
+/* By system call number: kind + 1, or 0 for a call that is not observed; and call_flags. */
 const volatile u16 kind_of_call[CALLS_MAX];
 const volatile u16 flags_of_call[CALLS_MAX];
 /* Size of a thread's kernel stack. */
@@ -88,8 +88,8 @@ INLINE void settle(struct thread *thread, u64 now_ns)
     thread->on_cpu_since_ns = now_ns;
 }
 
-/* Takes the CPU time so far off what follows, where one request of io_uring is under way: as in a
- * call, it is a part of that. What the thread does outside of io_uring_enter is other work. */
+/* Excludes the CPU time so far from what follows, while exactly one request of io_uring is in flight:
+ * as in a call, it is part of the request. CPU time outside of io_uring_enter is other work. */
 INLINE void leave_alone(struct thread *thread)
 {
     if (!thread->requests || thread->requests_most != 1)
@@ -139,7 +139,7 @@ INLINE void report_block(struct thread *thread, u64 ids)
     }
 }
 
-/* What a descriptor of the current thread stands for. */
+/* The file of a descriptor of the current thread. */
 INLINE struct file *open_file(s64 fd)
 {
     struct files_struct *files = READ(current_task(), files);
@@ -161,7 +161,7 @@ INLINE void identify(struct identity *found, struct file *file)
     found->unused = 0;
 }
 
-/* A flag of open. */
+/* O_APPEND. */
 #define APPENDS 02000
 
 static __attribute__((noinline)) int report_named(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
@@ -206,7 +206,7 @@ INLINE void report_call(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
     }
 }
 
-/* Flags of pwritev2, unlinkat and close_range. */
+/* RWF_APPEND of pwritev2, AT_REMOVEDIR of unlinkat and CLOSE_RANGE_CLOEXEC of close_range. */
 #define WRITES_AT_END 0x10
 #define REMOVES_FOLDER 0x200
 #define CLOSES_LATER 0x4
@@ -235,7 +235,7 @@ SECTION("tp_btf/sys_enter") int call_begins(u64 *context)
     }
     struct registers *registers = (void *)context[0];
     if (OF_32_BITS(registers)) {
-        /* Its number is of another call, and its arguments are elsewhere. */
+        /* A 32-bit call: its number means another call, and its arguments are elsewhere. */
         count(LOST);
         return 0;
     }
@@ -245,7 +245,7 @@ SECTION("tp_btf/sys_enter") int call_begins(u64 *context)
         return 0;
     if (flags & RANGE && ARGUMENT_2(registers) & CLOSES_LATER)
         return 0;
-    /* While a request of io_uring is under way, what the thread does meanwhile is other work. */
+    /* While a request of io_uring is in flight, what the thread does meanwhile is other work. */
     if (flags & LOOKUP && thread->requests)
         return 0;
     u64 now_ns = monotonic_ns();
@@ -290,7 +290,7 @@ SECTION("raw_tp/sys_exit") int call_ends(u64 *context)
     if (thread->flags & TIMED)
         settle(thread, now_ns);
     if (thread->flags & LOOKUP && !thread->call_blocked) {
-        /* Memory answered: it is work of the thread. */
+        /* Answered from memory: it counts as work of the thread. */
         thread->cpu_ns += thread->inside_cpu_ns;
         thread->kind = thread->flags = 0;
         return 0;
@@ -302,7 +302,7 @@ SECTION("raw_tp/sys_exit") int call_ends(u64 *context)
     return 0;
 }
 
-/* The state in which a thread leaves the CPU; 0 where it does not do so by itself. */
+/* The state in which a thread is scheduled out; 0 if it can still run. */
 INLINE u32 state_of(struct task_struct *task)
 {
     struct task_struct___before *before = (void *)task;
@@ -311,8 +311,8 @@ INLINE u32 state_of(struct task_struct *task)
     return READ(before, state);
 }
 
-/* What a thread that waits in a state waits for, outside of timed calls: where no signal can end the
- * wait, the kernel may be at work for it. TASK_IDLE is not of these. */
+/* What a thread that is scheduled out in a state waits for, outside of timed calls: if no signal can
+ * end the wait, the kernel may be at work for it. TASK_IDLE is excluded. */
 INLINE u32 awaited(struct thread *thread, struct task_struct *task, u32 state)
 {
     if ((state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) != TASK_UNINTERRUPTIBLE)
@@ -381,7 +381,7 @@ SECTION("raw_tp/sched_switch") int thread_switches(u64 *context)
     return 0;
 }
 
-/* Whether this runs in an interrupt: then it is not on the stack of the current thread. */
+/* Whether this runs in an interrupt, and so not on the stack of the current thread. */
 INLINE int in_interrupt(u64 *context)
 {
     u64 *on_stack = context;
@@ -397,8 +397,8 @@ SECTION("raw_tp/sched_waking") int thread_wakes(u64 *context)
     struct thread *woken = map_lookup(&threads, &tid);
     if (!woken || !(woken->role & OBSERVED))
         return 0;
-    /* Of several the first counts; one before the thread has left the CPU counts where no other
-     * follows: it was on its way. */
+    /* The first waking after the thread was scheduled out counts. One just before that counts only if
+     * no other follows: the thread was about to be scheduled out. */
     if (woken->waking_ns && woken->left_ns && woken->waking_ns >= woken->left_ns)
         return 0;
     u64 ids = current_ids();
@@ -425,7 +425,7 @@ INLINE void report_stack(struct registers *registers, u64 ids, u64 now_ns)
     record->fp = FRAME(registers);
     record->lr = LINK(registers);
     record->bytes = 0;
-    /* A read fails where any of its bytes is not in memory, as beyond the stack: the last part is read
+    /* A read fails if any of its bytes is not in memory, as beyond the stack: so the last part is read
      * in pieces. */
     for (u32 part = 0; part < STACK_PARTS; part++) {
         u64 from = record->sp + part * STACK_PART_BYTES;
@@ -443,7 +443,7 @@ INLINE void report_stack(struct registers *registers, u64 ids, u64 now_ns)
     ring_submit(record, NO_WAKEUP);
 }
 
-/* By the clock of each CPU: what runs there. Addresses of the kernel are below 0. */
+/* Samples what runs on each CPU, by its clock. Addresses of the kernel are negative. */
 SECTION("perf_event") int cpu_sampled(struct registers *registers)
 {
     s64 ip = INSTRUCTION(registers);

@@ -1,11 +1,10 @@
-/* Page faults of the observed threads that read a file, and memory that they free for themselves.
- *
- * The tracepoint of faults on files fires for cached pages too. So the thread's count of major faults
- * is read with it: if it is one higher at the next fault, this one had to read. */
+/* Page faults of the observed threads that read a file, and memory that they free for themselves. The
+ * tracepoint of faults on files fires for cached pages, too. So the thread's count of major faults is
+ * read with it: if the count is one higher at the next fault, this fault had to read. */
 #pragma once
 
-/* Counts the last fault on a file's page, and its wait, if it had to read: then the thread has one
- * major fault more. */
+/* Counts the last fault on a file's page, and its wait, if it had to read: then the thread has one more
+ * major fault. */
 INLINE void settle_fault(struct thread *thread, u64 major)
 {
     if (thread->next_major_fault && major >= thread->next_major_fault) {
@@ -15,7 +14,7 @@ INLINE void settle_fault(struct thread *thread, u64 major)
     thread->next_major_fault = 0;
 }
 
-/* A fault that has waited for its page is tried again, and counts once: it is of the same page. */
+/* Whether a fault is a retry on the same page after a wait for it: it counts once. */
 INLINE int tried_again(struct thread *thread, u64 major, u64 mapping, u64 index)
 {
     return thread->next_major_fault == major + 1 && thread->fault_mapping == mapping &&

@@ -1,4 +1,4 @@
-/* What the programs take from the kernel: its helpers, and the few fields of its structures that they read. */
+/* What the programs use of the kernel: its helpers, and the fields of its structures that are read. */
 #pragma once
 
 typedef unsigned char u8;
@@ -13,10 +13,10 @@ typedef long long s64;
 #define COUNT(name, number) int (*name)[number]
 
 enum { MAP_HASH = 1, MAP_PERCPU_ARRAY = 6, MAP_RINGBUF = 27 };
-/* Of the state of a task. */
+/* States of a task. */
 enum { TASK_UNINTERRUPTIBLE = 0x2, TASK_NOLOAD = 0x400 };
 enum { UPDATE_ANY = 0, UPDATE_NEW = 1 };
-/* The reader looks at the ring by the clock: a wake-up would cost the observed thread a microsecond. */
+/* The reader polls the ring: a wake-up would cost the observed thread a microsecond. */
 enum { NO_WAKEUP = 1 };
 
 /* The numbers are the kernel's: see enum bpf_func_id of linux/bpf.h. */
@@ -32,14 +32,14 @@ static long (*read_user_string)(void *to, u32 bytes, const void *from) = (void *
 static void *(*ring_reserve)(void *ring, u64 bytes, u64 flags) = (void *)131;
 static void (*ring_submit)(void *record, u64 flags) = (void *)132;
 
-/* A field of a structure of the running kernel, wherever it has it. */
+/* Reads a field of a structure, at the offset that it has in the running kernel. */
 #define READ(from, field)                                                                          \
     ({                                                                                             \
         __typeof__((from)->field) value = 0;                                                       \
         read_kernel(&value, sizeof(value), &(from)->field);                                        \
         value;                                                                                     \
     })
-/* The same of a field of bits. */
+/* The same for a bit field. */
 #define READ_BITS(from, field)                                                                     \
     ({                                                                                             \
         u64 bits = 0;                                                                              \
@@ -100,7 +100,7 @@ struct task_struct {
     unsigned long maj_flt;
 };
 
-/* As the field was called before Linux 5.14. */
+/* The field's name and type before Linux 5.14. */
 struct task_struct___before {
     long state;
 };
@@ -114,7 +114,7 @@ struct io_cqe {
     s32 fd;
 };
 
-/* One that reads or writes begins with a struct kiocb, which begins with the file. */
+/* A request that reads or writes begins with a struct kiocb, which begins with the file. */
 struct io_kiocb {
     struct file *file;
     u8 opcode;

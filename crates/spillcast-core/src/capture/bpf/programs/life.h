@@ -1,4 +1,4 @@
-/* Threads and processes that start, run another program, and end. */
+/* Starts and ends of threads and processes, and execs. */
 #pragma once
 
 INLINE void report_life(u32 type, u64 ids, u32 child, u32 role, u32 live, u64 cpu_ns)
@@ -36,7 +36,7 @@ SECTION("raw_tp/sched_process_exec") int program_starts(u64 *context)
 {
     u64 ids = current_ids();
     u32 tid = (u32)ids, before = (u32)context[1];
-    /* Another thread than the first takes over the number of the process. */
+    /* If a thread other than the first executes a program, it takes over the id of the process. */
     struct thread *thread = map_lookup(&threads, &before);
     if (!thread)
         return 0;

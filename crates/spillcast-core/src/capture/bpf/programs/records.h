@@ -17,20 +17,20 @@ enum record_type {
     STACK_SAMPLE,
 };
 
-/* What one thread does, and what it has done since it was last reported. */
+/* The state of a thread, and what it has done since its last report. */
 struct thread {
-    /* Of a whole process: whether it is observed, or only what it forks. */
+    /* enum role of the process: whether it is observed, or only what it forks. */
     u32 role;
-    /* A call that has begun: its kind + 1; 0 outside of calls. */
+    /* Kind of the current call + 1; 0 outside of calls. */
     u16 kind;
     u16 flags;
-    /* 0 while it is off the CPU. */
+    /* 0 while it is scheduled out. */
     u64 on_cpu_since_ns;
     /* CPU time since the last timed call, up to on_cpu_since_ns. */
     u64 cpu_ns;
-    /* Since when it waits, having left the CPU by itself; 0 while it does not. */
+    /* When it was scheduled out to wait; 0 unless it waits. */
     u64 left_ns;
-    /* The last waking since it was put on a CPU, and the observed thread it came from. */
+    /* The last waking since it was scheduled in, and the observed thread that woke it. */
     u64 waking_ns;
     s32 waking_tid;
     s32 fd;
@@ -38,7 +38,7 @@ struct thread {
     u64 call_cpu_before_ns;
     /* CPU time in the call since it began, or since the last wait in it. */
     u64 inside_cpu_ns;
-    /* The file offset or new length, and where the path is. */
+    /* The file offset or new length, and the address of the path. */
     u64 offset;
     u64 path;
     /* The last wait in the call. */
@@ -47,22 +47,22 @@ struct thread {
     u64 block_cpu_before_ns;
     s32 block_woken_by;
     u32 call_blocked;
-    /* Requests of io_uring under way, and how many there were at once, with calls on files, since
-     * there was none. */
+    /* Requests of io_uring in flight, and the most at once, with calls on files, since there were none.
+     * */
     u32 requests;
     u32 requests_most;
-    /* The same when it last left the CPU. */
+    /* requests_most when it was last scheduled out. */
     u32 left_requests_most;
-    /* Of enum inside, what it left the CPU for outside of timed calls. */
+    /* enum inside: what it was scheduled out for, outside of timed calls. */
     u32 left_awaiting;
-    /* Whether it frees memory for itself. */
+    /* Whether it frees memory for itself (direct reclaim). */
     u32 reclaims;
     u32 unused;
-    /* CPU time of its other work while the one request was under way. */
+    /* CPU time of its other work while the only request was in flight. */
     u64 busy_ns;
-    /* Its number of major faults once the last fault on a file is one; 0 where that was counted. */
+    /* The number of its major faults if the last fault on a file is one; 0 once that is settled. */
     u64 next_major_fault;
-    /* The file's page of that fault, and its first wait since. */
+    /* The mapping and page of that fault, and its first wait since. */
     u64 fault_mapping;
     u64 fault_index;
     u64 fault_wait_ns;
@@ -77,24 +77,24 @@ enum call_flags {
     /* The first argument is a path, or the second one is. */
     PATH_FIRST = 2,
     PATH_SECOND = 4,
-    /* Returns a descriptor of what the path leads to. */
+    /* Returns a descriptor of the file at the path. */
     OPENS = 8,
-    /* Reported when it begins: a descriptor that is closed may soon stand for something else. */
+    /* Reported at entry: a descriptor that is closed may soon refer to something else. */
     AT_ENTRY = 16,
-    /* Matters only where it duplicates a descriptor. */
+    /* Relevant only if it duplicates a descriptor. */
     FCNTL = 32,
-    /* Matters only where it removes no folder. */
+    /* Relevant only if it does not remove a folder. */
     UNLINKAT = 64,
     /* io_uring_enter, which is not reported. */
     RING = 128,
-    /* Looks a path up: matters only where the thread leaves the CPU meanwhile. */
+    /* Looks a path up: relevant only if the thread waits meanwhile. */
     LOOKUP = 256,
-    /* close_range: matters only where it closes at once. */
+    /* close_range: relevant only if it closes at once. */
     RANGE = 512,
-    /* pwritev2, which may write at the end whatever its offset. */
+    /* pwritev2, which may write at the end, whatever its offset. */
     MAY_APPEND = 1024,
-    /* From here on, which argument is a file offset or a length: 1 to 3 for the second to the
-     * fourth, 0 for none. */
+    /* The bits from here on say which argument is a file offset or a length: 1 to 3 for the second to
+     * the fourth, 0 for none. */
     OFFSET_SHIFT = 11,
 };
 
@@ -123,11 +123,11 @@ struct block {
     u64 end_ns;
     u64 cpu_before_ns;
     s32 woken_by;
-    /* What was under way: see enum inside. */
+    /* What was in progress: see enum inside. */
     u32 inside;
 };
 
-/* WRITEBACK is a wait while the kernel frees memory for the thread: mostly for dirty pages that are
+/* WRITEBACK is a wait while the kernel frees memory for the thread: mostly for dirty pages to be
  * written back. OTHER_IO is any other I/O outside of timed calls, as in a page fault. */
 enum inside { NOTHING, TIMED_CALL, ONE_REQUEST, WRITEBACK, OTHER_IO };
 
@@ -142,7 +142,7 @@ struct blocked {
     struct block block;
 };
 
-/* What a descriptor or a request leads to; all 0 for nothing. */
+/* The file of a descriptor or a request; all 0 without a file. */
 struct identity {
     u64 inode;
     u32 device;
@@ -158,11 +158,11 @@ struct request_ended {
     u64 end_ns;
     s64 offset;
     u64 cpu_before_ns;
-    /* CPU time of its thread's other work meanwhile. */
+    /* CPU time of its thread's other work while the request was in flight. */
     u64 busy_ns;
     struct identity file;
     s32 ret;
-    /* How many its thread had under way at once, with calls, from when it had none. */
+    /* Most requests and calls that its thread had in flight at once, since it had none. */
     u32 most;
 };
 
@@ -171,14 +171,14 @@ struct request_ended {
 struct named {
     struct call call;
     struct identity file;
-    /* The end of the file, where the descriptor appends to it; -1 where it does not. */
+    /* The end of the file if the descriptor appends to it, otherwise -1. */
     s64 append_at;
-    /* With its NUL; 0 where it could not be read. */
+    /* With its NUL; 0 if it could not be read. */
     s64 path_bytes;
     char path[PATH_BYTES];
 };
 
-/* Where in its code a thread was. */
+/* A sample of a thread's instruction pointer. */
 struct sample {
     struct header header;
     u32 unused;
@@ -189,10 +189,10 @@ struct sample {
 #define STACK_PART_BYTES 1024
 #define STACK_PARTS 32
 #define STACK_PIECE_BYTES 64
-/* So many samples come to one of a stack. */
+/* One in this many samples includes the stack. */
 #define SAMPLES_PER_STACK 5
 
-/* The registers that unwind the stack of a thread, and the innermost part of that. */
+/* The registers by which the stack of a thread is unwound, and its innermost part. */
 struct stack {
     struct header header;
     /* Bytes of the stack that could be read. */
@@ -205,14 +205,14 @@ struct stack {
     char stack[STACK_PARTS][STACK_PART_BYTES];
 };
 
-/* A process was forked, ran another program, or a thread ended. */
+/* A process was forked or executed another program, or a thread ended. */
 struct life {
     struct header header;
-    /* Of a fork: the child, and the role of the parent. */
+    /* For a fork: the child, and the role of the parent. */
     u32 child;
     u32 role;
-    /* Of a thread that ends: how many others of its process have not. */
+    /* For a thread that ends: how many threads of its process are still running. */
     u32 live;
-    /* Of a thread: CPU time since its last call. */
+    /* For a thread: CPU time since its last call. */
     u64 cpu_ns;
 };

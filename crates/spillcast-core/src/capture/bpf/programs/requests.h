@@ -1,4 +1,4 @@
-/* Requests of io_uring that read and write files: from their submission to their completion. */
+/* Requests of io_uring that read and write files, from submission to completion. */
 #pragma once
 
 #define REQUESTS_MAX 16384
@@ -12,7 +12,7 @@ struct request {
     u32 unused;
 };
 
-/* By the address of the kernel's own structure of it. */
+/* By the address of the kernel's struct io_kiocb. */
 struct {
     COUNT(type, MAP_HASH);
     COUNT(max_entries, REQUESTS_MAX);
@@ -20,7 +20,7 @@ struct {
     struct request *value;
 } requests SECTION(".maps");
 
-/* Numbers of include/uapi/linux/io_uring.h. */
+/* Values of include/uapi/linux/io_uring.h. */
 enum { FIXED_FILE = 1 << 0, NO_COMPLETION = 1 << 6 };
 enum { S_IFMT = 0170000, S_IFREG = 0100000 };
 enum move { NO_MOVE, READS, WRITES, COPIES };
@@ -45,7 +45,7 @@ INLINE enum move move_of(u8 opcode)
     }
 }
 
-/* Whether it may be on a regular file: the kernel finds a registered one later. */
+/* Whether it may be on a regular file: the kernel looks a registered file up later. */
 INLINE int may_be_on_a_file(struct io_kiocb *request, u32 flags)
 {
     if (flags & FIXED_FILE)
@@ -55,7 +55,7 @@ INLINE int may_be_on_a_file(struct io_kiocb *request, u32 flags)
     return (READ(inode, i_mode) & S_IFMT) == S_IFREG;
 }
 
-/* The thread that submitted it has one more under way. */
+/* Adds a request in flight to the thread that submitted it. */
 INLINE void submitted(struct thread *thread, struct request *request)
 {
     settle(thread, request->start_ns);
@@ -76,15 +76,15 @@ SECTION("raw_tp/io_uring_submit_req") int request_begins(u64 *context)
     if (move == NO_MOVE)
         return 0;
     struct thread *thread = observed(ids);
-    /* A thread of the kernel may submit for the process, whose first thread tells whether it is
-     * observed. */
+    /* A thread of the kernel may submit for a process; then the first thread of the process shows
+     * whether it is observed. */
     if (!thread && !observed(ids >> 32))
         return 0;
     u32 flags = READ(kernels, flags);
     if (move != COPIES && !may_be_on_a_file(kernels, flags))
         return 0;
-    /* The completion of one with the same address was missed, or this one's will not be told, or not
-     * which two files it was on. */
+    /* The completion of a request at the same address was missed, or that of this one will not be
+     * reported, or its two files are unknown. */
     if (flags & NO_COMPLETION || move == COPIES || map_lookup(&requests, &key)) {
         count(UNSEEN);
         return 0;
@@ -98,7 +98,7 @@ SECTION("raw_tp/io_uring_submit_req") int request_begins(u64 *context)
     return 0;
 }
 
-/* The thread that submitted it has one less under way. */
+/* Removes a request in flight from the thread that submitted it. */
 INLINE void completed(struct thread *thread, u64 ids, struct request_ended *record)
 {
     if (ids == current_ids())
@@ -107,7 +107,7 @@ INLINE void completed(struct thread *thread, u64 ids, struct request_ended *reco
         record->most = thread->requests_most;
         record->busy_ns = thread->busy_ns;
     }
-    /* Another thread may have the number of one that ended. */
+    /* The thread id may belong to another thread by now. */
     if (thread->requests && __sync_fetch_and_add(&thread->requests, -1) == 1)
         thread->requests_most = 0;
 }
@@ -122,7 +122,7 @@ SECTION("raw_tp/io_uring_complete") int request_ends(u64 *context)
     struct request_ended *record = reserve(REQUEST, request->ids, sizeof(*record));
     struct thread *thread = observed(request->ids);
     if (record) {
-        /* Nobody knows who waits for what a thread of the kernel submitted. */
+        /* It is unknown who waits for a request that a thread of the kernel submitted. */
         record->most = 1;
         record->busy_ns = now_ns - request->start_ns;
     }
@@ -134,7 +134,7 @@ SECTION("raw_tp/io_uring_complete") int request_ends(u64 *context)
         record->end_ns = now_ns;
         s32 ret = READ(kernels, cqe.res);
         s64 position = READ((struct kiocb *)&kernels->file, ki_pos);
-        /* Without an offset it began at the file's position. */
+        /* Without an offset, it began at the file position. */
         record->offset = request->offset >= 0 ? request->offset : position - ret;
         record->cpu_before_ns = request->cpu_before_ns;
         identify(&record->file, READ(kernels, file));
