@@ -2,7 +2,7 @@
 
 use libc::c_long;
 
-/// Numbers of calls. Newer architectures than x86 lack those that another call can stand in for.
+/// Numbers of calls. Newer architectures than x86 lack calls that another call can replace.
 mod numbers {
     use libc::c_long;
     pub use libc::*;

@@ -15,7 +15,7 @@ pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Errors: those of the input; UnexpectedEof where it ends, InvalidData for more than 64 bits.
+/// Errors: those of the input; UnexpectedEof at its end, InvalidData for more than 64 bits.
 pub fn get(input: &mut impl Read) -> io::Result<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -64,7 +64,7 @@ struct Made {
 }
 
 impl Files {
-    /// Starts the state of a recording that begins now.
+    /// Creates the state of a recording that begins now.
     pub fn new() -> Files {
         Files { by_name: FxHashMap::default(), start_ns: epoch_ns() }
     }

@@ -21,7 +21,7 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// Returns what attaches processes; None if the source finds processes by itself.
+    /// Returns the observer, which attaches processes; None if the source finds them by itself.
     fn observer(&self) -> Option<Arc<dyn Observer>> {
         None
     }
@@ -57,7 +57,7 @@ pub struct Observed {
 pub trait Observer: Send + Sync {
     /// Prepares for attaching a process and then its descendants.
     ///
-    /// Errors: EMFILE when there is no room for any.
+    /// Errors: EMFILE if the limit of descriptors does not suffice for a single thread.
     fn expect(&self, _pid: i32) -> io::Result<()> {
         Ok(())
     }

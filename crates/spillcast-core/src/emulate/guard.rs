@@ -53,7 +53,7 @@ impl Drop for Guard {
 /// The work of the guard. Returns, or becomes fusermount3.
 fn watch(ended: BorrowedFd, mountpoint: &CStr) {
     let _ = retry_on_intr(|| rustix::io::read(ended, &mut [0; 1]));
-    // If this is not a mount, or not one of FUSE, the emulation is no longer mounted.
+    // If this is not a FUSE mount, the emulation is no longer mounted.
     if !is_fuse(mountpoint) {
         return;
     }

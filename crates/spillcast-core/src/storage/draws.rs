@@ -12,7 +12,7 @@ use crate::wait::{Op, size_class_bytes};
 pub(crate) enum Draws {
     /// For operations that are not known in advance.
     Random(Random),
-    /// For known operations: each of the n of an op and size class gets its own one of n strata.
+    /// For known operations: each of the n of an op and size class gets another one of n strata.
     Even(Mutex<BTreeMap<Class, Strata>>),
 }
 

@@ -25,7 +25,7 @@ struct Thread {
 pub(crate) struct Awaited {
     /// Whether the thread left the CPU meanwhile.
     pub blocked: bool,
-    /// CPU time of the thread's other work meanwhile.
+    /// CPU time of the thread's other work while the request was in flight.
     pub busy_ns: u64,
 }
 

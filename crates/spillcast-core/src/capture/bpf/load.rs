@@ -72,7 +72,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The same, with `role` added to what is observed.
+    /// Adds `role` to what is observed of the thread.
     pub fn with(self, role: u32) -> Thread {
         Thread { role: self.role | role, ..self }
     }

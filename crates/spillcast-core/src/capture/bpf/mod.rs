@@ -48,7 +48,7 @@ use record::{Named, Record};
 const NAP: Duration = Duration::from_millis(10);
 /// The same while a new child of a server is undecided, and while the ring fills fast.
 const SHORT_NAP: Duration = Duration::from_millis(1);
-/// Number of reports in a drain that means fast: a quarter of what the ring holds.
+/// The ring fills fast if a drain takes this many reports: a quarter of what it holds.
 const MANY: usize = 12_000;
 
 /// Indices of the programs' counters.
@@ -104,7 +104,7 @@ impl Source for BpfSource {
     }
 
     fn drain(&mut self, out: &mut Vec<Event>, last: bool) {
-        // Later reports can wait: busy programs must not keep the reader here.
+        // Later reports can wait: busy programs must not keep the reader in this loop.
         let until_ns = now_ns();
         self.last_look = 0;
         // Stacks first: the code of a process cannot be read after its end is reported.

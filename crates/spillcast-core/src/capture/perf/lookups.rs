@@ -30,7 +30,7 @@ pub(crate) struct Lookups {
     paths: Paths,
 }
 
-/// What was known of an opened descriptor at a time.
+/// The result of looking up an opened descriptor.
 struct Lookup {
     /// The file that it referred to.
     file: Option<FileIdentity>,

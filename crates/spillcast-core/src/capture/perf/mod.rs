@@ -174,7 +174,7 @@ impl PerfSource {
         }
     }
 
-    /// Processes that observed ones have just started, by pending forks.
+    /// Processes that observed processes have just started, by pending forks.
     fn newborn(&self) -> HashSet<i32> {
         match &self.way {
             Way::SystemWide(everyone) => everyone.newborn(&self.pending),

@@ -66,7 +66,7 @@ impl SystemWide {
         });
     }
 
-    /// Processes that observed ones start in `records`, which are in chronological order.
+    /// Processes that observed processes start in `records`, which are in chronological order.
     pub(crate) fn newborn(&self, records: &[Record]) -> HashSet<i32> {
         let observed = self.observed.lock().expect("no holder panics");
         let mut newborn = HashSet::new();

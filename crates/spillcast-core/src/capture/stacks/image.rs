@@ -111,7 +111,7 @@ impl Image {
         })
     }
 
-    /// The address of an offset in the file, if there is code.
+    /// Converts an offset in the file to an address; None if there is no code.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         // Whole pages are mapped, and two segments may share a page of the file.
         let page = |offset: u64| offset & !(rustix::param::page_size() as u64 - 1);

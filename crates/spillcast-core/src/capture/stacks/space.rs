@@ -177,7 +177,7 @@ impl Codes {
         })
     }
 
-    /// The function at an address of a process; None where there is no code.
+    /// The function at an address of a process; None if there is no code.
     fn function(&self, space: &Space, address: u64) -> Option<Function> {
         let Mapping { base, code, .. } = *space.mapping(address)?;
         let start = match &self.list[code as usize] {
