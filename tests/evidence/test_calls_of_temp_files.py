@@ -405,6 +405,30 @@ def test_messages_that_stand_in_two_logs_count_once(tmp_path, parts, formats):
     assert sorted(size for size, _ in times_by_size(tmp_path)) == [40, 40, 70]
 
 
+@cases("more", [[], ["LOG:  duration: 0.2 ms  execute S_3: COMMIT"]])
+@cases(
+    ("begun", "fetched", "times", "elapsed_s"),
+    [
+        # A driver that fetches a portal in parts; a cursor, which may be of any statement.
+        ("execute S_1/C_2: {}", "execute fetch from S_1/C_2: {}", 4, 5.4),
+        ("execute S_1/C_2: {}", "execute fetch from S_1/C_2: {}", 300, None),
+        ("statement: declare c cursor for {}", "statement: fetch 10 from c", 4, None),
+    ],
+)
+def test_a_call_that_was_fetched_in_parts_takes_the_time_of_all(
+    tmp_path, begun, fetched, times, elapsed_s, more
+):
+    query = "select * from a order by x"
+    ends = [("5000.0", begun), *[("100.0" if elapsed_s else "0.5", fetched)] * times]
+    messages = [f"LOG:  duration: {ms} ms  {words.format(query)}" for ms, words in ends]
+    messages += [TWO_SESSIONS[0][2].replace("2701", "42"), f"STATEMENT:  {query}", *more]
+    (path := tmp_path / "a.log").write_text(
+        "".join(f"2026-11-29 10:00:05.100 UTC [42] {message}\n" for message in messages)
+    )
+    [file] = read_logs(path).temp
+    assert file.elapsed_s == (None if elapsed_s is None else pytest.approx(elapsed_s))
+
+
 def test_a_plan_that_stands_there_twice_counts_once(tmp_path):
     message = (
         "2026-11-29 10:00:0{}.000 UTC [42] LOG:  duration: 900.5 ms  plan:\n\tSort  (cost=1.0..2.0 "

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, compress, groupby, pairwise
 from math import inf
@@ -35,7 +35,7 @@ _NAME = re.compile(
 )
 _DURATION = re.compile(
     r"duration: (?P<ms>\d[\d.,]*) ms(?!\s+(?:parse |bind ))"
-    r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
+    r"(?:\s+(?:statement|execute (?P<fetch>fetch from )?[^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
 #: psql's prompt before a continuation line of a statement.
@@ -43,7 +43,7 @@ _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
 #: A statement without its semicolon and what follows it.
 _STATEMENT = re.compile(r"\A((?:[^;']++|'[^']*+')*+).*", re.DOTALL)
 #: psql's own time, below the server's messages to the session.
-_TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)", re.MULTILINE)
+_TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)(?P<fetch>)", re.MULTILINE)
 #: A time without a year, or seconds since the epoch.
 _CLOCK = re.compile(r"\b(?:\d\d:\d\d:\d\d|\d{10}\.\d{3})\b")
 #: ENOSPC in the languages that both glibc and PostgreSQL have.
@@ -196,6 +196,11 @@ class LoggedTempFiles:
                 waiting = self._sessions[writer].waiting
                 if waiting and _plain(waiting[-1].file.query or query) != query:
                     return writer
+            last = self._sessions[writer].last
+            if duration["fetch"]:
+                # The client fetches the rows of a call in parts, of which the first may be unread.
+                before_s = last.elapsed_s if last and last.query == call.query else -inf
+                call = replace(call, elapsed_s=before_s + seconds)
             _end_call(self._sessions[writer], call)
         return writer
 
@@ -257,14 +262,22 @@ def _end_call(session: _Session, call: _Call) -> None:
 
 def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
     """Assigns files that were removed right after a call to it, and returns the others."""
-    is_late = [_seconds_between(call.ended, r.time, inf) > _RESOLUTION_S for r in removals]
+    is_late = [
+        _seconds_between(call.ended, r.time, inf) > _RESOLUTION_S or _is_too_large(r, call)
+        for r in removals
+    ]
     _set_call([r for r, late in zip(removals, is_late, strict=True) if not late], call)
     return list(compress(removals, is_late))
 
 
+def _is_too_large(removal: _Removal, call: _Call) -> bool:
+    """Whether no memory moves a file in the time of a call, such as the last of a cursor."""
+    return 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s
+
+
 def _is_older(removal: _Removal, call: _Call) -> bool:
     """Whether a file was removed before the call began, or is too large for it."""
-    if 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
+    if _is_too_large(removal, call):
         return True
     rounded_s = 0.0 if call.ended is None or call.ended.microsecond else _RESOLUTION_S
     return _seconds_between(removal.time, call.ended, -inf) > call.elapsed_s + rounded_s
