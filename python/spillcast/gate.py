@@ -135,23 +135,26 @@ def bounded(content: bytes, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     return content
 
 
-def json_of(text: str, *, rest: bool = False) -> Any:
-    """The JSON value of a text; with ``rest`` other text may follow it.
+def json_of(text: str) -> Any:
+    """The JSON value of a text.
 
     InputError if it is cut or damaged, deeper than DEPTH_MAX, or contains numbers that are not
     finite, invalid text, or two figures of one name.
     """
     _check_size(text)
     text = text.strip()
+    value, end = json_at(text, 0)
+    if text[end:]:
+        raise damaged(f"not JSON: more follows: {text[end : end + 40]}")
+    return value
+
+
+def json_at(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins at a place, and its end. InputError as in ``json_of``."""
     try:
-        document, end = _value_at(text, 0, unambiguous)
-        if text[end:] and not rest:
-            raise ValueError(f"more follows: {text[end : end + 40]}")
-    except RecursionError as error:
-        raise damaged(f"nested deeper than {DEPTH_MAX} levels") from error
+        return _decoded(text, at, unambiguous)
     except ValueError as error:
         raise damaged(f"not JSON: {error}") from error
-    return document
 
 
 def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Iterator[Any]:
@@ -166,9 +169,7 @@ def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Ite
             at = match.end() + 1
             continue
         try:
-            value, at = _value_at(text, match.end(), _grouped if repeats else unambiguous)
-        except RecursionError:
-            raise damaged("nested too deep") from None
+            value, at = _decoded(text, match.end(), _grouped if repeats else unambiguous)
         except ValueError as error:
             # Text that fails at once is not JSON, such as the prompt of psql.
             begun = not isinstance(error, json.JSONDecodeError) or error.pos > match.end() + 1
@@ -177,17 +178,21 @@ def json_values(text: str, mark: str = _MEMBER, *, repeats: bool = False) -> Ite
                 raise damaged(f"not JSON: {error}") from error
             at = match.end() + 1
             continue
-        _check_size(text[match.end() : at])
         yield value
 
 
-def _value_at(text: str, at: int, object_of: Callable[..., Any]) -> tuple[Any, int]:
-    """The JSON value that begins at ``at``, and its end. ValueError and InputError as json_of."""
-    value, end = json.JSONDecoder(
+def _decoded(text: str, at: int, object_of: Callable[..., Any]) -> tuple[Any, int]:
+    """The JSON value that begins at a place, and its end. ValueError, or InputError as json_of."""
+    decoder = json.JSONDecoder(
         object_pairs_hook=object_of, parse_float=_finite, parse_constant=_finite
-    ).raw_decode(text, at)
-    if _HALF.search(text, at, end):
-        json.dumps(value, ensure_ascii=False).encode()
+    )
+    try:
+        value, end = decoder.raw_decode(text, at)
+        if _HALF.search(text, at, end):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise damaged(f"nested deeper than {DEPTH_MAX} levels") from error
+    _check_size(text[at:end])
     _check(value)
     return value, end
 

@@ -2,13 +2,12 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from spillcast.gate import damaged, json_of, unambiguous
+from spillcast.gate import damaged, json_at, unambiguous
 
 SEPARATORS = ",;|\t"
 #: What clients print for NULL. A setting may be NONE.
@@ -119,14 +118,9 @@ def unescaped(cell: str) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The rows of JSON documents that follow each other: those of known columns, else of a list."""
-    decoder, at = json.JSONDecoder(), 0
+    at = 0
     while (begin := _JSON_NEXT.match(text, at)) is not None:
-        at = begin.end()
-        try:
-            end = decoder.raw_decode(text, at)[1]
-        except (ValueError, RecursionError):
-            end = len(text)
-        value = json_of(text[at:end])
+        value, at = json_at(text, begin.end())
         is_known = any(name in text for name in ("temp_blks_", "query_duration_ms"))
         rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
         if not rows and isinstance(value, dict) and isinstance(value.get("results"), list):
@@ -137,7 +131,6 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise damaged("a row is not an object")
             yield row
-        at = end
 
 
 def _known_rows(value: Any) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.errors import TargetIncomplete
 from spillcast.evidence.numbers import FigureCheck, check_all, number_of
-from spillcast.gate import damaged, json_of, reading
+from spillcast.gate import damaged, json_at, reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.probe import moved_waits, plan
 from spillcast.storage.source import GRID
@@ -28,7 +28,7 @@ _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage measured by fio. InputError if no job did reads or writes."""
     with reading(path, _HINT):
-        document = json_of(text[text.index("{") :], rest=True)
+        document, _ = json_at(text, text.index("{"))
         try:
             given = document.get("global options", {})
             jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
