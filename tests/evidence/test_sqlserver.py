@@ -134,6 +134,25 @@ def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
     assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 
 
+@cases("form", ["Markdown", "psql", "HTML", "INSERT"])
+def test_rows_in_forms_of_other_clients(tmp_path, form):
+    heading, *rows = (line.split(",") for line in QUERIES.splitlines())
+    if form == "HTML":
+        cells = (f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
+        text = f"<table><tr><th>{'</th><th>'.join(heading)}</th></tr>{''.join(cells)}</table>"
+    elif form == "INSERT":
+        into = f"insert into t ({', '.join(heading)}) values"
+        text = "".join(f"{into} ({', '.join(map(repr, row))});\n" for row in rows)
+    else:
+        end, joint = ("|", "|") if form == "Markdown" else ("", "+")
+        table = [heading, ["-" * 22] * len(heading), *rows]
+        lines = ((" | ", row) if row is not table[1] else (f"-{joint}-", row) for row in table)
+        text = "\n".join(
+            f"{end} {by.join(f'{cell:22}' for cell in row)} {end}".strip(" ") for by, row in lines
+        )
+    assert read(tmp_path, text).writes == read(tmp_path, QUERIES).writes
+
+
 def test_a_statement_may_be_longer_than_cells_usually_are(tmp_path):
     """Python's csv module refuses cells of more than 131,072 characters."""
     heading, row, *_ = QUERIES.splitlines()

@@ -99,6 +99,8 @@ BARS = """\
  select a || b from c |    20 |         32046.9 |          65240 |             65380
 (1 row)
 """
+#: As psql with border 0, and sqlcmd: the bars of a text are as many as those of a table.
+BLANKS = BARS.replace("|", " ").replace("+", " ").replace("a    b from c", "a|b|c|d|e, g ")
 FRAME = "+----------------------+-------+-----------------+----------------+-------------------+"
 FRAMED = "\n".join(
     [FRAME, *(FRAME if "-+-" in line else f"|{line.ljust(len(FRAME) - 2)}|"
@@ -109,7 +111,7 @@ FRAMED = "\n".join(
 @cases(
     "text, query",
     [(COLUMNS, "order by"), (MARKDOWN, "a | b"), (ORG, "order by"), (BARS, "a || b"),
-     (FRAMED, "a || b")],
+     (FRAMED, "a || b"), (BLANKS, "a|b|c|d|e, g")],
 )  # fmt: skip
 def test_columns_are_told_apart_by_their_rule(tmp_path, text, query):
     (path := tmp_path / "rows.txt").write_text(text)

@@ -22,7 +22,11 @@ _BELOW_TABLE = re.compile(
 _FIGURE = re.compile(r"\s*-?\d")
 #: Columns of tables that contain evidence by themselves, and are not part of a report.
 KNOWN_COLUMNS = re.compile(
-    r"\bQUERY PLAN\b|^(?:EXPLAIN|ANALYZE)$|^(?=.*\bcalls\b).*\btemp_blks_|query_duration_ms\b", re.I
+    r"\bQUERY PLAN\b|^(?:EXPLAIN|ANALYZE)$|^(?=.*\bcalls\b).*\btemp_blks_|query_duration_ms\b"
+    r"|^(?=.*\bexecution_count\b).*\btotal_spills\b"
+    r"|^(?=.*\bnum_of_writes\b).*\bio_stall_write_ms\b"
+    r"|^(?=.*\bsql_exec_id\b).*\bphysical_read_requests\b",
+    re.I,
 )
 #: The beginning of rows in JSON, or a heading: names beside each other, which are not a statement.
 _TABLE = re.compile(

@@ -176,7 +176,7 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], li
         margin = len(rule) - len(rule.lstrip())
         body = [line if line[:margin].strip() else line[margin:] for line in body]
         return _column_lines(body), []
-    starts = _column_starts(rule)
+    starts = [dashes.start() for dashes in re.finditer(r"[-═─━:]+", rule)]
     has_bars = any(bar in heading for bar in _BARS)
     if not has_bars:
         names = [name.strip() for name in _cells_at(heading, starts)]
@@ -211,11 +211,6 @@ def _without_mark(line: str) -> str:
     return line[:-1].rstrip() if line.endswith(_CONTINUED) else line
 
 
-def _column_starts(rule: str) -> list[int]:
-    """Positions at which columns begin: those of the parts of the rule."""
-    return [match.start() for match in re.finditer(r"[-═─━:]+", rule)]
-
-
 def _cells_at(line: str, starts: list[int]) -> list[str]:
     ends = [*starts[1:], len(line) + 1]
     return [line[start:end].strip(_BARS) for start, end in zip(starts, ends, strict=True)]
@@ -248,7 +243,7 @@ def _body_rows(
         if not line.strip() or (has_bars and is_below and not is_continued):
             return rows, body[at:]
         is_apart = False
-        if len(cells) != columns and len(starts) == columns:
+        if not (has_bars and len(cells) == columns) and len(starts) == columns:
             # A line that is cut lacks the last columns; an empty last column may be left out.
             cells = _cells_at(line, starts)[: sum(start <= len(line) for start in starts) + 1]
         cells = [cell.rstrip() for cell in cells] + [""] * (len(cells) == columns - 1)

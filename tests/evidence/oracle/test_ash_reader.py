@@ -80,6 +80,20 @@ def fixed(colsep, lines, heading=HEADING):
     return "\n".join(pages) + "\n\n3 rows selected.\n\n"
 
 
+def markdown():
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in texts())
+    return f"| {' | '.join(HEADING)} |\n|{'---|' * len(HEADING)}\n{rows}"
+
+
+def boxed(corner="+", bar="|"):
+    """As MySQL's client and SQLcl print, or psql without the outer bars."""
+    lines = fixed(" | ", texts()).splitlines()
+    rule = lines[2].replace(" | ", "-+-")
+    rows = [f"{bar} {line} {bar}" for line in (lines[1], *lines[3:12:4])]
+    rule = f"{corner}-{rule}-{corner}"
+    return "\n".join([*[rule] * bool(corner), rows[0], rule, *rows[1:], *[rule] * bool(corner)])
+
+
 def csv_without_quotes():
     return joined(",", [HEADING, *texts()])
 
@@ -142,6 +156,9 @@ SHAPES = {
     "fixed, commas": lambda: fixed(",", texts()),
     "fixed, tabs": lambda: fixed("\t", texts()),
     "fixed, semicolons": lambda: fixed(";", texts()),
+    "Markdown": markdown,
+    "box": boxed,
+    "psql": lambda: boxed("", ""),
 }
 
 

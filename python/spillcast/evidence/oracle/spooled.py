@@ -237,8 +237,10 @@ def _by_width(underline: str, separator: str | None) -> _Split:
     separated = partial(split_at, separator) if separator else None
 
     def split(line: str) -> list[str]:
-        if separated and len(cells := separated(line)) == len(spans):
-            return cells
+        framed = line.strip().removeprefix("|").removesuffix("|")
+        for text in (line, framed) if separated else ():
+            if len(cells := separated(text)) == len(spans):
+                return cells
         wide = line.expandtabs()
         return [wide[start:end].strip() for start, end in spans]
 
