@@ -227,7 +227,7 @@ def _splits(below: str) -> list[_Split]:
     if not _UNDERLINE.fullmatch(below):
         by_separator = (partial(split_at, separator) for separator in SEPARATORS)
         return [*by_separator, lambda line: _GAP.split(line.strip())]
-    separator = next((s for s in SEPARATORS if s in below), None)
+    separator = next((s for s in SEPARATORS if s in below.replace("+", "|")), None)
     return [_by_width(below, separator)]
 
 
