@@ -227,19 +227,18 @@ def _splits(below: str) -> list[_Split]:
     if not _UNDERLINE.fullmatch(below):
         by_separator = (partial(split_at, separator) for separator in SEPARATORS)
         return [*by_separator, lambda line: _GAP.split(line.strip())]
-    separator = next((s for s in SEPARATORS if s in below.replace("+", "|")), None)
+    separator = next((s for s in SEPARATORS if s in below.replace("+", "|")), "")
     return [_by_width(below, separator)]
 
 
-def _by_width(underline: str, separator: str | None) -> _Split:
+def _by_width(underline: str, separator: str) -> _Split:
     """Split into columns as wide as their dashes, or at separators if these give as many."""
     spans = [match.span() for match in re.finditer("-+", underline.expandtabs())]
-    separated = partial(split_at, separator) if separator else None
 
     def split(line: str) -> list[str]:
         framed = line.strip().removeprefix("|").removesuffix("|")
-        for text in (line, framed) if separated else ():
-            if len(cells := separated(text)) == len(spans):
+        for text in (line, framed) if separator else ():
+            if len(cells := split_at(separator, text)) == len(spans):
                 return cells
         wide = line.expandtabs()
         return [wide[start:end].strip() for start, end in spans]
