@@ -21,7 +21,6 @@ from statement_files import VERSIONS, export, row
 
 DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
 
-
 #: A row as DBeaver shows it, a column a line.
 RECORD = """\
 Name             |Value              |
@@ -92,14 +91,13 @@ MARKDOWN = """\
 | select a \\| b, c     | 20    | 32046.9         | 65240          | 65380             |
 """
 ORG = MARKDOWN.replace("-|-", "-+-").replace("\\| b, c  ", "order by a")
-#: As psql aligns it, without a frame and with one: a bar may be a part of the text.
+#: As psql aligns it, with a frame or not, or with blanks alone: a bar may be a part of the text.
 BARS = """\
  query                | calls | total_exec_time | temp_blks_read | temp_blks_written
 ----------------------+-------+-----------------+----------------+-------------------
  select a || b from c |    20 |         32046.9 |          65240 |             65380
 (1 row)
 """
-#: As psql with border 0, and sqlcmd: the bars of a text are as many as those of a table.
 BLANKS = BARS.replace("|", " ").replace("+", " ").replace("a    b from c", "a|b|c|d|e, g ")
 FRAME = "+----------------------+-------+-----------------+----------------+-------------------+"
 FRAMED = "\n".join(
