@@ -62,8 +62,8 @@ impl Ring {
     pub fn create(memory: &File, capacity_bytes: usize) -> io::Result<Ring> {
         let capacity_slots = (capacity_bytes / size_of::<Slot>()).max(2).next_power_of_two() as u64;
         let file_bytes = Ring::file_bytes(capacity_slots) as i64;
-        // Allocated now: memory must never run short in a program that reports. SAFETY: no pointer
-        // is passed.
+        // Allocated now: memory must never run short in a program that reports.
+        // SAFETY: no pointer is passed.
         let error = unsafe { libc::posix_fallocate(memory.as_raw_fd(), 0, file_bytes) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));

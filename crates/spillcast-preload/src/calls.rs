@@ -16,7 +16,7 @@ macro_rules! interpose {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $return:ty
        $(as $next_type:ty)? => $module:ident::$observe:ident($($given:expr),*);)*) => {$(
         /// # Safety
-        /// Those of the C library's function of this name.
+        /// As for the C library's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $return {
             type Function = interpose!(@type ($($type),*) -> $return $(, $next_type)?);

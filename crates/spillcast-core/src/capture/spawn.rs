@@ -26,8 +26,8 @@ impl HeldCommand {
         let (failure, report) = pipe_with(PipeFlags::CLOEXEC)?;
         let argv = pointers(arguments);
         let envp = pointers(environment);
-        // Between fork and exec the child uses only what is prepared here: another thread may have
-        // held any lock of this process at the fork. SAFETY: `child` makes only system calls.
+        // Until exec the child uses only what is prepared here: any lock may be held at the fork.
+        // SAFETY: `child` makes only system calls.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => child(&argv, &envp, held.as_raw_fd(), go.as_raw_fd(), report.as_raw_fd()),

@@ -22,8 +22,8 @@ impl Bare {
     pub unsafe fn start(kept: Option<BorrowedFd>, body: impl FnOnce()) -> io::Result<Bare> {
         // Blocked before the clone, so that no handler of the program ever runs in it.
         let before = block_signals(None);
-        // Not fork(), which runs handlers of libraries. SAFETY: without a stack of its own the
-        // clone continues on a copy of this one.
+        // Not fork(), which runs handlers of libraries.
+        // SAFETY: without a stack of its own the clone continues on a copy of this one.
         let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
         if pid == 0 {
             let _ = rustix::process::setsid();

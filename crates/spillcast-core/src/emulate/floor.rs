@@ -79,8 +79,8 @@ impl Floor {
 
     /// Times operations on [`FILE_NAME`] at `mountpoint`, each of which takes [`SLEEP_NS`].
     ///
-    /// `workers` threads serve in turn; each maps its memory before the timing starts. A separate
-    /// process times: a process that waits for a mount that it serves itself cannot be killed.
+    /// `workers` threads serve in turn; each maps its memory before the timing starts. The timing
+    /// process is a separate one: if it waited for a mount that it serves, nothing could kill it.
     pub(crate) fn measure(mountpoint: &Path, workers: usize) -> io::Result<Floor> {
         let path = mountpoint.join(FILE_NAME);
         let path = CString::new(path.as_os_str().as_bytes())?;

@@ -150,7 +150,7 @@ fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<
 
 /// Lets the mount on `device`, such as `0:52`, hold as many dirty pages as any disk.
 ///
-/// The kernel limits every single FUSE mount to 1 % of the dirty memory that it allows, from the
+/// The kernel limits each FUSE mount to 1 % of the dirty memory that it allows, from the
 /// start. Only root may lift that; the setting ends with the mount.
 fn allow_dirty_pages(device: &str) {
     let settings = Path::new("/sys/class/bdi").join(device);
