@@ -430,5 +430,6 @@ def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
     if query is not None and query.table_calls:
         return "record the server by --pid, with innodb_use_native_aio = OFF"
     if capture.method != "bpf":
-        return "record again with --capture bpf, as root"
+        other = ", or a command with --capture preload" if capture.method == "perf" else ""
+        return f"record again with --capture bpf, as root{other if query is None else ''}"
     return "record again, with less load on the machine" if capture.lost else "record again"

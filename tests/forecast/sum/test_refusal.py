@@ -55,6 +55,16 @@ def test_another_source_is_advised_only_where_it_observes_more(tmp_path, method,
     assert ("--capture" in run.meta.unseen.remedy) == helps
 
 
+@cases("method, helps", [("bpf", False), ("perf", True), ("preload", False)])
+def test_a_user_without_privileges_may_preload_where_files_were_closed_too_early(
+    tmp_path, method, helps
+):
+    """Inside the process a file has its name when it is opened."""
+    capture = {"method": method, "unknown_file": 90}
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
+    assert ("--capture preload" in run.meta.unseen.remedy) == helps
+
+
 @cases("unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}])
 def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
     whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(TARGET))
