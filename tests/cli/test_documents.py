@@ -354,3 +354,6 @@ def test_forecast_tells_of_memory(spilled):
     assert answer["memory"]["advice"]["within_s"] == 3600
     # Nothing is known of its memory.
     assert [cell["memory_bytes"] for cell in answer["memory"]["cells"]] == [None, None]
+    # Without a target nothing is advised that nobody has.
+    alone = printed("forecast", spilled.path, "--within", "1h")
+    assert alone["memory"]["advice"]["cell"]["storage"] == "today"
