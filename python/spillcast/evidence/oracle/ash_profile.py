@@ -26,6 +26,9 @@ _KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_inst
 #: Within an execution, only a client that fetches slowly causes such a gap.
 _GAP_S = 60
 _GAP_INTERVALS = 6
+#: The least share of an execution that samples of each second cover; its waits for a client have
+#: none.
+_COVERED_MIN = 0.8
 
 AshRow = dict[str, Any]
 
@@ -89,17 +92,27 @@ def check_single_execution(ash: Ash) -> None:
 
 
 def hints(ash: Ash) -> list[str]:
-    """A sentence about a long gap between samples, which may separate two executions."""
+    """A sentence about a long gap, which may separate two executions, or other lost samples."""
     if len(executions(ash)) > 1:
         return []
     because = "perhaps two executions, which the export does not distinguish"
     if {"sql_exec_id", "exec_start"} <= ash.exported:
-        because = "rows are missing, its client was slow, or the clock was changed"
+        because = (
+            "rows are missing, its client was slow, or its clock was changed or lacks AM or PM"
+        )
     times = ash.samples["time_ns"].values
     gaps = np.diff(times)
     gap_ns = int(gaps.max(initial=0))
     if gap_ns < 1e9 * max(_GAP_S, _GAP_INTERVALS * ash.interval_us / 1e6):
-        return []
+        covered_s = len(np.unique(times)) * float(ash.samples["weight_us"].values.mean()) / 1e6
+        elapsed_s = int(times.max()) / 1e9 + ash.interval_us / 1e6
+        if not ash.has_seconds or covered_s > _COVERED_MIN * elapsed_s:
+            return []
+        covered, elapsed = format_duration(covered_s), format_duration(elapsed_s)
+        return [
+            f"samples cover {covered} of {elapsed}: rows are left out, such as those on CPU, or "
+            "its client was slow; shares are those of the sampled time"
+        ]
     at = int(gaps.argmax())
     last, first = (clock(ash.began_ns + int(times[n])) for n in (at, at + 1))
     text = (
