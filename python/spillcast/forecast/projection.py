@@ -280,6 +280,8 @@ class Projection:
     causes_s: Mapping[str, float]
     #: Share of the operations that miss the page cache; None without one.
     missed: float | None
+    #: Whether readahead and writeback are assumed, before the figures of a device.
+    reads_ahead: bool
     #: Share of the time of temp I/O that the storage takes.
     storage_share: float
     #: Share of the run in which a CPU quota throttles threads.
@@ -365,6 +367,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         saturated=_saturated(storage, simulated.limited),
         causes_s=_causes_s(storage, simulated, sum(io_s)),
         missed=None if page_cache is None else simulated.missed,
+        reads_ahead=in_front is not page_cache,
         storage_share=simulated.storage_share,
         throttled_share=threads.throttled_share(simulated),
         spinning_s=workload.scale * threads.spinning_s(simulated) if spinning else 0.0,

@@ -22,6 +22,8 @@ from spillcast.storage.storage import Storage
 UNSEEN = 1.0
 #: Standard deviation between two models of threads, as a share of their difference.
 MODELS_APART = 0.25
+#: Spread of assumed readahead and writeback, which may be of twice or half the size.
+READ_AHEAD_NOISE = log(2) / NORMAL_95
 #: Relative error per share of CPUs that others used: with half, a replay took a fifth longer.
 DISTURBED_ERROR = 0.4
 #: Relative standard error of the time saved by a page cache that holds half of the files.
@@ -86,7 +88,7 @@ def _most_s(baseline: Baseline, storage: Storage, projected: Projection) -> floa
     # If today's time of temp I/O is unknown, there may be nothing to save.
     if workload.quality.time_unknown or workload.quality.timed_on is not None:
         return max_s
-    slow = 1.0 if storage.never_slower else exp(NORMAL_95 * storage.source.noise)
+    slow = 1.0 if storage.never_slower else exp(NORMAL_95 * _noise(storage, projected))
     pairs = zip(baseline.io_s, projected.io_s, strict=True)
     if not storage.never_slower and any(slow * io_s > now_s for now_s, io_s in pairs):
         return max_s
@@ -120,7 +122,7 @@ def _drawn_s(
         draws,
         noise=hypot(
             LATENCY_NOISE,
-            storage.source.noise * projected.storage_share,
+            _noise(storage, projected) * projected.storage_share,
             DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0),
             0.0 if workload.spill_spread is None else workload.spill_spread.added,
         ),
@@ -139,6 +141,11 @@ def _drawn_s(
     if sample is not None:
         drawn_s *= np.exp(draws.normal(0, sample.error, DRAWS))
     return drawn_s
+
+
+def _noise(storage: Storage, projected: Projection) -> float:
+    """Spread of all latencies of the storage together."""
+    return hypot(storage.source.noise, READ_AHEAD_NOISE if projected.reads_ahead else 0.0)
 
 
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Floats:
