@@ -249,6 +249,27 @@ def test_a_limit_is_read_in_any_language(tmp_path, error, limit):
     assert (exceeded.limit, exceeded.query) == ("temp_file_limit (1024kB)", "select 1")
 
 
+@cases(
+    ("first", "more", "other"),
+    [
+        ("Nov 29 10:00:01 db1 postgres[42]: [7-1] ", "Nov 29 10:00:01 db1 postgres[42]: [7-2] #011",
+         "Nov 29 10:00:01 db1 CRON[99]: (root) CMD (run-parts /etc/cron.hourly)"),
+        ("2026-11-29T10:00:01.1+01:00 db1 postgres[42]: ",
+         "2026-11-29T10:00:01.1+01:00 db1 postgres[42]: \t",
+         "2026-11-29T10:00:01.2+01:00 db1 systemd-journald[9]: Suppressed 12 messages from x"),
+        ("db-1   | 2026-11-29 10:00:01.000 CET [42] ", "db-1   | \t",
+         'web-1  | 10.0.0.1 - - "GET /x" 200'),
+    ],
+)  # fmt: skip
+def test_lines_of_other_programs_are_none_of_a_statement(tmp_path, first, more, other):
+    (path := tmp_path / "syslog").write_text(
+        f'{first}LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
+        f"{first}STATEMENT:  select a\n{other}\n{more}from b\n{other}\n"
+    )
+    [file] = read_logs(path).temp
+    assert file.query.split() == ["select", "a", "from", "b"]
+
+
 def test_a_nested_plan_is_known_in_another_language(tmp_path):
     """Its temp blocks are in those of the plan that called it."""
     plan = "\tLimit  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)"

@@ -88,6 +88,11 @@ _PROMPT = re.compile(
     r"|refresh|cluster|vacuum|analyze|explain|copy|set|begin|call|do|execute|fetch|table)\b)",
     re.IGNORECASE,
 )
+#: The prefix of a line of syslog or journald, and of docker compose.
+_PROGRAM = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.+Z-]{8,30}) "
+    r"([\w.-]{1,255} [^\s\[:]{1,99}(?:\[\d+\])?): |(\S{1,99}) +\| "
+)
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 #: The heading of a CSV export.
@@ -247,6 +252,8 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             entry, below, is_below = new, [], False
             head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
+        elif isinstance(line, str) and len({_program(head), _program(line)} - {""}) > 1:
+            pass  # Of another program in the same log.
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # Removes the prefixes of shipper and server.
             text = line if line.startswith("\t") else _without_prefix(line, head)
@@ -259,6 +266,12 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
                 (below if is_below else entry.lines).append(text)
     if entry is not None:
         yield entry
+
+
+def _program(line: str) -> str:
+    """The host, program and process that syslog names, or the container; empty for other lines."""
+    match = _PROGRAM.match(line)
+    return "" if match is None else match[1] or match[2]
 
 
 def _without_prefix(line: str, head: str) -> str:
