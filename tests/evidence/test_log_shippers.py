@@ -250,6 +250,25 @@ def test_a_limit_is_read_in_any_language(tmp_path, error, limit):
 
 
 @cases(
+    ("line", "dropped"),
+    [
+        ("systemd-journald[320]: Suppressed 1234 messages from postgresql@15-main.service", True),
+        ("systemd-journald[320]: Suppressed 1234 messages from nginx.service", False),
+        ("rsyslogd: imuxsock lost 1234 messages from pid 42 due to rate-limiting", True),
+        ("rsyslogd: imjournal: 1234 messages lost due to rate-limiting (20000 allowed)", True),
+    ],
+)
+def test_messages_that_a_rate_limit_dropped_are_noted(tmp_path, line, dropped):
+    """journald and rsyslog do so by default where a hash join removes thousands of files."""
+    at = "Nov 29 10:00:01 db1 "
+    (path := tmp_path / "syslog").write_text(
+        f'{at}postgres[42]: [7-1] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
+        f"{at}{line}\n"
+    )
+    assert bool(read_logs(path).notes) == dropped
+
+
+@cases(
     ("first", "more", "other"),
     [
         ("Nov 29 10:00:01 db1 postgres[42]: [7-1] ", "Nov 29 10:00:01 db1 postgres[42]: [7-2] #011",

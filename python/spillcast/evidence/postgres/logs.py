@@ -46,6 +46,11 @@ _LINE_BYTES = 2048
 _LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
 #: The smallest common value of log_temp_files, except 0.
 _SMALL_BYTES = 1 << 20
+#: Messages of journald and of rsyslog in place of those that they drop.
+_DROPPED = re.compile(
+    rb"Suppressed \d+ messages from \S{,99}(?:postg|patroni)"
+    rb"|messages [\w ]{,40}due to rate-limiting"
+)
 #: The process ID in the name of a temp file that is not shared.
 _OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
 #: The time of an EXPLAIN plan, which the server does not log.
@@ -73,6 +78,8 @@ class Logs:
     damaged: list[InputError] = field(default_factory=list)
     #: Sizes (bytes) of temp files at the end of a log file, which may be cut.
     last_sizes: list[int] = field(default_factory=list)
+    #: Whether journald or rsyslog left out messages.
+    dropped: bool = False
     #: Temp files and plans, each with its time.
     seen: set[tuple[str, str, str]] = field(default_factory=set)
 
@@ -87,6 +94,7 @@ class Logs:
         return [
             *left_out,
             *(last.format(format_bytes(size)) for size in self.last_sizes[:1]),
+            *(["temp files of messages that the system dropped at its rate limit"] * self.dropped),
             *([small.format(format_bytes(smallest))] if smallest >= _SMALL_BYTES else ()),
         ]
 
@@ -130,9 +138,10 @@ class Logs:
         self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
 
     def _checked(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The blocks; notes a size at the end of the last block."""
+        """The blocks; notes dropped messages, and a size at the end of the last block."""
         block = b""
         for block in blocks:
+            self.dropped |= _DROPPED.search(block) is not None
             yield block
         if last := _LAST_SIZE.search(block[-_LINE_BYTES:]):
             self.last_sizes.append(int(last[1]))
