@@ -1,4 +1,4 @@
-"""What readers of figures make of texts, for the tests of this folder."""
+"""Fixtures of this folder: what the readers of figures return for a text."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from spillcast.evidence.selection import Selection
 
 @pytest.fixture
 def figures(tmp_path):
-    """What is read of a text, or of several."""
+    """Returns a function that reads the figures of a text, or of several."""
 
     def of(*texts, **selection):
         paths = [tmp_path / f"{at}.txt" for at in range(len(texts))]

@@ -1,4 +1,4 @@
-"""Plans, logs and exports of known truth, wrapped, cut, quoted and encoded as people have them.
+"""Plans, logs and exports with known figures, wrapped, cut, quoted and encoded as users have them.
 
 ``draw(seed)`` makes one: a file's name and bytes, and what is right to say of it.
 """
@@ -24,7 +24,7 @@ ASCII, UNICODE = ("|", "-", "+", "++++"), ("│", "─", "┼", "┌┐└┘")
 
 @dataclass(frozen=True)
 class Truth:
-    """Temp blocks and their time (ms) of a call, its elapsed time (ms) and the processes."""
+    """Temp blocks and their time (ms) of a call, its elapsed time (ms), and its processes."""
 
     read: int
     written: int
@@ -36,7 +36,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Disguised:
-    """A file as somebody has it. ``whole`` is whether it can be read at all."""
+    """A file as a user has it. ``whole`` tells whether it can be read completely."""
 
     kind: str
     how: tuple[str, ...]
@@ -55,7 +55,7 @@ def truth(draws):
 
 
 def nodes(of):
-    """The plan as FORMAT JSON has it."""
+    """The plan in FORMAT JSON."""
     counts = {
         "Temp Read Blocks": of.read,
         "Temp Written Blocks": of.written,
@@ -88,7 +88,7 @@ def nodes(of):
 
 
 def text_lines(of, execution="Execution Time"):
-    """The same in text."""
+    """The same plan in FORMAT TEXT."""
     lines, node, depth = [], nodes(of)["Plan"], 0
     while node is not None:
         indent = " " * (6 * depth - 4 if depth else 0)
@@ -119,7 +119,7 @@ def text_lines(of, execution="Execution Time"):
 
 
 def table(cells, style, border, more=""):
-    """psql's table of one column."""
+    """psql's table of a single column."""
     bar, dash, _, corners = style
     width = max(map(len, (*cells, "QUERY PLAN")))
     rule = dash * (width + 2)
@@ -168,7 +168,7 @@ def hard_wrapped(lines):
 
 
 def page(names, rows):
-    """psql's HTML: a row a line of the plan."""
+    """psql's HTML, with a row for each line of the plan."""
     cells = [f"<th>{name}</th>" for name in names]
     body = [
         [f'<td align="left">{html.escape(str(value)).replace("  ", "&nbsp;&nbsp;")}</td>'
@@ -180,7 +180,7 @@ def page(names, rows):
 
 
 def notebook_page(lines):
-    """A data frame as a notebook shows it: numbers of rows are headings, too."""
+    """A data frame as a notebook shows it, with row numbers as headings."""
     rows = [f"<tr><th>{at}</th><td>{html.escape(line)}</td></tr>" for at, line in enumerate(lines)]
     return ["<table>", "<tr><th></th><th>QUERY PLAN</th></tr>", *rows, "</table>"]
 
@@ -205,14 +205,14 @@ def escaped(lines):
 
 
 def row_numbers(lines):
-    """A data frame of one column, as notebooks print it."""
+    """A data frame of a single column, as notebooks print it."""
     width = len(str(len(lines)))
     rows = [f"{at:>{width + 2}} │ {line}" for at, line in enumerate(lines, 1)]
     return [f"{' ' * (width + 3)}│ QUERY PLAN", f"{'─' * (width + 3)}┼{'─' * 60}", *rows]
 
 
 def joined(lines):
-    """Some lines of details joined with the next, far apart."""
+    """Joins some detail lines with the next line, with many blanks between them."""
     text = "\n".join(lines)
     return re.sub(r"(Workers Planned: \d+)\n\s+", r"\1" + " " * 40, text).split("\n")
 
@@ -240,7 +240,7 @@ def asciidoc(lines):
 
 
 def named(lines, bar):
-    """psql's expanded output without records' heads, and with a rule between them."""
+    """psql's expanded output without record headers, with a rule between records."""
     return [
         part for line in lines for part in (f"QUERY PLAN{bar}{line}", *bar.count("│") * ["───┼───"])
     ]
@@ -291,7 +291,7 @@ FRAMES = {
     "python": lambda lines: ["import x", f"SLOW = {json.dumps(chr(10).join(lines))}", "x.y(1)"],
     "verbatim": lambda lines: f'class A {{\n var a = @"{chr(10).join(lines)}";\n}}'.split("\n"),
 }  # fmt: skip
-#: Around any lines.
+#: Wrappings that apply to any lines.
 AROUND = {
     "nothing": lambda lines: lines,
     "quoted": lambda lines: [f"> {line}" for line in lines],
@@ -327,7 +327,7 @@ PACKED = {
 ENCODINGS = ("utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be")
 NAMES = ("plan.txt", "plan.sql", "plan.json", "x.csv", "postgresql.log", "paste")
 
-#: What shippers put before each line of a server's log.
+#: Prefixes that log shippers put before each line of a server's log.
 SHIPPED = {
     "stderr": "{line}",
     "compose": "db-1  | {line}",
@@ -339,7 +339,7 @@ SHIPPED = {
 
 
 def log_lines(of, statement="select * from orders o order by id"):
-    """auto_explain's message, and one that follows."""
+    """auto_explain's message, followed by another message."""
     begin = "2026-11-23 10:00:01.100 UTC [42] app@dw LOG:  "
     message = [f"duration: {of.elapsed_ms:.3f} ms  plan:", f"Query Text: {statement}"]
     message += text_lines(of)[:-2]
@@ -348,7 +348,7 @@ def log_lines(of, statement="select * from orders o order by id"):
 
 
 def record_lines(of, form):
-    """The same where each message is a record of CSV or JSON."""
+    """The same messages as records of CSV or JSON."""
     begin, message, _ = log_lines(of)
     reported = "\n".join(message)
     if form == "csvlog":
@@ -376,7 +376,7 @@ RECORDS = ("csvlog", "jsonlog", "cnpg", "docker", "cloudsql", "fluent bit", "azu
 
 
 def statement_rows(of, calls, version):
-    """A row of pg_stat_statements, the sums of so many calls."""
+    """Row of pg_stat_statements: the sums over ``calls`` calls."""
     total, mean = (
         ("total_time", "mean_time") if version < 13 else ("total_exec_time", "mean_exec_time")
     )

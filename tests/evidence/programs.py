@@ -1,4 +1,4 @@
-"""Plans as they stand in code of programs, and as offices and authors set them."""
+"""Plans as string literals in source code, and as office programs and authors format them."""
 
 import json
 import re
@@ -14,19 +14,19 @@ def typescript(document):
 
 
 def java(lines):
-    """A string of a test in Java, a line of text a part."""
+    """A string in a Java test, with a literal for each line."""
     parts = " +\n".join(f"      {json.dumps(line + chr(10))}" for line in lines)
     return ["class Plans {", *f"  String slow =\n{parts};".split("\n"), "}"]
 
 
 def javascript(lines):
-    """An array of the lines, joined."""
+    """A JavaScript array of the lines, joined."""
     quoted = (line.replace("'", "\\'") for line in lines)
     return ["const slow = [", *(f"  '{line}'," for line in quoted), "].join('\\n');"]
 
 
 def decimal_commas(lines):
-    """As a sheet in German has them: points between thousands, and commas before decimals."""
+    """A German spreadsheet's numbers: points between thousands, commas before decimals."""
     swapped = str.maketrans(".,", ",.")
     number = re.compile(r"(?:(?<==)|(?<=\.\.)|(?<=Time: ))\d+\.(\d+)")
     return [
@@ -36,7 +36,7 @@ def decimal_commas(lines):
 
 
 def figures_below(lines):
-    """Each node's name in a line, and its figures in two more."""
+    """Puts each node's name on a line, and its figures on two more."""
     node = re.compile(r"( *)(.*\S)  (\(cost=.*\)) (\(actual .*\))")
     return [
         part for line in lines for part in node.sub(r"\1\2\n\1   \3\n\1   \4", line).split("\n")
@@ -44,7 +44,7 @@ def figures_below(lines):
 
 
 def broken(text, width):
-    """The text in lines of at most so many characters."""
+    """Breaks the text into lines of at most ``width`` characters."""
     lines = text.split("\n")
     return "\n".join(
         line[at : at + width] for line in lines for at in range(0, len(line) or 1, width)

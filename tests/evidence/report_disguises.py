@@ -1,4 +1,4 @@
-"""Reports of one known run, and what clients, mails, pages and people do to their text."""
+"""Reports of a known run, and how clients, mails, pages and people change their text."""
 
 import re
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ import monitor_reports
 import oracle_reports
 from oracle_reports import DB_TIME_S, READ_S, READS, WRITE_S, WRITES
 
-#: Of DBMS_XPLAN and of views of waits, which have a form of their own.
+#: DBMS_XPLAN and views of waits, whose form differs.
 XPLAN_S, XPLAN_OWN_S, XPLAN_READS, XPLAN_WRITES = 29.2, 26.6, 33668, 33668
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A report with what it tells; ``bounded`` where it tells only the most of the time."""
+    """A report and its true figures; ``bounded`` where it only has an upper bound of the time."""
 
     text: str
     elapsed_s: float
@@ -21,12 +21,12 @@ class Truth:
     writes: int
     temp_s: float
     bounded: bool = False
-    #: The time of the run has to be given.
+    #: Whether the elapsed time of the run has to be given.
     asks_elapsed: bool = False
 
 
 def top_events():
-    """The list of an AWR report alone, with the suffixes of 12.2."""
+    """The list of an AWR report on its own, with the suffixes of 12.2."""
     return """\
 Top 10 Foreground Events by Total Wait Time
 ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -71,7 +71,7 @@ SID,EVENT,TOTAL_WAITS,TIME_WAITED_MICRO
 
 
 def session_event_aligned():
-    """The same as SQL*Plus prints it, with hundredths of a second."""
+    """The same rows as SQL*Plus prints them, with hundredths of a second."""
     return f"""\
 EVENT                                                            TOTAL_WAITS TIME_WAITED
 ---------------------------------------------------------------- ----------- -----------
@@ -115,12 +115,12 @@ PLAIN = {
     "session-event": Truth(session_event(), 773, READS, WRITES, _TEMP_S, asks_elapsed=True),
     "aligned-event": Truth(session_event_aligned(), 773, READS, WRITES, _TEMP_S, asks_elapsed=True),
 }
-#: Reports whose tables stand on the column of each figure.
+#: Reports whose tables depend on the column of each figure.
 ALIGNED = {"awr", "statspack", "top-events", "rac", "aligned-event"}
 
 
 def with_fixed_blanks(text, rng):
-    """Blanks as a page writes several of them."""
+    """Encodes repeated blanks as a web page does."""
     return text.replace("  ", "\u00a0 ") if rng.random() < 0.5 else text.replace("  ", " \u00a0")
 
 
@@ -139,22 +139,22 @@ def numbered(text, rng):
 
 
 def barred(text, rng):
-    """Numbers and bars before all lines, as of a tool that prints source."""
+    """Numbers and bars before all lines, as of a tool that prints source code."""
     return "".join(f"{at:5} | {line}\n" for at, line in enumerate(text.splitlines(), 1))
 
 
 def trimmed(text, rng):
-    """Lines without the blanks before and behind them."""
+    """Strips the blanks at both ends of lines."""
     return "\n".join(line.strip() for line in text.splitlines()) + "\n"
 
 
 def in_prose(text, rng):
-    """Words before and after."""
+    """Puts text before and after."""
     return f"The job takes ages since we moved to 19c.\n\n{text}\n\nMemory is 64 GB, PGA 4 GB.\n"
 
 
 def broken(text, rng):
-    """Rows between bars in lines of SQL*Plus's width."""
+    """Breaks table rows at SQL*Plus's line width."""
     width = rng.choice([80, 120])
     lines = text.splitlines()
     rows = [line for line in lines if line.lstrip().startswith("|")]
@@ -168,7 +168,7 @@ def broken(text, rng):
 
 
 def flowed(text, rng):
-    """Rows between bars that a page breaks in place of any blanks."""
+    """Breaks table rows at any blank, as a web page does."""
     lines = text.splitlines()
     for at, line in enumerate(lines):
         blanks = [place for place, char in enumerate(line) if char == " "]
@@ -178,17 +178,17 @@ def flowed(text, rng):
     return "\n".join(lines) + "\n"
 
 
-#: What keeps all that a report tells, beside the layers of test_layers.py.
+#: Changes that keep all figures of a report, beside the layers of test_layers.py.
 KEEPING = (broken, with_fixed_blanks, decimal_commas, barred, numbered, trimmed, in_prose)
 
 
 def cut(text, rng):
-    """The beginning, up to any character."""
+    """The beginning of a text, up to any character."""
     return text[: rng.randrange(len(text))]
 
 
 def narrow(text, rng):
-    """Lines cut at the width of a terminal."""
+    """Cuts lines at the width of a terminal."""
     width = rng.choice([60, 72, 80])
     return "\n".join(line[:width] for line in text.splitlines()) + "\n"
 

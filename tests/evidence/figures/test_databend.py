@@ -89,7 +89,7 @@ LOCAL = WINDOW.format(place="local", cpu_s=166.383, wait_s=82.414, writes=112, g
 
 @pytest.fixture
 def counts(tmp_path):
-    """What is read of a text."""
+    """Returns a function that reads the figures of a text."""
 
     def of(text, **selection):
         (path := tmp_path / "plan.txt").write_text(text)
@@ -101,12 +101,12 @@ def counts(tmp_path):
 @cases(
     ("text", "reads", "writes", "mib", "busy_s"),
     [
-        # Recordings of both, with bpf: 630 reads and 630 writes; 1,792 reads and 84 writes.
+        # Recordings of both plans, with bpf: 630 reads and 630 writes; 1,792 reads and 84 writes.
         (SORT, 630, 630, 1.02 * 1024, 31.14),
         (GROUPS, 1792, 84, 145.09, 16.44),
     ],
 )
-def test_calls_and_bytes_are_those_of_a_recording(counts, text, reads, writes, mib, busy_s):
+def test_calls_and_bytes_match_a_recording(counts, text, reads, writes, mib, busy_s):
     result = counts(text, elapsed_s=16.0)
     most = result.io_bounds.upper
     assert (most.reads.count, most.writes.count) == (reads, writes)
@@ -116,8 +116,8 @@ def test_calls_and_bytes_are_those_of_a_recording(counts, text, reads, writes, m
     assert result.processes == pytest.approx(max(1.0, busy_s / 16.0), rel=1e-3)
 
 
-def test_times_have_bounds_that_hold_those_of_a_recording(counts):
-    # The recording of such a sort: 8.434 s in its plan, 2.16 s of reads and writes.
+def test_time_bounds_contain_the_recorded_time(counts):
+    # The recording of a similar sort: 8.434 s in its plan, 2.16 s of reads and writes.
     time = counts(SORT.replace("15.278s", "8.196s").replace("150ms", "238ms"),
                   elapsed_s=12.38).time_bounds  # fmt: skip
     assert time.lower < 2.16 < time.upper
@@ -125,7 +125,7 @@ def test_times_have_bounds_that_hold_those_of_a_recording(counts):
     assert counts(GROUPS).elapsed_s == 8.526
 
 
-def test_the_published_case(counts, tmp_path):
+def test_a_published_case(counts, tmp_path):
     (remote := tmp_path / "remote.txt").write_text(REMOTE)
     (local := tmp_path / "local.txt").write_text(LOCAL)
     result = spillcast("forecast", remote, "--to", local, "--json")
@@ -161,6 +161,6 @@ def test_lines_may_be_quoted_or_in_a_table_of_another_client(counts):
         (GROUPS + GROUPS, EvidenceAmbiguous),
     ],
 )  # fmt: skip
-def test_what_is_no_whole_plan_that_spilled_is_refused(counts, text, error):
+def test_damaged_incomplete_and_repeated_plans_are_refused(counts, text, error):
     with pytest.raises(error):
         counts(text)

@@ -28,7 +28,7 @@ made.execute(sys.argv[4]).fetchall()
 SORT = "select count(*) from (select * from t order by m, i offset 1)"
 JOIN = "select count(*), max(a.i) from t a join t b on a.m = b.m"
 GROUPS = "select max(c), max(i) from (select m, count(*) as c, max(i) as i from t group by m)"
-#: The top of what DuckDB 1.4.4 wrote of a sort, and 1.1.3.
+#: The top of DuckDB's profile of a sort, written by versions 1.4.4 and 1.1.3.
 OLD = {
     "total_bytes_written": 0, "total_bytes_read": 0, "rows_returned": 1, "latency": 5.097661695,
     "result_set_size": 8, "query_name": "select 1", "blocked_thread_time": 0.0,
@@ -37,7 +37,7 @@ OLD = {
     "cumulative_rows_scanned": 3000000, "children": [],
 }  # fmt: skip
 
-#: The same as DuckDB 2 groups it.
+#: The same profile in the groups of DuckDB 2.
 GROUPED = {
     "query": {"sql": "select 1", "total_time": OLD["latency"]},
     "system": {"peak_temp_dir_size": OLD["system_peak_temp_dir_size"]},
@@ -73,7 +73,7 @@ def document_in(folder, **changes):
     [
         ("let profile = json!({\n" + json.dumps(OLD, indent=4)[1:] + ");\n", OLD),
         (json.dumps({"query_id": "base", "stage": "match", "profile": OLD}), OLD),
-        # As Python prints a document, a row of EXPLAIN ANALYZE, and a document that has groups.
+        # A document as Python prints it, a row of EXPLAIN ANALYZE, and a document with groups.
         (repr(OLD), OLD),
         (repr(OLD).replace("163020800,", "163020800,  # it's 155 MiB\n"), OLD),
         # A cell that a client copied.
@@ -82,13 +82,13 @@ def document_in(folder, **changes):
         (f"profile = {GROUPED | {'note': 'it spills'}!r}\n", GROUPED),
     ],
 )
-def test_a_profile_within_a_program_or_a_document(tmp_path, text, document):
+def test_a_profile_within_other_text_or_a_document(tmp_path, text, document):
     (path := tmp_path / "paste.txt").write_text(text)
     (plain := tmp_path / "profile.json").write_text(json.dumps(document))
     assert read_figures([path]).writes == read_figures([plain]).writes
 
 
-def test_its_bounds_hold_what_a_recording_saw(observed):
+def test_bounds_contain_the_recorded_counts(observed):
     path, recorded = observed
     result = read_figures([path], Selection(timed=False))
     assert result.engine.name == "duckdb"
@@ -100,7 +100,7 @@ def test_its_bounds_hold_what_a_recording_saw(observed):
     assert result.statement.query.startswith("select ")
 
 
-def test_without_a_storage_its_time_is_up_to_the_run_of_each_thread(observed):
+def test_without_a_storage_temp_time_is_at_most_the_run_of_each_thread(observed):
     path, recorded = observed
     result = read_figures([path])
     for threads in (1, 64):
@@ -109,7 +109,7 @@ def test_without_a_storage_its_time_is_up_to_the_run_of_each_thread(observed):
         assert max(times_s) == pytest.approx(threads * result.elapsed_s)
 
 
-def test_the_limit_of_a_profile_is_between_nothing_and_the_run(tmp_path):
+def test_the_ceiling_of_a_profile_is_between_zero_and_the_run(tmp_path):
     document = json.loads(spillcast("forecast", document_in(tmp_path), "--json").stdout)
     assert document["interval_s"] == document["ceiling_interval_s"] == [0, OLD["latency"]]
 
@@ -125,7 +125,7 @@ def test_the_limit_of_a_profile_is_between_nothing_and_the_run(tmp_path):
         ({"system_peak_temp_dir_size": 252936192}, 41649000),
     ],
 )
-def test_its_bounds_hold_what_the_kernel_counted(tmp_path, metrics, written):
+def test_bounds_contain_the_counts_of_the_kernel(tmp_path, metrics, written):
     groups = {"query": {"total_time": 9.0}, "system": metrics}
     form = groups if "peak_temp_dir_size" in metrics else {"latency": 9.0, "total_bytes_written": 0}
     (tmp_path / "profile.json").write_text(json.dumps({**form, **metrics}))
@@ -135,7 +135,7 @@ def test_its_bounds_hold_what_the_kernel_counted(tmp_path, metrics, written):
 
 
 def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
-    """Of the query's time, on the storage as it was: by its own latencies."""
+    """The profile's storage is that of the recording, with its observed latencies."""
     path, recorded = observed
     elapsed_s = read_figures([path], Selection(timed=False)).elapsed_s
     private = recorded.meta.temp
@@ -148,7 +148,7 @@ def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
         assert "a profile of DuckDB contains no reads and writes" in document["refused"]
         return
     low_s, high_s = document["interval_s"]
-    # By one thread or by two.
+    # By a single thread or by two.
     assert low_s <= elapsed_s + changed_s / 2 <= high_s
     assert {"io-unknown", "assumed", "counts-only"} <= {w["code"] for w in document["warnings"]}
 
@@ -165,8 +165,8 @@ def test_the_bounds_of_an_older_form_by_hand(tmp_path):
         assert (temp.processes_bounds.lower, temp.processes_bounds.upper) == (1, 64)
 
 
-def test_the_interval_goes_over_all_corners(tmp_path):
-    """Those of the same counts given as figures, for each block size and thread count."""
+def test_the_interval_covers_all_bounds(tmp_path):
+    """The bounds are the same counts given as figures, for each block size and thread count."""
     held = 32 << 20
     path = document_in(tmp_path, system_peak_temp_dir_size=held, latency=100.0)
     targets = ("--from", "latency:1ms", "--to", "latency:50us", "--json")
@@ -181,18 +181,18 @@ def test_the_interval_goes_over_all_corners(tmp_path):
             result = spillcast("forecast", word, *targets)
             bounds.append(json.loads(result.stdout)["interval_s"])
     assert document["interval_s"][0] == pytest.approx(min(low for low, _ in bounds), rel=1e-3)
-    # The least may be one operation, whose time is less certain than the mean of many.
+    # The minimum may be a single operation, whose time is less certain than the mean of many.
     highest = max(high for _, high in bounds)
     assert highest <= document["interval_s"][1] <= 1.05 * highest
 
 
-def test_where_nothing_spilled(tmp_path):
+def test_a_query_that_does_not_spill(tmp_path):
     subprocess.run(command(tmp_path, SORT, "2GB"), check=True)
     result = spillcast("forecast", tmp_path / "profile.json", "--to", "latency:1ms")
     assert "does not spill" in only_line(result, 2)
 
 
-def test_a_check_takes_its_elapsed_time(tmp_path):
+def test_check_takes_the_elapsed_time_of_a_profile(tmp_path):
     (tmp_path / "run.toml").write_text(
         "elapsed_s = 9\nio_s = 6\n[reads]\ncount = 900\nbytes = 9e8\n[writes]\ncount = 900\n"
         "bytes = 9e8\n"
@@ -215,7 +215,7 @@ def test_a_check_takes_its_elapsed_time(tmp_path):
         ({"latency": 0}, "no elapsed time"),
     ],
 )
-def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
+def test_missing_and_impossible_values_are_refused(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
         read_figures([document_in(tmp_path, **changes)], Selection(timed=False))
 
@@ -228,7 +228,7 @@ def test_what_lacks_or_cannot_be_is_refused(tmp_path, changes, words):
     ],
     ids=["0.10", "box"],
 )
-def test_one_without_a_size_names_what_to_give(tmp_path, text):
+def test_a_profile_without_sizes_names_the_figures_to_give(tmp_path, text):
     path = tmp_path / "profile.txt"
     path.write_text(text)
     with pytest.raises(EvidenceIncomplete) as refused:
@@ -254,14 +254,14 @@ def test_a_sort_before_1_4_is_refused(tmp_path, held):
             read_figures([path], Selection(timed=False))
 
 
-def test_a_cut_one_is_refused(tmp_path):
+def test_a_cut_profile_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
     with pytest.raises(EvidenceDamaged):
         read_figures([path], Selection(timed=False))
 
 
-def test_one_among_words_is_read_and_two_are_refused(tmp_path):
+def test_a_profile_in_other_text_is_read_and_two_are_refused(tmp_path):
     path = document_in(tmp_path)
     plain, text = read_figures([path], Selection(timed=False)), path.read_text()
     quoted = "\n".join(f"> {line}" for line in json.dumps(OLD, indent=2).split("\n"))

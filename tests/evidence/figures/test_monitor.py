@@ -23,7 +23,7 @@ FORMS = {
 
 @pytest.fixture(params=FORMS)
 def written(request, tmp_path):
-    """Writes a report in one of the forms."""
+    """Writes a report in each of its forms."""
 
     def write(**how):
         path = tmp_path / request.param
@@ -37,25 +37,25 @@ def test_the_published_case_in_each_form(written):
     result = read_figures([written()])
     temp = result
     assert (temp.reads.count, temp.writes.count) == (READS, WRITES)
-    # Text has whole gigabytes.
+    # The text form has whole gigabytes.
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=0.05)
     # 430 of 773 samples are in waits for temp files, of 773 s.
     assert temp.total_s == pytest.approx(430)
     share, samples = 430 / 773, 773
     error = 1.645 * (share * (1 - share) / samples) ** 0.5
     assert temp.time_bounds.lower == pytest.approx((share - error) * 773, rel=1e-3)
-    # No more than all waits for I/O, of which the report has 435 s to the second.
+    # The upper bound is all waits for I/O, which the report has as 435 s, rounded to a second.
     assert temp.time_bounds.upper == pytest.approx(min((share + error) * 773, 435.5), rel=1e-3)
     target = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
     answer = forecast(result, target)
     # The seed's sum with sizes matched, as both reads and writes take 310 us there.
     assert answer.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6, rel=1e-3)
-    # What was measured in the published case.
+    # The time measured in the published case.
     assert answer.interval_s[0] <= 348.83 <= answer.interval_s[1]
     assert {"incomplete", "counts-only"} <= {item.code for item in answer.warnings}
 
 
-def test_parallel_servers_share_it(written):
+def test_parallel_servers_share_temp_io(written):
     result = read_figures([written(elapsed_s=200, database_s=773)])
     assert result.processes == pytest.approx(773 / 200)
     answer = forecast(result, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
@@ -72,7 +72,7 @@ def test_without_samples_requests_divide_the_waits(written):
     assert within.upper == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
 
 
-def test_without_samples_and_requests_in_all_waits_for_io_are_the_most(tmp_path):
+def test_without_samples_and_requests_all_io_waits_are_the_upper_bound(tmp_path):
     text = monitor_reports.text(lines=[(*line[:4], {}) for line in LINES])
     begin, end = text.index("Global Stats"), text.index("SQL Plan Monitoring Details")
     totals = (
@@ -86,7 +86,7 @@ def test_without_samples_and_requests_in_all_waits_for_io_are_the_most(tmp_path)
     assert (within.lower, within.upper) == (0, 435.5)
 
 
-def test_what_does_not_spill_and_what_did_not_end(written):
+def test_queries_without_spill_are_refused_and_unfinished_ones_noted(written):
     lines = [(*line[:3], 0, {"Cpu": 9}) for line in LINES if line[0] != "HASH JOIN"]
     with pytest.raises(NoTempIo):
         read_figures([written(lines=lines)])
@@ -95,7 +95,7 @@ def test_what_does_not_spill_and_what_did_not_end(written):
     assert read_figures([written(status="DONE (ALL ROW")]).subject is None
 
 
-def test_a_text_without_its_totals_is_counted_by_its_samples(tmp_path):
+def test_a_text_report_without_totals_is_counted_by_its_samples(tmp_path):
     text = monitor_reports.text()
     begin = text.index("Global Stats")
     end = text.index("SQL Plan Monitoring Details")
@@ -115,7 +115,7 @@ def test_a_text_without_its_totals_is_counted_by_its_samples(tmp_path):
         read_figures([path])
 
 
-def test_a_blank_line_in_a_heading_is_none_of_its_lines(tmp_path):
+def test_a_blank_line_in_a_heading_is_skipped(tmp_path):
     """A pager leaves one where it broke a page."""
     text = monitor_reports.text()
     (plain := tmp_path / "plain.txt").write_text(text)
@@ -137,12 +137,12 @@ def test_options_and_a_target(tmp_path):
     fast = tmp_path / "fast.xml"
     fast.write_text(monitor_reports.xml(elapsed_s=400, database_s=400))
     result = spillcast("forecast", path, "--to", fast, "--json")
-    # 430 of 773 samples of 400 s for as many operations.
+    # 430 of 773 samples of 400 s, for the same number of operations.
     assert json.loads(result.stdout)["forecast_s"] == pytest.approx(343 + 430 * 400 / 773)
 
 
 @cases("form", ["run.xml", "active.html"])
-def test_what_is_cut_or_damaged_is_refused(tmp_path, form):
+def test_cut_and_damaged_reports_are_refused(tmp_path, form):
     path, whole = tmp_path / form, FORMS[form]()
     for text in (whole[: len(whole) // 2], whole.replace("eJ", "!!"), whole.replace("</stat>", "")):
         if text == whole:
@@ -172,7 +172,7 @@ def test_a_count_is_read_whole_or_refused(tmp_path, shown):
         read_figures([path])
 
 
-def test_a_duration_that_is_not_understood_is_no_reason_to_take_another_time(tmp_path):
+def test_an_unreadable_duration_is_refused_and_not_replaced(tmp_path):
     (path := tmp_path / "run.txt").write_text(monitor_reports.text().replace("773s", "about 773"))
     with pytest.raises(EvidenceDamaged, match="about 773"):
         read_figures([path])

@@ -52,7 +52,7 @@ def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
     assert temp.subject == "all 2 executions"
 
 
-def test_tkprof_of_several_statements_asks_for_one(tmp_path):
+def test_tkprof_without_row_sources_and_with_several_executions(tmp_path):
     once = oracle_reports.tkprof()
     section = once[once.index("SQL ID:") : once.index("OVERALL")]
     both = oracle_reports.tkprof(more=section.replace(SQL_ID, "4q7zf0d2m8kcx"))
@@ -81,7 +81,7 @@ def test_both_views_together(tmp_path, sessions):
         read_figures(paths[:1])
 
 
-def test_of_several_executions_one_is_named(tmp_path):
+def test_one_of_several_executions_must_be_selected(tmp_path):
     first, second = oracle_reports.views(), oracle_reports.views(exec_id=16777217)
     paths = [
         write(tmp_path / f"{at}-{name}.csv", text)
@@ -108,20 +108,20 @@ def report(request, tmp_path):
     return write(tmp_path / request.param, FORMS[request.param]())
 
 
-def test_an_instance_has_all_its_temp_waits(report):
+def test_an_instance_counts_all_its_temp_waits(report):
     result = read_figures([report])
     temp = result
     assert (result.elapsed_s, temp.reads.count, temp.writes.count) == (DB_TIME_S, READS, WRITES)
     assert temp.total_s == pytest.approx(READ_S + WRITE_S, rel=1e-3)
     assert temp.time_bounds is None
-    # 11 GiB in 12.9 requests a second of an hour; Statspack does not tell, and 31 blocks are taken.
+    # 11 GiB in 12.9 requests a second over an hour; Statspack lacks this, so 31 blocks are assumed.
     assert temp.bytes / temp.operations == pytest.approx(IO_BYTES, rel=0.02)
     answer = forecast(result, storage(TARGET))
     expected_s = DB_TIME_S - 430 + (READS + WRITES) * 310e-6
     assert answer.forecast_s == pytest.approx(expected_s, rel=5e-3)
 
 
-def test_a_statement_has_bounds(report):
+def test_the_temp_time_of_a_statement_has_bounds(report):
     hashed = report.name == "statspack.txt"
     result = read_figures([report], Selection(sql_id="987654321" if hashed else SQL_ID))
     runs, elapsed_s, _, io = STATEMENTS[SQL_ID]
@@ -130,11 +130,11 @@ def test_a_statement_has_bounds(report):
     assert any(f"{runs} executions" in item for item in result.notes)
     waited_s = elapsed_s - 676 if hashed else elapsed_s * io / 100
     assert within.upper == pytest.approx(min(430, waited_s) / runs, rel=1e-3)
-    # Others waited 105 s for I/O, so that as much of the 430 s at the most is theirs.
+    # Other statements waited 105 s for I/O, so at most 105 of the 430 s are theirs.
     least_s = 0 if hashed else 430 - (USER_IO_S - waited_s)
     assert within.lower == pytest.approx(least_s / runs, rel=1e-3, abs=1e-9)
     assert within.lower < temp.total_s < within.upper
-    # The mean latency is that of the instance.
+    # The mean latency is the instance's.
     assert temp.total_s / temp.operations == pytest.approx(430 / (READS + WRITES), rel=1e-2)
     answer = forecast(result, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
     low_s, high_s = answer.interval_s or (0, result.elapsed_s)
@@ -142,7 +142,7 @@ def test_a_statement_has_bounds(report):
     assert high_s > result.elapsed_s - within.lower
 
 
-def test_what_is_not_there_is_named(tmp_path, report):
+def test_absent_statements_and_temp_waits_are_refused(tmp_path, report):
     with pytest.raises(SelectionEmpty):
         read_figures([report], Selection(sql_id="abcdefghijklm"))
     text = report.read_text().replace("direct path", "db file")
@@ -150,7 +150,7 @@ def test_what_is_not_there_is_named(tmp_path, report):
         read_figures([write(tmp_path / report.name.replace(".", "2."), text)])
 
 
-def test_several_reports_are_no_run(tmp_path):
+def test_several_reports_are_refused(tmp_path):
     both = [write(tmp_path / name, form()) for name, form in FORMS.items()]
     with pytest.raises(EvidenceMixed, match="2 files of figures"):
         read_figures(both[:2])

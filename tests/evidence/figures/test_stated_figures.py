@@ -48,7 +48,7 @@ def reply(*words):
     return json.loads(result.stdout)
 
 
-def test_the_published_case_of_databend(remote, local):
+def test_a_published_case_of_databend(remote, local):
     item = reply(remote, "--to", local)
     assert sum(term["baseline_s"] for term in item["terms"] if term["op"]) == pytest.approx(
         39.2, abs=0.05
@@ -56,13 +56,13 @@ def test_the_published_case_of_databend(remote, local):
     low_s, high_s = item["interval_s"]
     assert low_s <= LOCAL_S <= high_s
     assert item["forecast_s"] == pytest.approx(LOCAL_S, rel=0.1)
-    # As many threads wait for either, so the gain of all spill I/O says about the same.
+    # Reads and writes share the same threads, so the gain of all spill I/O predicts about the same.
     gain = (131.925 + 212.578) / (16.454 + 37.682)
     low_s, high_s = reply(remote, "--to", f"factor:{gain}")["interval_s"]
     assert low_s <= LOCAL_S <= high_s
 
 
-def test_a_word_a_document_and_a_file_say_the_same(tmp_path):
+def test_an_argument_a_document_and_a_file_are_equivalent(tmp_path):
     reads, writes = {"count": 1000, "bytes": 8192000}, {"count": 500, "bytes": 4096000}
     document = {"elapsed_s": 100.0, "cpu_s": 30.0, "io_s": 60.0, "reads": reads, "writes": writes}
     path = tmp_path / "run.json"
@@ -74,14 +74,14 @@ def test_a_word_a_document_and_a_file_say_the_same(tmp_path):
     target = storage({("read", 8192): 1_000_000, ("write", 8192): 2_000_000})
     for item in (path, word):
         answer = forecast(read_figures([item]), target)
-        # 60 s are 40 s of reads and 20 s of writes by the byte; 1,000 * 1 ms and 500 * 2 ms there.
+        # 60 s divided by bytes: 40 s of reads, 20 s of writes; there 1,000 * 1 ms and 500 * 2 ms.
         assert answer.forecast_s == pytest.approx(40 + 1 + 1)
         terms = {term.name: term.baseline_s for term in answer.terms}
         assert terms["temp read"] == pytest.approx(40)
         assert (terms["CPU"], terms["other waits"]) == (30, pytest.approx(10))
 
 
-def test_figures_are_a_target_and_directories_are_probed_with_their_sizes(tmp_path, remote):
+def test_figures_are_a_target_and_probes_of_directories_use_their_sizes(tmp_path, remote):
     room = tmp_path / "room"
     room.mkdir()
     small = "figures:elapsed=9s,io=3s,reads=64,read-bytes=4M,writes=16,write-bytes=4M"
@@ -108,7 +108,7 @@ def test_a_probe_like_a_file_of_figures(tmp_path):
     assert groups["read"]["bytes"] == groups["write"]["bytes"] == 4 << 20
 
 
-def test_no_times_want_the_storage_they_were_had_on(tmp_path):
+def test_figures_without_times_need_the_present_storage(tmp_path):
     word = "figures:elapsed=9s,reads=1000,read-bytes=8M,writes=1000,write-bytes=8M"
     with pytest.raises(TimesUnknown, match="--from"):
         read_figures([word])
@@ -124,7 +124,7 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
     for given, count in ((path, 10_000), (word, 4096)):
         temp = read_figures([given])
         assert (temp.reads.count, temp.writes.count, temp.total_s) == (count, count, 300)
-        # Neither was stated.
+        # Neither count was given.
         notes = " ".join(temp.notes)
         assert "written once" in notes
         assert "size of one" in notes
@@ -150,12 +150,12 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
         ("figures:elapsed=0s,io=1s,reads=1,read-bytes=8K", "no elapsed time"),
     ],
 )
-def test_what_cannot_be(word, subject):
+def test_impossible_figures_are_refused(word, subject):
     with pytest.raises(InputError, match=subject):
         read_figures([word])
 
 
-def test_a_damaged_file_and_options_of_others(tmp_path, remote):
+def test_damaged_files_and_options_of_other_evidence_are_refused(tmp_path, remote):
     path = tmp_path / "run.toml"
     path.write_text("elapsed_s = 9\n[reads\n")
     result = spillcast("forecast", path, "--to", "factor:2")

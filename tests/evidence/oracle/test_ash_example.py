@@ -28,12 +28,12 @@ def example(tmp_path_factory):
 
 
 def waits(path):
-    """Every wait as (event, us, parameters)."""
+    """Returns each wait as (event, us, parameters)."""
     result = re.findall(r"^WAIT #\d+: nam='(.*?)' ela= (\d+) (.*)$", path.read_text(), re.MULTILINE)
     return [(event, int(us), parameters) for event, us, parameters in result]
 
 
-def test_it_is_the_same_each_time(example, tmp_path):
+def test_generation_is_reproducible(example, tmp_path):
     files = make(tmp_path)
     assert files == {path.name: path.read_bytes() for path in example.iterdir()}
     assert sorted(files) == ["ash.csv", "flash.trc", "hdd.trc"]
@@ -54,7 +54,7 @@ def test_samples(example):
     of = ("min_us", "max_us", "mean_us")
     assert [read[key] for key in of] == [2_595, 415_850, 19_305]
     assert [write[key] for key in of] == [187, 656, 446]
-    # ASH's mean is twice the trace's; without its bias they agree within two errors.
+    # ASH's mean is twice the trace's; without its length bias they agree within two errors.
     assert abs(read["latency_us"] - 8_999) < 2 * read["latency_error_us"]
     clock = wall_clock_share(ash)
     assert (clock.share, clock.elapsed_s) == (pytest.approx(430 / 773), 773)
@@ -75,8 +75,8 @@ def test_traces(example, name, mean_us, blocks):
         ("flash", {READ: 31.51, "local write wait": 42.58, "cell smart table scan": 10.07}),
     ],
 )
-def test_events_have_their_part_of_the_time(example, name, percent):
-    """To a fifth of a percent of the whole, as rare events are rounded to one wait."""
+def test_events_have_their_share_of_the_time(example, name, percent):
+    """Within a fifth of a percent of the total, as rare events are rounded to a whole wait."""
     result = waits(example / f"{name}.trc")
     total = sum(us for _, us, _ in result)
     for event, share in percent.items():

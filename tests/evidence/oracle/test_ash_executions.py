@@ -1,4 +1,4 @@
-"""Executions in ASH exports: what belongs together, what is apart, and what chooses one."""
+"""Executions in ASH exports: which samples form an execution, and how one is selected."""
 
 import pytest
 
@@ -36,8 +36,8 @@ FIRST = (SQL_ID, EXEC_ID, 1, 35, 773, 773)
     ],
     ids=["execution", "statement", "instance", "session", "start"],
 )
-def test_two_are_told_apart(other, expected, tmp_path):
-    """An hour apart they are not one run of 1 h 03 min; nor are they at the same time."""
+def test_two_executions_are_separated(other, expected, tmp_path):
+    """Executions an hour apart are not a run of 1 h 03 min; simultaneous ones are separate, too."""
     second = execution(163, after_s=HOUR_S, **other)
     path = write_ash(tmp_path / "ash.csv", execution(773), second)
     assert reported(path) == [FIRST, (*expected, 163, 163)]
@@ -47,7 +47,7 @@ def test_two_are_told_apart(other, expected, tmp_path):
         assert reported(path) == [FIRST, (*expected, 163, 163)]
 
 
-def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
+def test_several_executions_are_listed_and_not_forecast(tmp_path):
     second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second))
     with pytest.raises(EvidenceAmbiguous, match="the samples are of 2 executions") as caught:
@@ -63,7 +63,7 @@ def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
     ]
 
 
-def test_of_many_the_longest_are_listed(tmp_path):
+def test_the_longest_of_many_executions_are_listed(tmp_path):
     many = [execution(n, after_s=100 * n, sql_exec_id=EXEC_ID + n) for n in range(1, 15)]
     with pytest.raises(EvidenceAmbiguous) as caught:
         check_single_execution(read_ash(write_ash(tmp_path / "ash.csv", *many)))
@@ -84,7 +84,7 @@ def test_of_many_the_longest_are_listed(tmp_path):
     ],
     ids=str,
 )
-def test_what_chooses_one(chosen, elapsed_s, tmp_path):
+def test_options_select_an_execution(chosen, elapsed_s, tmp_path):
     second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
     path = write_ash(tmp_path / "ash.csv", execution(773), second)
     [item] = reported(path, chosen)
@@ -110,7 +110,7 @@ def test_what_chooses_one(chosen, elapsed_s, tmp_path):
     ],
     ids=["no time", "nothing left", "which day", "no such execution"],
 )
-def test_what_cannot_be_chosen(chosen, message, hint, tmp_path):
+def test_selections_without_a_unique_match_are_refused(chosen, message, hint, tmp_path):
     night = execution(11, after_s=20_050 + 24 * HOUR_S)
     path = write_ash(tmp_path / "ash.csv", execution(3), night)
     with pytest.raises(InputError, match=message) as caught:
@@ -119,14 +119,14 @@ def test_what_cannot_be_chosen(chosen, message, hint, tmp_path):
 
 
 @cases(("since", "seconds"), [("20:26:03", 13), ("20:30", 11), ("02:00:15", 8)])
-def test_a_time_of_the_day_is_of_the_day_that_has_it(since, seconds, tmp_path):
+def test_a_time_without_a_date_takes_the_day_that_has_it(since, seconds, tmp_path):
     path = write_ash(tmp_path / "ash.csv", execution(3), execution(11, after_s=20_050))
     assert read_ash(path, Filter(since=since)).samples.num_rows == seconds
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["qc instance", "no qc instance"])
-def test_a_session_and_its_workers_are_one(known, tmp_path):
-    """Workers on two instances; the coordinator is session 35 of the first one."""
+def test_a_session_and_its_workers_are_one_execution(known, tmp_path):
+    """Workers on two instances; the coordinator is session 35 of the first instance."""
     served = {"qc_session_id": 35, "sql_exec_start": "2024-09-03 20:26:02"}
     served |= {"qc_instance_id": 1} if known else {}
     workers = [
@@ -135,7 +135,7 @@ def test_a_session_and_its_workers_are_one(known, tmp_path):
     path = write_ash(tmp_path / "ash.csv", execution(70), *workers)
     [item] = executions(read_ash(path))
     assert (item.instance, item.session, item.sessions, item.samples) == (1, 35, 5, 310)
-    # Of another coordinator they are another execution.
+    # Workers of another coordinator are another execution.
     others = [execution(60, session_id=70 + n, qc_session_id=36, sql_exec_id=NEXT) for n in (1, 2)]
     both = write_ash(tmp_path / "both.csv", execution(70), *workers, *others)
     assert [item.sessions for item in executions(read_ash(both))] == [5, 2]
@@ -148,7 +148,7 @@ def test_samples_without_a_number_belong_to_the_only_execution(tmp_path):
     assert reported(path) == [(SQL_ID, EXEC_ID, 1, 35, 72, 72)]
 
 
-def test_samples_without_a_statement_belong_to_what_they_lie_within(tmp_path):
+def test_samples_without_a_statement_belong_to_the_surrounding_execution(tmp_path):
     nothing = {"sql_id": "", "sql_exec_id": "", "sql_exec_start": ""}
     inside = execution(1, after_s=100, **nothing)
     run = [row for row in execution(200) if row["SAMPLE_TIME"] != inside[0]["SAMPLE_TIME"]]
@@ -162,7 +162,7 @@ def test_samples_without_a_statement_belong_to_what_they_lie_within(tmp_path):
 FEW = without("SQL_EXEC_ID", "SQL_EXEC_START", "QC_SESSION_ID", "QC_INSTANCE_ID")
 
 
-def test_exports_that_do_not_tell_stay_one_and_say_where_they_have_a_gap(tmp_path):
+def test_exports_without_execution_columns_are_one_execution_and_name_gaps(tmp_path):
     second = execution(163, after_s=HOUR_S, session_id=99)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second, columns=FEW))
     check_single_execution(ash)
@@ -173,26 +173,26 @@ def test_exports_that_do_not_tell_stay_one_and_say_where_they_have_a_gap(tmp_pat
 
 
 @cases(("gap_s", "answer"), [(59, False), (61, True)])
-def test_a_gap_of_a_minute_is_said(gap_s, answer, tmp_path):
+def test_a_gap_of_a_minute_is_reported(gap_s, answer, tmp_path):
     later = execution(200, after_s=199 + gap_s)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(200), later, columns=FEW))
     assert bool(hints(ash)) == answer
 
 
-def test_without_a_gap_nothing_is_said_and_a_gap_of_one_execution_is(tmp_path):
+def test_gaps_are_reported_and_steady_samples_are_not(tmp_path):
     steady = write_ash(tmp_path / "steady.csv", execution(200), columns=FEW)
     assert hints(read_ash(steady)) == []
     waits = [row for row in execution(200) if row["EVENT"]]
-    # Half of the time is missing: that on CPU.
+    # Half of the time is missing: the samples on CPU.
     assert len(hints(read_ash(write_ash(tmp_path / "waits.csv", waits)))) == 1
-    # The start says that it is one; the hour may be of a client that fetches slowly.
+    # The start time shows a single execution; in the hour a client may have fetched slowly.
     later = execution(20, after_s=HOUR_S, sql_exec_start="2024-09-03 20:26:02")
     known = write_ash(tmp_path / "known.csv", execution(200), later)
     assert len(hints(read_ash(known))) == 1
     assert len(executions(read_ash(known))) == 1
 
 
-def test_statements_are_told_apart_without_numbers_too(tmp_path):
+def test_statements_without_execution_numbers_are_separated(tmp_path):
     other = execution(163, sql_id="other")
     path = write_ash(tmp_path / "ash.csv", execution(773), other, columns=FEW)
     assert [item[0] for item in reported(path)] == [SQL_ID, "other"]
@@ -202,5 +202,5 @@ def test_statements_are_told_apart_without_numbers_too(tmp_path):
 def test_until_a_second_includes_its_samples(tmp_path):
     rows = [row | {"SAMPLE_TIME": row["SAMPLE_TIME"] + ".412"} for row in execution(10)]
     chosen = read_ash(write_ash(tmp_path / "ash.csv", rows), Filter(until="20:26:05"))
-    # Samples of 20:26:02 to 20:26:05.
+    # The samples of 20:26:02 to 20:26:05.
     assert chosen.samples.num_rows == 4

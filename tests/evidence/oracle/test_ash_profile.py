@@ -19,7 +19,7 @@ POLL = "ASM IO for non-blocking poll"
 
 
 def ash(rows, source="V$", instances=None):
-    """An export from rows of (second, session, event, time_waited_us), and what else is named."""
+    """An export of rows of (second, session, event, time_waited_us), and other columns by name."""
     weight_us = 1_000_000 if source == "V$" else 10_000_000
     full = []
     for second, session, event, waited_us, *rest in rows:
@@ -38,7 +38,7 @@ def seed_rows():
     return [(i, 33, event, waited_us) for i, (event, waited_us) in enumerate(events)]
 
 
-def test_shares_of_the_first_estimate():
+def test_shares_match_the_published_estimate():
     rows = {row["event"]: row for row in profile_ash(ash(seed_rows())).to_pylist()}
     counts = {event: row["count"] for event, row in rows.items()}
     assert counts == {POLL: 5, WRITE: 12, "(on CPU)": 338, READ: 418}
@@ -49,7 +49,7 @@ def test_shares_of_the_first_estimate():
     assert sum(row["total_us"] for row in rows.values()) == 773_000_000
 
 
-def test_share_of_a_statement_and_share_of_all():
+def test_share_within_a_statement_and_share_of_all():
     other = {"sql_id": "other12345678"}
     rows = [(0, 1, READ, 10), (1, 1, None, 0), (2, 1, READ, 10, other), (3, 1, READ, 10, other)]
     profile = profile_ash(ash(rows)).to_pylist()
@@ -61,8 +61,8 @@ def test_share_of_a_statement_and_share_of_all():
     }
 
 
-def test_what_a_row_stands_for():
-    """By hand: 100 waits of 10 ms, one of 2.5 s seen three times, one that is not over."""
+def test_the_number_of_waits_that_a_row_represents():
+    """By hand: 100 waits of 10 ms, one of 2.5 s sampled three times, one that is not over."""
     rows = [(0, 1, READ, 10_000), (1, 1, READ, 0), (2, 1, READ, 0), (3, 1, READ, 2_500_000)]
     rows.append((4, 1, READ, 0))
     (row,) = profile_ash(ash(rows)).to_pylist()
@@ -70,8 +70,8 @@ def test_what_a_row_stands_for():
     assert row["latency_us"] == pytest.approx(5e6 / 101)
 
 
-def test_history_rows_weigh_ten_times():
-    """One row in ten is kept of what was sampled each second, and so is a long wait's last."""
+def test_history_rows_weigh_ten_times_as_much():
+    """The history keeps one row in ten, which applies to the last rows of long waits, too."""
     rows = [(0, 1, READ, 10_000), (10, 1, READ, 2_500_000), (20, 1, None, 0)]
     read, cpu = profile_ash(ash(rows, "DBA_HIST")).to_pylist()
     assert (read["total_us"], cpu["total_us"]) == (20_000_000, 10_000_000)
@@ -79,13 +79,13 @@ def test_history_rows_weigh_ten_times():
 
 
 def sampled(waits_us, gaps_us, keep_every=1, phase=0.0):
-    """What ASH holds of a session that waits and computes in turn: its waits' rows, in seconds."""
+    """What ASH samples of a session that alternates between waits and CPU; waits are in seconds."""
     ends = np.cumsum(waits_us + gaps_us)
     starts = ends - waits_us
     instants = np.arange(phase * 1e6, ends[-1], 1e6)
     at = np.searchsorted(ends, instants, side="right")
     waiting = starts[at] <= instants
-    # Only the last sample of a wait is completed with its length.
+    # Only the last sample of a wait has its length.
     last = np.append(at[1:] != at[:-1], True)
     seen = np.where(last, waits_us[at], 0)
     return [
@@ -102,7 +102,7 @@ def log_normal(rng, mean, sigma, count):
     return np.maximum(1, np.rint(rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, count)))
 
 
-def test_latency_of_a_simulated_session_is_the_true_one():
+def test_latency_of_a_simulated_session_matches_the_truth():
     """A sample's 1/w has variance (exp(sigma^2) - 1) / mean^2 under log-normal waits."""
     rng = np.random.default_rng(20241014)
     sigma, count = 0.9, 1_500_000
@@ -127,8 +127,8 @@ def test_latency_with_waits_longer_than_the_interval(source, keep_every):
 
 
 @pytest.mark.nightly
-def test_the_truth_lies_within_two_errors_as_often_as_it_should():
-    """Of 60 short samples, 95 % within two standard errors: 57 +- 3 deviations of 1.7."""
+def test_the_truth_lies_within_two_errors_in_95_percent_of_cases():
+    """Of 60 short samples, 95 % within two standard errors: 57 +- 3 standard deviations of 1.7."""
     rng = np.random.default_rng(3)
     within = 0
     for _ in range(60):
@@ -146,7 +146,7 @@ def test_wall_clock_of_a_serial_query_counts_its_rows():
 
 
 def parallel_rows():
-    """Session 10 coordinates 11..14; by the second: all of 2 in temp, 1 of 4, none of 1, gap."""
+    """Session 10 coordinates 11..14; by second: all of 2 in temp, 1 of 4, none of 1, a gap."""
     worker = {"coordinator": 10}
     return [
         *[(0, session, READ, 10_000, worker) for session in (11, 12)],
@@ -163,7 +163,7 @@ def test_wall_clock_of_a_parallel_query_counts_each_instant_once():
     assert (clock.active_s, clock.elapsed_s, clock.instants, clock.sessions) == (4, 6, 4, 4)
 
 
-def test_instances_that_sample_at_other_instants_share_the_second():
+def test_instances_with_different_sampling_instants_share_a_second():
     worker = {"coordinator": 10}
     rows = [(0.0, 11, READ, 9, worker), (0.4, 12, None, 0, worker), (1.0, 11, READ, 9, worker)]
     clock = wall_clock_share(ash(rows, instances=[1, 2, 1]))
@@ -171,7 +171,7 @@ def test_instances_that_sample_at_other_instants_share_the_second():
     assert clock.active_s == 2
 
 
-def test_two_executions_are_two_clocks():
+def test_two_executions_have_separate_wall_clocks():
     rows = [(0, 1, READ, 9, {"sql_exec_id": 1}), (0, 2, None, 0, {"sql_exec_id": 2})]
     clock = wall_clock_share(ash(rows))
     assert (clock.share, clock.active_s, clock.sessions) == (0.5, 2, 1)
@@ -181,11 +181,11 @@ def test_two_executions_are_two_clocks():
     ("pattern", "share"),
     [("*on cpu*", 338 / 773), ("direct path read temp", 418 / 773), ("ASM*", 5 / 773), ("*", 1)],
 )
-def test_any_event_can_be_asked_for(pattern, share):
+def test_any_event_can_be_selected(pattern, share):
     assert wall_clock_share(ash(seed_rows()), pattern).share == pytest.approx(share)
 
 
-def test_a_pattern_like_no_event_is_bad_input():
+def test_a_pattern_that_matches_no_event_is_refused():
     with pytest.raises(SelectionEmpty, match="no sample waits for 'gc \\*'") as caught:
         wall_clock_share(ash(seed_rows()), "gc *")
     assert READ in caught.value.hint

@@ -1,4 +1,4 @@
-"""ASH exports in the shapes that clients write, against the rows they were written from."""
+"""ASH exports in the formats that clients write, against the rows they were written from."""
 
 import bz2
 import gzip
@@ -86,7 +86,7 @@ def markdown():
 
 
 def boxed(corner="+", bar="|"):
-    """As MySQL's client and SQLcl print, or psql without the outer bars."""
+    """As MySQL's client and SQLcl print, or psql without the outer borders."""
     lines = fixed(" | ", texts()).splitlines()
     rule = lines[2].replace(" | ", "-+-")
     rows = [f"{bar} {line} {bar}" for line in (lines[1], *lines[3:12:4])]
@@ -110,7 +110,7 @@ def sqlcl():
 
 
 def sqlcl_json():
-    """SQLcl `set sqlformat json`: without values that are null, and numbers as numbers."""
+    """SQLcl `set sqlformat json`: null values are left out, and numbers are not quoted."""
     items = [dict(zip(map(str.lower, HEADING), row, strict=True)) for row in texts()]
     for item in items:
         item["time_waited"] = int(item["time_waited"])
@@ -183,12 +183,12 @@ def test_a_packed_export(tmp_path, pack):
     assert_rows(read_ash(path))
 
 
-def test_a_heading_that_sqlplus_cut_to_its_column(tmp_path):
+def test_a_heading_that_sqlplus_truncated_to_its_column(tmp_path):
     heading = [name.replace("SESSION_STATE", "SESSION") for name in HEADING]
     assert_rows(read_ash(written(fixed(" ", texts(), heading), tmp_path)))
 
 
-def test_columns_are_those_of_samples_and_more(tmp_path):
+def test_columns_are_the_required_ones_and_optional_ones_of_the_file(tmp_path):
     ash = read_ash(written(csv_without_quotes(), tmp_path))
     assert ash.samples.column_names == [*(field.name for field in SAMPLES), "p3"]
     assert [f.type for f in ash.samples.fields][: len(SAMPLES)] == [f.type for f in SAMPLES]
@@ -213,7 +213,7 @@ def test_a_cut_parquet_file_is_bad_input(tmp_path):
         read_ash(path)
 
 
-# Times: each text and what it says, by datetime.
+# Times: each text and its value by datetime.
 NOON_MS = datetime(2024, 10, 14, 12, 34, 56, 789_000)
 NOON = NOON_MS.replace(microsecond=0)
 TIMES = {
@@ -263,7 +263,7 @@ def test_month_first_where_a_date_of_another_file_says_so(tmp_path):
         assert ash.samples["time_ns"].to_pylist() == [0, 10**9]
 
 
-def test_times_are_chosen_as_the_file_has_them(tmp_path):
+def test_since_and_until_use_the_date_order_of_the_file(tmp_path):
     lines = [["10/04/2024 20:00:00", "1", "ON CPU"], ["10/14/2024 20:00:00", "1", "ON CPU"]]
     path = written(joined(",", [HEADING[:3], *lines]), tmp_path)
     for chosen in (Filter(since="10/05/2024"), Filter(since="10/14/2024 20:00")):
@@ -272,12 +272,12 @@ def test_times_are_chosen_as_the_file_has_them(tmp_path):
 
 
 @cases("text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 24:00:00"])
-def test_what_is_no_time(text):
+def test_invalid_times_are_none(text):
     assert parse_time_ns(text) is None
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31)))
-def test_any_time_in_any_form(time):
+def test_any_time_in_any_format(time):
     time = time.replace(microsecond=time.microsecond // 1000 * 1000)
     wanted = round((time - datetime(1970, 1, 1)) / timedelta(microseconds=1)) * 1000
     for form in ("%Y-%m-%d %H:%M:%S.%f", "%d-%b-%y %I.%M.%S.%f %p", "%d.%m.%Y %H:%M:%S,%f"):
@@ -312,7 +312,7 @@ def test_grouped_numbers(number, separator):
 
 
 @cases("meta", [3, [3], [{"title": "event"}], [{"name": []}]])
-def test_damaged_names_of_columns_in_json_are_bad_input(tmp_path, meta):
+def test_damaged_column_names_in_json_are_refused(tmp_path, meta):
     table = {"meta": meta, "data": [[1]], "sample_time": 1, "event": 2}
     with pytest.raises(InputError):
         read_ash(written(json.dumps(table), tmp_path))
@@ -352,7 +352,7 @@ def test_a_lost_quote_costs_its_own_line_only(tmp_path):
         (["a", "b"], "a, b"),
     ],
 )
-def test_missing_columns_are_named_with_those_found(heading, result, tmp_path):
+def test_missing_columns_are_named_with_those_present(heading, result, tmp_path):
     path = written(joined(",", [heading, ["1", "2"]]), tmp_path)
     with pytest.raises(EvidenceIncomplete) as caught:
         read_ash(path)
@@ -362,7 +362,7 @@ def test_missing_columns_are_named_with_those_found(heading, result, tmp_path):
     assert caught.value.message == message
 
 
-def test_an_empty_file_and_no_file_are_bad_input(tmp_path):
+def test_an_empty_and_a_missing_file_are_refused(tmp_path):
     with pytest.raises(EvidenceIncomplete):
         read_ash(written("", tmp_path))
     with pytest.raises(EvidenceIncomplete):
@@ -375,7 +375,7 @@ def export(rows, heading):
     return joined(",", [heading, *([str(cell) for cell in row] for row in rows)])
 
 
-def test_history_by_its_columns(tmp_path):
+def test_history_is_recognised_by_its_columns(tmp_path):
     heading = ["SNAP_ID", "DBID", "SAMPLE_TIME", "EVENT"]
     ash = read_ash(written(export([(1, 2, "2024-10-14 12:00:00", READ)], heading), tmp_path))
     assert (ash.source, ash.interval_us) == ("DBA_HIST", 10_000_000)
@@ -383,8 +383,8 @@ def test_history_by_its_columns(tmp_path):
 
 
 @cases(("step_s", "source"), [(1, "V$"), (10, "DBA_HIST"), (60, "V$")])
-def test_history_by_the_time_between_samples(step_s, source, tmp_path):
-    """A session that is idle now and then: gaps are whole intervals."""
+def test_history_is_recognised_by_the_sample_interval(step_s, source, tmp_path):
+    """A session that is idle at times: gaps are multiples of the interval."""
     seconds = [step_s * i for i in (0, 1, 2, 9, 10, 11, 12, 30, 31, 32, 33, 34)]
     rows = [(START + timedelta(seconds=s), 7, READ) for s in seconds]
     ash = read_ash(written(export(rows, ["SAMPLE_TIME", "SESSION_ID", "EVENT"]), tmp_path))
@@ -392,13 +392,13 @@ def test_history_by_the_time_between_samples(step_s, source, tmp_path):
     assert bool(ash.notes) == (source == "DBA_HIST")
 
 
-def test_rows_that_tell_their_weight(tmp_path):
+def test_rows_with_a_weight_column(tmp_path):
     rows = [(START, READ, 500_000), (START, READ, ""), (START, READ, 0)]
     ash = read_ash(written(export(rows, ["SAMPLE_TIME", "EVENT", "USECS_PER_ROW"]), tmp_path))
     assert ash.samples["weight_us"].to_pylist() == [500_000, 1_000_000, 1_000_000]
 
 
-def test_memory_and_history_together_are_bad_input(tmp_path):
+def test_memory_and_history_together_are_refused(tmp_path):
     memory = written(export([(START, READ)], ["SAMPLE_TIME", "EVENT"]), tmp_path, "a.csv")
     heading = ["SAMPLE_TIME", "EVENT", "SNAP_ID"]
     history = written(export([(START, READ, 1)], heading), tmp_path, "b.csv")

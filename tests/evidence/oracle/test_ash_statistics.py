@@ -18,7 +18,7 @@ FLASH_WRITES = "cell writes to flash cache for temp IO"
 
 
 def spooled(tmp_path, *intervals):
-    """A table of the printed kind: aligned by spaces, no underline, digits in groups."""
+    """A table as printed: aligned by spaces, not underlined, digits in groups."""
     text = ""
     for values in intervals:
         text += (
@@ -52,15 +52,15 @@ def test_intervals_in_parquet(tmp_path):
     assert read_statistics(tmp_path / "statistics.parquet").total(READS) == 105_899
 
 
-def test_a_probe_phase_that_flash_serves(tmp_path):
-    """1,796 requests, all of them for temp and all of them hits; nothing is written."""
+def test_a_probe_phase_served_by_flash(tmp_path):
+    """1,796 requests, all of them for temp and all of them hits; there are no writes."""
     probe = {FLASH_READS: 1_796, READ_REQUESTS: 1_796, READS: 55_676, TEMP_READS: 55_676}
     result = temp_on_flash(read_statistics(spooled(tmp_path, probe | {WRITES: 0})))
     assert result == {"read": 1.0}
 
 
-def test_a_build_phase_that_flash_serves(tmp_path):
-    """Each write stands on two mirrors, so there are twice as many; table reads are no temp I/O."""
+def test_a_build_phase_served_by_flash(tmp_path):
+    """Each write goes to two mirrors, so there are twice as many; table reads are not temp I/O."""
     build = {FLASH_WRITES: 2_522, WRITE_REQUESTS: 1_261, WRITES: 39_091, TEMP_WRITES: 39_091}
     build |= {READS: 105_899, TEMP_READS: 0, READ_REQUESTS: 983, FLASH_READS: 0}
     result = temp_on_flash(read_statistics(spooled(tmp_path, build)))
@@ -68,7 +68,7 @@ def test_a_build_phase_that_flash_serves(tmp_path):
 
 
 def test_temp_on_disk_and_half_on_flash(tmp_path):
-    """Of 1,000 requests temp has half the blocks, so 500 are for temp; 250 of them are hits."""
+    """Temp has half the blocks of 1,000 requests, so 500 are for temp; 250 of them are hits."""
     values = {READ_REQUESTS: 1_000, READS: 31_000, TEMP_READS: 15_500, FLASH_READS: 250}
     values |= {WRITE_REQUESTS: 10, WRITES: 310, TEMP_WRITES: 310, FLASH_WRITES: 0}
     result = temp_on_flash(read_statistics(spooled(tmp_path, values)))
@@ -83,7 +83,7 @@ def test_damage_is_named(tmp_path):
     assert sorted(damage.line for damage in statistics.damaged) == [2, 3]
 
 
-def test_another_file_is_bad_input(tmp_path):
+def test_another_file_is_refused(tmp_path):
     path = tmp_path / "ash.csv"
     path.write_text("SAMPLE_TIME,EVENT\n1,2\n")
     with pytest.raises(EvidenceIncomplete):

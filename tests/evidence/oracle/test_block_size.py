@@ -1,4 +1,4 @@
-"""How large a block is: by the option, by spooled parameters, by a trace's header, or assumed."""
+"""The block size: from the option, spooled parameters, a trace's header, or the default."""
 
 import gzip
 
@@ -32,7 +32,7 @@ def test_sizes(text, size):
 
 
 @cases("text", ["12K", "64K", "0"])
-def test_no_block_is_as_large(text):
+def test_invalid_block_sizes_are_refused(text):
     with pytest.raises(OptionInvalid, match=f"--block {text}") as caught:
         parse_block(text)
     assert "2K, 4K, 8K, 16K, 32K" in caught.value.hint
@@ -40,13 +40,13 @@ def test_no_block_is_as_large(text):
         assert Selection(block=text).block_bytes
 
 
-def test_a_bare_number_has_no_unit():
+def test_a_number_without_a_unit_is_refused():
     with pytest.raises(OptionInvalid, match="--block: '16' has no unit") as caught:
         parse_block("16")
     assert "16K" in caught.value.hint
 
 
-def test_the_surest_word_counts(tmp_path):
+def test_the_most_reliable_source_of_the_block_size_wins(tmp_path):
     spooled = parameters(tmp_path / "spillcast_parameters.csv", 16384)
     header = trace(tmp_path / "a.trc", "  db_block_size            = 32768\n")
     silent = trace(tmp_path / "b.trc")
@@ -57,14 +57,14 @@ def test_the_surest_word_counts(tmp_path):
     assert block_size(None, [], [silent]) == BlockSize(8_192, None)
 
 
-def test_a_packed_header_tells_too(tmp_path):
+def test_the_header_of_a_packed_trace_is_read(tmp_path):
     plain = trace(tmp_path / "a.trc", "db_block_size=2048\n")
     packed = tmp_path / "a.trc.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert block_size(traces=[packed]).bytes == 2_048
 
 
-def test_two_databases_are_refused_and_nonsense_counts_for_nothing(tmp_path):
+def test_two_block_sizes_are_refused_and_impossible_ones_ignored(tmp_path):
     two = [parameters(tmp_path / f"{size}.csv", size) for size in (8192, 16384)]
     with pytest.raises(EvidenceMixed, match=r"8 KiB in .* and 16 KiB in "):
         block_size(parameters=two)
@@ -72,7 +72,7 @@ def test_two_databases_are_refused_and_nonsense_counts_for_nothing(tmp_path):
     assert block_size(parameters=[odd]).known_from is None
 
 
-def test_parameters_are_known_by_what_they_hold_and_are_no_evidence_alone(tmp_path):
+def test_parameters_are_recognised_by_content_and_are_not_evidence_alone(tmp_path):
     spooled = parameters(tmp_path / "p.csv", 8192)
     beside = trace(tmp_path / "a.trc")
     result = find_evidence([spooled, beside])

@@ -1,4 +1,4 @@
-"""Rows of waits that end within a number, and whole ones that end before their columns do."""
+"""Rows of waits: cut within a number, or complete but shorter than their columns."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_row_that_ends_within_a_number_is_cut(figures, text):
         figures(text, elapsed_s=1)
 
 
-def test_numbers_at_the_left_of_their_columns_are_whole(figures):
+def test_numbers_at_the_left_of_their_columns_are_complete(figures):
     rows = [line.rsplit(None, 1) for line in CUT_WITHIN.splitlines()]
     text = "\n".join(f"{rest.ljust(44)} {number}" for rest, number in rows)
     assert figures(text, elapsed_s=1).total_s == pytest.approx(0.421381)
@@ -38,7 +38,7 @@ sum                                   484289            57164
 """
 
 
-def test_a_total_that_the_end_of_the_file_cuts_is_none():
+def test_a_total_cut_by_the_end_of_the_file_is_dropped():
     (table,) = tables_of(TOTAL_CUT)
     assert table.cells[-1] == ["sum", "484289", ""]
     assert [row[-1] for row in table.cells[:-1]] == ["5042121", "51381990", "370000", "370000"]
@@ -55,6 +55,6 @@ log file sync                          847          8    9.44ms     .0 Commit
 """
 
 
-def test_a_figure_with_all_its_decimals_may_end_before_its_column(figures):
-    """As that of DB CPU does in reports of AWR; its percentage is known best."""
+def test_a_number_with_all_its_decimals_may_end_before_its_column(figures):
+    """As DB CPU does in AWR reports; its percentage has the most digits."""
     assert figures(BESIDE_ITS_COLUMN).elapsed_s == pytest.approx(28_900 / 0.728)

@@ -1,4 +1,4 @@
-"""Plans of DBMS_XPLAN whose rules a page left out, and views of SQL Monitor without bytes."""
+"""DBMS_XPLAN's plans without the rules around them, and views of SQL Monitor without bytes."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ PLAN = """\
 """
 
 
-def test_a_plan_without_its_rules_is_that_with_them(tmp_path):
+def test_a_plan_without_its_rules_is_read(tmp_path):
     path = tmp_path / "plan.md"
     path.write_text(f"The plan:\n\n{PLAN}\nIt is slow.\n")
     result = read_figures([path])
@@ -28,7 +28,7 @@ def test_a_plan_without_its_rules_is_that_with_them(tmp_path):
         read_figures([path])
 
 
-def test_a_plan_of_all_executions_is_not_that_of_one_call(tmp_path):
+def test_a_plan_of_all_executions_is_not_a_single_call(tmp_path):
     (path := tmp_path / "plan.md").write_text(PLAN.replace("|      1 |  ", "|      3 |  "))
     assert "3" in read_figures([path]).subject
 
@@ -44,14 +44,14 @@ def test_a_plan_of_all_executions_is_not_that_of_one_call(tmp_path):
     ids=["indentation", "separators"],
 )
 def test_a_damaged_plan_is_refused(tmp_path, damage):
-    """A line that lost its indentation would count twice; 6.000 blocks are not six."""
+    """A line that lost its indentation would count twice; 6.000 blocks are 6000."""
     path = tmp_path / "plan.txt"
     path.write_text(damage(PLAN))
     with pytest.raises((InputError, Refusal)):
         read_figures([path])
 
 
-def test_a_plan_without_the_bars_at_its_right_is_damaged(tmp_path):
+def test_a_plan_without_its_right_border_is_damaged(tmp_path):
     path = tmp_path / "plan.txt"
     rule = "-" * PLAN.index("\n")
     lines = [line.rstrip(" |") for line in PLAN.splitlines()]
@@ -60,8 +60,8 @@ def test_a_plan_without_the_bars_at_its_right_is_damaged(tmp_path):
         read_figures([path])
 
 
-def test_views_without_bytes_have_requests_of_an_assumed_size(tmp_path):
-    """Older releases of V$SQL_PLAN_MONITOR count requests alone."""
+def test_views_without_bytes_assume_a_request_size(tmp_path):
+    """Older releases of V$SQL_PLAN_MONITOR count only requests."""
     paths = [tmp_path / name for name in ("run.csv", "plan.csv")]
     for path, text in zip(paths, oracle_reports.views(), strict=True):
         rows = [row for row in csv.reader(io.StringIO(text)) if row]
@@ -72,8 +72,8 @@ def test_views_without_bytes_have_requests_of_an_assumed_size(tmp_path):
     assert result.reads.count == oracle_reports.READS
 
 
-def test_a_line_beside_the_first_has_lost_its_indentation(tmp_path):
-    """As where four blanks became a tab."""
+def test_a_line_that_lost_its_indentation_is_refused(tmp_path):
+    """For example, where a tab replaced four blanks."""
     path = tmp_path / "plan.md"
     path.write_text(PLAN.replace("|   TABLE ACCESS FULL ", "| TABLE ACCESS FULL   "))
     with pytest.raises(EvidenceDamaged, match="indentation"):

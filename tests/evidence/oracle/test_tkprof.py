@@ -1,4 +1,4 @@
-"""Reports of tkprof by figures worked out by hand, in the forms that its releases write."""
+"""tkprof reports in the formats of its releases, against figures computed by hand."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def tkprof(
     head="SQL ID: 4p7vm0hhw6u1v Plan Hash: 1\n\nselect count(*) from t",
     captured="",
 ):
-    """A section; ``calls`` are count, CPU, elapsed and disk."""
+    """A section of a report; ``calls`` are count, CPU, elapsed and disk."""
     total = ("total", *(sum(column) for column in list(zip(*calls, strict=True))[1:]))
     body = "".join(
         f"{name:7} {n:6d} {cpu:9.2f} {s:10.2f} {disk:10d} {0:10d} {0:10d} {0:10d}\n"
@@ -65,14 +65,14 @@ def test_tables_of_markdown(figures):
     assert counts.total_s == pytest.approx(17)
 
 
-def test_tables_without_names_are_no_temp_files(figures):
+def test_tables_without_names_are_not_temp_files(figures):
     scans = source(2, "TABLE ACCESS FULL OBJ#(51148)", 17000, 0)
     scans += source(2, "TABLE ACCESS FULL OBJ#(51149)", 16000, 0)
     temp = figures(tkprof(sources=JOIN + scans))
     assert temp.bytes == (48000 - 33000 + 15000) * BLOCK
 
 
-def test_subqueries_of_a_select_list_stand_beside_the_first_line(figures):
+def test_subqueries_of_a_select_list_are_beside_the_first_line(figures):
     beside = source(0, "SORT AGGREGATE", 900, 0) + source(1, "TABLE ACCESS FULL S", 900, 0)
     below = source(2, "TABLE ACCESS FULL T", 33000, 0)
     assert figures(tkprof(sources=beside + JOIN + below)).bytes == (48000 - 33000 + 15000) * BLOCK
@@ -93,14 +93,14 @@ def test_rows_of_row_sources_may_have_thousands_separators(figures):
     assert figures(tkprof(sources=grouped)).bytes == figures(tkprof(sources=JOIN)).bytes
 
 
-def test_calls_are_known_without_their_heading(figures):
+def test_calls_are_recognised_without_their_heading(figures):
     """An excerpt that begins with the fetches."""
     text = tkprof(sources=JOIN)
     excerpt = text[text.index("Fetch") :]
     assert figures(excerpt).elapsed_s == figures(text).elapsed_s
 
 
-def test_release_11_1_writes_of_tables_are_none(figures):
+def test_table_writes_of_release_11_1_are_not_temp_io(figures):
     lines = source(0, "HASH GROUP BY", 2590, 2590) + source(1, "PARTITION RANGE ALL", 1649, 1649)
     lines += source(2, "TABLE ACCESS FULL S PARTITION: 1 28", 1649, 1649)
     assert figures(tkprof(sources=lines)).bytes == 2 * 941 * BLOCK
@@ -118,7 +118,7 @@ def test_release_11_1_writes_of_tables_are_none(figures):
     ],
     ids=["sums", "means"],
 )
-def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, times):
+def test_row_sources_are_sums_or_means_according_to_the_heading(figures, rows, captured, times):
     calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 2000 * times))
     lines = source(0, "SORT ORDER BY", 2000, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
     result = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
@@ -144,14 +144,14 @@ def test_without_reads_the_heading_tells_sums_from_means(figures, rows, times):
     assert result.writes.bytes == times * 2050 * BLOCK
 
 
-def test_a_sum_of_executions_is_not_that_of_one_call(figures):
+def test_a_sum_of_executions_is_not_a_single_call(figures):
     calls = (("Execute", 5, 0.0, 0.0, 0), ("Fetch", 9, 8.2, 31.6, 48000))
     several = figures(tkprof(calls=calls, sources=JOIN))
     assert (several.elapsed_s, "5" in several.subject) == (31.6, True)
     assert figures(tkprof(sources=JOIN)).subject is None
 
 
-def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
+def test_parallel_servers_are_one_query_with_the_elapsed_time_of_the_coordinator(figures):
     calls = (("Parse", 5, 0.0, 0.0, 0), ("Execute", 5, 512.0, 820.0, 1_910_000),
              ("Fetch", 2, 0.1, 209.1, 0))  # fmt: skip
     tables = source(3, "TABLE ACCESS FULL T1", 40000, 0) + source(
@@ -176,20 +176,20 @@ def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
     assert result.elapsed_s == 209.1
     assert result.processes == pytest.approx(820 / 209.1, rel=0.01)
     assert result.bytes == 5 * 2 * 302_000 * BLOCK
-    # Without its wait nothing tells which call was the coordinator's.
+    # Without its wait, nothing shows which call was the coordinator's.
     alone = tkprof(calls=calls, sources=lines, waits=waits, captured="")
     with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* sum over 5 sessions"):
         figures(alone + "\n       5  sessions in tracefile.\n")
 
 
-def test_sections_follow_each_other_without_a_rule(figures):
+def test_sections_are_separated_without_a_rule(figures):
     first = tkprof(sources=JOIN, head="select 1 from a")
     second = tkprof(calls=(("Fetch", 1, 0.4, 0.5, 0),), waits=(), head="select 2 from b")
     result = figures(f"{first}\n-- New query\n{second}")
     assert (result.elapsed_s, result.statement.query) == (31.6, "select 1 from a")
 
 
-def test_times_that_are_rounded_to_nothing_have_bounds(figures):
+def test_times_that_are_rounded_to_zero_have_bounds(figures):
     waits = [("direct path write temp", 70, 0.0, 0.0), ("direct path read temp", 2, 0.0, 0.0)]
     temp = figures(tkprof(waits=waits))
     assert (temp.reads.count, temp.writes.count) == (2, 70)
@@ -207,14 +207,14 @@ def test_waits_count_where_row_sources_have_lost_their_indentation(figures):
         figures("\n".join(" ".join(line.split()) for line in whole.split("\n")))
 
 
-def test_blocks_without_waits_have_bounds(figures):
+def test_the_time_of_blocks_without_waits_has_bounds(figures):
     temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)]))
     assert temp.time_bounds.lower == 0
     assert temp.time_bounds.upper == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
 
 
-def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
-    """An excerpt begins with its row sources or its waits."""
+def test_a_section_without_calls_needs_the_elapsed_time(figures):
+    """The excerpt begins with its row sources or its waits."""
     whole = tkprof(sources=JOIN)
     for begin in ("Rows     Row Source", JOIN.split("\n")[0], "Elapsed times include"):
         text = whole[whole.index(begin) :]
@@ -238,7 +238,7 @@ def test_calls_under_the_headings_of_orange(figures):
     assert (result.elapsed_s, result.total_s) == (31.6, 17.0)
 
 
-def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):
+def test_operations_of_unknown_size_read_at_most_the_disk_column(figures):
     result = figures(tkprof(calls=(("Fetch", 9, 0.6, 20.0, 3000),)))
     assert (result.reads.count, result.reads.bytes) == (1000, 3000 * BLOCK)
 
@@ -249,10 +249,10 @@ def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):
         (tkprof(sources=JOIN.replace("pr=48000", "pr=99000")), "sources-of-disk"),
         (tkprof(sources=JOIN + source(2, "TABLE ACCESS FULL T", 50000, 0)), "children-of-parent"),
         (tkprof(sources=JOIN).replace("pw=15000 time=9 us)", "pw=15000 tim"), "not understood"),
-        # Ten waits of 50 ms at the longest are no 6 s.
+        # Ten waits of at most 50 ms cannot take 6 s.
         (tkprof(waits=[("direct path write temp", 10, 0.05, 6.0)]), "part-of-whole"),
     ],
 )
-def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):
+def test_contradictory_or_unrecognised_text_is_refused(figures, text, words):
     with pytest.raises((InputError, Refusal), match=words):
         figures(text)

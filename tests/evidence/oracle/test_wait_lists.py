@@ -1,4 +1,4 @@
-"""Lists of waits under any heading, profiles of traces with their totals, and chains of waits."""
+"""Lists of waits under any heading, profiles of traces with their totals, and wait chains."""
 
 import pytest
 
@@ -27,7 +27,7 @@ direct path write temp     6.000000   15.0%   3,000  0.002000  0.000041  0.08112
 -----------------------  ----------  ------  ------  --------  --------  --------
 TOTAL (5)                 40.000000  100.0%  13,664  0.002927  0.000000  3.101220
 """
-#: By another, whose rows of totals have only some of the columns; the headings are translated.
+#: From another profiler, whose total rows lack some of the columns; the headings are translated.
 COMPONENTS = """\
                                 总计           事件数  每个事件
 组件                      已用时长        %       的持续时间
@@ -40,7 +40,7 @@ Total                          40.000  100.000
 """
 
 
-#: The rule above the totals is longer than that of their last column, or shorter at its beginning.
+#: The rule above the totals is longer than their last column, or shorter at its beginning.
 LONGER_RULE = COMPONENTS.replace("--------\nTotal", "---------\nTotal")
 SHORTER_RULE = COMPONENTS.replace("--------\nTotal", " -------\nTotal")
 
@@ -53,7 +53,7 @@ def test_a_profile_of_a_trace_has_the_time_of_its_run(figures, text):
     assert result.subject is None
 
 
-def test_without_its_totals_a_profile_has_no_elapsed_time(figures):
+def test_a_profile_without_its_totals_needs_the_elapsed_time(figures):
     cut = CALLS[: CALLS.index("2 others")]
     with pytest.raises(EvidenceIncomplete):
         figures(cut)
@@ -79,23 +79,23 @@ direct path write temp            2,000   37,000.00       18.50
     "rule",
     [
         "-------------------------- ------------ ----------- -----------",
-        # A page has another sign for it, and not as often.
+        # A page has another character for it, and fewer of them.
         "--------------------- -------------  ------------  ----------",
     ],
 )
-def test_a_view_under_renamed_headings_beside_their_columns(figures, rule):
+def test_a_view_with_renamed_headings_that_are_not_aligned(figures, rule):
     result = figures(SESSION.format(rule=rule), elapsed_s=600)
     assert (result.reads.count, result.writes.count) == (463_035, 2_000)
     assert result.total_s == pytest.approx(550.8, rel=0.01)
 
 
-def test_a_number_that_a_column_cuts_in_two_is_no_number(figures):
+def test_a_number_split_by_a_column_boundary_is_refused(figures):
     text = SESSION.format(rule="------------ ----------- ------------ ------------")
     with pytest.raises(InputError):
         figures(text.replace("temp           463,035", "temp  beside   463,035"), elapsed_s=600)
 
 
-def test_a_column_of_one_value_is_no_number_of_lines(figures):
+def test_a_column_of_equal_values_is_not_a_line_number(figures):
     rows = [
         ("SID", "EVENT", "TOTAL_WAITS", "TIME_WAITED", "TIME_WAITED_MICRO"),
         ("37", "db file scattered read", "1521", "5101", "51010000"),
@@ -121,13 +121,13 @@ direct path read temp               User I/O              2.59       0.12
 """
 
 
-def test_a_report_of_ash_whose_heading_stands_beside_its_columns(figures):
+def test_an_ash_report_whose_heading_is_not_aligned(figures):
     result = figures(REPORT)
     assert result.elapsed_s == pytest.approx(45 * 60 * 1.66 / 0.3536)
     assert result.total_s == pytest.approx(45 * 60 * 0.12, rel=0.05)
 
 
-def test_a_chain_of_waits_begins_with_that_of_the_session(figures):
+def test_a_wait_chain_begins_with_the_session_itself(figures):
     text = """\
 %This     SECONDS        AAS WAIT_CHAIN
 ------ ---------- ---------- -------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_a_chain_of_waits_begins_with_that_of_the_session(figures):
     assert (result.elapsed_s, result.total_s) == (350, pytest.approx(133))
 
 
-#: A trace of release 9.2: figures of row sources are called r and w.
+#: A trace of release 9.2: row sources have their figures in r and w.
 CALLS_OF_9I = """\
 call     count       cpu    elapsed       disk      query    current        rows
 ------- ------  -------- ---------- ---------- ---------- ----------  ----------
@@ -163,11 +163,11 @@ Rows     Row Source Operation
 """
 
 
-def test_up_to_release_9_waits_for_temp_files_have_no_names_of_their_own(figures):
+def test_until_release_9_temp_waits_have_no_names_of_their_own(figures):
     result = figures(CALLS_OF_9I)
     assert result.total_s == pytest.approx(80.3)
     assert (result.reads.bytes, result.writes.bytes) == (15_000 * BLOCK, 15_000 * BLOCK)
-    # Since then they are not for temp files, which took what is left.
+    # In later releases these waits are not for temp files, which have the remaining time.
     later = figures(CALLS_OF_9I.replace(" r=", " pr=").replace(" w=", " pw="))
     assert later.time_bounds.upper < 1
 
@@ -193,19 +193,19 @@ Rows (1st) Rows (avg) Rows (max)  Row Source Operation
 """
 
 
-def test_a_coordinator_alone_does_not_tell_whether_its_servers_spilled(figures):
+def test_a_coordinator_without_its_servers_does_not_show_whether_they_spilled(figures):
     with pytest.raises(EvidenceIncomplete):
         figures(COORDINATOR.format(io=0, waited=208.9))
 
 
-def test_the_time_of_a_coordinator_alone_is_that_of_one_session(figures):
+def test_the_time_of_a_coordinator_alone_is_a_single_session(figures):
     text = COORDINATOR.format(io=90, waited=0.1)
     text += "  direct path write temp                         90        0.05          1.60\n"
     text += "  direct path read temp                          90        0.05          0.60\n"
     assert figures(text).elapsed_s == 209.53
 
 
-def test_a_report_of_release_9_does_not_tell_waits_for_temp_files(figures):
+def test_a_report_of_release_9_does_not_distinguish_temp_waits(figures):
     text = """\
 STATSPACK report for
 DB Name         DB Id    Instance     Inst Num Release     Cluster Host
@@ -235,7 +235,7 @@ PAGE = """\
 <tr><td>Total</td><td>100.0%</td><td>40.0000</td><td></td><td></td><td></td><td></td></tr>
 </table></body></html>
 """
-#: A time and its percentage stand under one heading.
+#: A time and its percentage are under the same heading.
 TWO_IN_ONE = """\
 Response Time Component                Duration        # Calls  Dur/Call
 ----------------------------- ----------------- ------------- ----------
@@ -248,16 +248,14 @@ Total                             40.0s  100.0%
 
 
 @cases("text", [PAGE, TWO_IN_ONE])
-def test_of_columns_that_fit_those_that_fit_best_are_meant(figures, text):
+def test_the_best_fitting_columns_are_chosen(figures, text):
     result = figures(text)
     assert (result.elapsed_s, result.total_s, result.subject) == (40, pytest.approx(26), None)
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)
 
 
 @cases(("reads", "writes"), [(9_996, 2_999), (10_004, 3_001)])
-def test_of_counts_that_a_rounded_mean_allows_that_with_the_exact_total_is_meant(
-    figures, reads, writes
-):
+def test_of_counts_within_a_rounded_mean_the_exact_total_is_chosen(figures, reads, writes):
     blocks = PAGE.replace("<th>Calls", "<th>Blocks</th><th>Calls")
     blocks = blocks.replace("<td>10,000", f"<td>{reads:,}</td><td>10,000")
     blocks = blocks.replace("<td>3,000", f"<td>{writes:,}</td><td>3,000")
@@ -282,14 +280,14 @@ SNAP_ID;EVENT_NAME;WAITS;TIME_S;AVG_MS
 """
 
 
-def test_waits_between_separators_are_those_of_one_run(figures):
+def test_waits_between_separators_are_a_single_run(figures):
     result = figures(SEPARATED, elapsed_s=8000)
     assert (result.reads.count, result.total_s) == (10_000, pytest.approx(5360.3, rel=1e-3))
     with pytest.raises(EvidenceMixed):
         figures(SEPARATED + "121;direct path read temp;10;0,1;10,0\n", elapsed_s=8000)
 
 
-def test_waits_that_are_all_zero_are_no_spill(figures):
+def test_waits_that_are_all_zero_do_not_spill(figures):
     text = "EVENT                     WAITS  TIME_WAITED      AVGMS\n"
     text += "----------------------- ------- ----------- ----------\n"
     text += "log file sync                10        2.33       2.33\n"
@@ -310,7 +308,7 @@ SELECT inst_id, event, total_waits, time_waited FROM gv$system_event;
 """
 
 
-def test_of_several_instances_one_is_chosen(figures):
+def test_one_of_several_instances_must_be_selected(figures):
     with pytest.raises(EvidenceAmbiguous):
         figures(SEVERAL_INSTANCES, elapsed_s=600)
     result = figures(SEVERAL_INSTANCES, elapsed_s=600, item=1)
@@ -338,7 +336,7 @@ MARKUP = "".join(
         "EVENT                          TOTAL_WAITS TIME_WAITED\n"
         "------------------------------ ----------- -----------\n"
         "direct path write temp                1368        6036\n\n2 rows selected.\n",
-        # One blank where there were many.
+        # Several blanks became a single one.
         "EVENT TOTAL_WAITS TIME_WAITED AVERAGE_WAIT\n"
         "------------------------------ ----------- ----------- ------------\n"
         "direct path read temp 9434 27464 2.91\ndirect path write temp 1368 6036 4.41\n",
@@ -351,18 +349,18 @@ MARKUP = "".join(
         "direct path write temp      1,368      60.36     44.12\n",
         "EVENT,TOTAL_WAITS,AVERAGE_WAIT\ndirect path read temp,9434,2.91\n"
         "direct path write temp,1368,4.41\n",
-        # Words behind the times end before the rule does.
+        # Text after the times ends before the rule does.
         "EVENT                  TOTAL_WAITS TIME_WAITED WAIT_CLASS\n"
         "---------------------- ----------- ----------- ---------------\n"
         "direct path read temp         9434       27464 User I/O\n"
         "direct path write temp        1368        6036 User I/O\n",
-        # Names behind their figures.
+        # Names are after their figures.
         "SID,TOTAL_WAITS,TIME_WAITED,EVENT\n133,9434,27464,direct path read temp\n"
         "133,1368,6036,direct path write temp\n",
         "TOTAL_WAITS TIME_WAITED EVENT\n----------- ----------- ----------------------\n"
         "       1368        6036 direct path write temp\n"
         "       9434       27464 direct path read temp\n",
-        # Bars, which separate cells as commas do.
+        # Bars separate cells, as commas do.
         "| EVENT                  | TOTAL_WAITS | TIME_WAITED |\n"
         "|------------------------|-------------|-------------|\n"
         "| direct path read temp  |        9434 |       27464 |\n"
@@ -381,19 +379,19 @@ MARKUP = "".join(
         '{"event":"direct path write temp","total_waits":1368,"time_waited":6036}]\n',
     ],
 )
-def test_a_view_as_a_client_writes_it(figures, text):
+def test_a_view_in_the_formats_of_clients(figures, text):
     result = figures(text, elapsed_s=2000)
     assert (result.reads.count, result.writes.count) == (9434, 1368)
     assert result.total_s == pytest.approx(335, rel=1e-3)
 
 
 @cases("items", ["null", "7", '{"a": 1}', "[3]"])
-def test_items_that_are_no_rows_are_refused(figures, items):
+def test_json_items_that_are_not_rows_are_refused(figures, items):
     with pytest.raises(InputError):
         figures(f'{{"results":[{{"items":{items}}}],"event":"direct path read temp","x":1}}')
 
 
-def test_a_view_whose_file_ends_within_a_number_is_cut(figures):
+def test_a_view_cut_within_a_number_is_refused(figures):
     rule = f"{'-' * 22} {'-' * 11} {'-' * 11}\n"
     whole = f"{rule}log file sync                  100          95\n"
     whole += "direct path write temp        1368        6036"
@@ -409,7 +407,7 @@ def test_a_view_whose_file_ends_within_a_number_is_cut(figures):
         figures(classes[:-2], elapsed_s=600)
 
 
-def test_a_sum_below_a_view_is_not_the_time_of_the_run(figures):
+def test_a_total_below_a_view_is_not_the_time_of_the_run(figures):
     view = "EVENT,TOTAL_WAITS,TIME_WAITED_MICRO\ndirect path read temp,9434,274640000\n"
     view += "direct path write temp,1368,60360000\nTOTAL,10802,335000000\n"
     with pytest.raises(EvidenceIncomplete):
@@ -431,13 +429,13 @@ def test_a_sum_below_a_view_is_not_the_time_of_the_run(figures):
         "direct path write temp             0       0.00          0.00\n",
     ],
 )
-def test_writes_that_are_listed_as_none_are_not_left_out(figures, text):
+def test_writes_listed_as_zero_are_not_missing(figures, text):
     result = figures(text, elapsed_s=2000)
     assert (result.reads.count, result.writes.count) == (9434, 0)
     assert result.time_bounds is None
 
 
-def test_differences_of_unknown_units_are_refused(figures):
+def test_deltas_in_unknown_units_are_refused(figures):
     text = "EVENT_NAME,DELTA_WAITS,DELTA_TIME\ndirect path read temp,9434,274640\n"
     with pytest.raises(InputError):
         figures(f"{text}direct path write temp,1368,60360\n", elapsed_s=100_000)
@@ -461,7 +459,7 @@ def test_a_page_leaves_a_blank_between_columns(figures):
     assert result.elapsed_s == pytest.approx(3410 / 0.0478, rel=0.01)
 
 
-def test_a_small_percentage_with_decimals_tells_the_time_of_all(figures):
+def test_a_small_percentage_with_decimals_gives_the_total_time(figures):
     text = "Event                        Waits     Time(s)  Avg wait (ms)  % DB time\n"
     text += "---------------------------- ------- ---------- ------------- ----------\n"
     text += "direct path read temp          9,434     274.64         29.11        1.2\n"
@@ -481,7 +479,7 @@ SID, USERNAME  , TYPE, STATISTIC               ,    DELTA, HDELTA/SEC, %TIME, GR
 """
 
 
-def test_differences_of_snapper_are_of_a_session_and_its_seconds(figures):
+def test_snapper_deltas_are_of_a_session_and_its_seconds(figures):
     result = figures(SNAPPER)
     assert (result.elapsed_s, result.subject) == (pytest.approx(10, rel=0.01), None)
     assert (result.reads.count, result.writes.count) == (2000, 1000)
@@ -490,7 +488,7 @@ def test_differences_of_snapper_are_of_a_session_and_its_seconds(figures):
         figures(SNAPPER + SNAPPER.replace("133", "134"))
 
 
-def test_a_percentage_without_decimals_tells_the_time_of_all(figures):
+def test_a_percentage_without_decimals_bounds_the_total_time(figures):
     text = "Event                          Waits    Time(s)  % Total\n"
     text += "------------------------------ -------- -------- --------\n"
     text += "direct path read temp          1,234K      456      45%\n"
