@@ -59,15 +59,13 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     cells = cells_of(text)
     names = [name.strip(' "') for name in next(filter(None, cells), [])]
     rows: list[dict[str, Any]] = []
-    has_ended = is_spaced = False
+    has_ended = False
     for row in cells:
         if not row:
-            has_ended = not is_spaced
+            has_ended = True
             continue
         # A row has figures; words with commas are several cells without one.
         is_words = any(map(str.isalpha, row[0])) and not any(map(_FIGURE.match, row))
-        # A blank line does not end a table that has rows below blank lines.
-        is_spaced = is_spaced or (has_ended and len(row) > 1 and not is_words)
         has_ended = has_ended and is_words
         is_alone = not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
         is_below = len(names) > 1 and (has_ended or is_alone)
@@ -125,8 +123,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     at = 0
     while (begin := _JSON_NEXT.match(text, at)) is not None:
         value, at = json_at(text, begin.end())
-        is_known = any(name in text for name in ("temp_blks_", "query_duration_ms"))
-        rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
+        rows: Sequence[Any] = list(_known_rows(value))
         if not rows and isinstance(value, dict) and isinstance(value.get("results"), list):
             # SQLcl has rows below "results" and "items".
             items = (part.get("items") for part in value["results"] if isinstance(part, dict))

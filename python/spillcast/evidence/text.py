@@ -3,7 +3,6 @@
 import atexit
 import bz2
 import codecs
-import csv
 import gzip
 import io
 import json
@@ -50,8 +49,6 @@ _BOMS = (
 #: first limit, and decoded, the share of ASCII letters, digits and blanks exceeds the second.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
-# A cell of a table may hold a statement, which exceeds the default limit.
-csv.field_size_limit(1 << 30)
 #: Copies of files as plain text, by path, size and time of the last change.
 _COPIES = dict[tuple[Path, int, int], IO[bytes]]()
 #: A repeated file, and the first file that it equals.
