@@ -28,6 +28,7 @@ KNOWN_COLUMNS = re.compile(
     r"|^(?=.*\bsql_exec_id\b).*\bphysical_read_requests\b",
     re.I,
 )
+_KNOWN_NAMES = ("temp_blks_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
 #: The beginning of rows in JSON, or a heading: names beside each other, which are not a statement.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
@@ -120,10 +121,10 @@ def unescaped(cell: str) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The rows of JSON documents that follow each other: those of known columns, else of a list."""
-    at = 0
+    at, is_known = 0, any(name in text for name in _KNOWN_NAMES)
     while (begin := _JSON_NEXT.match(text, at)) is not None:
         value, at = json_at(text, begin.end())
-        rows: Sequence[Any] = list(_known_rows(value))
+        rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
         if not rows and isinstance(value, dict) and isinstance(value.get("results"), list):
             # SQLcl has rows below "results" and "items".
             items = (part.get("items") for part in value["results"] if isinstance(part, dict))
