@@ -1,4 +1,4 @@
-"""Temp files of a server's log: which call each is of, and what they bound."""
+"""Temp files of a server's log: the call that wrote each, and the bounds that follow."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from spillcast.errors import EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 
-#: As PostgreSQL 15 removed the files of a hash join of 8 batches, and as the next call did.
+#: Order in which PostgreSQL 15 removed the files of a hash join of 8 batches; then the next call.
 JOIN = (6, 13, 5, 12, 0, 7, 2, 9, 3, 10, 1, 8, 4, 11)
 
 
@@ -22,7 +22,7 @@ AGAIN = tuple(number + 14 for number in JOIN)
 
 
 def files_of_calls(tmp_path, moments, names, *, size):
-    """How many temp files a log tells of each call of a statement, the fewest first."""
+    """Number of temp files that a log has for each call of a statement, ascending."""
     path = tmp_path / "a.log"
     path.write_text(
         "".join(
@@ -45,7 +45,7 @@ def files_of_calls(tmp_path, moments, names, *, size):
         ((0, 1, 2), [1, 1, 1]),
     ],
 )
-def test_files_that_existed_together_are_of_one_call(tmp_path, names, files_by_call):
+def test_files_that_existed_together_belong_to_one_call(tmp_path, names, files_by_call):
     moments = [f"2026-11-26 19:23:{at:02}.530 UTC [42] " for at in range(len(names))]
     assert files_of_calls(tmp_path, moments, names, size=901440) == sorted(files_by_call)
 
@@ -61,7 +61,7 @@ def test_several_messages_in_a_string_of_a_program_are_all_counted(tmp_path):
 
 @cases("newest_first, seconds", [(False, (1, 2, 3)), (True, (1, 2, 3)), (True, (1, 1, 1))])
 def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, seconds):
-    """A cloud's console shows the newest message first; an empty file is no call."""
+    """A cloud's console shows the newest message first; an empty file is not a call."""
     messages = [
         'LOG:  temporary file: path "b/pgsql_tmp42.0", size 0',
         "STATEMENT:  select 1",
@@ -72,7 +72,7 @@ def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, 
     times = (seconds[0], seconds[0], seconds[1], seconds[1], seconds[2])
     pairs = zip(times, messages, strict=True)
     lines = [f"2026-11-23 10:00:0{at} UTC [42] {message}\n" for at, message in pairs]
-    # Where all times are equal, only the order of a message and its statement tells.
+    # Where all times are equal, only the order of a message and its statement decides.
     is_timed = len(set(seconds)) > 1
     lines = lines if is_timed else lines[:-1]
     (path := tmp_path / "a.log").write_text("".join(reversed(lines) if newest_first else lines))
@@ -81,7 +81,7 @@ def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, 
     assert file.elapsed_s == (2.0005 if is_timed else None)
 
 
-def test_files_of_workers_are_of_the_call_of_their_leader(tmp_path):
+def test_files_of_workers_belong_to_the_call_of_their_leader(tmp_path):
     """jsonlog names the leader; the elapsed time is that of its call."""
     records = [
         {"timestamp": f"2026-11-26 19:23:5{second}.151 UTC", "pid": pid, "error_severity": "LOG",
@@ -110,14 +110,14 @@ def test_files_of_a_call_that_was_not_logged_have_no_duration(tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])
-def test_files_of_a_statement_that_end_at_once_are_of_one_call(tmp_path, seconds, calls):
-    """A temp file ends at 1 GiB, and goes on in the next."""
+def test_files_removed_at_the_same_time_belong_to_one_call(tmp_path, seconds, calls):
+    """A temp file is split at 1 GiB, and continues in the next file."""
     moments = [f"2026-11-23 10:00:0{second} UTC:10.0.0.1(5342):u@d:[42]:" for second in seconds]
     assert len(files_of_calls(tmp_path, moments, range(len(seconds)), size=1 << 30)) == calls
 
 
-def test_a_named_process_is_the_session(tmp_path):
-    """Heroku counts the bytes of each message before it."""
+def test_a_named_process_identifies_the_session(tmp_path):
+    """Heroku puts the byte count of each message before it."""
     path = tmp_path / "a.log"
     path.write_text(
         "".join(
@@ -133,8 +133,8 @@ def test_a_named_process_is_the_session(tmp_path):
 
 
 @cases("fraction", ["", ".100"])
-def test_temp_files_that_end_with_a_portal_are_of_the_call_before(tmp_path, fraction):
-    """Their messages follow that of the duration, and the next call began after them."""
+def test_temp_files_removed_with_a_portal_belong_to_the_previous_call(tmp_path, fraction):
+    """Their messages follow that of the duration; the next call began after them."""
     at = f"2026-11-23 10:00:04{fraction} UTC [42] LOG:  "
     later = f"2026-11-23 10:00:08{fraction} UTC [42] LOG:  "
     (tmp_path / "a.log").write_text(
@@ -152,7 +152,7 @@ def test_temp_files_that_end_with_a_portal_are_of_the_call_before(tmp_path, frac
     assert result[0].call == result[1].call != result[2].call
 
 
-def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
+def test_a_spill_faster_than_memory_is_not_of_the_call(tmp_path):
     at = "2026-11-23 10:00:04 UTC [42] LOG:  "
     (tmp_path / "a.log").write_text(
         f'{at}temporary file: path "b/pgsql_tmp42.0", size 8192000000\n{at}duration: 20.5 ms\n'
@@ -161,8 +161,8 @@ def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
 
 
 @cases("fraction, elapsed_s", [("", 4.5), (".100", None)])
-def test_a_file_was_removed_before_its_call_began(tmp_path, fraction, elapsed_s):
-    """It ended 5 s later and took 4.5 s; stamps of whole seconds may be 1 s off."""
+def test_a_file_removed_before_a_call_began_is_not_of_the_call(tmp_path, fraction, elapsed_s):
+    """The call ended 5 s later and took 4.5 s; times in whole seconds may be wrong by up to 1 s."""
     (path := tmp_path / "a.log").write_text(
         f'2026-11-23 10:00:00{fraction} UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", '
         f"size 8192\n2026-11-23 10:00:05{fraction} UTC [42] LOG:  duration: 4500.000 ms\n"
@@ -172,7 +172,7 @@ def test_a_file_was_removed_before_its_call_began(tmp_path, fraction, elapsed_s)
 
 
 def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
-    """A file of 30 MiB of one call is of a sort, or a part of a hash; calls of 10 MiB need less.
+    """A file of 30 MiB holds a sort, or a part of a hash; calls of 10 MiB need less.
 
     Its last page is not full; the setting is named in whole MiB.
     """
@@ -187,7 +187,7 @@ def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
     least, most = ranked.work_mem_between
     assert least == 30 << 20
     assert 5 * least < most < 14 * least
-    # Without durations no one knows which files are of one call.
+    # Without durations, it is unknown which files are of the same call.
     path.write_text("".join(calls).replace("duration", "x"))
     [ranked] = of_logs(read_logs(path), RankRequest([]))
     assert ranked.work_mem_between == (30 << 20, None)
@@ -212,8 +212,8 @@ SERVERS = [path.name for path in LOCALES.glob("*") if [*path.glob("LC_MESSAGES/p
 
 
 @pytest.mark.skipif(not SERVERS, reason="no catalogue of a server's messages")
-def test_a_full_device_is_known_in_the_languages_of_a_server(tmp_path):
-    """As the catalogues of PostgreSQL and of the C library have its error."""
+def test_a_full_device_is_recognised_in_any_language_of_a_server(tmp_path):
+    """The error texts are those of the message catalogues of PostgreSQL and the C library."""
     path, read = tmp_path / "a.log", []
     for language in SERVERS:
         folder = LOCALES / language / "LC_MESSAGES"
@@ -232,18 +232,18 @@ def test_a_full_device_is_known_in_the_languages_of_a_server(tmp_path):
     assert {"de", "fr", "ja", "ru"} & set(SERVERS) <= {language for language, _ in read}
 
 
-def test_limits_that_spills_met_are_shown(tmp_path):
+def test_limits_that_spills_exceeded_are_shown(tmp_path):
     """Three calls failed for their temp files, and one for a table."""
     path = tmp_path / "a.log"
     path.write_text(LIMITS)
     each = read_logs(path).exceeded
-    # Up to version 16 there are no quotes.
+    # Versions up to 16 have no quotes.
     path.write_text(LIMITS.replace('"temp_file_limit"', "temp_file_limit"))
     assert read_logs(path).exceeded == each
     assert [failure.query for failure in each] == ["select 1\norder by 1", "select 2", "select 4"]
     assert "temp_file_limit (1024kB)" in each[0].limit
     assert "max_temp_directory_size" in each[2].limit
-    # Nothing is known of times, and that it does not spill is not said.
+    # Times are unknown, and it is not reported as a query without spill.
     with pytest.raises(EvidenceIncomplete, match="temp_file_limit"):
         read_plan(path)
     page = rank_postgres(str(path), RankRequest([]))
@@ -261,7 +261,7 @@ CALL = """\
 
 
 def test_a_plan_of_another_run_in_a_log_is_refused(tmp_path):
-    """A session that is told what the server logs has the plan of the same run beside it."""
+    """A session that receives the server's log messages has the plan of the same run in both."""
     for time in ("8990.000 ms", "8,990.000 ms", "...", "not known"):
         (path := tmp_path / "both").write_text(f"{CALL}\n{SORT}Execution Time: {time}\n")
         assert read_plan(path).elapsed_s == 9.0
@@ -279,7 +279,7 @@ def test_a_size_at_the_end_of_a_log_may_be_cut(tmp_path, length):
     assert read_logs(path).last_sizes == [int("81920000"[:length])]
 
 
-def test_a_message_in_the_output_of_psql_is_of_the_statement_behind_its_prompt(tmp_path):
+def test_a_message_in_the_output_of_psql_belongs_to_the_statement_at_its_prompt(tmp_path):
     path = tmp_path / "session.txt"
     path.write_text(
         """\
@@ -306,7 +306,7 @@ LOG:  temporary file: path "b/pgsql_tmp41.2", size 8192
     assert [file.elapsed_s for file in files] == [0.02153, pytest.approx(0.00953), None, None]
 
 
-def test_named_arguments_in_lines_without_tabs_are_no_prompt(tmp_path):
+def test_named_arguments_in_lines_without_tabs_are_not_a_prompt(tmp_path):
     line = "2024-01-01 10:00:0{}.000 UTC [12] {}\n"
     (path := tmp_path / "postgresql.log").write_text(
         line.format(0, 'LOG:  temporary file: path "b/pgsql_tmp12.0", size 81920')
@@ -316,7 +316,7 @@ def test_named_arguments_in_lines_without_tabs_are_no_prompt(tmp_path):
     assert [file.query for file in read_logs(path).temp] == ["select f(\np_id=> x,\nq=> y)"]
 
 
-def test_plans_without_their_statement_are_of_one_each(tmp_path):
+def test_plans_without_their_statement_are_separate_statements(tmp_path):
     plan = """\
 Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)
   Sort Method: external merge  Disk: {kib}kB
@@ -331,7 +331,7 @@ Execution Time: 81.0 ms
     assert len({statement.name for statement in statements}) == 2
 
 
-#: Two sessions at once: time, process and message.
+#: Two concurrent sessions: time, process and message.
 TWO_SESSIONS = [
     ("10:00:01.000", 2701, 'LOG:  temporary file: path "b/pgsql_tmp2701.0", size 40000000'),
     ("10:00:01.000", 2701, "STATEMENT:  select * from a order by x"),
@@ -357,7 +357,7 @@ def logged(prefix, messages=TWO_SESSIONS):
 
 
 def times_by_size(path):
-    """Calls by their temp files, which have 40 or 70 MB: elapsed times."""
+    """Size of each call's temp files, 40 or 70 MB, and its elapsed time."""
     return sorted((file.bytes // 10**6, file.elapsed_s) for file in read_logs(path).temp)
 
 
@@ -375,15 +375,15 @@ def times_by_size(path):
         "Nov 29 10:00:00 db1 postgresql[999]: ",
     ],
 )
-def test_durations_are_those_of_the_session_in_any_prefix(tmp_path, prefix):
+def test_durations_are_matched_to_their_session_in_any_prefix(tmp_path, prefix):
     (path := tmp_path / "a.log").write_text(logged(prefix))
     assert times_by_size(path) == [(40, 4.0), (40, 8.0), (70, 3.0)]
 
 
 @cases("parts", [(0, 10, 0, 10), (6, 10, 0, 6), (0, 6, 2, 10)])
 @cases("formats", [("log", "log"), ("log", "csv")])
-def test_messages_that_stand_in_two_logs_count_once(tmp_path, parts, formats):
-    """Whole logs, pieces of which the newest is first, and pieces that overlap."""
+def test_messages_that_two_logs_repeat_count_once(tmp_path, parts, formats):
+    """Complete logs, pieces of which the newest is first, and pieces that overlap."""
     texts = []
     for (begin, end), form in zip((parts[:2], parts[2:]), formats, strict=True):
         messages = TWO_SESSIONS[begin:end]
@@ -415,7 +415,7 @@ def test_messages_that_stand_in_two_logs_count_once(tmp_path, parts, formats):
         ("statement: declare c cursor for {}", "statement: fetch 10 from c", 4, None),
     ],
 )
-def test_a_call_that_was_fetched_in_parts_takes_the_time_of_all(
+def test_a_call_fetched_in_parts_takes_the_time_of_all_parts(
     tmp_path, begun, fetched, times, elapsed_s, more
 ):
     query = "select * from a order by x"
@@ -429,7 +429,7 @@ def test_a_call_that_was_fetched_in_parts_takes_the_time_of_all(
     assert file.elapsed_s == (None if elapsed_s is None else pytest.approx(elapsed_s))
 
 
-def test_a_plan_that_stands_there_twice_counts_once(tmp_path):
+def test_a_repeated_plan_counts_once(tmp_path):
     message = (
         "2026-11-29 10:00:0{}.000 UTC [42] LOG:  duration: 900.5 ms  plan:\n\tSort  (cost=1.0..2.0 "
         "rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)\n\t  Sort Key: a\n"
@@ -439,15 +439,15 @@ def test_a_plan_that_stands_there_twice_counts_once(tmp_path):
     assert len(read_logs(path).plans) == 3
 
 
-def test_calls_of_two_logs_are_two(tmp_path):
+def test_calls_of_two_logs_are_separate(tmp_path):
     for day in (28, 29):
         text = logged("{time} UTC [{pid}] ", TWO_SESSIONS[:6]).replace("11-29", f"11-{day}")
         (tmp_path / f"{day}.log").write_text(text)
     assert len({file.call for file in read_logs(tmp_path).temp}) == 4
 
 
-def test_smaller_files_that_the_log_may_lack_are_noted(tmp_path):
-    """With log_temp_files = 10MB, say, there is nothing of a hash join of 100 batches of 8 MB."""
+def test_smaller_files_that_the_log_may_omit_are_noted(tmp_path):
+    """With log_temp_files = 10MB, for example, a hash join of 100 batches of 8 MB is not logged."""
     (path := tmp_path / "a.log").write_text(logged("{time} UTC [{pid}] "))
     assert any("log_temp_files" in note for note in read_logs(path).notes)
     path.write_text(path.read_text().replace("size 70000000", "size 8192"))

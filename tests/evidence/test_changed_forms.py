@@ -1,4 +1,4 @@
-"""Evidence that was doubled, joined, shifted or cut: the same answer, a refusal or a note."""
+"""Doubled, joined, shifted and cut evidence: the same answer, a refusal or a note."""
 
 import json
 import re
@@ -47,12 +47,12 @@ def answer(folder, text):
 
 
 def again(text):
-    """The lines below the heading once more."""
+    """Repeats the lines below the heading."""
     return text + text.partition("\n")[2]
 
 
 def with_column(name, cell, before):
-    """A column of a table in CSV or TSV once more, with other values, as of a join of two views."""
+    """Repeats a column of a CSV or TSV table with other values, as a join of two views does."""
 
     def changed(text):
         heading, *rows = text.strip().split("\n")
@@ -65,7 +65,7 @@ def with_column(name, cell, before):
 
 
 def without_line(number, title):
-    """Without a line of those below a title."""
+    """Removes one of the lines below a title."""
 
     def changed(text):
         above, title_line, below = text.partition(title)
@@ -117,7 +117,7 @@ TIMES = "temp read=600.000 write=930.000"
         (TEXT_PLAN, lambda text: text.replace("loops=4", f"loops={2**32 - 1}")),
     ],
 )
-def test_no_other_answer_without_a_word(tmp_path, text, change):
+def test_changed_evidence_gives_no_other_answer_without_a_note(tmp_path, text, change):
     text = text(tmp_path) if callable(text) else text
     changed = change(text)
     assert changed != text
@@ -126,8 +126,8 @@ def test_no_other_answer_without_a_word(tmp_path, text, change):
     assert result is None or result[:2] == whole[:2] or result[2] - whole[2]
 
 
-def test_rows_of_two_moments_are_not_added_up(tmp_path):
-    """The later counts contain the earlier; other users' and databases' do not."""
+def test_rows_of_two_snapshots_are_not_added_up(tmp_path):
+    """The later counts contain the earlier ones; those of other users and databases do not."""
     later = {"blocks": 9000, "temp_ms": 900.0, "calls": 5}
     (path := tmp_path / "both.csv").write_text(
         statements(tmp_path, statement_files.row(**later, userid=10))
@@ -138,7 +138,7 @@ def test_rows_of_two_moments_are_not_added_up(tmp_path):
     assert [row.calls for row in read_rows(path)] == [9]
     path.write_text(again(path.read_text()))
     assert [row.calls for row in read_rows(path)] == [9]
-    # Without columns that tell the users apart, and with identifiers that a spreadsheet rounded.
+    # Without columns that distinguish users, and with identifiers that a spreadsheet rounded.
     for userids, names in (((None, None), 815), ((10, 10), 5.23e18)):
         both = (
             statement_files.row(names, None, userid=user, calls=calls)
@@ -152,7 +152,7 @@ def test_rows_of_two_moments_are_not_added_up(tmp_path):
             assert sum(row.calls for row in read_rows(path)) == 9
 
 
-def test_neither_sums_nor_identifiers_that_do_not_fit_are_statements(tmp_path):
+def test_total_rows_and_truncated_identifiers_are_not_statements(tmp_path):
     """A spreadsheet shows #### where a column is too narrow."""
     rows = [statement_files.row(n, None, calls=n, blocks=900, userid=n) for n in (2, 3)]
     total = statement_files.row(5, None, calls=5, blocks=900, userid=5)
@@ -164,8 +164,8 @@ def test_neither_sums_nor_identifiers_that_do_not_fit_are_statements(tmp_path):
     assert [(row.queryid, row.calls) for row in read_rows(path)] == [(None, 2), (None, 3)]
 
 
-def test_times_of_some_of_the_calls_are_no_times_of_all(tmp_path):
-    """The server began to time I/O after most of the calls: 0.1 us a block."""
+def test_times_of_a_part_of_the_calls_are_refused(tmp_path):
+    """The server began to time I/O after most of the calls, so that a block takes 0.1 us."""
     row = statement_files.row(calls=1000, blocks=30_000, temp_ms=3.0)
     path = statement_files.export(tmp_path / "statements.csv", 18, row)
     with pytest.raises(TimesContradictory):
@@ -182,14 +182,14 @@ def test_times_of_some_of_the_calls_are_no_times_of_all(tmp_path):
                     "total_bytes_spilled": 1 << 32, "total_bytes_written": 1 << 33}),
     ],
 )  # fmt: skip
-def test_what_no_memory_moves_in_the_time_has_times_of_another_unit(tmp_path, text):
+def test_times_faster_than_memory_are_in_another_unit(tmp_path, text):
     (path := tmp_path / "made.txt").write_text(text)
     with pytest.raises(EvidenceContradictory):
         open_evidence(find_evidence([path]), Selection())
     assert open_evidence(find_evidence([path]), Selection(elapsed_s=900.0)).writes.bytes
 
 
-def test_files_of_other_databases_and_of_one_snapshot_alone_are_no_growth(tmp_path):
+def test_files_of_other_databases_and_of_a_single_snapshot_have_no_growth(tmp_path):
     row = "{0}\t{1}\t{2}\t{3}\t{3}0000\t{3}\t{3}\t{3}0000\t{3}\n"
     grown = [row.format(2, 1, 1000, 9000), row.format(2, 1, 61000, 9900)]
     others = [row.format(5, 1, sample, 7000) for sample in (1000, 61000)]
@@ -208,8 +208,8 @@ def test_files_of_other_databases_and_of_one_snapshot_alone_are_no_growth(tmp_pa
         snapshots([*grown, row.format(2, 3, 61000, 9900)])
 
 
-def test_a_table_that_was_cut_at_its_right_edge_is_damage(tmp_path):
-    """Without its columns of writes and temp space it looks like one that did not spill."""
+def test_a_table_cut_at_its_right_edge_is_damaged(tmp_path):
+    """Without the columns of writes and temp space it resembles a table without a spill."""
     lines = OTHERS["xplan"][1].split("\n")
     at = lines[2].index("| Writes") - 2
     (path := tmp_path / "plan.txt").write_text("\n".join(line[:at] for line in lines))
@@ -217,7 +217,7 @@ def test_a_table_that_was_cut_at_its_right_edge_is_damage(tmp_path):
         open_evidence(find_evidence([path]), Selection(elapsed_s=900.0))
 
 
-def test_samples_and_queries_that_stand_there_twice_count_once(tmp_path):
+def test_repeated_samples_and_queries_count_once(tmp_path):
     path = ash_files.write_ash(tmp_path / "ash.csv", ash_files.execution(30))
     path.write_text(again(path.read_text()))
     assert read_ash(path).samples.num_rows == 30
@@ -231,14 +231,14 @@ def test_samples_and_queries_that_stand_there_twice_count_once(tmp_path):
 @cases(
     "change",
     [
-        # Milliseconds, pieces whose names sort the other way, and one that stands there again.
+        # Milliseconds, pieces whose names sort the other way, a repeated piece, and missing lines.
         lambda lines: [re.sub(r"ela= (\d+)000", r"ela= \1", line) for line in lines],
         lambda lines: lines[303:] + lines[:303],
         lambda lines: [*lines, *lines[707:]],
         lambda lines: lines[:100] + lines[-100:],
     ],
 )
-def test_waits_that_do_not_fit_the_time_of_their_trace_are_noted(tmp_path, change):
+def test_waits_that_contradict_the_time_of_their_trace_are_noted(tmp_path, change):
     path = write_trace(tmp_path / "a.trc", [(READ, 8000, blocks(31))] * 1000)
     assert profile_traces([path], ["event"]).excess_text() is None
     lines = path.read_text().splitlines(keepends=True)
@@ -247,14 +247,14 @@ def test_waits_that_do_not_fit_the_time_of_their_trace_are_noted(tmp_path, chang
     assert profile_traces([path], ["event"]).excess_text() is not None
 
 
-def test_columns_of_ash_that_differ_are_damage(tmp_path):
+def test_contradictory_columns_of_ash_are_damage(tmp_path):
     path = ash_files.write_ash(tmp_path / "ash.csv", ash_files.execution(4))
     path.write_text(with_column("EVENT", "latch free", before=True)(path.read_text()))
     with pytest.raises(InputError):
         read_ash(path)
 
 
-def test_rows_of_a_trigger_are_read_that_another_statement_wrote():
+def test_rows_of_a_trigger_written_by_another_statement_count():
     scan = {"Node Type": "Named Tuplestore Scan", "Actual Rows": 20000, "Actual Loops": 1}
     plan = {"Plan": scan | {"Temp Read Blocks": 281, "Temp Written Blocks": 0}}
     assert counts_of_plan(plan | {"Execution Time": 7.5}).reads.bytes == 281 * 8192

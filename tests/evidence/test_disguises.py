@@ -1,4 +1,4 @@
-"""Plans, logs and exports as people have them are read right, or refused; the generator's draws."""
+"""Drawn plans, logs and exports, as users have them, are read correctly or refused."""
 
 import json
 from contextlib import suppress
@@ -32,7 +32,7 @@ def right(counts, of):
 
 
 def judged(folder, seeds):
-    """The draws that are read wrong, and those that are refused though they can be read."""
+    """The draws that are read incorrectly, and readable ones that are refused."""
     wrong, refused = [], []
     for seed in seeds:
         item = draw(seed)
@@ -51,14 +51,14 @@ def judged(folder, seeds):
     return wrong, refused
 
 
-def test_disguised_evidence_is_never_read_wrong(tmp_path):
+def test_disguised_evidence_is_never_read_incorrectly(tmp_path):
     wrong, refused = judged(tmp_path, range(DRAWN))
     assert not wrong
     assert len(refused) <= REFUSED_MAX * DRAWN, refused
 
 
 @cases("above", ["", "What of this?\n"])
-def test_a_plan_of_a_query_on_statements_is_a_plan(tmp_path, above):
+def test_a_plan_of_a_query_on_pg_stat_statements_is_a_plan(tmp_path, above):
     of = draw(1).truth
     document = {"Query Text": "select queryid, calls, temp_blks_read, temp_blks_written from s"}
     path = tmp_path / "paste"
@@ -66,8 +66,8 @@ def test_a_plan_of_a_query_on_statements_is_a_plan(tmp_path, above):
     assert right(read(path), of)
 
 
-def test_cut_evidence_is_refused_or_read_as_far_as_it_is_right(tmp_path):
-    """A part of a file never tells of more temp I/O than the whole."""
+def test_cut_evidence_is_refused_or_never_exceeds_the_whole(tmp_path):
+    """A part of a file never has more temp I/O than the whole."""
     for seed in range(40):
         item = draw(seed)
         path = tmp_path / f"{seed}-{item.name}"

@@ -1,4 +1,4 @@
-"""Plans written by hand: odd forms, parts that matter, and input that cannot be used."""
+"""Hand-written plans: unusual formats, relevant parts, and input that cannot be used."""
 
 import json
 from contextlib import suppress
@@ -43,7 +43,7 @@ def written(tmp_path, text, name="plan.txt"):
 
 
 def test_xml_of_auto_explain_has_no_query(tmp_path):
-    """Its text and its plan are below the root."""
+    """The query's text and plan are below the root."""
     path = tmp_path / "a.log"
     path.write_text(
         "2026-11-26 05:03:59.137 UTC [3498] LOG:  duration: 111.562 ms  plan:\n"
@@ -80,7 +80,7 @@ YAML.append("  Execution Time: 39.384")
 
 
 def in_a_cell(lines, *, is_expanded):
-    """A plan in the only cell of psql's table: the mark of a line that continues is behind all."""
+    """A plan in the single cell of psql's table; the continuation mark is behind all text."""
     width = max(map(len, lines))
     padded = [*(f"{line.ljust(width)}+" for line in lines[:-1]), lines[-1]]
     if not is_expanded:
@@ -121,7 +121,7 @@ def test_a_plan_in_json_that_a_terminal_broke_is_whole_at_every_width(tmp_path):
         assert (counts.reads.count, counts.writes.count) == (101, 107), width
 
 
-def test_a_last_line_that_is_cut_has_none_of_the_counts_of_all(tmp_path):
+def test_a_cut_last_line_does_not_hide_the_counts_of_the_top_node(tmp_path):
     child = "  ->  Hash  (cost=2.0..3.0 rows=2 width=4) (actual time=1.0..2.0 rows=2 loops=1)"
     sort = "        Sort Method: external merge  Disk: 1880kB"
     lines = (NODE, BUFFERS, child, f"  ->  {NODE}", sort)
@@ -144,11 +144,11 @@ def test_a_cut_plan_after_a_whole_one_is_refused(tmp_path, begin, between, end):
     for length in range(whole + 20, len(text) - len(end), 7):
         with pytest.raises(EvidenceDamaged):
             read_plan(written(tmp_path, text[:length]))
-    # Of a list that only lacks its end nothing of the plan is missing.
+    # In a JSON list that only lacks its end, the plan is complete.
     assert read_plan(written(tmp_path, text[:whole])).operations == 7
 
 
-def test_what_the_counts_of_a_plan_hold(tmp_path):
+def test_the_counts_of_a_plan(tmp_path):
     counts = read_plan(written(tmp_path, TEXT_PLAN))
     assert (counts.elapsed_s, counts.source) == (2.5, "explain")
     assert counts.reads == OpCounts(3000, 3000 * 8192, 600_000_000)
@@ -157,14 +157,14 @@ def test_what_the_counts_of_a_plan_hold(tmp_path):
     assert (counts.processes, counts.held_bytes) == (pytest.approx(30 / 8), 15_000 * 1024)
 
 
-def test_the_leader_may_only_collect():
+def test_the_leader_may_only_gather():
     sort = node("Sort", 30, 30, **{"Actual Loops": 2})
     assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).processes == 2
     sort = node("Sort", 30, 30, **{"Actual Loops": 3})
     assert of(node("Gather", 30, 30, sort, **{"Workers Launched": 2})).processes == 3
 
 
-def test_parts_of_the_work_are_not_parallel():
+def test_processes_are_averaged_over_serial_and_parallel_parts():
     """300 blocks in 3 processes take as long as 100; with 100 of one process, 400 in 2 each."""
     below = node("Sort", 150, 150, **{"Actual Loops": 3})
     gather = node("Gather", 150, 150, below, **{"Workers Launched": 2})
@@ -172,8 +172,8 @@ def test_parts_of_the_work_are_not_parallel():
     assert of(top).processes == pytest.approx(2.0)
 
 
-def test_verbose_plans_tell_what_each_process_did():
-    """The first worker did 60 of 100 blocks, the leader 30: as if 5/3 processes shared them."""
+def test_verbose_plans_show_the_blocks_of_each_process():
+    """The first worker did 60 of 100 blocks, the leader 30: equivalent to 5/3 processes."""
     workers = [{"Worker Number": 0, "Temp Read Blocks": 20, "Temp Written Blocks": 40},
                {"Worker Number": 1, "Temp Read Blocks": 5, "Temp Written Blocks": 5}]  # fmt: skip
     join = node("Hash Join", 40, 60, **{"Actual Loops": 3, "Workers": workers})
@@ -181,8 +181,8 @@ def test_verbose_plans_tell_what_each_process_did():
     assert of(top).processes == pytest.approx(100 / 60)
 
 
-def test_a_worker_without_its_lines_did_its_part():
-    """Of three processes that sorted, the plan shows two: 80 KiB and 70 KiB."""
+def test_a_worker_without_lines_counts_as_a_process():
+    """Three processes sorted, of which the plan shows two: 80 KiB and 70 KiB."""
     disk = {"Sort Method": "external merge", "Sort Space Type": "Disk"}
     workers = [{"Worker Number": 0, **disk, "Sort Space Used": 70}]
     sizes = {"Actual Loops": 3, **disk, "Sort Space Used": 80, "Workers": workers}
@@ -190,7 +190,7 @@ def test_a_worker_without_its_lines_did_its_part():
     assert of(top).processes == pytest.approx((8 + 7 + 7.5) / 8)
 
 
-def test_a_common_table_is_counted_once():
+def test_a_common_table_expression_is_counted_once():
     shared = node("Sort", 100, 100, **{"Subplan Name": "CTE c"})
     scans = [node("CTE Scan", 150, 160, **{"CTE Name": "c"}),
              node("CTE Scan", 50, 0, **{"CTE Name": "c"})]  # fmt: skip
@@ -200,19 +200,19 @@ def test_a_common_table_is_counted_once():
                      ("CTE Scan", 50, 0)]  # fmt: skip
 
 
-def test_the_time_of_the_query_without_explain_replaces_its_own():
+def test_an_elapsed_time_without_explain_replaces_that_of_the_plan():
     plan = node("Sort", 100, 100)
     counts = counts_of_plan({"Plan": plan, "Execution Time": 1000.0}, elapsed_s=0.8)
     assert counts.elapsed_s == 0.8
     assert counts.total_s == pytest.approx(0.02)
 
 
-def test_without_a_summary_the_top_node_tells_the_time():
+def test_without_a_summary_the_top_node_gives_the_time():
     document = {"Plan": node("Sort", 1, 1, **{"Actual Total Time": 700.0})}
     assert counts_of_plan(document).elapsed_s == 0.7
 
 
-def test_without_its_last_lines_a_text_has_the_time_of_its_first_node(tmp_path):
+def test_a_text_without_its_last_lines_has_the_time_of_its_first_node(tmp_path):
     counts = read_plan(written(tmp_path, TEXT_PLAN[: TEXT_PLAN.index(" Planning")]))
     assert (counts.elapsed_s, counts.operations) == (2.0, 6100)
 
@@ -229,7 +229,7 @@ def test_statements_are_means_of_calls(tmp_path):
     assert read_statements(path, Selection(queryid="-1")) == most
 
 
-def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
+def test_kinds_are_recognised_by_content(tmp_path):
     plans = [
         written(tmp_path, TEXT_PLAN, "a.txt"),
         written(tmp_path, json.dumps([{"Plan": {}}]), "b.json"),
@@ -281,17 +281,17 @@ BAD = {
 
 
 @cases("name", BAD)
-def test_what_cannot_be_used_is_said_in_one_line(tmp_path, name):
+def test_unusable_plans_are_refused_in_one_line(tmp_path, name):
     text, words = BAD[name]
     path = written(tmp_path, text, "plan.json")
     result = spillcast("forecast", path, "--to", "latency:1ms")
     assert words in only_line(result, 2)
 
 
-def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
+def test_a_plan_without_times_is_refused_or_needs_the_present_storage(tmp_path):
     text = "\n".join(line for line in TEXT_PLAN.splitlines() if "Timings" not in line)
     path = written(tmp_path, text)
-    # Without a storage it took anything from memory's speed to the whole run, in each process.
+    # Without a storage, each process took between memory's speed and the whole run.
     within = read_plan(path).time_bounds
     assert 0 < within.lower < 0.1
     assert within.upper == pytest.approx(2.5 * 30 / 8)
@@ -307,7 +307,7 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
 
 
 @cases("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
-def test_cut_anywhere_it_is_an_error_of_ours_or_a_recording(tmp_path, text):
+def test_a_plan_cut_anywhere_raises_only_input_errors(tmp_path, text):
     path = tmp_path / "plan.txt"
     for end in range(len(text)):
         path.write_text(text[:end])
@@ -325,13 +325,13 @@ BAD_STATEMENTS = {
 
 
 @cases("name", BAD_STATEMENTS)
-def test_statements_that_cannot_be_used(tmp_path, name):
+def test_unusable_statements_are_refused_in_one_line(tmp_path, name):
     text, words = BAD_STATEMENTS[name]
     result = spillcast("forecast", written(tmp_path, text, "s.csv"), "--to", "latency:1ms")
     assert words in only_line(result, 2)
 
 
-def test_a_query_that_is_not_there(tmp_path):
+def test_an_absent_queryid_is_refused(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
     result = spillcast("forecast", path, "--to", "latency:1ms", "--queryid", "7")
     assert "no row has queryid 7" in only_line(result, 2)
@@ -339,7 +339,7 @@ def test_a_query_that_is_not_there(tmp_path):
         read_statements(path, Selection(queryid="9"))
 
 
-def test_options_and_verbs_that_do_not_go_with_plans(tmp_path):
+def test_options_and_verbs_that_do_not_apply_to_plans_are_refused(tmp_path):
     path = written(tmp_path, TEXT_PLAN)
     for options, words in (
         (("--queryid", "7"), "--queryid"),
@@ -387,7 +387,7 @@ ON_DISK = IN_MEMORY.replace("quicksort  Memory", "external merge  Disk").replace
 
 @cases("above,below", [(IN_MEMORY, ON_DISK), (ON_DISK, IN_MEMORY)])
 @cases("name", ["Sort", "Gather Merge", "Custom Scan (Cache) on c", "Foreign Scan on public.t"])
-def test_a_second_plan_whose_figures_are_below_its_name_is_seen(tmp_path, above, below, name):
+def test_a_second_plan_whose_figures_are_below_its_name_is_detected(tmp_path, above, below, name):
     below = below.replace("Sort  (", f"{name}\n    (", 1)
     path = written(tmp_path, f"{above}\nand now:\n\n{below}")
     with pytest.raises(EvidenceAmbiguous):
@@ -409,15 +409,15 @@ def test_figures_below_the_end_of_a_plan_need_a_name(tmp_path):
     assert read_plan(written(tmp_path, ON_DISK + quote)).writes.count == 13867
 
 
-def test_words_may_quote_any_plan_above(tmp_path):
+def test_a_quotation_below_two_plans_may_be_of_either(tmp_path):
     text = (ON_DISK + IN_MEMORY).replace("Execution Time: 95.5 ms\n", "")
     path = written(tmp_path, f"{text}| `4MB` | `external merge  Disk: 85677kB` | much |\n")
     with pytest.raises(EvidenceAmbiguous):
         read_plan(path)
 
 
-def test_a_join_without_indentation_has_no_known_size(tmp_path):
-    """The rows of its two inputs are what it spilled, where there are no buffers."""
+def test_a_join_without_indentation_has_an_unknown_size(tmp_path):
+    """Without buffers, the join's spill follows from the rows of its two inputs."""
     scan = "  -> Seq Scan on {}  (cost=0..1 rows=9 width=8) (actual time=1.0..2.0 rows=900 loops=1)"
     lines = [
         "Hash Join  (cost=0.0..1.0 rows=9 width=8) (actual time=1.0..9.0 rows=900 loops=1)",
@@ -434,7 +434,7 @@ def test_a_join_without_indentation_has_no_known_size(tmp_path):
         read_plan(written(tmp_path, "\n".join(line.strip() for line in lines)))
 
 
-def test_commas_between_thousands_are_no_decimal_commas(tmp_path):
+def test_thousands_separators_are_not_decimal_commas(tmp_path):
     plan = ON_DISK.replace("(actual", "(cost=1.00..2.00 rows=9 width=8) (actual")
     plan = plan.replace("time=9.0..90.0", "time=9.000..90.000")
     plan += "Settings: work_mem = '4MB', hash_mem_multiplier = '1.5'\n"
@@ -447,7 +447,7 @@ def test_commas_between_thousands_are_no_decimal_commas(tmp_path):
 
 
 @cases("below", ["", "(1 row)\n"])
-def test_a_second_table_is_none_of_the_first(tmp_path, below):
+def test_a_second_table_is_not_part_of_the_first(tmp_path, below):
     table = "calls | total_exec_time | temp_blks_read | temp_blks_written\n------+------\n"
     text = f"{table} 1 | 900 | 100 | 100\n{below}\n{table} 2 | 90 | 10 | 10\n"
     with pytest.raises(InputError):
@@ -456,14 +456,14 @@ def test_a_second_table_is_none_of_the_first(tmp_path, below):
 
 @cases("fence", ["", "```\n"])
 @cases("below", ["", "(1 row)\n"])
-def test_words_with_commas_below_a_table_are_no_row(tmp_path, fence, below):
+def test_text_with_commas_below_a_table_is_not_a_row(tmp_path, fence, below):
     table = "calls | total_exec_time | temp_blks_read | temp_blks_written\n------+------\n"
     text = f"{fence}{table} 1 | 900 | 100 | 99\n{below}{fence}\nAs you see, it is, at last, slow.\n"
     assert read_statements(written(tmp_path, text)).writes.count == 99
 
 
 @cases("names", ["calls | query", "query | calls"])
-def test_a_row_below_a_blank_line_is_one_of_the_table(tmp_path, names):
+def test_a_row_below_a_blank_line_belongs_to_the_table(tmp_path, names):
     rows = [{"calls": 1, "query": "a"}, {"calls": 2, "query": "select b"}]
     lines = [f"{row[names[:5]]} | {row[names[-5:]]} | 90 | 9 | {row['calls']}" for row in rows]
     heading = f"{names} | total_time | temp_blks_read | temp_blks_written\n------+------\n"
@@ -492,7 +492,7 @@ def test_statements_in_the_expanded_forms_of_psql(tmp_path):
         assert read_rows(expanded) == read_rows(written(tmp_path, STATEMENTS, "statements.csv"))
 
 
-def test_a_description_of_columns_is_no_row(tmp_path):
+def test_a_description_of_columns_is_not_a_row(tmp_path):
     names = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
     lines = ["| Column | Type |", "| --- | --- |", *(f"| {name} | bigint |" for name in names)]
     with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Plans of real servers: every form says the same, and it is what the server counted."""
+"""Plans of real servers: every format has the same figures, which are the server's counts."""
 
 import functools
 import json
@@ -37,14 +37,14 @@ QUERIES = {
     "common table": (COMMON, ()),
     "init plan": (f"select * from small where k > (select avg(x.k) from ({SORT}) x)", ()),
 }  # fmt: skip
-#: Keys of FORMAT JSON that the text has too, with values that a second run repeats.
+#: Keys of FORMAT JSON that the text has, too, with values that a second run repeats.
 KEYS = (
     "Node Type", "Parallel Aware", "Plan Rows", "Plan Width", "Actual Loops", "Subplan Name",
     "CTE Name", "Sort Method", "Sort Space Type", "Hash Buckets", "Original Hash Buckets",
     "Hash Batches", "Original Hash Batches", "HashAgg Batches", "Planned Partitions",
     "Workers Planned", "Workers Launched",
 )  # fmt: skip
-#: Keys whose values do not depend on which process did how much.
+#: Keys whose values do not depend on how the work was divided among processes.
 ALONE = ("Temp Read Blocks", "Temp Written Blocks", "Sort Space Used", "Disk Usage",
          "Peak Memory Usage", "Maximum Storage")  # fmt: skip
 
@@ -69,7 +69,7 @@ def nodes(plan):
 
 @functools.cache
 def explained_alike(server, query, before):
-    """Plans of two runs in both forms, once for all tests.
+    """Plans of two runs in both formats, made once for all tests.
 
     On a busy machine a worker may come when nothing is left.
     """
@@ -96,7 +96,7 @@ def test_text_and_json_agree(server, name):
         missing = {key for key in keys if key in item} - set(reported)
         assert missing <= {"Parallel Aware"}
     assert as_text["Settings"] == as_json["Settings"]
-    # How much each process did differs from run to run, if there are several.
+    # With several processes, the share of each differs from run to run.
     several = 3 if name.startswith("parallel") else 1
     for document in (as_json, as_text):
         assert 1 <= counts_of_plan(document).processes <= several
@@ -118,7 +118,7 @@ KEPT = [
 
 
 @cases("query", KEPT)
-def test_kept_rows_are_written_once_by_sizes_too(server, query):
+def test_kept_rows_are_written_once_also_by_their_sizes(server, query):
     if server.info.server_version < 180_000:
         pytest.skip("older versions do not show the sizes of kept rows")
     counted = explain(server, query, "format json")["Plan"]
@@ -130,7 +130,7 @@ def test_kept_rows_are_written_once_by_sizes_too(server, query):
     assert counted["Temp Written Blocks"] > 100
 
 
-def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
+def test_counts_and_times_match_pg_stat_statements(server, tmp_path):
     for name in ("sort", "hash", "distinct"):
         query, before = QUERIES[name]
         server.execute("reset all")
@@ -149,7 +149,7 @@ def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
 
 
 def export(server, path):
-    """What the documentation tells to run: a CSV file with a heading."""
+    """The command of the documentation: a CSV file with a heading."""
     copy = "copy (select * from pg_stat_statements) to stdout csv header"
     with server.cursor().copy(copy) as rows:
         path.write_bytes(b"".join(bytes(row) for row in rows))
@@ -184,7 +184,7 @@ def test_other_formats_have_the_nodes_of_json(server, tmp_path, form, name):
     assert kinds[0] == kinds[1]
     assert document["Settings"] == as_json["Settings"]
     blocks = [item["Plan"]["Temp Written Blocks"] for item in (document, as_json)]
-    # Of several processes, those that got fewer rows may spill none of them.
+    # Of several processes, those that got fewer rows may not spill.
     assert min(blocks) > 0
     assert name.startswith("parallel") or blocks[0] == pytest.approx(blocks[1], rel=0.2)
     assert read_plan(path).total_s > 0
@@ -194,7 +194,7 @@ def quoted(text):
     return text.replace('"', '""')
 
 
-def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
+def test_output_decorated_by_psql_or_a_client_is_read(server, tmp_path):
     document = explain(server, SORT, "format json")
     lines = explain(server, SORT)
     expected = answer(counts_of_plan(document))
@@ -225,7 +225,7 @@ def test_a_log_of_auto_explain(server, tmp_path, form):
     times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
     assert len(times_ms) >= 2
     assert counts.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
-    # Several that spill are listed, and one is chosen by its number.
+    # Several that spill are listed, and are selected by number.
     path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
     with pytest.raises(EvidenceAmbiguous, match=r"3 runs(?s:.)*select count\(distinct"):
         read_plan(path)
@@ -234,7 +234,7 @@ def test_a_log_of_auto_explain(server, tmp_path, form):
 
 
 def logged(server, form, *queries):
-    """What auto_explain says of queries, as it stands in a server's log."""
+    """auto_explain's messages about queries, as a server's log has them."""
     notices = []
 
     def take(notice):
@@ -252,13 +252,13 @@ def logged(server, form, *queries):
     server.execute("set client_min_messages = error")
     server.execute("set auto_explain.log_min_duration = -1")
     server.remove_notice_handler(take)
-    # A log has a prefix, and a tab before each line that goes on.
+    # A log has a prefix, and a tab before each continuation line.
     lines = ("2026-11-21 02:38:45 UTC [815] LOG:  " + notice for notice in notices)
     return "".join(line.replace("\n", "\n\t") + "\n" for line in lines)
 
 
 @cases("name", QUERIES)
-def test_temp_io_took_no_longer_than_a_plan_without_times_allows(server, name):
+def test_measured_temp_io_is_within_the_bounds_of_a_plan_without_times(server, name):
     query, before = QUERIES[name]
     before = (*before, "set track_io_timing = on")
     document = explain(server, query, "format json", before=before)
@@ -274,9 +274,9 @@ def test_temp_io_took_no_longer_than_a_plan_without_times_allows(server, name):
         assert within.upper < timed.elapsed_s
 
 
-# Servers before 18 show no size of what a common table or an aggregate's own sort writes.
+# Servers before 18 do not show how much a common table or an aggregate's own sort writes.
 @cases("name", [name for name in QUERIES if name not in {"common table", "distinct"}])
-def test_without_buffers_bounds_hold_what_the_server_counted(server, name, tmp_path):
+def test_without_buffers_bounds_contain_the_counts_of_the_server(server, name, tmp_path):
     query, before = QUERIES[name]
     document = explain(server, query, "format json", before=before)
     counted = counts_of_plan(document)
@@ -288,13 +288,13 @@ def test_without_buffers_bounds_hold_what_the_server_counted(server, name, tmp_p
     result = read_plan(tmp_path / "plan.json")
     bounds = result.io_bounds
     most = result if bounds is None else bounds.upper
-    # The size of a hash follows from rows and the planner's width of them.
+    # The size of a hash follows from its rows and the width that the planner expects.
     assert counted.operations <= 1.1 * most.operations
     assert result.operations <= 1.1 * counted.operations
 
 
 def test_batches_that_fit_the_buffers_of_their_files_are_not_written(server):
-    """The planner expects a third of the rows; a limit ends the query in the first batch."""
+    """The planner expects a third of the rows; LIMIT ends the query in the first batch."""
     few = "select * from big join (select id from big where id + 0 < 300) few using (id) limit 1"
     before = ("set work_mem = '64kB'", "set enable_mergejoin = off", "set enable_nestloop = off")
     document = explain(server, few, "format json", before=before)
@@ -303,7 +303,7 @@ def test_batches_that_fit_the_buffers_of_their_files_are_not_written(server):
         counts_of_plan(document)
 
 
-def test_without_times_it_says_what_takes_them(server):
+def test_plans_without_times_name_the_setting_that_adds_them(server):
     document = explain(server, SORT, "format json", before=("set track_io_timing = off",))
     within = counts_of_plan(document).time_bounds
     assert 0 < within.lower < within.upper <= document["Execution Time"] / 1e3

@@ -19,7 +19,7 @@ ROWS = [
 NAMES = list(ROWS[0])
 CELLS = [list(row.values()) for row in ROWS]
 COLUMNS = {name: [row[name] for row in ROWS] for name in NAMES}
-#: As many rows as columns, so that cells by row and by column have one shape.
+#: There are equally many rows and columns, so that cells by row and by column have one shape.
 SQUARE = [{**ROWS[0], "queryid": str(number)} for number in range(len(NAMES))]
 FIELDS = [{"name": name, "type": "number"} for name in NAMES]
 
@@ -43,7 +43,7 @@ SHAPES = {
 
 
 @cases("shape", SHAPES)
-def test_every_shape_has_the_same_rows(tmp_path, shape):
+def test_every_shape_gives_the_same_rows(tmp_path, shape):
     (plain := tmp_path / "plain.json").write_text(json.dumps(ROWS))
     (path := tmp_path / "rows.json").write_text(json.dumps(SHAPES[shape], indent=1))
     assert recognise(path).name == "statements"
@@ -61,8 +61,8 @@ def test_cells_are_numbers_or_texts_where_a_table_is_square(tmp_path, by_column)
     assert [row.written_blocks for row in read_rows(path)] == [800] * len(NAMES)
 
 
-def test_no_row_is_lost_where_a_terminal_broke_the_text(tmp_path):
-    """A string may be broken, or a name: then quotes end where others begin."""
+def test_no_row_is_lost_where_a_terminal_wrapped_the_text(tmp_path):
+    """A string or a name may be wrapped: quotes then end where others begin."""
     text = "\n".join(map(json.dumps, ROWS)).join("[]").replace("}\n", "},\n ")
     path = tmp_path / "rows.json"
     for width in range(20, 120):

@@ -1,4 +1,4 @@
-"""Texts of each kind in layers of wrapping: the answer of the bare text, or a refusal."""
+"""Texts of each kind in layers of wrapping give the answer of the bare text, or a refusal."""
 
 import html
 import json
@@ -27,7 +27,7 @@ from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.selection import Selection
 
 SEED, DRAWN = 41507, 260
-#: Of plans of PostgreSQL, and of all kinds.
+#: Layers that apply to plans of PostgreSQL alone, and to all kinds.
 REFUSED_MAX = {"plans": 0.1, "all": 0.35}
 #: Texts without the time of the run.
 WITHOUT_ELAPSED = ("events", "session-event", "aligned-event", "query_stats", "xplan")
@@ -67,12 +67,12 @@ def texts():
 
 
 def before(mark):
-    """A layer: a mark before each line; ``{at}`` in it is the number of the line."""
+    """Makes a layer: a prefix before each line, in which ``{at}`` is the line number."""
     return lambda lines: [f"{mark.format(at=at)}{line}" for at, line in enumerate(lines, 10)]
 
 
 def around(above, below=()):
-    """A layer: lines above and below."""
+    """Makes a layer: lines above and below."""
     return lambda lines: [*above, *lines, *below]
 
 
@@ -124,7 +124,7 @@ LAYERS = {
 
 
 def answer(path, name, lines):
-    """What is read, or the words of a refusal."""
+    """The figures that are read, or the message of a refusal."""
     path.write_text("\n".join(lines) + "\n")
     elapsed_s = 900.0 if name in WITHOUT_ELAPSED else None
     try:
@@ -137,7 +137,7 @@ def answer(path, name, lines):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """The kind, the layers, the answer and that of the bare text of each draw."""
+    """The kind, layers, answer, and bare text's answer of each draw."""
     path, draws = tmp_path_factory.mktemp("layers") / "paste", random.Random(SEED)
     plans, others = texts()
     bare = {name: answer(path, name, lines) for name, lines in (plans | others).items()}
@@ -157,18 +157,18 @@ def test_bare_texts_are_read(drawn):
     assert [each for each in drawn if isinstance(each[-1], str)] == []
 
 
-def test_what_is_read_is_what_the_bare_text_tells(drawn):
+def test_figures_that_are_read_are_those_of_the_bare_text(drawn):
     assert [each for each in drawn if not isinstance(each[3], str) and each[3] != each[4]] == []
 
 
-def test_few_are_refused(drawn):
+def test_few_wrapped_texts_are_refused(drawn):
     for kind, share in REFUSED_MAX.items():
         kinds = [each for each in drawn if kind in ("all", each[0])]
         refused = [each[:4] for each in kinds if isinstance(each[3], str)]
         assert len(refused) <= share * len(kinds), refused
 
 
-def test_a_text_that_is_one_string_is_that_text(tmp_path):
+def test_a_text_in_a_single_string_is_that_text(tmp_path):
     path, (plans, others) = tmp_path / "paste", texts()
     for name, lines in (plans | others).items():
         for layer in ("string", "string of Python"):
@@ -184,7 +184,7 @@ def test_a_plan_in_a_raw_string_of_rust(tmp_path):
         assert answer(path, name, [f'let slow = r#"{text}"#;']) == answer(path, name, plans[name])
 
 
-def test_a_fence_below_words_changes_nothing(tmp_path):
+def test_a_fence_below_other_text_changes_nothing(tmp_path):
     path, (plans, others) = tmp_path / "paste", texts()
     fenced = around(["Here it is:", "", "```text"], ["```"])
     for name, lines in (plans | others).items():

@@ -1,4 +1,4 @@
-"""What syslog and stores of logs put around the messages of a server."""
+"""What syslog and log stores put around the messages of a server."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ TEXT = """\
 2026-11-23 10:00:04.100 UTC [42] LOG:  duration: 900.5 ms  statement: select 1
 """
 
-#: The messages of a call with a plan, each with lines behind its first.
+#: The messages of a call with a plan, each with continuation lines.
 CALL = (
     "LOG:  duration: 900.5 ms  plan:\n\tQuery Text: select *\n\tfrom big\n"
     "\tSort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)\n"
@@ -28,7 +28,7 @@ CALL = (
 )
 AT, TIME = "2026-11-23T10:00:04.120Z", "2026-11-23 10:00:04.120 UTC"
 MESSAGES = [f"{TIME} [42] {message}" for message in CALL]
-#: Records of the server that name its fields as Azure, Supabase and a table of csvlog do.
+#: Server records whose fields have the names of Azure, of Supabase and of a csvlog table.
 LOGGED = [message.removeprefix("LOG:  ") for message in CALL[:2]]
 STATEMENTS = ["", "select *\nfrom big"]
 
@@ -50,7 +50,7 @@ def arrows(line):
     return f'{{"log"=>{json.dumps(line)}, "stream"=>"stderr"}}]\n'
 
 
-#: What stores and shippers of logs make of these messages.
+#: How log stores and shippers format these messages.
 SHIPPED = {
     "pods": prefixed("[pod/pg-0/postgres] 2026-11-23T10:00:04.120000000Z "),
     "stern": prefixed("pg-0 postgres "),
@@ -113,7 +113,7 @@ SHIPPED = {
 
 
 @cases("shipped", SHIPPED)
-def test_what_a_shipper_adds_is_in_no_message(tmp_path, shipped):
+def test_additions_of_a_shipper_are_not_part_of_messages(tmp_path, shipped):
     (path := tmp_path / "shipped.log").write_text(SHIPPED[shipped])
     logs = read_logs(path)
     assert [(file.bytes, file.query) for file in logs.temp] == [(819200, "select *\nfrom big")]
@@ -133,21 +133,21 @@ def test_a_log_with_fields_behind_its_messages_is_refused(tmp_path, text):
 
 
 @cases("depth", [300, 500, 900, 20_000])
-def test_a_line_of_deep_json_is_passed_over(tmp_path, depth):
+def test_a_line_of_deeply_nested_json_is_skipped(tmp_path, depth):
     (path := tmp_path / "deep.log").write_text(TEXT + '{"a": ' * depth + "1" + "}" * depth + "\n")
     [file] = read_logs(path).temp
     assert (file.bytes, file.elapsed_s) == (819200, 0.9005)
 
 
 @cases("month", ["Nov", "мар", "Sept."])
-def test_syslog_names_months_in_its_language(tmp_path, month):
+def test_syslog_writes_month_names_in_its_language(tmp_path, month):
     lines = [f"{month} 23 10:00:04 db postgres[42]: [5-1] {line}" for line in TEXT.splitlines()]
     (tmp_path / "plain.log").write_text(TEXT)
     (tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
     assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
 
 
-#: From catalogues of PostgreSQL 15: two levels, a temp file, and how long a call took.
+#: From the message catalogues of PostgreSQL 15: two levels, a temp file, and a call's duration.
 LANGUAGES = [
     ("LOG", "ANWEISUNG:", "temporäre Datei: Pfad »{}«, Größe {}",
      "Dauer: {} ms  Anweisung: {}", "Dauer: {} ms  Ausführen <unnamed>: {}"),
@@ -176,7 +176,7 @@ LANGUAGES = [
 
 
 @cases("log, statement, file, simple, extended", LANGUAGES)
-def test_a_server_writes_its_messages_in_any_language(
+def test_messages_of_a_server_are_read_in_any_language(
     tmp_path, log, statement, file, simple, extended
 ):
     at = "2026-11-23 10:00:04.000 UTC [42] "
@@ -259,7 +259,7 @@ def test_a_limit_is_read_in_any_language(tmp_path, error, limit):
     ],
 )
 def test_messages_that_a_rate_limit_dropped_are_noted(tmp_path, line, dropped):
-    """journald and rsyslog do so by default where a hash join removes thousands of files."""
+    """By default journald and rsyslog drop messages when a hash join removes thousands of files."""
     at = "Nov 29 10:00:01 db1 "
     (path := tmp_path / "syslog").write_text(
         f'{at}postgres[42]: [7-1] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
@@ -280,7 +280,7 @@ def test_messages_that_a_rate_limit_dropped_are_noted(tmp_path, line, dropped):
          'web-1  | 10.0.0.1 - - "GET /x" 200'),
     ],
 )  # fmt: skip
-def test_lines_of_other_programs_are_none_of_a_statement(tmp_path, first, more, other):
+def test_lines_of_other_programs_are_not_part_of_a_statement(tmp_path, first, more, other):
     (path := tmp_path / "syslog").write_text(
         f'{first}LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
         f"{first}STATEMENT:  select a\n{other}\n{more}from b\n{other}\n"
@@ -289,8 +289,8 @@ def test_lines_of_other_programs_are_none_of_a_statement(tmp_path, first, more, 
     assert file.query.split() == ["select", "a", "from", "b"]
 
 
-def test_a_nested_plan_is_known_in_another_language(tmp_path):
-    """Its temp blocks are in those of the plan that called it."""
+def test_a_nested_plan_is_recognised_in_another_language(tmp_path):
+    """Its temp blocks are included in those of the plan that called it."""
     plan = "\tLimit  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)"
     buffers = "\t  Buffers: temp read=100 written=101"
     at = "2026-11-23 10:00:04.000 UTC [42] "
@@ -302,7 +302,7 @@ def test_a_nested_plan_is_known_in_another_language(tmp_path):
     assert (inner["Plan"]["Temp Written Blocks"], outer["Plan"]["Temp Written Blocks"]) == (101, 0)
 
 
-def test_an_error_about_a_temp_file_is_none_of_its_size(tmp_path):
+def test_an_error_about_a_temp_file_does_not_give_its_size(tmp_path):
     error = 'could not read file "base/pgsql_tmp/pgsql_tmp42.0": read 4096 of 8192'
     log = TEXT.replace("LOG:  ", f"ERROR:  {error}\n2026-11-23 10:00:04.000 UTC [42] LOG:  ", 1)
     (path := tmp_path / "own.log").write_text(log)
@@ -317,7 +317,7 @@ def test_messages_among_named_values(tmp_path):
     assert read_logs(path).temp == read_logs(plain).temp
 
 
-def test_lines_of_a_drain_with_their_lengths(tmp_path):
+def test_lines_of_a_drain_prefixed_by_their_lengths(tmp_path):
     """Only the first line of a message has the server's prefix."""
     drain = "211 <134>1 2026-11-23T10:00:04+00:00 host app postgres.109 - [DATABASE] [{}] {}\n"
     prefix = 'time_ms = "2026-11-23 10:00:04.1 UTC" pid="42" user="u"'
@@ -346,7 +346,7 @@ def test_times_before_the_lines_of_a_plan(tmp_path, ran):
 
 
 def test_a_plan_through_syslog(tmp_path):
-    """One message is all there is: its lines differ from a program's only in what stands above."""
+    """There is only one message; what stands above distinguishes its lines from a program's."""
     message = (
         "2026-11-23 10:00:04 UTC [42] LOG:  duration: 1602.5 ms  plan:",
         "#011Query Text: select 1",
@@ -360,7 +360,7 @@ def test_a_plan_through_syslog(tmp_path):
     assert (plan["Execution Time"], plan["Plan"]["Temp Written Blocks"]) == (1602.5, 101)
 
 
-def test_a_damaged_plan_of_a_log_names_the_file(tmp_path):
+def test_the_error_for_a_damaged_plan_of_a_log_names_the_file(tmp_path):
     node = "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..2.0 rows=6 loops=1) Disk: 7kB"
     at = "2026-11-23 10:00:04 UTC [42] LOG:  duration: 20.5 ms  plan:"
     (path := tmp_path / "a.log").write_text(f"{at}\n\tQuery Text: select 1\n\t{node}\n")
@@ -377,7 +377,7 @@ def test_streams_of_loki(tmp_path):
     assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
 
 
-def test_the_session_of_psql_tells_the_time_of_its_statement(tmp_path):
+def test_the_psql_session_gives_the_time_of_its_statement(tmp_path):
     """With client_min_messages = log and \\timing."""
     message = 'LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp299.0", size 20070400'
     times = ["CREATE INDEX", "Time: 402.848 ms", "", "shop=# DROP INDEX i;", "Time: 9.973 ms", ""]
@@ -387,7 +387,7 @@ def test_the_session_of_psql_tells_the_time_of_its_statement(tmp_path):
 
 
 def test_the_statement_of_a_plan_may_be_indented(tmp_path):
-    """journald and syslog put blanks before lines in place of a tab."""
+    """journald and syslog replace a tab before lines with blanks."""
     lines = [
         "2026-11-23 10:00:04.1 UTC [42] LOG:  duration: 990.500 ms  plan:",
         "        Query Text: select a,",
@@ -403,8 +403,8 @@ def test_the_statement_of_a_plan_may_be_indented(tmp_path):
 
 
 @cases("end", ["", "```\n"])
-def test_words_below_a_pasted_log_are_none_of_its_statement(tmp_path, end):
-    """Two files of a process that end at once are of one call, if it is one statement."""
+def test_text_below_a_pasted_log_is_not_part_of_its_statement(tmp_path, end):
+    """Two files that a process removes at once are of one call if the statements are equal."""
     at = "2026-11-23 10:00:04 UTC [42] "
     lines = [
         f'{at}LOG:  temporary file: path "b/pgsql_tmp42.5", size 819200',
@@ -419,7 +419,7 @@ def test_words_below_a_pasted_log_are_none_of_its_statement(tmp_path, end):
     assert (first.query, first.call) == (second.query, second.call) == ("select a\nfrom b", 1)
 
 
-def test_statements_without_tabs_differ_below_a_blank_line(tmp_path):
+def test_statements_without_tabs_are_compared_beyond_a_blank_line(tmp_path):
     at = "2026-11-23 10:00:04 UTC [4{}] "
     lines = [
         line
@@ -437,8 +437,8 @@ def test_statements_without_tabs_differ_below_a_blank_line(tmp_path):
     }  # fmt: skip
 
 
-def test_numbers_of_rows_in_a_page_are_no_column(tmp_path):
-    """As notebooks show a data frame."""
+def test_row_numbers_in_a_page_are_not_a_column(tmp_path):
+    """Notebooks show data frames so."""
     lines = [
         "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
         "  Buffers: temp read=100 written=101",

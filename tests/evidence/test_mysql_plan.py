@@ -1,4 +1,4 @@
-"""Plans that MariaDB ran: bounds of the temp I/O of their sorts hold what was recorded."""
+"""Plans that MariaDB ran: bounds of the temp I/O of their sorts contain the recorded counts."""
 
 import html
 import json
@@ -33,7 +33,7 @@ SORTED = {
 
 
 def slow_merges(runs):
-    """As sql/filesort.cc writes it."""
+    """As in sql/filesort.cc."""
     maxbuffer, count, levels = runs - 1, 0, 0
     while maxbuffer >= 15:
         i = left = 0
@@ -44,11 +44,11 @@ def slow_merges(runs):
     return count + 1, levels
 
 
-def test_merges_are_those_of_the_source():
+def test_merges_match_the_source_of_mariadb():
     assert all(merges(runs) == slow_merges(runs) for runs in range(2, 3000))
 
 
-def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
+def test_a_plan_gives_bounds_and_a_sufficient_buffer(tmp_path):
     (path := tmp_path / "plan.txt").write_text("ANALYZE\n" + json.dumps(SORTED, indent=2))
     counts = read_figures([path])
     io = counts.io_bounds
@@ -56,7 +56,7 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     # 74 to 80 runs of 255 KiB: written, merged once, and merged to the result.
     assert io.upper.writes.bytes == 3 * 80 * (255 << 10)
     assert counts.time_bounds.upper == pytest.approx(0.74)
-    # As the server takes it: M, not MB.
+    # The unit as the server accepts it: M, not MB.
     assert any("sort_buffer_size = 21M" in note for note in counts.notes)
     (path := tmp_path / "one-line.txt").write_text(
         json.dumps(SORTED, indent=1).replace("\n", "\\n")
@@ -68,7 +68,7 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     ("passes", "calls", "written"),
     [(14, 917, 52_009_370), (14, 795, 52_009_370), (19, 1727, 98_775_859)],
 )
-def test_the_bounds_hold_what_the_kernel_counted_of_the_server(tmp_path, passes, calls, written):
+def test_bounds_contain_the_counts_of_the_kernel(tmp_path, passes, calls, written):
     """MariaDB 10.11.5, 11.4.5 and 10.2.11: a sort of 200,000 rows with their columns."""
     plan = json.loads(json.dumps(SORTED))
     plan["query_block"]["read_sorted_file"]["filesort"]["r_sort_passes"] = passes
@@ -91,7 +91,7 @@ def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
         result = read_figures([path])
         upper = result.io_bounds.upper.writes
         assert (upper.count, upper.bytes) == (alone.count, alone.bytes)
-        # A derived table of 300,000 rows took 34 MB in MariaDB 11.4.5, beside the runs.
+        # A derived table of 300,000 rows took 34 MB in MariaDB 11.4.5, in addition to the runs.
         assert any("temporary table" in note for note in result.notes) == (inner is derived)
     path.write_text(f'{{"query_block": {{{first}, {first}, {rest}}}')
     assert read_figures([path]).io_bounds.upper.writes.bytes == 2 * alone.bytes
@@ -123,7 +123,7 @@ def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
         lambda lines: [re.sub(r'"(\w+)"', "\u201c\\1\u201d", line) for line in lines],
     ],
 )
-def test_what_stands_before_its_lines_is_no_part_of_it(tmp_path, disguise):
+def test_text_around_a_plan_is_ignored(tmp_path, disguise):
     (path := tmp_path / "plan.txt").write_text(json.dumps(SORTED, indent=2))
     plain = read_figures([path])
     path.write_text("\n".join(disguise(path.read_text().split("\n"))))
@@ -143,9 +143,9 @@ def test_temporary_tables_may_have_been_on_disk(tmp_path):
     counts = read_figures([path])
     assert counts.io_bounds.upper.writes.count > 5525
     assert counts.io_bounds.upper.writes.bytes > 3 * 80 * (255 << 10) + 5525 * 8192
-    # All but what was done outside of both may have been temp I/O.
+    # All time but that spent outside of both may have been temp I/O.
     assert counts.time_bounds.upper == pytest.approx(6.617)
-    # A short one adds no more than its time, in which memory moves 5000 pages at most.
+    # A short table adds no more than its time, in which memory moves at most 5000 pages.
     plan = json.loads(json.dumps(SORTED))
     path.write_text(json.dumps(plan))
     sorts = read_figures([path]).io_bounds.upper.writes.count
@@ -181,13 +181,13 @@ SHOWN = json.dumps(SORTED, indent=2)
         f"t> analyze ...\n{LINE}\n| ANALYZE{' ' * 32}|\n{LINE}\n| {SHOWN} |\n{LINE}\n",
     ],
 )
-def test_what_the_client_prints_is_the_plan(tmp_path, text):
+def test_output_of_clients_is_read_as_the_plan(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     (plain := tmp_path / "plan.json").write_text(json.dumps(SORTED))
     assert read_figures([path]).reads == read_figures([plain]).reads
 
 
-def test_a_size_that_is_none_is_damage_of_its_file(tmp_path):
+def test_an_unreadable_size_is_damage_of_its_file(tmp_path):
     (path := tmp_path / "plan.json").write_text(json.dumps(SORTED).replace("255KiB", "2 heaps"))
     with pytest.raises(EvidenceDamaged) as raised:
         read_figures([path])
@@ -210,7 +210,7 @@ def test_a_size_that_is_none_is_damage_of_its_file(tmp_path):
         "-> Sort: t.a  (cost=61 rows=600) (actual time=0.4..0.5 rows=600 loops=1)\n",
     ],
 )
-def test_a_plan_that_tells_no_spill_is_refused(tmp_path, text):
+def test_a_plan_that_does_not_show_spills_is_refused(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(InputError):
         read_figures([path])
@@ -225,14 +225,14 @@ def test_a_plan_that_tells_no_spill_is_refused(tmp_path, text):
         json.dumps({"query_plan": {"operation": "Sort: t.a", "actual_last_row_ms": 8.1}}),
     ],
 )
-def test_plans_without_merge_passes_are_known_and_refused(tmp_path, text):
+def test_plans_without_merge_passes_are_recognised_and_refused(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     assert recognise(path).reader == "mysql.read"
     with pytest.raises(EvidenceUnsuited):
         read_figures([path])
 
 
-def test_storage_as_fast_as_the_present_changes_nothing_at_any_bound(tmp_path):
+def test_storage_with_the_present_speed_changes_nothing_at_any_bound(tmp_path):
     plan = json.loads(json.dumps(SORTED))
     plan["query_block"]["table"] = {"r_rows": 500_000, "materialized": {"rows": 1}}
     (path := tmp_path / "plan.json").write_text(json.dumps(plan))
@@ -242,6 +242,6 @@ def test_storage_as_fast_as_the_present_changes_nothing_at_any_bound(tmp_path):
     assert len(projector.at_bounds) == len(storage.at_bounds) == 4
     for bound, present in zip(projector.at_bounds, storage.at_bounds, strict=True):
         assert bound.outcome(present)[0] == pytest.approx(1.0, rel=0.01)
-    # Intervals have the spread of counts: a run of one second does not take minutes.
+    # Intervals include the spread of counts: a run of one second does not take minutes.
     assert 0.1 < same.interval_s[0] < 0.999 < same.interval_s[1] < 3.0
     assert faster.interval_s[0] < 0.1 < faster.interval_s[1] <= same.interval_s[1]

@@ -15,12 +15,12 @@ from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
 
-#: Every reader takes them.
+#: Options that every reader takes.
 GENERAL = {"elapsed_s", "timed"}
 
 
 class Watched(Selection):
-    """A selection that knows which of its fields were read."""
+    """A selection that records which of its fields were read."""
 
     def __getattribute__(self, name):
         if name in Selection.__dataclass_fields__:
@@ -51,13 +51,13 @@ def files(tmp_path_factory):
     return made
 
 
-def test_each_reader_is_given_damaged_files(files):
-    """The fuzzer has a shape for each; all that ``refuse_byte_counts`` does is to refuse."""
+def test_the_fuzzer_covers_each_reader(files):
+    """The fuzzer has a shape for each, except for ``refuse_byte_counts``, which only refuses."""
     readers = {kind.reader for kind in KINDS if kind.reader} - {"figures.refuse_byte_counts"}
     assert readers <= {recognise(path).reader for paths in files.values() for path in paths}
 
 
-def test_a_reader_uses_no_field_that_its_kind_does_not_declare(files):
+def test_a_reader_uses_only_fields_that_its_kind_declares(files):
     for name, paths in files.items():
         kind = recognise(paths[0])
         read = fields_read(kind, paths) | fields_read(kind, paths, sql_id="4p7vm0hhw6u1v")
@@ -77,7 +77,7 @@ def test_a_reader_uses_no_field_that_its_kind_does_not_declare(files):
     ("awr-txt", "queryid", "1"),
     ("awr-txt", "item", 1),
 ])  # fmt: skip
-def test_figures_refuse_the_options_of_others(files, name, option, value):
+def test_figures_refuse_options_of_other_evidence(files, name, option, value):
     with pytest.raises(OptionConflict) as error:
         ask(files[name], ["factor:2"], Question(**{option: value}))
     assert f"--{option.replace('_', '-')} " in str(error.value)
@@ -98,7 +98,7 @@ def test_each_kind_has_its_options(kind, usable, unusable):
         Question(**unusable).check(evidence)
 
 
-def test_an_option_that_does_not_apply_is_named_whatever_its_value():
+def test_an_inapplicable_option_is_named_whatever_its_value():
     hints = RemainingWorkHints(written_bytes=0.0)
     with pytest.raises(OptionConflict, match=r"^--written "):
         Question(known=hints).check(EvidenceFiles(plans=[Path("x")]))

@@ -66,7 +66,7 @@ def utf_16(content):
     return content.decode().encode("utf-16")
 
 
-#: How a trace arrives, by the name of its file.
+#: Formats in which a trace arrives, by its file name.
 WAYS = {
     "a.zip": zipped,
     "a.trc.zip": zipped,
@@ -85,7 +85,7 @@ WAYS = {
 
 
 @cases("name", WAYS)
-def test_a_trace_is_read_however_it_is_packed_and_encoded(tmp_path, name):
+def test_a_trace_is_read_in_any_packing_and_encoding(tmp_path, name):
     content = write_trace(tmp_path / "plain.txt", [(READ, 3_000, blocks(31))] * 20).read_bytes()
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -107,8 +107,8 @@ def test_text_with_few_letters_is_decoded(encoding):
 
 
 @cases("pack", [zipped, tarred, lambda *contents: gzip.compress(tarred(*contents))])
-def test_an_archive_of_two_traces_is_no_trace(tmp_path, pack):
-    """The time between the two would be that of the run."""
+def test_an_archive_of_two_traces_is_refused(tmp_path, pack):
+    """The time between the two would count as part of the run."""
     contents = [
         write_trace(tmp_path / "plain.txt", [(READ, us, blocks(31))]).read_bytes()
         for us in (10, 20)
@@ -122,7 +122,7 @@ def test_an_archive_of_two_traces_is_no_trace(tmp_path, pack):
         profile(path)
 
 
-def test_more_traces_are_packed_than_files_may_be_open(tmp_path):
+def test_packed_traces_may_outnumber_the_files_that_can_be_open(tmp_path):
     for us in range(80):
         content = write_trace(tmp_path / "plain.txt", [(READ, 1000 + us, blocks(31))]).read_bytes()
         (tmp_path / f"{us}.trc.xz").write_bytes(lzma.compress(content))
@@ -136,7 +136,7 @@ def test_more_traces_are_packed_than_files_may_be_open(tmp_path):
     assert row["count"] == 80
 
 
-def test_a_copy_takes_at_most_half_of_the_room(tmp_path, monkeypatch):
+def test_a_copy_that_takes_more_than_half_of_the_free_space_is_refused(tmp_path, monkeypatch):
     content = write_trace(tmp_path / "plain.txt", [(READ, 3_000, blocks(31))] * 20).read_bytes()
     (path := tmp_path / "a.trc.xz").write_bytes(lzma.compress(content))
     room = os.statvfs_result((1, 1, *[len(content) - 1] * 8))
@@ -164,7 +164,7 @@ def test_an_error_names_the_packed_file(tmp_path):
         profile(path)
 
 
-def test_copies_of_many_traces_are_made_and_forgotten_side_by_side(tmp_path):
+def test_copies_of_many_traces_are_made_and_removed_concurrently(tmp_path):
     paths = [tmp_path / f"{number}.trc.bz2" for number in range(600)]
     for path in paths:
         path.write_bytes(bz2.compress(path.name.encode()))

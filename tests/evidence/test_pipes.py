@@ -1,4 +1,4 @@
-"""Evidence on standard input or in a pipe of the shell gives the answer of a file."""
+"""Evidence on standard input or in a process substitution gives the answer of a file."""
 
 import gzip
 import json
@@ -12,13 +12,13 @@ from harness import TIMEOUT_S, spillcast, started
 from oracle_files import READ, blocks, write_trace
 from text_plan import TEXT_PLAN
 
-#: More than a pipe holds.
+#: Bytes of a text that exceeds a pipe's capacity.
 WAITS, BYTES = 3_000, 200_000
 TARGETS = ("--to", "latency:1ms", "--json")
 
 
 def ran(*arguments, content=None, stdin=subprocess.PIPE, **options):
-    """How spillcast ended with ``content`` in a pipe, and what it printed."""
+    """Exit status and output of spillcast with ``content`` in a pipe."""
     pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started(*arguments, **pipes, **options) as process:
         printed = process.communicate(content, timeout=TIMEOUT_S)
@@ -32,7 +32,7 @@ def answer(*arguments, **options):
 
 
 def answer_of_file(*arguments):
-    """The answer without a pipe."""
+    """The answer when the evidence is a file."""
     done = spillcast(*arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -51,7 +51,7 @@ def trace(tmp_path):
 
 
 def piped(content, *arguments):
-    """The answer to ``content`` in a pipe."""
+    """The answer when ``content`` is in a pipe."""
     return answer(*arguments, content=content)
 
 
@@ -74,7 +74,7 @@ def test_a_plan_in_a_pipe(plan):
         assert answer("forecast", "-", *TARGETS, stdin=file)["forecast_s"] == expected
 
 
-def test_a_plan_in_a_pipe_of_the_shell(plan):
+def test_a_plan_in_a_process_substitution(plan):
     read, write = os.pipe()
     os.write(write, plan.read_bytes())
     os.close(write)
@@ -82,7 +82,7 @@ def test_a_plan_in_a_pipe_of_the_shell(plan):
     assert piped["forecast_s"] == answer_of_file("forecast", plan, *TARGETS)["forecast_s"]
 
 
-def test_a_plan_in_a_pipe_makes_a_page(plan, tmp_path):
+def test_a_report_of_a_plan_in_a_pipe(plan, tmp_path):
     page = tmp_path / "page.html"
     report = piped(plan.read_bytes(), "report", "-", *TARGETS, "-o", page)
     assert report["answer"] == answer_of_file("report", plan, *TARGETS, "-o", page)["answer"]
@@ -105,7 +105,7 @@ main()
 
 
 def long(content, *arguments):
-    """What ends where no more than 1,000 bytes are kept."""
+    """The result of a run that keeps at most 1,000 bytes of its input."""
     return subprocess.run(
         [sys.executable, "-c", LONG, *arguments],
         input=content,
@@ -114,7 +114,7 @@ def long(content, *arguments):
     )
 
 
-def test_a_trace_that_is_too_long_to_keep_is_read_as_it_comes(trace):
+def test_a_trace_that_is_too_long_to_keep_is_streamed(trace):
     content = trace.read_bytes()
     assert len(content) > BYTES
     done = long(content, "profile", "-", "--json")
@@ -123,7 +123,7 @@ def test_a_trace_that_is_too_long_to_keep_is_read_as_it_comes(trace):
     assert (row["count"], row["total_us"]) == (WAITS, 1_000 * WAITS)
 
 
-def test_a_pipe_that_is_passed_on_is_kept_once(trace):
+def test_a_pipe_that_is_opened_twice_is_kept_once(trace):
     twice = (
         "import os\n"
         "from spillcast.evidence.open import rereadable\n"

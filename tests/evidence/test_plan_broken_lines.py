@@ -1,4 +1,4 @@
-"""Plans whose lines a terminal or a form broke at a width, within words and numbers."""
+"""Plans whose lines a terminal or a form wrapped at a fixed width, within words and numbers."""
 
 from contextlib import suppress
 
@@ -23,7 +23,7 @@ PLAN = """\
                Buffers: shared read=10230
  Execution Time: 8312.902 ms
 """  # noqa: E501
-#: Without costs only the line of blocks is longer than most terminals.
+#: Without costs, only the line of blocks is longer than most terminals.
 NARROW = """\
  Sort (actual time=12.1..8022.212 rows=70001 loops=1)
    Sort Key: id
@@ -54,7 +54,7 @@ def test_a_plan_is_whole_at_every_width(tmp_path, plan, above):
     "I/O Timings: temp read=12 93.4 write=1206.6",
     "I/O Timings: read=129 3.4 write=1206.6",
 ])  # fmt: skip
-def test_a_number_that_was_broken_and_joined_is_not_read(tmp_path, line):
+def test_a_number_that_was_split_and_rejoined_is_refused(tmp_path, line):
     node = "Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..8000.0 rows=9 loops=1)"
     blocks = "  Buffers: temp read=9 written=9\n" * line.startswith("I/O")
     (path := tmp_path / "plan.txt").write_text(
@@ -81,8 +81,8 @@ def test_the_size_of_a_temp_file_is_whole_at_every_width(tmp_path):
 
 
 @cases("plan", [PLAN, NARROW])
-def test_lines_that_a_column_cut_are_refused(tmp_path, plan):
-    """Where only the line of blocks is cut, the size of the sort shows it."""
+def test_truncated_lines_are_refused(tmp_path, plan):
+    """Where only the line of blocks is truncated, the sort's size still reveals the spill."""
     path = tmp_path / "plan.txt"
     for width in range(50, 125):
         path.write_text("\n".join(line[:width] for line in plan.split("\n")))
@@ -92,7 +92,7 @@ def test_lines_that_a_column_cut_are_refused(tmp_path, plan):
 
 
 @cases("mark, blocks", [("**", 300), ("~~", None)])
-def test_a_key_does_not_go_on_with_figures(tmp_path, mark, blocks):
+def test_a_line_of_figures_does_not_continue_a_sort_key(tmp_path, mark, blocks):
     line = f"{mark}Buffers: shared hit=7, temp read=300 written=301{mark}  <-- on disk"
     (path := tmp_path / "plan.txt").write_text(
         f"Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)\n"
@@ -108,7 +108,7 @@ def test_a_key_does_not_go_on_with_figures(tmp_path, mark, blocks):
         assert read_plan(path).reads.count == blocks
 
 
-def test_a_line_of_details_may_have_wide_blanks():
+def test_details_may_be_separated_by_many_blanks():
     node = "HashAggregate  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)"
     line = (
         "Planned Partitions: 32     Batches: 5     Memory    Usage: 8241kB     Disk Usage:  11600kB"

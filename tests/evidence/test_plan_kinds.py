@@ -1,4 +1,4 @@
-"""Who did the temp I/O of a plan, and what a plan says besides its spill."""
+"""Which processes did the temp I/O of a plan, and what a plan shows besides its spill."""
 
 import json
 import re
@@ -48,19 +48,19 @@ def disk(kind, kb):
     return {"Sort Space Type": kind, "Sort Space Used": kb, "Sort Method": "x"}
 
 
-def test_what_one_process_ran_is_of_one():
+def test_a_node_that_one_process_ran_counts_as_one():
     alone, idle = node("Sort", 300), node("Sort", 0)
     parallel = {"loops": 3, "Parallel Aware": True}
     append = node("Append", 300, alone, idle, **parallel)
     assert temp(gather(append)).processes == 1
-    # Two that may have run side by side, or one after the other.
+    # Two nodes that may have run concurrently, or one after the other.
     append = node("Append", 600, alone, node("Sort", 300), **parallel)
     shared = temp(gather(append)).processes_bounds
     assert (shared.lower, shared.upper) == (1, 2)
 
 
-def test_the_statement_is_that_of_auto_explain(tmp_path):
-    """Its text and identifier; without them one that spills alone is the whole plan."""
+def test_the_statement_is_taken_from_auto_explain(tmp_path):
+    """Its text and identifier; without them, a single node that spills stands for the plan."""
 
     def statement(**named):
         path = tmp_path / "plan.json"
@@ -74,7 +74,7 @@ def test_the_statement_is_that_of_auto_explain(tmp_path):
     assert statement() is None
 
 
-def test_a_process_that_sorts_in_memory_shares_no_temp_io():
+def test_a_process_that_sorts_in_memory_does_no_temp_io():
     worker = {"Worker Number": 0, **disk("Memory", 900)}
     sort = node("Sort", 300, loops=2, Workers=[worker], **disk("Disk", 1000))
     assert temp(gather(sort)).processes == 1
@@ -89,7 +89,7 @@ def test_a_sort_inside_grouping_sets_is_a_sort():
     assert 1000 * 97 < spill.needed_bytes < 3 * 1000 * 97
 
 
-def test_temp_tables_are_named_where_nothing_spills():
+def test_temp_tables_are_named_where_no_node_spills():
     local = {"Local Read Blocks": 9, "Local I/O Read Time": 2000.0}
     with pytest.raises(NoTempIo, match=r"temp tables \(2 s\).*temp_tablespaces"):
         temp(node("Seq Scan", 0, **local))
@@ -108,7 +108,7 @@ And this is the scan{again}:
 """
 
 
-def test_nodes_that_a_page_shows_again_are_no_run_and_others_are(tmp_path):
+def test_quoted_nodes_are_not_another_run_but_changed_nodes_are(tmp_path):
     path = tmp_path / "page.md"
     path.write_text(PAGE.format(again=" again", ms="1.0", end="Any ideas?"))
     counts = read_plan(path)
@@ -127,20 +127,20 @@ def test_reads_of_tables_are_known():
     assert counts.data_read_s == pytest.approx(8.0)
 
 
-def test_a_node_that_did_more_than_the_whole_is_a_contradiction():
+def test_a_node_with_more_blocks_than_its_parent_is_contradictory():
     with pytest.raises(EvidenceContradictory, match=r"300.*children-of-parent"):
         temp(node("Sort", 0, node("Sort", 150)))
 
 
-def test_without_times_nothing_is_slower_than_today_for_less_temp_io():
-    """0.1 s with 600 temp blocks, of which no one knows the time: anything from 0 s to 0.1 s."""
+def test_without_times_less_temp_io_is_never_slower_than_today():
+    """600 temp blocks of unknown time in 0.1 s: they took anything from 0 s to 0.1 s."""
     counts = counts_of_plan({"Plan": node("Materialize", 300, ms=0.0), "Execution Time": 100.0})
     given = forecast(counts, resolve("latency:100us", counts))
     for low_s, high_s in (given.ceiling_interval_s, given.work_memory.enough.interval_s):
         assert (low_s, high_s) == (pytest.approx(0.0, abs=1e-3), pytest.approx(0.1))
     assert "little-io" not in {warning.code for warning in given.warnings}
     assert "% to 100 %" in verdict([given]).text
-    # Bounds alone are shown: their middle is no forecast.
+    # Only bounds are shown: their middle is not a forecast.
     rows = {row[0]: row for row in targets_table([given]).rows}
     assert [rows[name][1] for name in ("latency:100us", "today")] == [None, pytest.approx(0.1)]
     assert "speed-up" not in str(details([given]))
@@ -162,7 +162,7 @@ NESTED = """\
 """
 
 
-def test_nested_statements_count_once(tmp_path):
+def test_nested_statements_are_counted_once(tmp_path):
     path = tmp_path / "a.log"
     path.write_text(NESTED)
     assert [item["Plan"]["Temp Written Blocks"] for item in read_logs(path).plans] == [100, 0]
@@ -214,14 +214,14 @@ Execution Time: 2.343 ms
 """
 
 
-def test_lines_that_an_author_left_out_move_no_spill_to_a_node_in_memory(tmp_path):
+def test_abridged_lines_do_not_attribute_a_spill_to_a_node_in_memory(tmp_path):
     (path := tmp_path / "plan.txt").write_text(ABRIDGED)
     [document] = read_documents(path)
     assert [spill.kind for spill in spills_of(nodes_of(document["Plan"]))] == ["hash aggregate"]
 
 
-def test_lines_joined_by_single_blanks_are_those_of_their_nodes(tmp_path):
-    """A page that left one blank of each: what no list of labels names, and what has its own."""
+def test_details_joined_by_single_blanks_belong_to_their_nodes(tmp_path):
+    """A page reduced repeated blanks to one, for labels that are not in a list, too."""
     text = """\
 Merge on t  (cost=1.00..2.00 rows=0 width=0) (actual time=9.0..9.0 rows=0 loops=1)
   Tuples: inserted=5175
@@ -247,7 +247,7 @@ Execution Time: 11.515 ms
         '+ time=10:11:{0:02}Z level=INFO msg="',
     ],
 )
-def test_what_a_logger_put_before_each_line_is_around_the_plan(tmp_path, begin):
+def test_a_logger_prefix_before_each_line_is_removed(tmp_path, begin):
     (plain := tmp_path / "plain.txt").write_text(OLD_SORT)
     end = '"' if begin.endswith('"') else ""
     lines = enumerate(OLD_SORT.splitlines())
@@ -257,15 +257,15 @@ def test_what_a_logger_put_before_each_line_is_around_the_plan(tmp_path, begin):
 
 
 @cases("tags", [("{% highlight sql %}", "{% endhighlight %}"), ("{code:sql}", "{code}")])
-def test_tags_of_a_page_are_around_the_plan(tmp_path, tags):
+def test_markup_tags_around_a_plan_are_removed(tmp_path, tags):
     text = OLD_SORT.partition("Execution")[0].rstrip()
     (path := tmp_path / "page.md").write_text("\n".join((tags[0], text, tags[1])))
     (plain := tmp_path / "plan.txt").write_text(text)
     assert read_documents(path) == read_documents(plain)
 
 
-def test_counts_and_times_may_have_separators(tmp_path):
-    """As a document has them; a figure in another unit is refused, and not cut at its unit."""
+def test_counts_and_times_may_have_thousands_separators(tmp_path):
+    """The form of documents; a figure in an unknown unit is refused, not truncated at its unit."""
     line = "temp read=900 written=900"
     plain, grouped = "temp read=5900 written=6900", "temp read=5,900 written=6,900"
     (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace(line, plain))
@@ -289,16 +289,16 @@ def test_counts_and_times_may_have_separators(tmp_path):
             read_documents(path)
 
 
-def test_the_first_node_takes_no_longer_than_the_run(tmp_path):
-    """Lines of two runs in one paste: their times differ, and no time is the right one."""
+def test_a_first_node_that_takes_longer_than_the_run_is_refused(tmp_path):
+    """Lines of two runs in one paste: their times differ, and neither is right."""
     (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace("411.343", "1.2"))
     with pytest.raises(EvidenceContradictory):
         read_plan(path)
     assert read_plan(path, Selection(elapsed_s=3.0)).elapsed_s == 3.0
 
 
-def test_numbers_of_lines_that_are_not_aligned_keep_the_indentation(tmp_path):
-    """Of one digit and of two: the nodes stand in their columns all the same."""
+def test_unaligned_line_numbers_do_not_change_the_indentation(tmp_path):
+    """With numbers of one and two digits, the nodes keep their columns."""
     plain = tmp_path / "plain.txt"
     plain.write_text(OLD_SORT)
     numbered = (f"{at} {line}" for at, line in enumerate(OLD_SORT.splitlines(), 5))
@@ -306,7 +306,7 @@ def test_numbers_of_lines_that_are_not_aligned_keep_the_indentation(tmp_path):
     assert read_documents(path) == read_documents(plain)
 
 
-#: Up to version 12 workers' sorts stand above the buffers of the node.
+#: Up to version 12, workers' sorts are above the buffers of the node.
 OLD_SORT = """\
 Gather Merge  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)
   Workers Planned: 2
@@ -331,13 +331,13 @@ Execution Time: 411.343 ms
         lambda text: text.replace("  Workers Planned", "\n\n  Workers Planned"),
     ],
 )
-def test_what_follows_the_sort_of_a_worker_is_of_the_node(tmp_path, form):
+def test_lines_after_the_sort_of_a_worker_belong_to_the_node(tmp_path, form):
     (tmp_path / "plan.txt").write_text(form(OLD_SORT))
     assert read_plan(tmp_path / "plan.txt").processes == 3
 
 
 @cases("left_out", [" loops=3", r" n?loops=\d+"])
-def test_nodes_that_do_not_tell_how_often_they_ran_did_in_every_process(tmp_path, left_out):
+def test_nodes_without_loops_ran_in_every_process(tmp_path, left_out):
     plan = OLD_SORT.replace("(actual rows", "(actual time=0.1..0.9 rows")
     (tmp_path / "plan.txt").write_text(re.sub(left_out, "", plan))
     counts = read_plan(tmp_path / "plan.txt")
@@ -350,8 +350,8 @@ def test_nodes_that_do_not_tell_how_often_they_ran_did_in_every_process(tmp_path
 
 
 @cases("before", ["@all look: ```", "what: "])
-def test_words_before_a_node_are_no_type_of_it(tmp_path, before):
-    """A plan in a chat is read, and with other words before its first line refused."""
+def test_text_before_a_node_is_not_its_type(tmp_path, before):
+    """A plan in a chat is read; with other text before its first line it is refused."""
     (tmp_path / "plan.txt").write_text(
         f"{before}{OLD_SORT}```" if "`" in before else before + OLD_SORT
     )
@@ -371,13 +371,13 @@ def test_rows_of_a_data_frame(tmp_path, aligned):
     assert (result.reads.count, result.processes) == (900, 3)
 
 
-def test_cells_of_one_column_without_a_rule(tmp_path):
+def test_cells_of_a_single_column_without_a_rule(tmp_path):
     cells = "".join(f"|{line}|\n" for line in ["QUERY PLAN", *OLD_SORT.rstrip().split("\n")])
     (tmp_path / "plan.txt").write_text(f"Slow:\n{{noformat}}\n{cells}{{noformat}}\nWhy?\n")
     assert read_plan(tmp_path / "plan.txt").reads.count == 900
 
 
-def test_a_heading_alone_in_a_frame_is_no_plan(tmp_path):
+def test_a_framed_heading_alone_is_not_a_plan(tmp_path):
     (path := tmp_path / "plan.txt").write_text("|QUERY PLAN.|\n|.|\n")
     with pytest.raises(EvidenceUnknown):
         read_plan(path)
@@ -402,7 +402,7 @@ def test_segments_that_spill_are_named(tmp_path):
 
 @cases("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1",
                 "Sort Method: external sort  Disk: 800kB / Disk: 500kB"])  # fmt: skip
-def test_figures_that_are_not_understood_are_shown(tmp_path, line):
+def test_unrecognised_figures_are_refused(tmp_path, line):
     text = "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)\n"
     path = tmp_path / "plan.txt"
     path.write_text(f"{text}  {line}\n  Buffers: temp read=1 written=1\nExecution Time: 9.0 ms\n")
@@ -441,7 +441,7 @@ WITHOUT_BUFFERS = {
 
 
 @cases("name", WITHOUT_BUFFERS)
-def test_without_buffers_sizes_on_disk_are_the_temp_io(tmp_path, name):
+def test_without_buffers_temp_io_follows_from_sizes_on_disk(tmp_path, name):
     text, blocks = WITHOUT_BUFFERS[name]
     path = tmp_path / "plan.txt"
     path.write_text(f"{text}Execution Time: 902,145 ms\n")
@@ -453,7 +453,7 @@ def test_without_buffers_sizes_on_disk_are_the_temp_io(tmp_path, name):
     assert counts.time_bounds.upper >= 0.9 - outside_s
 
 
-def test_an_ide_quotes_lines_with_commas_also_those_without_figures(tmp_path):
+def test_an_ide_quotes_lines_with_commas_including_lines_without_figures(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(
         "Sort  (cost=1.0..2.0 rows=5 width=8) (actual time=6.9..900.2 rows=9 loops=1)\n"
@@ -475,7 +475,7 @@ TEXT_NODE = (
 
 @cases("text", [f"\tplan := []byte(`{JSON_PLAN}`)\n\tcheck(plan)\n",
                 f'    text = """{TEXT_NODE}    """\n'])  # fmt: skip
-def test_a_literal_in_a_program_is_the_plan(tmp_path, text):
+def test_a_string_literal_in_a_program_is_read_as_the_plan(tmp_path, text):
     path = tmp_path / "test.code"
     path.write_text(text)
     counts = read_plan(path)
@@ -491,7 +491,7 @@ def test_a_frame_needs_no_margin(tmp_path):
     assert (counts.writes.count, counts.elapsed_s) == (18432 / 8, 1.2041)
 
 
-def test_temp_files_hold_what_a_sort_has_on_disk_and_what_others_wrote():
+def test_held_bytes_are_the_sort_on_disk_and_the_writes_of_other_nodes():
     """A sort of 1,200 KiB wrote 300 blocks of 8 KiB in two passes, the join 500 of its 800."""
     disk = {"Sort Space Type": "Disk", "Sort Space Used": 1200}
     plan = node("Hash Join", 800, node("Sort", 300, **disk))

@@ -1,4 +1,4 @@
-"""A plan in JSON whose values are of another kind than PostgreSQL's is damaged, not a fault."""
+"""A JSON plan whose values are not of PostgreSQL's types is reported as damage, without a crash."""
 
 import copy
 import html
@@ -50,7 +50,7 @@ def test_segments_of_greenplum_that_spill_are_named(tmp_path):
     "Extra Text: (seg2)   9 groups total in 4 batches; 1 overflows; 9 spill groups.",
     "* (slice1)    Executor memory: 9K bytes.  Work_mem: 24K bytes max, 99K bytes wanted.",
 ])  # fmt: skip
-def test_each_version_of_greenplum_has_words_for_spills(tmp_path, line):
+def test_spills_are_recognised_in_each_version_of_greenplum(tmp_path, line):
     top = "HashAggregate  (cost=1.0..2.0 rows=9 width=8) (actual rows=9 loops=1)"
     (path := tmp_path / "plan.txt").write_text(f"{top}\n  {line}\n")
     for read in (read_plan, read_logs):
@@ -58,7 +58,7 @@ def test_each_version_of_greenplum_has_words_for_spills(tmp_path, line):
             read(path)
 
 
-def test_nodes_that_words_quote_are_no_plan_beside_one_in_json(tmp_path):
+def test_quoted_nodes_are_not_a_plan_beside_one_in_json(tmp_path):
     sizes = {"Sort Method": "external merge", "Sort Space Type": "Disk", "Sort Space Used": 8000}
     sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **sizes}
     blocks = {"Temp Read Blocks": 1001, "Temp Written Blocks": 1003}
@@ -91,7 +91,7 @@ def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(tmp_path, shown, 
 
 
 def places(value, at=()):
-    """The way to each value of a document."""
+    """The path to each value of a document."""
     yield at
     if isinstance(value, dict | list):
         for name, below in value.items() if isinstance(value, dict) else enumerate(value):
@@ -99,7 +99,7 @@ def places(value, at=()):
 
 
 @cases("wrong", [None, "text", 7, [], [7], {}])
-def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
+def test_a_malformed_plan_is_refused_or_read(tmp_path, wrong):
     path = tmp_path / "plan.json"
     for way in places(PLAN):
         document = copy.deepcopy([PLAN])
@@ -108,14 +108,14 @@ def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
             holder, name = holder[name], step
         holder[name] = wrong
         path.write_text(json.dumps(document))
-        # Any other error is a fault of ours.
+        # Any other exception is a bug.
         with suppress(InputError):
             assert read_documents(path)
 
 
 @cases("name", ["Filter", "Join Filter", "One-Time Filter", "Conflict Filter"])
-def test_conditions_are_texts(tmp_path, name):
-    """PostgreSQL writes an expression there, and a number of rows where these words end a key."""
+def test_conditions_are_text_and_removed_rows_are_numbers(tmp_path, name):
+    """PostgreSQL writes an expression in the former key, and a row count in the latter."""
     document = copy.deepcopy([PLAN])
     document[0]["Plan"]["Plans"][0] |= {name: "(a <> b)", f"Rows Removed by {name}": 4}
     (tmp_path / "plan.json").write_text(json.dumps(document))
@@ -138,8 +138,8 @@ def test_damage_below_a_gather_is_named(tmp_path, below):
         read_plan(tmp_path / "plan.json")
 
 
-def test_details_in_brackets_are_those_of_their_node(tmp_path):
-    """openGauss writes Buffers so."""
+def test_details_in_brackets_belong_to_their_node(tmp_path):
+    """openGauss writes Buffers in brackets."""
     lines = [
         "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
         "  Sort Method: external merge  Disk: 808kB",
@@ -153,7 +153,7 @@ def test_details_in_brackets_are_those_of_their_node(tmp_path):
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (100, 101, 0.9905)
 
 
-def test_a_page_of_a_plan_has_figures_above_nodes_and_details_in_a_list(tmp_path):
+def test_a_page_with_figures_above_nodes_and_details_in_a_list(tmp_path):
     """As explain.depesz.com shows it, without the indentation of nodes."""
     lines = [
         "Settings",
@@ -181,7 +181,7 @@ def test_a_page_of_a_plan_has_figures_above_nodes_and_details_in_a_list(tmp_path
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (300, 301, 6.912031)
 
 
-def test_a_highlighter_of_sql_may_have_put_keywords_in_capitals(tmp_path):
+def test_keywords_that_a_highlighter_capitalised_are_read(tmp_path):
     plan = """\
  Limit  (cost=1.00..2.00 rows=9 width=8) (actual time=1.000..900.000 rows=9 loops=1)
    Buffers: shared hit=9 read=8, temp read=700 written=703
@@ -229,12 +229,12 @@ order by b
 
 
 @cases("blocks", ["12,345", "12'345", "12\u2019345", "12 345", "12_345", "12.345"])
-def test_a_count_with_separators_is_read_whole_or_refused(tmp_path, blocks):
+def test_a_count_with_separators_is_read_completely_or_refused(tmp_path, blocks):
     (path := tmp_path / "plan.txt").write_text(SORTED.format(blocks=blocks))
     sign = blocks[2]
     with nullcontext() if sign in ",'\u2019" else pytest.raises(InputError):
         assert read_plan(path).reads.count == 12345
-    # What somebody wrote behind a count is no part of it.
+    # A remark behind a count is not part of it.
     remark = SORTED.format(blocks=12345).replace("written=12345", "written=12345 96 MiB")
     path.write_text(remark)
     assert read_plan(path).reads.count == 12345
@@ -244,7 +244,7 @@ def test_a_count_with_separators_is_read_whole_or_refused(tmp_path, blocks):
         assert read_plan(path).writes.count == 1536
 
 
-def test_a_count_of_blocks_in_json_is_whole(tmp_path):
+def test_a_count_of_blocks_in_json_must_be_an_integer(tmp_path):
     blocks = {"Temp Read Blocks": 12.345, "Temp Written Blocks": 12.345}
     sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **blocks}
     (path := tmp_path / "plan.json").write_text(json.dumps([{"Plan": sort, "Execution Time": 9.5}]))
@@ -252,7 +252,7 @@ def test_a_count_of_blocks_in_json_is_whole(tmp_path):
         read_plan(path)
 
 
-def test_two_sorts_of_a_node_are_of_nodes_that_lost_their_indentation(tmp_path):
+def test_two_different_sorts_of_a_node_are_lost_indentation(tmp_path):
     path, sized = tmp_path / "plan.txt", SORTED.format(blocks=12345)
     method = "        Sort Method: external merge  Disk: 98760kB\n"
     path.write_text(sized.replace(method, 2 * method))
@@ -266,7 +266,7 @@ def test_two_sorts_of_a_node_are_of_nodes_that_lost_their_indentation(tmp_path):
     ("\x1b[1m", "\x1b(B\x1b[m"), ("\x1b]0;psql\x07", ""), ("\x1b[?2004l", "\x1b[K"), ("B\b", ""),
     ("\x1b]8;;file:///a\x1b\\", ""),
 ])  # fmt: skip
-def test_what_a_terminal_was_sent_is_no_text(tmp_path, begin, end):
+def test_terminal_control_sequences_are_removed(tmp_path, begin, end):
     text = SORTED.format(blocks=12345)
     lines = [f"{begin}{line}{end}" if line.strip() else line for line in text.splitlines()]
     (path := tmp_path / "typescript").write_text("\n".join(lines))
@@ -274,7 +274,7 @@ def test_what_a_terminal_was_sent_is_no_text(tmp_path, begin, end):
     assert (counts.reads.count, counts.elapsed_s) == (12345, 0.95)
 
 
-def test_json_whose_quotes_a_page_wrote_as_entities_is_json(tmp_path):
+def test_json_whose_quotes_are_html_entities_is_read(tmp_path):
     blocks = {"Temp Read Blocks": 1001, "Temp Written Blocks": 1003}
     scan = {"Node Type": "Seq Scan", "Actual Rows": 9, "Actual Loops": 1, "Filter": "(a < '<b>')"}
     sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **blocks, "Plans": [scan]}
@@ -284,7 +284,7 @@ def test_json_whose_quotes_a_page_wrote_as_entities_is_json(tmp_path):
         path.write_text(written)
         counts = read_plan(path)
         assert (counts.reads.count, counts.elapsed_s) == (1001, 0.95)
-    # A value may have entities of its own, which are left as they are.
+    # Entities within a value are kept.
     path.write_text(text.replace("<b>", "&quot;,"))
     assert read_plan(path).reads.count == 1001
 
@@ -299,8 +299,8 @@ Execution Time: 3.1 ms
 
 
 @cases("last", [0, 9])
-def test_an_append_without_all_its_parts_does_not_tell_whether_it_spilled(tmp_path, last):
-    """Its rows are those of its parts: as they were, and as the planner expected."""
+def test_an_append_with_missing_children_may_have_spilled(tmp_path, last):
+    """Its rows are the sum of its children's: both the actual and the planned rows."""
     text = APPENDED.format(rows=18 + last, last=last)
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(NoTempIo):
@@ -310,7 +310,7 @@ def test_an_append_without_all_its_parts_does_not_tell_whether_it_spilled(tmp_pa
         path.write_text("".join([*lines[:end], lines[-1]]))
         with pytest.raises(EvidenceIncomplete):
             read_plan(path)
-    # What was removed when it began counts in the estimate.
+    # Subplans removed at startup count in the estimate.
     removed = text.replace("rows=30", "rows=40").replace("  ->", "  Subplans Removed: 1\n  ->", 1)
     path.write_text(removed)
     with pytest.raises(NoTempIo):

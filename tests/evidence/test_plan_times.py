@@ -1,4 +1,4 @@
-"""Times of a plan's nodes bound its temp I/O where nothing times that."""
+"""Times of a plan's nodes bound its temp I/O where that is not timed."""
 
 import pytest
 
@@ -41,31 +41,31 @@ TWO = {
     "processes": 2,
     "loops": 2,
 }
-#: Most that temp I/O may have taken of 1 s, in its processes together. The index scan took at least
+#: Upper bound of temp I/O in a run of 1 s, of all its processes. The index scan took at least
 #: 50,000 times 1.5 us, the join 0.4 s in each process.
 OUTSIDE = {
     "the join and the index scan do none": (SERIAL, 1 - 0.4 - 0.075),
     "an author left out what the join did": ({**SERIAL, "buffers": ""}, 1 - 0.075),
     "in two processes": (TWO, 2 - 0.8 - 0.075),
-    # The index scan's process may be the one that did no temp I/O: it had 1 s for such nodes.
+    # The index scan's process may be the one without temp I/O: it had 1 s for such nodes.
     "of two, one did it": (
         {**TWO, "sorted": "Sort Method: external merge  Disk: 4000kB\n"
          "              Worker 0:  Sort Method: quicksort  Memory: 25kB"}, 1.0),
-    # Each of 150 scans took half a millisecond at least.
+    # Each of 150 scans took at least half a millisecond.
     "whole milliseconds": ({**SERIAL, "index_ms": "0..1 rows=1 loops=150"}, 1 - 0.4 - 0.075),
     "times that do not fit into the run": ({**SERIAL, "join_ms": "1400.001 rows=9"}, 1.0),
 }  # fmt: skip
 
 
 @cases("name", OUTSIDE)
-def test_temp_io_took_none_of_the_time_of_nodes_that_did_none(tmp_path, name):
+def test_time_of_nodes_without_temp_io_is_excluded(tmp_path, name):
     values, upper_s = OUTSIDE[name]
     path = tmp_path / "plan.txt"
     path.write_text(SCANNED.format(**values))
     assert read_plan(path).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
 
 
-#: Without buffers: the scan of t asks for the init plan, and its time has that of the sort.
+#: Without buffers: the scan of t calls the init plan, so its time includes that of the sort.
 INIT_PLAN = """\
 Hash Join  (cost=1.0..2.0 rows=9 width=8) (actual time=990.001..995.001 rows=9 loops=1)
   InitPlan 1 (returns $0)
@@ -91,20 +91,20 @@ SORTED = """\
 EACH = SORTED.format(arrow="  ->  ", ms="490.001", scan_ms="190.001").replace(
     "\n  ->  ", "\n      "
 )
-#: Nine processes: 300 ms of the leader and of each worker remain for the sorts, and more.
+#: Nine processes: at least 300 ms of the leader and of each worker remain for the sorts.
 TWO_GATHERS = f"""\
 Merge Join  (actual time=400.001..990.001 rows=9 loops=1)
   Buffers: shared hit=18, temp read=1000 written=1000
 {EACH}{EACH}Execution Time: 1000.0 ms
 """
-#: The line of Gather is missing: five processes ran what one node above is said to have run.
+#: The line of Gather is missing: five processes ran what the node above seems to have run.
 NO_GATHER = (
     "Aggregate  (actual time=990.001..990.001 rows=1 loops=1)\n"
     "  Buffers: shared hit=9, temp read=500 written=500\n"
     + "\n".join(EACH.splitlines()[3:])
     + "\nExecution Time: 1000.0 ms\n"
 )
-#: Its inputs run on other nodes, beside the join.
+#: Its inputs run on other nodes, concurrently with the join.
 EXCHANGED = """\
 PX Coordinator 4:1  (slice1; segments: 4)  (actual time=9.001..990.001 rows=9 loops=1)
   Buffers: shared hit=9, temp read=500 written=500
@@ -144,13 +144,13 @@ WITHIN = {
 
 
 @cases("name", WITHIN)
-def test_no_time_is_left_out_in_which_temp_io_may_have_been_done(tmp_path, name):
+def test_time_in_which_temp_io_is_possible_is_not_excluded(tmp_path, name):
     text, upper_s = WITHIN[name]
     (path := tmp_path / "plan.txt").write_text(text)
     assert read_plan(path).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
 
 
-def test_nodes_that_were_timed_in_another_run_bound_nothing(tmp_path):
+def test_node_times_of_another_run_set_no_bound(tmp_path):
     (path := tmp_path / "plan.txt").write_text(SCANNED.format(**SERIAL))
     counts = read_plan(path, Selection(elapsed_s=0.6))
     assert counts.time_bounds.upper == pytest.approx(0.6)
@@ -171,7 +171,7 @@ WORKER = """\
         Worker 1:  actual time=1.0..900.0 rows=3 loops=1
           Buffers: shared hit=300, temp read=100 written=100
 """
-#: PostgreSQL prints no buffers where there were none.
+#: PostgreSQL prints no buffers where their count is 0.
 IDLE = "        Worker 1:  actual time=1.0..2.0 rows=0 loops=1\n"
 
 
@@ -179,18 +179,18 @@ IDLE = "        Worker 1:  actual time=1.0..2.0 rows=0 loops=1\n"
     "worker,loops,processes",
     [(WORKER, 3, 3.0), ("", 3, 3.0), ("        ...\n", 3, 3.0), ("", 2, 1.5), (IDLE, 3, 1.5)],
 )
-def test_the_rest_of_the_leader_and_of_missing_workers_is_even(tmp_path, worker, loops, processes):
-    """Of 600 blocks a worker had 200; by the loops, three processes ran the join, or two."""
+def test_leader_and_missing_workers_share_the_rest_equally(tmp_path, worker, loops, processes):
+    """A worker did 200 of 600 blocks; by the loops, three processes ran the join, or two."""
     path = tmp_path / "plan.txt"
     path.write_text(VERBOSE.format(worker=worker, loops=loops))
     assert read_plan(path).processes == processes
-    # Cut there, the buffers of a worker may be missing.
+    # If the plan is cut there, the buffers of a worker may be missing.
     path.write_text(path.read_text().partition("Execution")[0])
     assert read_plan(path).processes == (3.0 if worker is IDLE else processes)
 
 
 @cases("shown", [0, 1, 2])
-def test_sorts_of_missing_workers_are_as_large_as_the_others(tmp_path, shown):
+def test_sorts_of_missing_workers_are_as_large_as_those_shown(tmp_path, shown):
     lines = VERBOSE.splitlines()
     workers = "".join(
         f"        Worker {at}:  Sort Method: external merge  Disk: 800kB\n" for at in range(shown)
@@ -203,8 +203,8 @@ def test_sorts_of_missing_workers_are_as_large_as_the_others(tmp_path, shown):
     assert read_plan(path).writes.count == 300
 
 
-def test_groups_of_an_incremental_sort_have_sizes_on_disk(tmp_path):
-    """PostgreSQL 13 and newer write their mean and their peak, which are no size of a file."""
+def test_incremental_sorts_show_sizes_of_groups_on_disk(tmp_path):
+    """PostgreSQL 13 and newer write their mean and their peak, which are not the size of a file."""
     text = """\
 Incremental Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
   Sort Key: a, b
@@ -224,7 +224,7 @@ Execution Time: 902.4 ms
     "target,least_s,most_s",
     [("factor:7", 0.0, 1.001), ("factor:1", 0.0, 1.001), ("factor:0.5", 1.01, 9.0)],
 )
-def test_storage_with_shorter_latencies_than_now_makes_no_run_longer(
+def test_storage_with_shorter_latencies_than_now_never_slows_a_run(
     tmp_path, target, least_s, most_s
 ):
     (path := tmp_path / "plan.txt").write_text(SCANNED.format(**SERIAL))
@@ -233,8 +233,8 @@ def test_storage_with_shorter_latencies_than_now_makes_no_run_longer(
     assert answer[0].ceiling_interval_s[1] <= 1.0
 
 
-def test_times_of_temp_io_count_whatever_storage_is_named(tmp_path):
-    """A latency that is not that of the run would make storage a problem that it is not."""
+def test_measured_times_of_temp_io_override_a_named_storage(tmp_path):
+    """A latency that is not the run's would wrongly make storage the problem."""
     (path := tmp_path / "plan.txt").write_text(TEXT_PLAN)
     [(measured, *_)], [(named, *_)] = (
         ask([path], ["latency:30us"], Question(origin=origin)) for origin in (None, "latency:300us")

@@ -1,4 +1,4 @@
-"""What stands around the figures of a plan: times of its parts, remarks, quotations, separators."""
+"""Text around the figures of a plan: times of its parts, remarks, quotations, separators."""
 
 import json
 import re
@@ -34,13 +34,13 @@ Execution Time: 95.9 ms
 """
 
 
-def test_the_time_of_a_part_is_not_that_of_the_run(tmp_path):
+def test_the_time_of_a_part_is_not_the_time_of_the_run(tmp_path):
     (path := tmp_path / "plan.txt").write_text(CITUS)
     counts = read_plan(path)
     assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
 
 
-def test_each_task_of_a_plan_without_a_time_of_the_run_is_listed(tmp_path):
+def test_each_task_of_a_plan_without_a_total_time_is_listed(tmp_path):
     task = CITUS.split("Task Count: 1\n")[1].split("  Execution Time: 91.7")[0].rstrip()
     spilling = f"{task}\n            Buffers: shared hit=1, temp read=100 written=100\n"
     top = CITUS.split("\n")[0]
@@ -58,7 +58,7 @@ def test_without_times_zero_latency_storage_may_leave_nothing(tmp_path):
     assert limit.interval_s[0] == 0
 
 
-def test_old_documents_have_a_runtime(tmp_path):
+def test_older_json_plans_have_a_total_runtime(tmp_path):
     top = {
         "Node Type": "Sort",
         "Actual Rows": 9,
@@ -71,7 +71,7 @@ def test_old_documents_have_a_runtime(tmp_path):
 
 
 @cases("ran", ["", "Execution Time: 99.5 ms\n", "       Batches: 5  Disk Usage: 720kB\n"])
-def test_a_sketch_of_a_plan_is_refused_for_what_it_lacks(tmp_path, ran):
+def test_a_sketch_of_a_plan_is_refused_and_names_what_is_missing(tmp_path, ran):
     words = "its first node has no actual rows" if ran else "a plan without ANALYZE"
     text = "Limit (cost=19.8..19.9 rows=20)\n  -> Sort (cost=19.8..19.9 rows=20003)\n"
     (path := tmp_path / "plan.txt").write_text(text + ran)
@@ -91,13 +91,13 @@ Execution time : 3,458.1 ms
 
 
 @cases("remark", ["← fan-out", "-- 60 000 rows", "..."])
-def test_remarks_behind_a_node_are_none_of_its_figures(tmp_path, remark):
+def test_remarks_behind_a_node_are_not_figures(tmp_path, remark):
     (path := tmp_path / "plan.txt").write_text(REMARKED.format(remark=remark))
     counts = read_plan(path)
     assert (counts.elapsed_s, counts.reads.count) == (3.4581, 102909)
 
 
-def test_a_comma_of_a_node_that_may_be_a_point_is_refused(tmp_path):
+def test_an_ambiguous_comma_in_a_node_is_refused(tmp_path):
     text = REMARKED.format(remark="").replace("3355.9..3356.0", "355,912..356,013")
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceDamaged):
@@ -112,7 +112,7 @@ def test_names_of_relations_may_have_quotes_and_signs(tmp_path, name):
     assert read_plan(path).reads.count == 102909
 
 
-def test_another_node_is_no_remark(tmp_path):
+def test_another_node_is_not_a_remark(tmp_path):
     text = REMARKED.format(remark="-- Sort (actual time=8.9..1592.6 rows=1 loops=1)")
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceDamaged):
@@ -127,7 +127,7 @@ def test_another_node_is_no_remark(tmp_path):
         "`Disk: 7kB` is small",
     ],
 )
-def test_words_may_quote_a_line_that_was_read(tmp_path, line):
+def test_text_may_quote_a_line_of_the_plan(tmp_path, line):
     text = REMARKED.format(remark="").replace("Execution", f"\n{line}\nExecution")
     (path := tmp_path / "plan.txt").write_text(text)
     if "453456" in line:
@@ -137,7 +137,7 @@ def test_words_may_quote_a_line_that_was_read(tmp_path, line):
             read_plan(path)
 
 
-def test_the_time_of_psql_stands_in_for_that_of_the_plan(tmp_path):
+def test_the_time_of_psql_replaces_a_missing_time_of_the_plan(tmp_path):
     for_plan = REMARKED.format(remark="")
     untimed = for_plan.replace(
         "Execution time : 3,458.1 ms", "(6 rows)\n\nTime: 3471.2 ms (00:03.471)"
@@ -148,15 +148,15 @@ def test_the_time_of_psql_stands_in_for_that_of_the_plan(tmp_path):
     assert read_plan(path).elapsed_s == pytest.approx(3.4581)
 
 
-def test_the_time_of_psql_of_the_next_statement_is_not_that_of_the_plan(tmp_path):
-    """An author wrote it above the plan of that statement."""
+def test_the_time_of_psql_for_the_next_statement_is_not_that_of_the_plan(tmp_path):
+    """The author wrote that time above the plan of the next statement."""
     untimed = REMARKED.format(remark="").replace("Execution time : 3,458.1 ms\n", "")
     text = f"{untimed}\n\nSELECT sum(n)\nFROM daily\nTime: 129438.5 ms (02:09.439)\n"
     (path := tmp_path / "plan.txt").write_text(text)
     assert read_plan(path).elapsed_s == pytest.approx(3.356)
 
 
-def test_a_plan_that_was_not_run_is_none_of_several_runs(tmp_path):
+def test_a_plan_without_analyze_is_ignored_beside_a_run(tmp_path):
     ran = REMARKED.format(remark="")
     plain = (
         "Sort  (cost=1.0..2.0 rows=9 width=8)\n  ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8)"
@@ -168,7 +168,7 @@ def test_a_plan_that_was_not_run_is_none_of_several_runs(tmp_path):
         read_plan(path)
 
 
-def test_a_plan_without_its_first_node_is_no_plan_that_does_not_spill(tmp_path):
+def test_a_plan_without_its_first_node_is_damaged(tmp_path):
     (path := tmp_path / "plan.txt").write_text(
         "   Buffers: shared hit=10, temp read=8750 written=8765\n"
         "   ->  Seq Scan on t  (actual time=0.1..200.5 rows=10 loops=1)\n"
@@ -178,7 +178,7 @@ def test_a_plan_without_its_first_node_is_no_plan_that_does_not_spill(tmp_path):
         read_plan(path)
 
 
-def test_processes_of_a_gather_whose_workers_are_left_out(tmp_path):
+def test_processes_of_a_gather_without_worker_lines(tmp_path):
     (path := tmp_path / "plan.txt").write_text(
         "Gather Merge  (actual time=116.1..158.7 rows=144843 loops=1)\n"
         "  Buffers: temp read=3262 written=3269\n  I/O Timings: temp read=40.6 write=125.0\n"
@@ -189,7 +189,7 @@ def test_processes_of_a_gather_whose_workers_are_left_out(tmp_path):
     assert (counts.processes, round(counts.total_s, 4)) == (3, 0.1656)
 
 
-def test_a_plan_in_text_stands_beside_one_in_json(tmp_path):
+def test_a_text_plan_beside_a_json_plan_is_ambiguous(tmp_path):
     fast = {"Node Type": "Result", "Actual Rows": 9, "Actual Loops": 1, "Temp Written Blocks": 0}
     document = json.dumps([{"Plan": fast, "Execution Time": 12.5}], indent=2)
     text = f"{REMARKED.format(remark='')}\nWith the index:\n\n{document}\n"
@@ -201,8 +201,8 @@ def test_a_plan_in_text_stands_beside_one_in_json(tmp_path):
 
 
 @cases("io_ms", [3400, 3530, 3600, 9000])
-def test_io_that_does_not_fit_into_the_run(tmp_path, io_ms):
-    """Of one process, in a run of 3458.1 ms, whose times may be rounded."""
+def test_io_that_exceeds_the_run_is_refused(tmp_path, io_ms):
+    """A single process, in a run of 3458.1 ms, whose times may be rounded."""
     timings = f"I/O Timings: temp read={io_ms / 2} write={io_ms / 2}"
     text = REMARKED.format(remark="").replace("  ->  Sort", f"  {timings}\n  ->  Sort")
     (path := tmp_path / "plan.txt").write_text(text)
@@ -228,8 +228,8 @@ Execution Time: 2000.000 ms
 """
 
 
-def test_processes_of_unequal_sorts_may_wait_as_long(tmp_path):
-    """On a device that is busy, 50 MB beside 100 take as long as 50 of the 100.
+def test_processes_with_unequal_sorts_may_wait_equally_long(tmp_path):
+    """On a busy device, 50 MB beside 100 take as long as 50 of the 100.
 
     The leader waits for all of the 2 s, each worker for 1.5 s. Three cannot wait for 7 s.
     """
@@ -259,15 +259,15 @@ def test_the_time_of_psql_below_a_plan_that_was_not_run(tmp_path):
         "Sort  (actual time=1.2..800.0 rows=10 loops=1)",
     ],
 )
-def test_words_beside_a_document_may_quote_a_node(tmp_path, words):
+def test_text_beside_a_json_plan_may_quote_a_node(tmp_path, words):
     sort = {"Node Type": "Sort", "Actual Rows": 10, "Actual Loops": 1, "Temp Read Blocks": 300}
     document = [{"Plan": {**sort, "Temp Written Blocks": 300}, "Execution Time": 810.0}]
     (path := tmp_path / "plan.txt").write_text(f"{words}\n\n{json.dumps(document, indent=2)}\n")
     assert read_plan(path).reads.count == 300
 
 
-def test_a_mail_that_is_wrapped_at_words_of_one_width(tmp_path):
-    """Its longest lines are as long as each other, as a terminal's are."""
+def test_a_mail_wrapped_at_words_of_one_width(tmp_path):
+    """Its longest lines are equally long, as those of a terminal are."""
     nodes = (
         "Limit (cost=7.6..7.7 rows=10 width=16)",
         "-> Seq Scan on t (cost=0.0..9.0 rows=9 width=16)",
@@ -281,8 +281,8 @@ def test_a_mail_that_is_wrapped_at_words_of_one_width(tmp_path):
     assert read_plan(path).elapsed_s == 0.21165
 
 
-def test_an_ide_quotes_lines_with_a_comma_below_words_of_a_person(tmp_path):
-    """Words with a comma of their own stand above; a blank may follow a quote."""
+def test_an_ide_quotes_lines_with_a_comma_below_other_text(tmp_path):
+    """Text with a comma is above the plan; a blank may follow a quote."""
     path = tmp_path / "mail.txt"
     path.write_text(
         "Hi, this is slow:\n\n"
@@ -297,7 +297,7 @@ def test_an_ide_quotes_lines_with_a_comma_below_words_of_a_person(tmp_path):
     assert (counts.reads.count, counts.writes.count) == (5, 6)
 
 
-#: Up to version 10 VERBOSE shows the times of workers, and of sorts only the leader's.
+#: Up to version 10, VERBOSE shows the times of workers, but only the leader's sort.
 LEADERS_SORT = """\
 Gather Merge  (cost=1.0..2.0 rows=9 width=4) (actual time=9.0..980.0 rows=900000 loops=1)
   Workers Planned: 2
@@ -312,7 +312,7 @@ Execution time: 990.000 ms
 """
 
 
-def test_sorts_that_a_plan_does_not_show_are_like_the_one_that_it_shows(tmp_path):
+def test_sorts_that_a_plan_does_not_show_resemble_the_one_shown(tmp_path):
     (path := tmp_path / "plan.txt").write_text(LEADERS_SORT)
     counts = read_plan(path)
     assert (counts.writes.bytes, counts.processes) == (3 * 8000 * 1024, 3.0)
@@ -323,7 +323,7 @@ def test_sorts_that_a_plan_does_not_show_are_like_the_one_that_it_shows(tmp_path
     assert (counts.writes.bytes, counts.processes) == (8000 * 1024, 1.0)
 
 
-def test_another_plan_that_is_cut_is_left_out(tmp_path):
+def test_another_plan_that_is_cut_is_ignored_with_a_note(tmp_path):
     cut = '[\n  {\n    "Plan": {\n      "Node Type": "Sort",\n      "Total Cost": 167232.59,\n'
     (path := tmp_path / "plans.txt").write_text(f"{CITUS}\nThe same in JSON:\n{cut}")
     counts = read_plan(path)
@@ -344,7 +344,7 @@ def test_a_plan_that_is_cut_at_its_end_took_as_long_as_its_first_node(tmp_path):
     assert any("cut" in note for note in counts.notes)
 
 
-def test_a_plan_that_is_cut_at_its_top_may_spill_there(tmp_path):
+def test_a_plan_that_is_cut_at_its_top_may_have_spilled_there(tmp_path):
     text = """\
         ->  Index Scan using a on t
               (actual rows=6 loops=1402)     <- slow
@@ -356,7 +356,7 @@ Execution Time: 12105.1 ms
         read_plan(path)
 
 
-#: Two parts that spill, of which each has its own blocks.
+#: Two parts that spill, each with its own blocks.
 PARTS = """\
 Nested Loop (actual time=5360.2..5360.4 rows=1 loops=1)
   Buffers: shared hit=766, temp read=3174 written=3174
@@ -378,7 +378,7 @@ def _with_tabs(text, width):
 
 
 @cases("damage", ["tabs of 8", "tabs of 4", "narrow", "wide", "colours", "bold", "numbers", "JSON"])
-def test_what_editors_and_terminals_do_to_indentation(tmp_path, damage):
+def test_indentation_changed_by_editors_and_terminals(tmp_path, damage):
     lines = PARTS.splitlines()
     damaged = {
         **{f"tabs of {width}": _with_tabs(PARTS, width) for width in (4, 8)},
@@ -394,7 +394,7 @@ def test_what_editors_and_terminals_do_to_indentation(tmp_path, damage):
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (5.3611, 3174, 3174)
 
 
-def test_numbers_before_the_lines_of_a_document(tmp_path):
+def test_line_numbers_before_a_json_plan(tmp_path):
     node = {"Node Type": "Sort", "Actual Rows": 9, "Actual Total Time": 86.5}
     node |= {"Temp Read Blocks": 300, "Temp Written Blocks": 301}
     plan = json.dumps([{"Plan": node, "Execution Time": 99.5}], indent=2)
@@ -404,18 +404,18 @@ def test_numbers_before_the_lines_of_a_document(tmp_path):
     assert read_plan(path).writes.count == 301
 
 
-def test_a_part_of_a_plan_is_not_all_that_the_run_spilled(tmp_path):
+def test_a_part_of_a_plan_does_not_have_all_spills_of_the_run(tmp_path):
     lines = PARTS.splitlines()
     (path := tmp_path / "plan.txt").write_text("\n".join(lines[6:]))
     with pytest.raises(EvidenceIncomplete, match="cut"):
         read_plan(path)
-    # What took all of the run did all that there was.
+    # A node that took the whole run did all its temp I/O.
     path.write_text("\n".join([*lines[6:-1], "Execution Time: 2690.1 ms"]))
     assert read_plan(path).reads.count == 1709
 
 
-def test_batches_in_a_plan_of_one_line_belong_to_their_node(tmp_path):
-    """PostgreSQL has two blanks before them; levels tell whose they are."""
+def test_batches_in_a_single_line_plan_belong_to_their_node(tmp_path):
+    """PostgreSQL puts two blanks before them; the level identifies the node."""
     lines = PARTS.splitlines()
     batches = "Planned Partitions: 8  Batches: 41  Memory Usage: 2105kB  Disk Usage: {}kB"
     at = [0, 2, 4, 6, 8]
@@ -428,8 +428,8 @@ def test_batches_in_a_plan_of_one_line_belong_to_their_node(tmp_path):
     assert read_plan(path).writes.count == (800 + 160) // 8
 
 
-def test_a_node_that_was_left_out_does_not_change_the_one_above(tmp_path):
-    """Without the second Gather's node below, its workers are still those that spilled."""
+def test_an_omitted_node_does_not_change_the_one_above(tmp_path):
+    """Without the node below the second Gather, its workers still are the ones that spilled."""
     lines = PARTS.splitlines()
     (path := tmp_path / "plan.txt").write_text("\n".join([*lines[:2], "      ...", *lines[5:]]))
     assert read_plan(path).reads.count == 3174
@@ -441,7 +441,7 @@ def test_a_node_that_was_left_out_does_not_change_the_one_above(tmp_path):
     assert (counts.reads.count, counts.processes) == (3174, pytest.approx(shared, abs=1e-3))
 
 
-#: The blanks before the lines right below the first node are lost, those further below are not.
+#: The lines below the first node lost their blanks, the lines further below did not.
 DEDENTED = """\
 Hash Join  (cost=1.0..2.0 rows=9 width=34) (actual time=9.0..980.0 rows=9 loops=1)
 Hash Cond: (a.id = b.id)
@@ -453,15 +453,15 @@ Execution time: 990 ms
 """
 
 
-def test_indentation_that_is_lost_in_the_first_column_alone(tmp_path):
-    """Rows of both sides of the join are in its files, of 20 bytes and their columns each."""
+def test_indentation_lost_in_the_first_level_alone(tmp_path):
+    """Files hold rows of both sides of the join: 20 bytes of header and the columns each."""
     (path := tmp_path / "plan.txt").write_text(DEDENTED)
     counts = read_plan(path)
     blocks = -(-(128000 + 64000) * (44 + 20) * 7 // 8 // 8192)
     assert (counts.elapsed_s, counts.writes.bytes) == (0.99, blocks * 8192)
 
 
-#: No Gather, a line that a tool cut, and times without decimals.
+#: Without Gather, with a truncated line, and with times in whole ms.
 WITHOUT_GATHER = """\
 GroupAggregate  (actual time=3267..3813 rows=300001 loops=1)
   Buffers: shared hit=54932, temp read=2100 written=2400
@@ -474,7 +474,7 @@ Execution Time: 3825 ms
 """
 
 
-def test_workers_tell_of_processes_where_the_gather_is_left_out(tmp_path):
+def test_workers_give_the_number_of_processes_where_gather_is_omitted(tmp_path):
     (path := tmp_path / "plan.txt").write_text(WITHOUT_GATHER)
     counts = read_plan(path)
     assert (counts.elapsed_s, counts.processes, counts.writes.count) == (3.825, 3.0, 2400)
@@ -487,7 +487,7 @@ def test_a_remark_beside_a_node_may_name_its_batches(tmp_path):
     assert read_plan(path).writes == counts.writes
 
 
-def test_a_remark_on_batches_is_no_node_without_spill(tmp_path):
+def test_a_remark_on_batches_is_not_read_as_a_node_without_spill(tmp_path):
     text = """\
 Hash Join  (cost=3.8..7.3 rows=10 width=20) (actual time=5.2..45678.9 rows=10 loops=1)
   ->  Hash  (Batches: 8  Memory Usage: 4096kB)

@@ -1,4 +1,4 @@
-"""Reports as people paste them: right by a known truth, or refused; hardly ever without need."""
+"""Reports as users paste them: correct by known figures, or refused, rarely without need."""
 
 import random
 import re
@@ -18,7 +18,7 @@ SEED, DRAWS = 20241014, 100
 
 
 def outcome(path, truth, item=None):
-    """``right``, ``refused`` or what is wrong."""
+    """``right``, ``refused``, or what is incorrect."""
     elapsed_s = truth.elapsed_s if truth.asks_elapsed else None
     try:
         result = read_figures([path], Selection(elapsed_s=elapsed_s, item=item))
@@ -29,7 +29,7 @@ def outcome(path, truth, item=None):
     if abs(result.elapsed_s / truth.elapsed_s - 1) > 0.025:
         wrong.append(f"elapsed {result.elapsed_s}")
     counts, true = (temp.reads.count, temp.writes.count), (truth.reads, truth.writes)
-    # What a list of top events leaves out has bounds of its time.
+    # Times omitted from a list of top events have bounds.
     left_out = temp.time_bounds is not None and 0 in counts
     near = [
         abs(n / m - 1) <= 0.01 or (left_out and not n) for n, m in zip(counts, true, strict=True)
@@ -46,14 +46,14 @@ def outcome(path, truth, item=None):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Disguises of every report, and what came of each."""
+    """Disguises of every report, and the outcome of each."""
     rng, folder = random.Random(SEED), tmp_path_factory.mktemp("disguised")
     outcomes = []
     for at in range(DRAWS):
         name = rng.choice(list(PLAIN))
         ways = rng.sample(KEEPING, rng.randint(1, 2))
         if name in ALIGNED:
-            # Columns are where their headings stand: without blanks there are none.
+            # Columns are located by their headings, which is impossible without blanks.
             ways = [way for way in ways if way is not trimmed]
         text = PLAIN[name].text
         for way in ways:
@@ -65,26 +65,26 @@ def drawn(tmp_path_factory):
     return outcomes
 
 
-def test_plain_reports_tell_their_truth(tmp_path):
+def test_plain_reports_give_their_known_figures(tmp_path):
     for name, truth in PLAIN.items():
         path = tmp_path / f"{name}.txt"
         path.write_text(truth.text)
         assert outcome(path, truth) == "right", name
-        # Cells are narrow where blanks are left out, and a bar is beside the next.
+        # Cells are narrow without blanks, and bars are adjacent.
         text = truth.text if name in ALIGNED else trimmed(truth.text, None)
         path.write_text(barred(text, None))
         assert outcome(path, truth) == "right", name
 
 
-def test_rows_that_a_page_breaks_are_whole(tmp_path):
+def test_rows_that_a_page_wraps_are_complete(tmp_path):
     rng, path = random.Random(SEED), tmp_path / "plan.txt"
     for _ in range(20):
         path.write_text(flowed(PLAIN["xplan"].text, rng))
         assert outcome(path, PLAIN["xplan"]) == "right", path.read_text()
 
 
-def test_rows_that_sqlplus_breaks_or_a_person_remarks_on_are_whole(tmp_path):
-    """SQL*Plus breaks rules as well, and has a blank line below each line that it broke."""
+def test_rows_wrapped_by_sqlplus_or_with_remarks_are_complete(tmp_path):
+    """SQL*Plus also wraps rules, and puts a blank line below each wrapped row."""
     path, plan = tmp_path / "plan.txt", PLAIN["xplan"]
     texts = [re.sub(r"^(\|\*? +[24] \|.*)$", r"\1  <- big", plan.text, flags=re.MULTILINE)]
     for width in (42, 44, 53, 66, 80, 84):
@@ -95,25 +95,25 @@ def test_rows_that_sqlplus_breaks_or_a_person_remarks_on_are_whole(tmp_path):
         assert outcome(path, plan) == "right", text
 
 
-def test_a_bar_within_a_row_is_no_beginning_of_a_remark():
-    """Its last bar was lost, so it has as many bars as a whole row."""
+def test_a_bar_within_a_row_does_not_begin_a_remark():
+    """Its last bar was lost, so it has the number of bars of a complete row."""
     rule, heading = "-" * 31, "| Id  | Name | Reads | Writes |"
     with pytest.raises(EvidenceDamaged):
         list(bar_tables([rule, heading, rule, "|   1 | a|b  |   812 |     40", rule]))
 
 
-def test_no_disguise_makes_a_false_answer(drawn):
+def test_no_disguise_gives_a_wrong_answer(drawn):
     assert [
         each for each in drawn if each[1] != "right" and not each[1].startswith("refused")
     ] == []
 
 
-def test_what_is_readable_is_read(drawn):
+def test_readable_reports_are_read(drawn):
     refused = [each for each in drawn if each[1].startswith("refused")]
     assert len(refused) <= 0.03 * len(drawn), refused
 
 
-def test_what_is_cut_is_right_or_refused(tmp_path):
+def test_cut_reports_are_correct_or_refused(tmp_path):
     rng, path = random.Random(SEED), tmp_path / "cut.txt"
     for at in range(DRAWS):
         name = rng.choice([name for name in PLAIN if name != "session-event"])
@@ -122,7 +122,7 @@ def test_what_is_cut_is_right_or_refused(tmp_path):
         assert result == "right" or result.startswith("refused"), (at, name, result)
 
 
-def test_two_in_one_are_never_mixed(tmp_path):
+def test_two_reports_in_one_text_are_never_mixed(tmp_path):
     path = tmp_path / "two.txt"
     for name in ("tkprof", "monitor", "xplan"):
         truth = PLAIN[name]
@@ -134,7 +134,7 @@ def test_two_in_one_are_never_mixed(tmp_path):
 
 @cases("name", ["awr", "awr-html", "statspack"])
 def test_reports_of_two_intervals_are_not_mixed(tmp_path, name):
-    """The second has less of all, so that no figures of the two contradict each other."""
+    """All figures of the second are smaller, so that none of the two contradict each other."""
     path, text = tmp_path / "two", PLAIN[name].text
     later = text
     for now, then in ((" 100 14-Oct", " 101 14-Oct"), ("30.00 (", "20.00 ("), ("46,450", "6,450")):
@@ -163,7 +163,7 @@ Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)
 Execution Time: 950.0 ms
 """,
 }
-#: What tells of one run in several forms, or of several runs of one kind.
+#: Evidence of a single run in several forms, or of several runs of one kind.
 ALIKE = [{"awr", "statspack"}, {"json", "postgres"}]
 
 
@@ -187,8 +187,8 @@ def test_evidence_of_two_sources_is_refused_in_any_order(tmp_path):
         recognise(path)
 
 
-def test_a_predicate_that_begins_with_bars_is_no_row(tmp_path):
-    """The rule below its heading is not that of a table, whose rows a page may break."""
+def test_a_predicate_that_begins_with_bars_is_not_a_row(tmp_path):
+    """The rule below its heading is not that of a table, whose rows a page may wrap."""
     heading = "Predicate Information (identified by operation id):\n" + "-" * 51
     predicate = "   2 - access(A||'x'||B=:1 AND\n              ||'z')"
     plan = f"{PLAIN['xplan'].text}\n{heading}\n{predicate}\n\n"

@@ -1,4 +1,4 @@
-"""Kinds of Oracle's reports by figures worked out by hand, and what contradicts itself."""
+"""Kinds of Oracle's reports, by figures computed by hand, and contradictory reports."""
 
 import re
 
@@ -36,8 +36,8 @@ def test_a_rule_in_another_encoding_is_a_rule(figures, sign):
     assert figures(heading + rule.replace("-", sign) + rows).total_s == plain.total_s
 
 
-def test_names_of_columns_beside_the_title(figures):
-    """Up to 11.1 a list of top events has its percentage there."""
+def test_column_names_beside_the_title(figures):
+    """Up to 11.1, a list of top events has its percentage heading there."""
     result = figures(
         "Top 5 Timed Events                                         Avg %Total\n"
         "~~~~~~~~~~~~~~~~~~                                        wait   Call\n"
@@ -57,7 +57,7 @@ def test_all_operations_with_work_areas_spill(figures, operation):
     assert figures(text).writes.count == -(-33668 // 31)
 
 
-def test_a_serial_plan_has_one_process_whatever_a_line_took(figures):
+def test_a_serial_plan_has_one_process_whatever_its_line_times(figures):
     text = report_disguises.xplan().replace("00:00:28.91", "01:28:30.86")
     result = figures(text)
     assert (result.processes, result.time_bounds.upper) == (1, 29.2)
@@ -71,7 +71,7 @@ def test_a_serial_plan_has_one_process_whatever_a_line_took(figures):
         "## Plan\nThe customer sent this plan.\n~~~\n",
     ],
 )
-def test_words_above_a_plan_are_not_its_statement(figures, above):
+def test_text_above_a_plan_is_not_its_statement(figures, above):
     text = report_disguises.xplan()
     sql = "select count(*) from t1, t2 where t1.id = t2.id"
     assert figures(above + text).statement.query == sql
@@ -85,7 +85,7 @@ def test_words_above_a_plan_are_not_its_statement(figures, above):
     "begin",
     ["create table t as\n", "with t(n) as (\nselect 1 from dual)\n", "/* report 12 */ "],
 )
-def test_a_statement_above_a_plan_is_whole(figures, begin):
+def test_a_statement_above_a_plan_is_complete(figures, begin):
     text = report_disguises.xplan()
     head, tail = text.index("select"), text.index("Plan hash")
     sql = f"{begin}{text[head:tail].strip()}"
@@ -93,13 +93,13 @@ def test_a_statement_above_a_plan_is_whole(figures, begin):
 
 
 @cases("before", ["", "[10:31] Anna: ", "[1"])
-def test_fences_of_a_chat_are_no_part_of_a_report(figures, before):
+def test_code_fences_are_not_part_of_a_report(figures, before):
     text = report_disguises.top_events()
     plain = figures(text)
     assert figures(f"{before}```\n{text.rstrip()}```\n").by_op == plain.by_op
 
 
-def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
+def test_an_unknown_operation_with_temp_space_is_refused(figures):
     text = report_disguises.xplan().replace("HASH JOIN         ", "NEW OPERATION     ")
     with pytest.raises(EvidenceContradictory, match="NEW OPERATION"):
         figures(text)
@@ -127,7 +127,7 @@ def test_monitor_with_temp_io_alone_has_its_time(figures):
     assert result.time_bounds is None
 
 
-def test_the_share_of_temp_io_is_that_of_its_bounds(figures):
+def test_the_share_of_temp_io_follows_from_its_bounds(figures):
     """The hash join took 28.91 s with the scans of 1.10 s and 1.21 s, of 29.20 s."""
     counts = figures(report_disguises.xplan())
     upper = round(100 * (28.91 - 1.10 - 1.21) / 29.20)
@@ -144,7 +144,7 @@ def test_a_report_of_an_instance_is_not_called_a_query(figures):
         assert ("this query" in words, "all sessions" in words) == (is_query, not is_query)
 
 
-def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
+def test_monitor_does_not_use_db_time_as_elapsed_time(figures):
     text = monitor_reports.text(database_s=3092)
     text = "\n".join(line for line in text.splitlines() if "Duration" not in line)
     servers = "Parallel Execution Details (DOP=4 , Servers Allocated=8)\nSQL Plan Monitoring"
@@ -155,24 +155,24 @@ def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
 
 
 @pytest.mark.parametrize("heading", ["**Global Information**", "GLOBAL INFORMATION:", ""])
-def test_monitor_has_its_duration_under_any_heading(figures, heading):
+def test_monitor_reads_its_duration_under_any_heading(figures, heading):
     _, _, below = monitor_reports.text(database_s=3092).partition("Global Information")
     assert figures(heading + below).elapsed_s == 773
 
 
-def test_a_monitor_has_its_own_duration_below_words(figures):
+def test_monitor_reads_its_duration_below_other_text(figures):
     text = f"Duration : 60s\n\n{monitor_reports.text(database_s=3092)}"
     assert figures(text).elapsed_s == 773
 
 
-def test_a_broken_rule_of_a_monitor_is_a_rule(figures):
+def test_a_wrapped_rule_of_a_monitor_is_a_rule(figures):
     text = monitor_reports.text()
     broken = text.replace("=" * 40, "=" * 20 + " " + "=" * 19)
     assert broken != text
     assert figures(broken).total_s == figures(text).total_s
 
 
-def test_monitor_chooses_by_its_options(figures):
+def test_monitor_is_selected_by_its_options(figures):
     item = monitor_reports.text()
     other = monitor_reports.text(elapsed_s=900, database_s=900).replace(
         monitor_reports.SQL_ID, "8xk2m0q7hznc4"
@@ -206,14 +206,14 @@ db file sequential read        14,101      124           8.79        1.4%
 """
 
 
-def test_a_title_above_the_heading_and_signs_of_percent_are_read(figures):
+def test_a_title_above_the_heading_and_percent_signs_are_read(figures):
     result = figures(TITLED)
     assert (result.reads.count, result.writes.count) == (88912, 79122)
     assert result.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
 
 
 def published(form):
-    """The list of top events as pages print it: of Markdown, or of HTML without th.
+    """The list of top events as pages show it: in Markdown, or in HTML without th.
 
     What makes Markdown of an AWR page sets no bars around rows, and no heading for a histogram.
     """
@@ -225,7 +225,7 @@ def published(form):
         return "\n".join("| " + " | ".join(row).replace("----------", "---") + " |" for row in rows)
     cells = ["".join(f"<td>{cell}</td>" for cell in row) for row in (rows[0], *rows[2:])]
     if form == "spans":
-        # The class of waits stands once, beside all of its events.
+        # The class of waits is given once, beside all of its events.
         spans = f"<td rowspan='{len(cells) - 1}'>User I/O</td>"
         cells[:2] = f"<td>Wait Class</td>{cells[0]}", spans + cells[1]
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table> Top 5 Timed Events"
@@ -263,8 +263,8 @@ UNCOUNTED = """\
 
 
 @pytest.mark.parametrize("text", [TRANSLATED, GAPS, UNCOUNTED], ids=["names", "rule", "counts"])
-def test_waits_under_headings_that_are_not_known(figures, text):
-    """Columns follow from their product, counts from a time and its mean."""
+def test_waits_under_unknown_headings(figures, text):
+    """Columns are identified by their product, counts follow from a time and its mean."""
     with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
         figures(text)
     result = figures(text, elapsed_s=20_000)
@@ -272,8 +272,8 @@ def test_waits_under_headings_that_are_not_known(figures, text):
     assert result.total_s == pytest.approx(1722.8 + 195.5, rel=1e-3)
 
 
-def test_an_instance_is_not_the_mean_of_a_wait(figures):
-    """Its number, 1, may be rounded from 0.5 to 1.5, and counts of that many times fit it."""
+def test_an_instance_number_is_not_the_mean_of_a_wait(figures):
+    """The instance number 1 may be a rounded mean of 0.5 to 1.5, which some counts fit."""
     text = "SNAP,INST,EVENT_NAME,TOTAL_WAITS_DELTA,TIME_WAITED_MS_DELTA\n"
     text += "41206,1,direct path read temp,2104338,3321700\n"
     text += "41206,1,direct path write temp,911204,1420100\n"
@@ -297,7 +297,7 @@ def test_a_view_has_centiseconds_and_counts_that_a_client_may_print_with_decimal
     assert (result.reads.count, result.total_s) == (2_104_338, pytest.approx(4741.8))
 
 
-def test_an_echoed_statement_is_no_heading(figures):
+def test_an_echoed_statement_is_not_a_heading(figures):
     text = "select event, total_waits,\n  time_waited*10 ms\nfrom v$session_event;\n\n"
     text += "Waited for                     Waits          ms\n"
     text += "------------------------ ----------- -----------\n"
@@ -317,20 +317,20 @@ def test_shares_of_samples_have_no_counts(figures):
 """
     for damaged in (
         text.replace(" 2% direct path write", " -% direct path write"),
-        # A row that is shifted against its columns, and one with a percentage of another time.
+        # A row that is shifted by a column, and a row with a percentage of another time.
         text.replace("54% direct", "54.0% direct"),
         text.replace("  418 ", "  148 "),
     ):
         with pytest.raises((EvidenceDamaged, EvidenceContradictory)):
             figures(damaged)
-    # Of 10,000 s, 1.51, 3.49 and 1.51 %.
+    # 1.51, 3.49 and 1.51 % of 10,000 s.
     low = text.replace(" 54%", "  2%").replace(" 44%", "  3%").replace("   12 ", "  151 ")
     assert figures(low.replace("  418 ", "  151 ").replace("  338 ", "  349 ")).total_s > 0
     result = figures(text)
     assert result.elapsed_s == pytest.approx(774, abs=1)
     assert result.total_s == pytest.approx(0.56 * 774, rel=1e-2)
     assert result.io_bounds.upper.reads.count > 100 * result.io_bounds.lower.reads.count
-    # Without seconds, active sessions over the time of the report are those of the database.
+    # Without seconds, active sessions divided by the report's time are those of the database.
     report = """\
 ASH Report For DW/dw1
 
@@ -362,7 +362,7 @@ direct path read temp               User I/O             30.10       1.39
 """
 
 
-def test_active_sessions_of_an_event_tell_those_of_all(figures):
+def test_active_sessions_of_an_event_give_those_of_all(figures):
     result = figures(ASH_REPORT)
     assert result.elapsed_s == pytest.approx(3600 * 2.10 / 0.453)
     assert result.total_s == pytest.approx(3600 * 1.39, rel=0.01)
@@ -409,12 +409,12 @@ Plan hash value: 1
         ),
     ],
 )
-def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):
+def test_contradictory_or_unrecognised_reports_are_refused(figures, text, words):
     with pytest.raises((InputError, Refusal), match=words):
         figures(text)
 
 
-def test_a_row_that_is_shifted_against_its_columns_is_not_left_out(figures):
+def test_a_row_shifted_by_a_column_is_not_ignored(figures):
     lines = map(str.strip, report_disguises.rac().splitlines())
     with pytest.raises(EvidenceDamaged, match="direct path write temp"):
         figures("\n".join(lines))

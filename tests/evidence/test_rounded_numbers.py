@@ -1,4 +1,4 @@
-"""Numbers as reports print them, with the bounds that rounding leaves."""
+"""Rounded numbers of reports, with the bounds that rounding leaves."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from spillcast.evidence.numbers import number_of, rounded_number, seconds_of
         ("1 234 567", 1_234_567, 0),
         ("12.5", 12.5, 0.05),
         (".5", 0.5, 0.05),
-        # K is rounded to a thousand, or with a decimal to a hundred; of bytes it is 1,024.
+        # K is rounded to a thousand, or with a decimal to a hundred; for bytes it is 1,024.
         ("12K", 12_000, 500),
         ("28.9K", 28_900, 50),
         ("3M", 3_000_000, 500_000),
@@ -28,7 +28,7 @@ from spillcast.evidence.numbers import number_of, rounded_number, seconds_of
         ("30%", 30, 0),
     ],
 )
-def test_a_number_lies_within_half_of_its_last_digit(text, value, half):
+def test_a_number_is_within_half_a_unit_of_its_last_digit(text, value, half):
     number = number_of(text)
     assert (number.value, number.low, number.high) == pytest.approx(
         (value, value - half, value + half)
@@ -36,13 +36,13 @@ def test_a_number_lies_within_half_of_its_last_digit(text, value, half):
 
 
 @cases("text", ["", "-", "12x", "1,2,3", "K", "1.2.3", "four", "1 23"])
-def test_what_is_no_number(text):
+def test_text_that_is_not_a_number(text):
     assert number_of(text) is None
     assert seconds_of(text) is None
 
 
 @cases("text", ["1E30", "9" * 40])
-def test_what_no_computer_counts_is_refused(text):
+def test_impossibly_large_counts_are_refused(text):
     with pytest.raises(ValueError, match=text):
         number_of(text)
 
@@ -55,7 +55,7 @@ def test_what_no_computer_counts_is_refused(text):
         ("+1 02:03:04.5", 93784.5, 0.05),
         ("00:00:00.2", 0.2, 0.05),
         ("0:00:29,25", 29.25, 0.005),
-        # Times and percentages are rounded where they are printed whole.
+        # Times and percentages are rounded also where they are printed as integers.
         ("209s", 209, 0.5),
         ("820", 820, 0.5),
         ("8.00us", 8e-6, 5e-9),
@@ -68,7 +68,7 @@ def test_times_are_rounded_to_their_last_digit(text, value, half):
     )
 
 
-def test_no_bound_is_below_nothing():
+def test_no_bound_is_negative():
     assert (rounded_number("0").low, rounded_number("0").high) == (0, 0.5)
     assert (seconds_of("00:00:00").low, seconds_of("00:00:00").high) == (0, 0.5)
     assert rounded_number("0.25").high == pytest.approx(0.255)
@@ -105,7 +105,7 @@ EVENT                   TOTAL_WAITS TIME_WAITED AVERAGE_WAIT
 direct path read temp         10000         300          ,03
 direct path write temp         3000          90          ,03
 """
-#: The same, as a script prints a session's waits, with times to a hundredth of a second.
+#: The same waits, as a script prints those of a session, with times to a hundredth of a second.
 PRINTED = """\
                               Total      Waited     Average
 Waited for                    Waits    for (ms)   Wait (ms)
@@ -114,7 +114,7 @@ direct path read temp        10,000    3,000.00         .30
 direct path write temp        3,000      900.00         .30
 os thread startup                 1       20.00       17.30
 """
-#: The same below a statement whose lines begin with commas.
+#: The same waits below a statement whose lines begin with commas.
 BELOW_SQL = f"""\
 select region
 {"".join(f"      ,{number} as n{number}{chr(10)}" for number in range(40))}  from t order by 1
@@ -123,7 +123,7 @@ select region
 
 
 @cases("text", [COMMAS, BARS, LESS, PRINTED, BELOW_SQL])
-def test_waits_of_less_than_one_unit_may_lack_the_zero(figures, text):
+def test_waits_below_one_unit_may_omit_the_zero(figures, text):
     result = figures(text, elapsed_s=10)
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)
     assert result.total_s == pytest.approx(3.9, rel=1e-3)

@@ -1,4 +1,4 @@
-"""Files given twice, by any name, as copies and packed: all count once, and it is said."""
+"""Files given twice, by any name, as copies and packed: each counts once, which is reported."""
 
 import gzip
 import os
@@ -46,7 +46,7 @@ def again_by(way, trace, folder):
     return other
 
 
-def test_an_early_copy_of_a_trace_is_no_trace(trace, tmp_path):
+def test_an_early_copy_of_a_trace_is_ignored(trace, tmp_path):
     lines = trace.read_text().splitlines(keepends=True)
     (early := tmp_path / "early.trc").write_text("".join(lines[: len(lines) // 2]))
     alone, both = profile(trace), profile(early, trace)
@@ -71,7 +71,7 @@ def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
 
 @cases("waits", [20, 4])
 @cases("times", [1, 2, 3])
-def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times, waits):
+def test_a_trace_with_repeated_lines_is_refused(tmp_path, times, waits):
     text = write_trace(
         path := tmp_path / "pasted.trc", [(READ, 90_000, blocks(31))] * waits
     ).read_text()
@@ -90,8 +90,8 @@ def test_a_trace_whose_lines_stand_there_again_is_refused(tmp_path, times, waits
     assert len(whole.set_aside) == 1
 
 
-def test_calls_alike_by_a_coarse_clock_are_no_repetition(tmp_path):
-    """A loop within a tick of 15.6 ms; pasted twice, it is refused."""
+def test_equal_calls_by_a_coarse_clock_are_not_repetitions(tmp_path):
+    """The calls are in a loop within a tick of 15.6 ms; pasted twice, the trace is refused."""
     path = tmp_path / "loop.trc"
     calls = "EXEC #7:c=0,e=0,p=0,cr=0,cu=0,mis=0,r=0,dep=1,og=1,plh=0,tim=1000000\n" * 5
     write_trace(path, [(READ, 15_625, blocks(31))] * 4, header=HEADER + calls)
@@ -103,8 +103,8 @@ def test_calls_alike_by_a_coarse_clock_are_no_repetition(tmp_path):
 
 
 @cases("times", [1, 2])
-def test_waits_that_do_not_fit_their_session_are_named(tmp_path, times):
-    """The clock goes back by less than a second, as between the lines of a call."""
+def test_waits_that_contradict_their_session_are_named(tmp_path, times):
+    """The clock goes back by less than a second, as it does between the lines of a call."""
     text = write_trace(path := tmp_path / "short.trc", [(READ, 9_000, blocks(31))] * 20).read_text()
     path.write_text(text * times)
     [(forecast, _)] = ask([path], ["factor:2"])
@@ -112,7 +112,7 @@ def test_waits_that_do_not_fit_their_session_are_named(tmp_path, times):
     assert len(profile(path).warnings) == times - 1
 
 
-def test_a_forecast_says_it_too(trace, tmp_path):
+def test_a_forecast_reports_repeated_files(trace, tmp_path):
     again = again_by("copy", trace, tmp_path)
     [(once, _)] = ask([trace], ["factor:2"])
     [(twice, _)] = ask([trace, again], ["factor:2"])
@@ -122,7 +122,7 @@ def test_a_forecast_says_it_too(trace, tmp_path):
     ]
 
 
-def test_what_differs_counts_each(trace, tmp_path):
+def test_different_files_count_separately(trace, tmp_path):
     other = write_trace(tmp_path / "other.trc", [(READ, 2_999, blocks(31)), *WAITS[1:]])
     assert other.stat().st_size == trace.stat().st_size
     result = profile(trace, other)
@@ -150,19 +150,19 @@ def test_samples_that_two_exports_share_count_once(tmp_path):
     assert ["20 " in note for note in ash.notes] == [True]
 
 
-def test_the_command_says_it_on_stderr(trace):
+def test_the_command_reports_repeated_files_on_stderr(trace):
     result = spillcast("profile", trace, trace, "--sql", "select count(*) as n from waits")
     assert result.stdout.split()[-1] == "40"
     assert result.stderr == f"spillcast: {trace} is given twice and counts once\n"
 
 
-def test_a_link_that_leads_nowhere_is_not_a_trace(tmp_path):
+def test_a_dangling_link_is_not_a_trace(tmp_path):
     (tmp_path / "run.json").symlink_to("none")
     with pytest.raises(PathMissing, match=r"run\.json"):
         find_evidence([tmp_path / "run.json"])
 
 
-def test_empty_files_and_what_is_not_there_are_left_to_their_reader(tmp_path):
+def test_empty_and_missing_files_are_left_to_their_reader(tmp_path):
     empty = [tmp_path / name for name in ("a", "b")]
     for path in empty:
         path.write_text("")
@@ -171,7 +171,7 @@ def test_empty_files_and_what_is_not_there_are_left_to_their_reader(tmp_path):
 
 
 @cases("name", ["run[1].trc", "*.trc", "?.trc"])
-def test_a_name_with_signs_of_a_pattern_is_a_file_first(tmp_path, name):
+def test_a_name_with_wildcards_is_a_file_first(tmp_path, name):
     for beside in ("run1.trc", "other.trc"):
         write_trace(tmp_path / beside, WAITS)
     trace = write_trace(tmp_path / name, WAITS)
@@ -179,7 +179,7 @@ def test_a_name_with_signs_of_a_pattern_is_a_file_first(tmp_path, name):
 
 
 @cases("text", ["postgresql://u@db/x", "postgres://db", "host=db dbname=x", "mysql://u@db/x"])
-def test_a_connection_string_is_no_evidence(text):
+def test_a_connection_string_is_not_a_file(text):
     with pytest.raises(EvidenceUnsuited):
         find_evidence([text])
 
@@ -191,8 +191,8 @@ at,queryid,calls,total_exec_time,temp_blks_read,temp_blks_written
 """
 
 
-def test_counts_of_two_moments_are_not_added(tmp_path):
-    """The later counts contain the earlier; of one moment the rows are those of two users."""
+def test_counts_of_two_snapshots_are_not_added(tmp_path):
+    """The later counts contain the earlier ones; rows of one snapshot are of two users."""
     (path := tmp_path / "rows.csv").write_text(SNAPSHOTS.format(time="10:05:00"))
     with pytest.raises(EvidenceMixed):
         read_rows(path)
@@ -200,8 +200,8 @@ def test_counts_of_two_moments_are_not_added(tmp_path):
     assert [row.calls for row in read_rows(path)] == [12]
 
 
-def test_a_folder_that_cannot_be_listed_may_have_more_traces(tmp_path):
-    """A target beside such a folder, as the root of a file system is, has no traces."""
+def test_an_unreadable_folder_may_have_more_traces(tmp_path):
+    """A target beside such a folder, such as the root of a file system, has no traces."""
     closed = tmp_path / "a" / "closed"
     closed.mkdir(parents=True)
     closed.chmod(0)

@@ -31,7 +31,7 @@ TEXT = """\
 """
 
 
-def test_a_statement_stands_below_its_temp_file(tmp_path):
+def test_the_statement_is_below_its_temp_file(tmp_path):
     (tmp_path / "a.log").write_text(TEXT)
     result = read_logs(tmp_path)
     assert [(item.bytes, item.query and item.query.split("\n")[0]) for item in result.temp] == [
@@ -47,7 +47,7 @@ def test_a_statement_stands_below_its_temp_file(tmp_path):
     [("1.2 GB", 1.2 * (1 << 30)), ("512kB", 512 << 10), ("5,000,000 bytes", 5e6), ("8192.", 8192)],
 )
 @cases("quotes", ['""', "\u201c\u201d"])
-def test_a_size_that_a_tool_wrote_has_its_unit(tmp_path, size, size_bytes, quotes):
+def test_a_size_written_by_a_tool_has_a_unit(tmp_path, size, size_bytes, quotes):
     (path := tmp_path / "a.log").write_text(
         f"LOG: temporary file: path {quotes[0]}b/pgsql_tmp42.0{quotes[1]}, size {size}\n"
     )
@@ -79,7 +79,7 @@ def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):
     assert (counts.operations, counts.elapsed_s) == (7, pytest.approx(8.025938))
 
 
-def test_a_sort_on_disk_without_temp_blocks_is_not_called_no_spill(tmp_path):
+def test_a_sort_on_disk_without_temp_blocks_is_not_reported_as_no_spill(tmp_path):
     path = tmp_path / "pasted.txt"
     path.write_text(
         "Sort (actual rows=9 loops=1)\n  Sort Method: external merge  Disk: 24kB\n"
@@ -97,7 +97,7 @@ def test_paths_of_temp_files_may_lack_quotes(tmp_path):
 
 @pytest.mark.parametrize("prefix", ["> ", ">> ", "    "])
 @pytest.mark.parametrize("end", ["", "\n"])
-def test_a_log_from_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):
+def test_a_log_in_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):
     row = [""] * 26
     row[0], row[3], row[11] = "2026-11-23 10:00:01.100 UTC", "42", "LOG"
     row[13], row[19] = '"temporary file: path ""b/pgsql_tmp42.0"", size 8192"', "select 1"
@@ -109,8 +109,8 @@ def test_a_log_from_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):
         assert read_logs(quoted).window_s == read_logs(plain).window_s
 
 
-def test_a_plan_without_a_log_and_what_is_no_log(tmp_path):
-    """A plan that has no elapsed time is no forecast, and its blocks are those that it tells."""
+def test_a_plan_outside_a_log_and_text_that_is_not_a_log(tmp_path):
+    """A plan without an elapsed time gives no forecast; its blocks are those it states."""
     path = tmp_path / "pasted.txt"
     path.write_text(
         "Sort (actual rows=9 loops=1)\n  Sort Method: external merge  Disk: 24kB\n"
@@ -146,7 +146,7 @@ def test_lines_of_a_log_in_an_export(tmp_path, newest_first):
     assert read_logs(tmp_path / "export.csv").temp == read_logs(tmp_path / "plain.log").temp
 
 
-def test_hits_of_a_search(tmp_path):
+def test_log_lines_in_search_results(tmp_path):
     lines = [line for line in TEXT.splitlines() if "\t" not in line]
     hits = [{"_index": "pg", "_source": {"message": line}} for line in lines]
     (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
@@ -155,7 +155,7 @@ def test_hits_of_a_search(tmp_path):
 
 
 def test_csvlog_with_a_heading(tmp_path):
-    """As a client writes the rows of a foreign table."""
+    """Rows of a foreign table, as a client writes them."""
     (tmp_path / "a.csv").write_text(
         "log_time,process_id,error_severity,message,query,context\n"
         "2024-03-01 10:00:05.000 UTC,411,LOG,"
@@ -170,8 +170,8 @@ def test_csvlog_with_a_heading(tmp_path):
     "statement", ["", "  statement: select 1 -- INFO: by day", "  execute p: /* HINT: */ select"]
 )
 @cases("zone", ["UTC", "+08", "Europe/Berlin"])
-def test_csvlog_of_one_line_a_message(tmp_path, zone, statement):
-    """Each line begins with a time, as where a pager put one before it."""
+def test_csvlog_with_a_line_for_each_message(tmp_path, zone, statement):
+    """Each line begins with a time, as where a pager added one."""
     row = [""] * 26
     row[:4] = [f"2026-11-23 10:00:05.100 {zone}", '"u"', '"d"', "42"]
     messages = (
@@ -179,7 +179,7 @@ def test_csvlog_of_one_line_a_message(tmp_path, zone, statement):
         f"duration: 4500.0 ms{statement}",
     )
     lines = [",".join([*row[:13], message, *row[14:]]) for message in messages]
-    # Also each line in a cell of its own.
+    # The same with each line in a separate cell.
     cells = ['"' + line.replace('"', '""') + '"' for line in lines]
     for written in (lines, cells):
         (path := tmp_path / "a.csv").write_text("\n".join(written) + "\n")
@@ -188,7 +188,7 @@ def test_csvlog_of_one_line_a_message(tmp_path, zone, statement):
         assert read_plan(path).elapsed_s == 4.5
 
 
-def test_the_times_of_messages_of_one_line_are_kept(tmp_path):
+def test_the_times_of_single_line_messages_are_kept(tmp_path):
     (path := tmp_path / "a.log").write_text("".join(
         f"2026-11-23 10:00:0{second}.100 UTC [42] {message}\n"
         for second in (5, 9)
@@ -207,8 +207,8 @@ def test_messages_without_their_prefix_in_a_program(tmp_path):
     assert sum(file.bytes for file in read_logs(path).temp) == 2000
 
 
-def test_lines_of_a_log_in_a_program(tmp_path):
-    """Temp files that are not understood are not called none."""
+def test_log_lines_in_a_program(tmp_path):
+    """Unrecognised temp files are not reported as none."""
     quoted = "".join(f"\t\t\t`{line}`,\n" for line in TEXT.splitlines() if "\t" not in line)
     (path := tmp_path / "log_test.go").write_text(f"\tlines: []string{{\n{quoted}\t}},\n")
     assert [file.bytes for file in read_logs(path).temp] == [8192, 1024, 5]
@@ -217,7 +217,7 @@ def test_lines_of_a_log_in_a_program(tmp_path):
         read_logs(path)
 
 
-def test_messages_in_the_text_of_a_statement_are_none(tmp_path):
+def test_messages_in_the_text_of_a_statement_are_ignored(tmp_path):
     quoted = TEXT.splitlines()[1]
     first, second = '"b/pgsql_tmp42.0", size 8192', '"b/pgsql_tmp9.0", size 70000'
     text = TEXT.replace("\tfrom big", f"\t{quoted.replace(first, second)}\n\tfrom big")
@@ -225,7 +225,7 @@ def test_messages_in_the_text_of_a_statement_are_none(tmp_path):
     assert [file.bytes for file in read_logs(path).temp] == [8192, 1024, 5]
 
 
-def test_an_empty_temp_file_is_no_damage(tmp_path):
+def test_an_empty_temp_file_is_not_damage(tmp_path):
     (path := tmp_path / "a.log").write_text("".join(TEXT.splitlines(True)[1:3]))
     assert read_logs(path).temp
     path.write_text(path.read_text().replace("size 8192", "size 0"))
@@ -233,7 +233,7 @@ def test_an_empty_temp_file_is_no_damage(tmp_path):
         read_logs(path)
 
 
-def test_blanks_of_a_page_in_a_log(tmp_path):
+def test_non_breaking_blanks_of_a_page_in_a_log(tmp_path):
     (path := tmp_path / "page.txt").write_text(TEXT.replace(" ", "\u00a0"))
     with pytest.raises(EvidenceAmbiguous, match=r"3 runs"):
         read_plan(path)
@@ -246,7 +246,7 @@ def test_a_prefix_that_looks_like_an_object(tmp_path):
 
 
 @cases("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
-def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
+def test_messages_logged_in_several_formats_count_once(tmp_path, rotated):
     message = 'temporary file: path ""b/pgsql_tmp42.0"", size 8192'
     row = [""] * 26
     row[0], row[13], row[19] = "2026-11-23 10:00:01.100 UTC", f'"{message}"', "select 1"
@@ -268,7 +268,7 @@ def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
     assert len(read_logs(tmp_path).temp) == 1
 
 
-def test_statements_that_differ_in_their_constants_are_one():
+def test_statements_that_differ_in_their_constants_are_equal():
     assert normal("SELECT a FROM t WHERE b = 'it''s' AND c > 4.5 ;") == normal(
         "select a from t\n where b = $1 and c > $2"
     )
@@ -278,14 +278,14 @@ def row(**values):
     return {"userid": 1, "dbid": 1, "queryid": 7, "toplevel": True, "calls": 0, **values}
 
 
-def test_what_two_looks_have_between_them():
+def test_growth_between_two_snapshots():
     before = Snapshot(1000.0, 10.0, [row(calls=5, temp_blks_read=50), row(queryid=8, calls=9)])
     after = Snapshot(
         1600.0,
         10.0,
         [
             row(calls=7, temp_blks_read=90, mean_exec_time=3.0),
-            # It was thrown out and came again.
+            # The statement was evicted and returned.
             row(queryid=8, calls=2, temp_blks_read=4),
             row(queryid=9, calls=1),
         ],
@@ -335,14 +335,14 @@ IN_YAML = r"""2026-11-23 10:00:00.100 UTC [42] LOG:  duration: 200.000 ms  plan:
 """  # noqa: E501
 
 
-def test_a_plan_in_yaml_is_of_the_statement_that_wrote_the_temp_file(tmp_path):
+def test_a_plan_in_yaml_belongs_to_the_statement_that_wrote_the_temp_file(tmp_path):
     (log := tmp_path / "server.log").write_text(IN_YAML.replace("\n    ", "\n\t"))
     [ranked] = of_logs(read_logs(log), RankRequest([]))
     assert ranked.query.split() == ["select", '"f"', "from", "big", "order", "by", "1"]
     assert (ranked.temp_bytes, ranked.calls) == (200 * 8192, 1)
 
 
-def test_of_many_plans_alone_those_that_spill_most_are_forecast_and_all_have_their_bytes(tmp_path):
+def test_the_plans_that_spill_most_are_forecast_and_all_have_their_bytes(tmp_path):
     blocks = {f"t{number}": 100 + 10 * number for number in range(40)}
     log = tmp_path / "server.log"
     log.write_text(
@@ -362,7 +362,7 @@ def test_of_many_plans_alone_those_that_spill_most_are_forecast_and_all_have_the
     assert set(forecast) == set(sorted(blocks, key=blocks.get)[-len(forecast):])  # fmt: skip
 
 
-def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
+def test_multi_line_statements_are_distinguished_by_all_lines(tmp_path):
     (tmp_path / "a.log").write_text(PLANNED.format(table="big") + PLANNED.format(table="small"))
     result = read_logs(tmp_path)
     assert [item["Query Text"].split() for item in result.plans] == [
@@ -377,7 +377,7 @@ def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
     assert item["Plan"]["Node Type"] == "Sort"
 
 
-def test_a_time_that_is_none_is_passed_over(tmp_path):
+def test_an_invalid_time_is_skipped(tmp_path):
     lines = TEXT.replace("2026-11-23 10:00:00.100", "2026-13-45 10:00:00.100")
     (tmp_path / "a.log").write_text(lines)
     result = read_logs(tmp_path)
@@ -385,13 +385,13 @@ def test_a_time_that_is_none_is_passed_over(tmp_path):
     assert result.window_s == pytest.approx(1798.9)
 
 
-def test_rotated_logs_are_of_the_time_from_the_oldest_to_the_newest(tmp_path):
+def test_rotated_logs_cover_the_time_from_the_oldest_to_the_newest(tmp_path):
     for day, name in ((25, "pg.log"), (24, "pg.log.1"), (23, "pg.log.2")):
         (tmp_path / name).write_text(TEXT.replace("2026-11-23", f"2026-11-{day}"))
     assert read_logs(tmp_path).window_s == pytest.approx(2 * 86400 + 1799.9)
 
 
-def test_a_plan_that_a_shipper_cut_is_named_and_the_rest_is_read(tmp_path):
+def test_a_plan_truncated_by_a_shipper_is_named_and_the_rest_is_read(tmp_path):
     path = tmp_path / "a.log"
     path.write_text(
         TEXT + "2026-11-23 10:31:00.000 UTC [44] LOG:  duration: 5098.147 ms  plan:\n"
@@ -402,7 +402,7 @@ def test_a_plan_that_a_shipper_cut_is_named_and_the_rest_is_read(tmp_path):
     assert "a.log" in logs.notes[0]
 
 
-def test_a_number_of_rows_that_no_table_has_is_damage(tmp_path):
+def test_an_impossible_number_of_rows_is_damage(tmp_path):
     plan = (
         "Sort  (cost=1.0..2.0 rows=9223372036854775808 width=49) (actual time=1.0..2.0 rows=9"
         " loops=1)\n\t  Buffers: shared hit=4"
@@ -412,8 +412,8 @@ def test_a_number_of_rows_that_no_table_has_is_damage(tmp_path):
         read_plan(path)
 
 
-def test_a_plan_that_quotes_messages_of_the_log_is_one_plan(tmp_path):
-    """A statement that reads logs, in a record of JSON that has the message alone."""
+def test_a_plan_that_quotes_log_messages_is_one_plan(tmp_path):
+    """A statement that reads logs, in a JSON record that has only the message."""
     message = (
         "duration: 9.0 ms  plan:\nQuery Text: select * from logs -- INFO: nightly\n order by line\n"
         "Sort  (cost=1.00..1.01 rows=10 width=8) (actual time=8.000..8.500 rows=10 loops=1)\n"

@@ -1,4 +1,4 @@
-"""Event logs of Spark: codecs, parts, addresses, damage; sums beside the events themselves."""
+"""Event logs of Spark: codecs, parts, addresses and damage; sums against the events themselves."""
 
 import json
 
@@ -20,14 +20,14 @@ def code_of(path):
 
 
 def later_attempt():
-    """Of the same application, which YARN started anew: ids begin at 0 again."""
+    """A later attempt of the same application, started by YARN: ids begin at 0 again."""
     events = two_stages()
     next(e for e in events if "App ID" in e)["Timestamp"] += 60_000
     return events
 
 
 def check_sums(application):
-    """The sums of the events of ``two_stages``."""
+    """Checks the sums of the events of ``two_stages``."""
     first, second = application.log.stages
     assert (first.task_count, first.shuffle_write_bytes, first.cpu_ns) == (2, 400_000_000, 6e9)
     assert (second.task_ms, second.spill_bytes) == (5000, 300_000_000)
@@ -36,7 +36,7 @@ def check_sums(application):
 
 
 @cases("suffix", CODECS)
-def test_every_codec_is_found_and_read(tmp_path, suffix):
+def test_every_codec_is_recognised_and_read(tmp_path, suffix):
     path = tmp_path / f"events_1_app-1{suffix}"
     path.write_bytes(CODECS[suffix](text(two_stages())))
     [log] = find_evidence([path]).spark
@@ -51,7 +51,7 @@ def test_every_codec_is_found_and_read(tmp_path, suffix):
     ],
 )
 def test_parts_are_read_in_order(tmp_path, names):
-    """Spark numbers its parts; Databricks dates them but for the one that it still writes."""
+    """Spark numbers its parts; Databricks dates them, except for the part that it still writes."""
     events, folder = two_stages(), tmp_path / "log"
     folder.mkdir()
     (folder / "appstatus_app-1").touch()
@@ -72,8 +72,8 @@ def test_an_address_of_fsspec(tmp_path):
 
 
 @cases("pack", [bytes, zstd])
-def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
-    """The last line, or the last block, of a log that is written is cut."""
+def test_a_running_application_is_read_up_to_its_last_event(tmp_path, pack):
+    """While a log is being written, its last line or block is cut."""
     path = tmp_path / "app-1.inprogress"
     events = two_stages()
     begin, rest = pack(text(events[:-1])), pack(text(events[-1:]))
@@ -94,15 +94,15 @@ def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
         ([e for e in two_stages() if "TaskEnd" in e["Event"]], "evidence-incomplete"),
     ],
 )
-def test_what_is_no_application_with_tasks(tmp_path, events, code):
+def test_logs_without_an_application_or_tasks_are_refused(tmp_path, events, code):
     path = tmp_path / "log"
     path.write_bytes(text(events))
     assert code_of(path) == code
 
 
 @cases("rolled", [False, True])
-def test_events_that_stand_there_twice_count_once(tmp_path, rolled):
-    """A log that was pasted twice; a part beside its packed copy."""
+def test_repeated_events_count_once(tmp_path, rolled):
+    """A log that was pasted twice; a part beside its compressed copy."""
     (path := tmp_path / "log").mkdir()
     (path / "events_1_app-1").write_bytes(text(two_stages()) * (1 if rolled else 2))
     if rolled:
@@ -118,7 +118,7 @@ def noted(path):
 
 @cases("lost", ["StageCompleted", "TaskEnd", "JobStart", "ApplicationStart"])
 def test_a_log_that_lacks_events_is_noted(tmp_path, lost):
-    """Spark drops events where its queue is full."""
+    """Spark drops events when its queue is full."""
     events, path = two_stages(), tmp_path / "log"
     path.write_bytes(text(events))
     assert not noted(path)
@@ -128,12 +128,12 @@ def test_a_log_that_lacks_events_is_noted(tmp_path, lost):
 
 
 def test_lines_out_of_order_are_noted(tmp_path):
-    """Stages stand before their job, and so seem to have none."""
+    """The events of stages are before that of their job, so that the job seems to have none."""
     (path := tmp_path / "log").write_bytes(text(reversed(two_stages())))
     assert noted(path)
 
 
-def test_a_stage_that_was_cancelled_lacks_no_tasks(tmp_path):
+def test_a_cancelled_stage_lacks_no_tasks(tmp_path):
     events, path = two_stages(), tmp_path / "log"
     ended = next(e for e in events if e["Event"] == "SparkListenerStageCompleted")
     ended["Stage Info"] |= {"Number of Tasks": 9, "Failure Reason": "Job 0 cancelled"}
@@ -150,7 +150,7 @@ def test_a_stage_that_was_cancelled_lacks_no_tasks(tmp_path):
         (["events_2_app-1.compact", "events_3_app-1"], False),
     ],
 )
-def test_parts_that_are_gone_are_noted(tmp_path, names, whole):
+def test_missing_parts_are_noted(tmp_path, names, whole):
     """By their numbers; a compacted part lacks the jobs that had ended."""
     for name, part in zip(names, (two_stages()[:8], two_stages()[8:]), strict=True):
         (tmp_path / name).write_bytes(text(part))
@@ -199,10 +199,10 @@ def warned(path, events):
     return {code: words for code, words in read_application(path).warnings()}
 
 
-def test_what_contradicts_itself_or_is_not_local_is_said(tmp_path):
+def test_contradictory_and_remote_figures_are_reported(tmp_path):
     path, events = tmp_path / "log", two_stages()
     assert warned(path, events) == {}
-    # Cores of an executor whose start is not in the log are the tasks that it ran at once.
+    # An executor whose start is not logged has as many cores as it ran concurrent tasks.
     [application] = [warned(path, [e for e in events if "ExecutorAdded" not in e["Event"]])]
     assert "cores" in application["event-log"]
     assert [executor.cores for executor in read_application(path).log.executors] == [2]
@@ -224,7 +224,7 @@ def test_what_contradicts_itself_or_is_not_local_is_said(tmp_path):
     assert "RAPIDS" in warned(path, planned)["other-engine"]
 
 
-def test_a_store_without_rights_is_one_error(monkeypatch):
+def test_a_store_without_permission_gives_one_error(monkeypatch):
     import fsspec.implementations.memory
 
     def refuse(*_arguments, **_options):
@@ -234,7 +234,7 @@ def test_a_store_without_rights_is_one_error(monkeypatch):
     assert code_of("memory://logs/app-1") == "file-unreadable"
 
 
-def test_a_folder_of_logs_names_the_first_of_them(tmp_path):
+def test_a_folder_of_logs_names_its_first_log(tmp_path):
     folder = tmp_path / "logs" / "eventlog_v2_app-1"
     folder.mkdir(parents=True)
     (folder / "events_1_app-1").write_bytes(text(two_stages()))

@@ -1,4 +1,4 @@
-"""SQL Server: actual plans in each form they are passed on, rows of views, and what is refused."""
+"""SQL Server: actual plans in each form in which they are shared, rows of views, and refusals."""
 
 import csv
 import html
@@ -41,7 +41,7 @@ BODY = SORTED.partition("\n")[2]
         SORTED.encode("utf-16-be"),
         f"Microsoft SQL Server 2005 XML Showplan\n{'-' * 40}\n{BODY}\n\n(1 row affected)\n",
         f"<pre>{html.escape(SORTED)}</pre>",
-        # A mail breaks lines within tags.
+        # A mail wraps lines within tags.
         "Hi,\n" + re.sub("^", ">> ", BODY.replace('" ', '"\n'), flags=re.MULTILINE),
         '"query_plan"\n"' + BODY.replace('"', '""') + '"\n',
         f"plan = {SORTED!r}\nprint(plan)",
@@ -50,11 +50,11 @@ BODY = SORTED.partition("\n")[2]
         "String plan =\n" + " +\n".join(map(json.dumps, SORTED.splitlines(keepends=True))) + ";",
     ],
 )
-def test_a_plan_in_each_form_it_is_passed_on(tmp_path, text):
+def test_a_plan_is_read_in_each_form(tmp_path, text):
     counts = read(tmp_path, text)
     assert (counts.reads.bytes, counts.writes.bytes) == (7841 * 8192,) * 2
     assert (counts.elapsed_s, counts.cpu_s, counts.processes) == (5.0, 1.5, 1)
-    # At least the waits, at most an operation a page.
+    # The lower bound is the waits, the upper bound an operation for each page.
     bounds = counts.io_bounds
     assert 3643 <= bounds.lower.operations <= 3644
     assert bounds.upper.operations == 2 * 7841
@@ -63,8 +63,8 @@ def test_a_plan_in_each_form_it_is_passed_on(tmp_path, text):
     assert "1 MiB" in " ".join(counts.notes)
 
 
-def test_a_spill_without_run_times_is_that_of_an_actual_plan(tmp_path):
-    """What shortened the plan left the pages of the spill, and no time."""
+def test_a_spill_without_run_times_is_of_an_actual_plan(tmp_path):
+    """A tool that shortened the plan kept the pages of the spill, and no time."""
     start = SORT.index("<RunTime")
     short = SORT[:start].replace('<QueryTimeStats CpuTime="1500" ElapsedTime="5000"/>', "")
     (path := tmp_path / "short.xml").write_text(plan(short.format(pages=500) + "</RelOp>"))
@@ -77,12 +77,12 @@ def test_a_parallel_join_without_waits(tmp_path):
     assert (counts.reads.bytes, counts.writes.bytes) == (19040 * 8192, 10040 * 8192)
     assert (counts.elapsed_s, counts.processes) == (15.548, 8)
     assert counts.time_bounds.upper == pytest.approx(8 * 15.548)
-    # 1 MiB each, or single pages.
+    # Operations of 1 MiB, or of single pages.
     assert counts.io_bounds.lower.operations == pytest.approx((19040 + 10040) / 128, abs=1)
 
 
-def test_a_sort_in_batch_mode_has_no_waits_of_its_own_and_counts_one_pass(tmp_path):
-    """In 2022 the listed waits are a few ms, and the operator reads more pages than its details."""
+def test_a_batch_mode_sort_has_no_waits_of_its_own_and_counts_one_pass(tmp_path):
+    """In 2022, listed waits are a few ms; the operator reads more pages than the details show."""
     counters = 'ActualElapsedms="5000" ActualPhysicalReads="700" ActualReadAheads="30664"'
     batch = SORT.replace("IO_COMPLETION", "WRITELOG").replace("2753", "2").replace("225", "1")
     text = plan(batch.format(pages=7841)).replace('ActualElapsedms="5000"', counters)
@@ -107,7 +107,7 @@ def test_a_sort_in_batch_mode_has_no_waits_of_its_own_and_counts_one_pass(tmp_pa
         (SORTED.replace("7841", "x"), EvidenceDamaged),
     ],
 )
-def test_a_plan_that_does_not_count_is_refused(tmp_path, text, error):
+def test_a_plan_without_counts_is_refused(tmp_path, text, error):
     with pytest.raises(error):
         read(tmp_path, text)
 
@@ -125,17 +125,17 @@ def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
     rows = csv.DictReader(io.StringIO(QUERIES))
     assert read(tmp_path, json.dumps(list(rows))).writes == counts.writes
     assert read(tmp_path, f"-- return this:\n/*\n{QUERIES}*/\n").writes == counts.writes
-    # A client draws a grid.
+    # A client draws a table.
     cells = [[cell.ljust(20) for cell in line.split(",")] for line in QUERIES.splitlines()]
     grid = ["|".join([*row, "\n"]) for row in cells]
     grid.insert(1, "+".join(["-" * 20] * len(cells[0]) + ["\n"]))
     assert read(tmp_path, "".join(grid)).writes == counts.writes
-    # Times of rows that did not spill do not matter.
+    # Times of rows that did not spill are ignored.
     assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 
 
 @cases("form", ["Markdown", "psql", "HTML", "INSERT"])
-def test_rows_in_forms_of_other_clients(tmp_path, form):
+def test_rows_in_formats_of_other_clients(tmp_path, form):
     heading, *rows = (line.split(",") for line in QUERIES.splitlines())
     if form == "HTML":
         cells = (f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
@@ -153,7 +153,7 @@ def test_rows_in_forms_of_other_clients(tmp_path, form):
     assert read(tmp_path, text).writes == read(tmp_path, QUERIES).writes
 
 
-def test_a_statement_may_be_longer_than_cells_usually_are(tmp_path):
+def test_a_statement_may_exceed_the_usual_length_of_cells(tmp_path):
     """Python's csv module refuses cells of more than 131,072 characters."""
     heading, row, *_ = QUERIES.splitlines()
     statement = "select " + ", ".join(f"column_{n}" for n in range(12_000))
@@ -170,14 +170,14 @@ def test_a_statement_may_be_longer_than_cells_usually_are(tmp_path):
         (QUERIES[:-25], EvidenceDamaged),
     ],
 )
-def test_rows_that_do_not_count_are_refused(tmp_path, text, error):
+def test_rows_without_counts_are_refused(tmp_path, text, error):
     with pytest.raises(error):
         read(tmp_path, text)
 
 
-def test_two_snapshots_of_tempdb_are_timed_counts(tmp_path):
+def test_two_snapshots_of_tempdb_give_timed_counts(tmp_path):
     before, after = tmp_path / "before.txt", tmp_path / "after.txt"
-    # The log (file 2) and master (database 1) are no temp files.
+    # The log (file 2) and master (database 1) are not temp files.
     other = "2\t2\t1000\t9\t9\t9\t9\t9\t9\n1\t1\t1000\t9\t9\t9\t9\t9\t9\n"
     before.write_text(f"{FILES}2\t1\t1000\t100\t819200\t50\t200\t13107200\t70\n{other}")
     after.write_text(f"{FILES}2\t1\t61000\t1100\t9011200\t5050\t2200\t144179200\t9070\n")
@@ -187,7 +187,7 @@ def test_two_snapshots_of_tempdb_are_timed_counts(tmp_path):
         assert (counts.reads.count, counts.reads.bytes) == (1000, 8192000)
         assert (counts.writes.count, counts.writes.bytes) == (2000, 131072000)
         assert (counts.reads.total_ns, counts.writes.total_ns) == (5e9, 9e9)
-    # Both in one paste, and a third.
+    # Both snapshots in one paste, and a third.
     both = tmp_path / "both.txt"
     both.write_text(before.read_text() + after.read_text().removeprefix(FILES))
     pasted = read_figures([both])

@@ -10,10 +10,10 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import statements_of
 
 
-#: Columns that queries rename, or that other views have.
+#: Column names that queries rename, or that other views have.
 @cases("name", ["left", "short_query", "query_sql_text", "stmt"])
 def test_a_row_without_an_identifier_is_selected_by_its_number(tmp_path, name):
-    """The largest is the first: 40 calls of 2,563 blocks, then 2 calls of 24,005."""
+    """The largest has number 1: 40 calls of 2,563 blocks, then 2 calls of 24,005."""
     (path := tmp_path / "rows.csv").write_text(
         f"query_type,{name},calls,total_exec_time,temp_blks_read,temp_blks_written\n"
         "select,select 1,9,12.5,0,0\n"
@@ -30,7 +30,7 @@ def test_a_row_without_an_identifier_is_selected_by_its_number(tmp_path, name):
         read_statements(path, Selection(item=3))
 
 
-#: Rows of other forms; a text has quotes and signs.
+#: Rows in other formats; the query text contains quotes and signs.
 COLUMNS = ("queryid", "query", "calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 ROWS = (
     ("77", "select ('a,;)') from t order by 1", "12", "48.5", "120", "240"),
@@ -79,7 +79,7 @@ def test_a_command_whose_last_row_is_cut_is_refused(tmp_path):
 
 
 @cases("rounded", ["5.23E+18", "5.234567e18", "52345678..."])
-def test_statements_with_the_same_rounded_identifier_are_several(tmp_path, rounded):
+def test_statements_with_the_same_rounded_identifier_are_separate(tmp_path, rounded):
     (path := tmp_path / "rows.csv").write_text(
         "queryid,query,calls,total_exec_time,temp_blks_read,temp_blks_written\n"
         f"{rounded},select a,2,9120.0,24000,24010\n"
@@ -88,7 +88,7 @@ def test_statements_with_the_same_rounded_identifier_are_several(tmp_path, round
     assert [(row.query, row.calls) for row in read_rows(path)] == [("select a", 2), ("select b", 4)]
 
 
-def test_the_storage_of_one_statement_is_that_of_its_calls(tmp_path):
+def test_sizing_a_selected_statement_covers_it_alone(tmp_path):
     (path := tmp_path / "rows.csv").write_text(
         "stmt,calls,total_exec_time,temp_blks_read,temp_blks_written\n"
         "create index on t (a),2,9120.0,24000,24010\n"
@@ -99,7 +99,7 @@ def test_the_storage_of_one_statement_is_that_of_its_calls(tmp_path):
 
 
 def test_intervals_of_a_statement_add_up(tmp_path):
-    """As the query store of Azure has them, whose identifier is query_id."""
+    """Azure's query store has intervals; its identifier is query_id."""
     (path := tmp_path / "store.csv").write_text(
         "user_id,query_id,start_time,end_time,calls,total_time,temp_blks_read,temp_blks_written\n"
         "10,-44,2024-05-01 10:00:00,2024-05-01 10:15:00,12,24051.5,600,700\n"
@@ -109,7 +109,7 @@ def test_intervals_of_a_statement_add_up(tmp_path):
     counts = read_statements(path)
     assert (counts.statement.queryid, counts.statement.calls) == ("-44", 20)
     assert (counts.elapsed_s, counts.operations) == (2.0, 100)
-    # Without its beginning, a time is the moment of counts that contain those before.
+    # Without a start time, a time is the moment of counts that contain the earlier ones.
     path.write_text(path.read_text().replace("start_time", "first"))
     with pytest.raises(EvidenceMixed):
         read_statements(path)

@@ -1,4 +1,4 @@
-"""Rows of pg_stat_statements: how many processes may have shared their I/O, and which is meant."""
+"""Rows of pg_stat_statements: the number of processes that shared their I/O, and the selection."""
 
 import json
 
@@ -21,7 +21,7 @@ from statement_files import VERSIONS, export, row
 
 DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
 
-#: A row as DBeaver shows it, a column a line.
+#: A row as DBeaver shows it, with a line for each column.
 RECORD = """\
 Name             |Value              |
 -----------------+-------------------+
@@ -33,13 +33,13 @@ temp_blks_written|65380              |
 """
 
 
-def test_a_bar_that_closes_a_table_is_no_part_of_its_values(tmp_path):
+def test_a_bar_that_closes_a_table_is_not_part_of_its_values(tmp_path):
     (path := tmp_path / "record.txt").write_text(RECORD)
     counts = read_statements(path)
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
 
 
-#: What people select: the mean alone, by its name or their own; a comment ends below the table.
+#: Users' selections: only the mean, by its own name or an alias; a comment ends below the table.
 MEANS = """\
    id | calls | temp_blks_read | temp_blks_written |  {mean}  | query
 ------+-------+----------------+-------------------+----------+------------
@@ -52,14 +52,14 @@ END_OF_SAMPLE
 
 
 @cases("mean", ["mean_exec_time", "mean_time", "avg_ms", "mean_exec_ms", "AVG_TIME"])
-def test_the_mean_of_the_calls_stands_for_their_total(tmp_path, mean):
+def test_the_mean_of_the_calls_replaces_their_total(tmp_path, mean):
     (path := tmp_path / "rows.txt").write_text(MEANS.format(mean=mean))
     counts = read_statements(path)
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.2505, 150, 200)
 
 
-def test_a_mean_in_another_unit_is_no_speed_of_memory(tmp_path):
-    """Who named a column of seconds avg_time, which is one of milliseconds elsewhere."""
+def test_a_mean_that_implies_more_than_the_speed_of_memory_is_refused(tmp_path):
+    """A column of seconds is called avg_time, a name that elsewhere means milliseconds."""
     blocks = "calls,avg_time,temp_blks_read,temp_blks_written,query\n4,12.5,{0},{0},select 1\n"
     (path := tmp_path / "rows.csv").write_text(blocks.format(400_000))
     with pytest.raises(TimesContradictory):
@@ -70,7 +70,7 @@ def test_a_mean_in_another_unit_is_no_speed_of_memory(tmp_path):
 
 
 @cases("blank", ["", "\n"])
-def test_a_row_that_is_cut_below_a_blank_line_is_no_end_of_the_table(tmp_path, blank):
+def test_a_row_that_is_cut_below_a_blank_line_is_not_the_end_of_the_table(tmp_path, blank):
     heading = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n"
     rows = f"4,1002.0,600,800,a\n{blank}4,1002.0,0,0,b\n{blank}"
     for cut in ("77", "\n77", "\n77,5"):
@@ -91,7 +91,7 @@ MARKDOWN = """\
 | select a \\| b, c     | 20    | 32046.9         | 65240          | 65380             |
 """
 ORG = MARKDOWN.replace("-|-", "-+-").replace("\\| b, c  ", "order by a")
-#: As psql aligns it, with a frame or not, or with blanks alone: a bar may be a part of the text.
+#: As psql aligns it, with or without a border, or by blanks alone: text may contain a bar.
 BARS = """\
  query                | calls | total_exec_time | temp_blks_read | temp_blks_written
 ----------------------+-------+-----------------+----------------+-------------------
@@ -111,7 +111,7 @@ FRAMED = "\n".join(
     [(COLUMNS, "order by"), (MARKDOWN, "a | b"), (ORG, "order by"), (BARS, "a || b"),
      (FRAMED, "a || b"), (BLANKS, "a|b|c|d|e, g")],
 )  # fmt: skip
-def test_columns_are_told_apart_by_their_rule(tmp_path, text, query):
+def test_columns_are_separated_by_their_rule(tmp_path, text, query):
     (path := tmp_path / "rows.txt").write_text(text)
     counts = read_statements(path)
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
@@ -135,7 +135,7 @@ def bounds(path, **options):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_parallel_io_of_every_version(exported, version):
-    """3 s of temp I/O and 1.5 s of other in calls of 2 s, by three processes at the most.
+    """3 s of temp I/O and 1.5 s of other in calls of 2 s, by at most three processes.
 
     They do the other I/O in 0.5 s or more: 1.5 s are left, in which two processes do 3 s.
     """
@@ -163,7 +163,7 @@ def test_parallel_io_of_every_version(exported, version):
 
 
 @pytest.mark.parametrize("version", [15, 16, 17])
-def test_one_process_is_not_excluded_where_no_workers_are_counted(exported, version):
+def test_a_single_process_is_possible_where_workers_are_not_counted(exported, version):
     assert bounds(exported(version, row(temp_ms=1000.0))) == (1, 3)
 
 
@@ -188,8 +188,8 @@ def test_a_query_that_launched_no_workers_had_one_process(exported):
         None,
     ],
 )
-def test_workers_of_what_a_statement_runs_are_not_in_its_row(exported, query):
-    """Queries of a function, and indexes that are made, have workers that nobody counts."""
+def test_workers_of_nested_statements_are_not_in_a_row(exported, query):
+    """Queries of a function, and index builds, have workers that no counter includes."""
     assert bounds(exported(18, row(query=query, temp_ms=1000.0))) == (1, 3)
 
 
@@ -202,7 +202,7 @@ def test_workers_of_what_a_statement_runs_are_not_in_its_row(exported, query):
         "-- a report\n(select * from (select * from big) b) union select * from big",
     ],
 )
-def test_queries_whose_own_plan_tells(exported, query):
+def test_queries_without_nested_statements_have_one_process(exported, query):
     assert bounds(exported(18, row(query=query.replace('"', '""'), temp_ms=1000.0))) == 1
 
 
@@ -213,28 +213,28 @@ def test_settings_that_are_exported(exported):
     assert "is 4, as exported" in read_statements(path).processes_bounds.reason
     none = item | {"max_parallel_workers_per_gather": 0}
     assert bounds(exported(15, row(**none))) == 1
-    # An index is made by workers of another setting.
+    # Another setting limits the workers of an index build.
     assert bounds(exported(15, row(query="create index on big (k)", **none))) == (1, 3)
     both = none | {"max_parallel_maintenance_workers": 6}
     assert bounds(exported(15, row(query="create index on big (k)", **both))) == (1, 7)
-    # More were launched than the setting of who exported it allows for.
+    # More were launched than the exporting session's setting allows.
     assert bounds(exported(18, row(workers=3, **none))) == (1, 4)
 
 
-def test_more_io_than_its_processes_can_do(exported):
+def test_more_io_than_its_processes_can_do_is_refused(exported):
     path = exported(16, row(temp_ms=7000.0))
     message = only_line(spillcast("forecast", path, "--to", "latency:1ms"), 3)
     assert "more than 3 processes can do" in message
     assert DEFAULT in message
     assert "export the setting" in message
     assert bounds(exported(16, row(temp_ms=7000.0, max_parallel_workers_per_gather=8))) == (3.5, 9)
-    # So it is where the user knows a call to take less.
+    # The same applies where the user knows that a call takes less.
     with pytest.raises(TimesContradictory, match="the query 900 ms"):
         read_statements(exported(16, row(temp_ms=3000.0)), Selection(elapsed_s=0.9))
 
 
 def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
-    """Rows of one statement in two buckets, as pg_stat_monitor has them, are its calls."""
+    """Rows of a statement in two buckets of pg_stat_monitor are the sum of its calls."""
     path = tmp_path / "monitor.csv"
     path.write_text(
         "bucket,bucket_start_time,queryid,query,calls,total_exec_time,mean_exec_time,"
@@ -248,7 +248,7 @@ def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
     assert (statement.calls, statement.blocks, statement.temp_s) == (4, 4800, 2.0)
 
 
-def test_without_timing_it_says_what_turns_it_on(exported):
+def test_rows_without_timing_name_the_setting_that_enables_it(exported):
     path = exported(17, row(temp_ms=0.0))
     result = spillcast("forecast", path, "--to", "latency:1ms", "--details")
     output = " ".join(result.stdout.split())
@@ -298,14 +298,14 @@ def test_without_times_they_are_ranked_by_size(exported):
     assert second.split()[0] == "1"
 
 
-def test_no_more_than_a_few_are_listed(exported):
+def test_only_a_few_statements_are_listed(exported):
     path = exported(15, *(row(number, blocks=3 * number) for number in range(1, 12)))
     with pytest.raises(EvidenceAmbiguous, match="11 statements spill") as reported:
         read_statements(path)
     assert "and 3 more" in str(reported.value)
 
 
-def test_what_may_not_be_seen_is_said(exported):
+def test_statements_hidden_by_permissions_are_reported(exported):
     hidden = row(None, "<insufficient privilege>")
     alone = read_statements(exported(15, hidden)).statement
     assert (alone.queryid, alone.query) == (None, "<insufficient privilege>")
@@ -315,7 +315,7 @@ def test_what_may_not_be_seen_is_said(exported):
     assert "pg_read_all_stats" in reported.value.hint
 
 
-def test_a_statement_of_several_users_is_one(exported):
+def test_a_statement_of_several_users_is_merged(exported):
     """Six calls of 3 s and two of 1 s are 2.5 s each, with 750 blocks."""
     path = exported(15, row(calls=6, mean_ms=3000.0, temp_ms=1000.0, blocks=900),
                     row(calls=2, mean_ms=1000.0, temp_ms=600.0, blocks=300, userid=10))  # fmt: skip
@@ -326,7 +326,7 @@ def test_a_statement_of_several_users_is_one(exported):
     assert counts.statement.calls == 8
 
 
-def test_a_secret_in_a_statement_is_not_told(exported):
+def test_a_secret_in_a_statement_is_not_shown(exported):
     path = exported(15, row(query="alter role u password 'Sesame-4711'"))
     output = spillcast("forecast", path, "--to", "latency:1ms").stdout
     assert "alter role u password" in output
@@ -334,20 +334,20 @@ def test_a_secret_in_a_statement_is_not_told(exported):
 
 
 @cases("value", ["-4", "inf", "nan", "many", ""])
-def test_numbers_that_are_none(exported, value):
+def test_invalid_numbers_are_refused(exported, value):
     path = exported(15, row() | {"temp_blks_written": value or None})
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
 
 
-def test_a_query_that_found_no_row_exported_none(tmp_path):
-    """The heading alone, as where the query asks for statements that spilled."""
+def test_an_export_without_rows(tmp_path):
+    """Only the heading, as where the query selects statements that spilled."""
     path = tmp_path / "none.txt"
     path.write_text(" calls | temp_blks_read | temp_blks_written\n-------+---+---\n(0 rows)\n")
     with pytest.raises(EvidenceUnknown):
         read_statements(path)
 
 
-def test_a_text_of_any_length_and_one_that_is_cut(exported):
+def test_a_text_of_any_length_and_a_truncated_text(exported):
     path = exported(15, row(query=f"select * from big where id in ({'1, ' * 99_999}1)"))
     assert read_statements(path).statement.calls == 4
     path.write_text(path.read_text()[:5000])
@@ -355,7 +355,7 @@ def test_a_text_of_any_length_and_one_that_is_cut(exported):
 
 
 @cases("null", ["NULL", "[null]", "(null)", "NaN"])
-def test_no_value_has_a_name(exported, null):
+def test_null_markers_of_clients_are_read_as_null(exported, null):
     path = exported(15, row() | {"temp_blk_read_time": null, "temp_blk_write_time": null})
     assert read_statements(path).time_bounds is not None
 
@@ -369,7 +369,7 @@ def test_a_second_table_below_the_count_of_rows_is_refused(tmp_path):
     assert read_statements(path).reads.count == 20
 
 
-def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(exported):
+def test_the_prompt_below_a_table_is_not_a_row_and_a_second_table_is_refused(exported):
     path = exported(18, row(temp_ms=1000.0))
     plain, text = read_statements(path), path.read_text()
     path.write_text(text + "\ndw=> \n")
@@ -388,7 +388,7 @@ calls;total_exec_time;mean_exec_time;temp_blks_read;temp_blks_written;query
 
 
 @cases("text", [GERMAN, GERMAN.replace("182.345,678", "182345,678")])
-def test_counts_have_separators_and_times_a_comma(tmp_path, text):
+def test_counts_with_separators_and_times_with_a_comma(tmp_path, text):
     (path := tmp_path / "statements.csv").write_text(text)
     first, second = read_rows(path)
     assert (first.read_blocks, first.written_blocks) == (812_500, 815_000)
@@ -408,7 +408,7 @@ def test_separators_of_any_country(tmp_path, total, mean):
     assert row.elapsed_s == pytest.approx(123.456789 if "1,23" in total else 2.345678)
 
 
-def test_a_count_of_blocks_is_whole(tmp_path):
+def test_a_count_of_blocks_must_be_an_integer(tmp_path):
     text = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n5,20,812.5,815,select a\n"
     (path := tmp_path / "statements.csv").write_text(text)
     with pytest.raises(EvidenceDamaged, match="whole"):
@@ -416,7 +416,7 @@ def test_a_count_of_blocks_is_whole(tmp_path):
 
 
 @cases("times", ["", "350", "0"])
-def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
+def test_calls_of_less_than_a_block_are_not_forecast(tmp_path, times):
     heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written"
     heading += ",temp_blk_read_time,temp_blk_write_time"
     times = f"{times},{times}"
@@ -428,7 +428,7 @@ def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
     assert sized.name == "2"
 
 
-#: Rows of a data frame of pandas, as it prints them, and where it is too wide for the terminal.
+#: Rows of a data frame of pandas, as it prints them, and too wide for the terminal.
 FRAME = """\
                 queryid  calls  total_exec_time  temp_blks_read  temp_blks_written          query
 0  -6844578505338488014     40     123456.78901          520000             521000  select a b...
@@ -447,7 +447,7 @@ WIDE = """\
 """
 
 
-#: The same of polars, and of a tibble of R.
+#: The same rows as polars and an R tibble print them.
 POLARS = """\
 shape: (2, 6)
 ┌──────────────────────┬───────┬─────────────────┬────────────────┬───────────────────┬───────────────┐

@@ -1,4 +1,4 @@
-"""What real servers export of pg_stat_statements, and forecasts from it against runs there."""
+"""Exports of pg_stat_statements from real servers; forecasts from them against runs there."""
 
 import json
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ from spillcast.storage.model import fixed_behaviour
 from spillcast.workspace import workspace
 from statement_files import COLUMNS
 
-#: How long an operation takes in each tablespace.
+#: Latency of an operation in each tablespace.
 SPACES = {"slow": 0.001, "fast": 0.0002}
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
@@ -38,7 +38,7 @@ def server(request):
     with ExitStack() as stack:
         room = stack.enter_context(workspace())
         served = stack.enter_context(private_server(room, SETTINGS, request.param))
-        # A plan that is kept would outlast a setting.
+        # A cached plan would outlast a setting.
         connection = stack.enter_context(served.connect(prepare_threshold=None))
         for name, latency_s in SPACES.items():
             backing, mountpoint = room / f"{name}-backing", room / name
@@ -54,7 +54,7 @@ def server(request):
 
 
 def exported(server, path, *columns):
-    """What the documentation tells to run."""
+    """Runs the export command of the documentation."""
     requested = ", ".join((*columns, "*"))
     copy = f"copy (select {requested} from pg_stat_statements) to stdout csv header"
     with server.cursor().copy(copy) as rows:
@@ -79,7 +79,7 @@ def test_the_columns_are_those_of_its_version(server, tmp_path):
 
 
 def forecast_and_run(server, tmp_path, query, before):
-    """What is forecast for the fast tablespace, and what the query takes there.
+    """The forecast for the fast tablespace, and the time that the query takes there.
 
     One run tells both what operations take there and what the query does: two runs may be
     disturbed differently.
@@ -95,7 +95,7 @@ def forecast_and_run(server, tmp_path, query, before):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", RUNS)
-def test_a_forecast_is_held_or_refused(server, tmp_path, name):
+def test_a_forecast_is_correct_or_refused(server, tmp_path, name):
     query, before = RUNS[name]
     result, measured_s = forecast_and_run(server, tmp_path, query, before)
     assert result.returncode in (0, 3), result.stderr
@@ -113,7 +113,7 @@ def test_a_forecast_is_held_or_refused(server, tmp_path, name):
     assert low_s <= measured_s <= high_s
 
 
-def test_a_setting_that_is_exported_tells_of_one_process(server, tmp_path):
+def test_an_exported_setting_shows_a_single_process(server, tmp_path):
     counted(server, tmp_path / "s.csv", SORT, SERIAL, "fast")
     name = "max_parallel_workers_per_gather"
     path = exported(server, tmp_path / "s.csv", f"current_setting('{name}') as {name}")

@@ -1,4 +1,4 @@
-"""What tells too little of temp I/O is known for what it is, and refused with the reason."""
+"""Evidence with too little about temp I/O is recognised, and refused with the reason."""
 
 import json
 import re
@@ -127,7 +127,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
     ],
 )
-def test_it_is_refused_for_what_it_is(tmp_path, text):
+def test_incomplete_evidence_is_recognised_and_refused(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     assert find_evidence([path]).only_kind() == "figures"
     with pytest.raises(EvidenceUnsuited):
@@ -213,7 +213,7 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
         ("Oracle", "    Initial runs: 2 Merge passes: 1\n      Total Temp space used: 2434000\n"),
     ],
 )
-def test_an_engine_whose_text_is_not_read_is_named(tmp_path, engine, text):
+def test_an_engine_whose_text_is_unsupported_is_named(tmp_path, engine, text):
     (path := tmp_path / "paste.txt").write_text(text)
     with pytest.raises(EvidenceUnsuited, match=engine):
         read_figures([path])
@@ -260,7 +260,7 @@ def test_a_verb_of_one_engine_names_evidence_that_it_does_not_read(tmp_path, ver
         '"Temp Read Blocks": 31,\n"Temp Written Blocks": 32,\n"Plans": [\n',
     ],
 )
-def test_a_part_of_a_plan_is_named_as_one(tmp_path, text):
+def test_a_part_of_a_plan_is_refused(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     evidence = find_evidence([path])
     with pytest.raises((EvidenceIncomplete, EvidenceUnknown)):
@@ -279,7 +279,7 @@ WAREHOUSE = "statement_id,total_duration_ms,spilled_local_bytes\n01ef,125000,512
 STAGES = "job_id,total_slot_ms,shuffle_output_bytes_spilled\njob1,100000,5120\n"
 
 
-#: Of a unit that is not known there is no time.
+#: The unit is unknown, and so is the time.
 PROSE = "- Execution time: 125 seconds\n- bytes_spilled_to_local_storage: 5 KiB\n"
 
 
@@ -304,14 +304,14 @@ def test_an_export_that_counts_bytes_names_the_figures_to_give(tmp_path, text, e
 
 
 @cases("prefix", ["ora1 ", "orcl_ora_1.trc:", "orcl_ora_1.trc:120:", "120:"])
-def test_lines_of_a_trace_behind_a_prefix_are_of_a_trace(tmp_path, prefix):
+def test_lines_of_a_trace_behind_a_prefix_are_recognised(tmp_path, prefix):
     line = "WAIT #7: nam='direct path read temp' ela= 9 file number=201 obj#=5 tim=1\n"
     (path := tmp_path / "paste.txt").write_text(prefix + line + prefix + line)
     assert find_evidence([path]).traces == [path]
 
 
 @cases("more", ["", "Oracle8i Enterprise Edition Release 8.1.7.4.0 - Production\n"])
-def test_a_trace_of_hundredths_is_read_by_its_release_alone(tmp_path, more):
+def test_a_trace_in_hundredths_is_read_only_if_its_release_is_known(tmp_path, more):
     """2 reads of 0.03 s, as release 8 writes them."""
     wait = "WAIT #1: nam='direct path read' ela= 3 p1=201 p2=9 p3=1\n"
     call = "FETCH #1:c=1,e=7,p=2,cr=0,cu=0,mis=0,r=1,dep=0,og=4,tim=218930\n"
@@ -327,20 +327,20 @@ def test_a_trace_of_hundredths_is_read_by_its_release_alone(tmp_path, more):
 
 
 @cases("text", ["```", "~~~", "{code}\n{noformat}"])
-def test_a_fence_around_nothing_is_no_evidence(tmp_path, text):
+def test_an_empty_code_fence_is_not_evidence(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     with pytest.raises(EvidenceUnknown):
         find_evidence([path])
 
 
-def test_the_times_of_reads_alone_are_not_those_of_temp_io(tmp_path):
+def test_times_of_reads_without_those_of_writes_are_refused(tmp_path):
     heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time"
     (path := tmp_path / "rows.csv").write_text(f"{heading}\n2,4,99234.5,50000,60000,1234.5\n")
     with pytest.raises(EvidenceIncomplete, match="temp_blk_write_time"):
         open_evidence(find_evidence([path]), ONLY_RUN, None)
 
 
-def test_a_plan_whose_figures_were_left_out_is_no_estimate(tmp_path):
+def test_a_plan_whose_figures_were_removed_is_not_an_estimate(tmp_path):
     scan = "Seq Scan on t  (cost=0.00..10.00 rows=9 width=8)\n"
     head = "Sort  (cost=1.00..2.00 rows=9 width=8)\n"
     path, reasons = tmp_path / "plan.txt", []
@@ -352,7 +352,7 @@ def test_a_plan_whose_figures_were_left_out_is_no_estimate(tmp_path):
     assert len(set(reasons)) == 2
 
 
-def test_values_of_a_page_that_is_cut_are_of_no_other_column(tmp_path):
+def test_values_of_a_cut_page_are_not_assigned_to_other_columns(tmp_path):
     names = ["query", "queryid", "calls", "total_exec_time", "temp_blks_read", "temp_blks_written"]
     values = ["select 1", "7", "400", "50000", "60000", "70000"]
     heading, cells = (
@@ -369,7 +369,7 @@ def test_values_of_a_page_that_is_cut_are_of_no_other_column(tmp_path):
         read_rows(path)
 
 
-def test_a_record_in_json_of_a_call_that_failed_is_a_log(tmp_path):
+def test_a_json_record_of_a_failed_call_is_a_log(tmp_path):
     message = 'could not write to file "base/pgsql_tmp/pgsql_tmp815.3": No space left on device'
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"record": {"error_severity": "ERROR", "message": message}}))
@@ -390,8 +390,8 @@ Limit  (cost=0.0..9.0 rows=9 width=8) (actual time=1.0..3.0 rows=9 loops=1)
                           ->  {SCAN.format(loops=1)}
 Execution Time: 3.1 ms
 """
-#: What a plan without BUFFERS may leave open, by the change that does: a cut end, an earlier run of
-#: a sort, lines that are missing, sorts within an aggregate and kept rows, which nothing shows.
+#: What a plan without BUFFERS may not show, by the change: a cut end, an earlier run of
+#: a sort, missing lines, and sorts within an aggregate or kept rows, which are never shown.
 OPEN = {
     "end": ("Execution Time: 3.1 ms\n", ""),
     "runs": ("(actual time=1.0..3.0 rows=9 loops=1)\n        Sort", "(actual rows=9 loops=2)\n"
@@ -421,7 +421,7 @@ def test_without_buffers_other_nodes_may_have_spilled(tmp_path, change):
 
 @cases("top", ["Limit", "Subquery Scan on x"])
 def test_a_log_that_ends_within_a_plan_does_not_tell_whether_it_spilled(tmp_path, top):
-    """Nothing marks the end of a plan there: the inputs of a node may be missing."""
+    """A log does not mark the end of a plan: the inputs of a node may be missing."""
     lines = IN_MEMORY.replace("Limit", top).splitlines()[:-1]
     path = tmp_path / "a.log"
     for end in range(1, len(lines)):
@@ -432,7 +432,7 @@ def test_a_log_that_ends_within_a_plan_does_not_tell_whether_it_spilled(tmp_path
                 read(path)
 
 
-#: What people select of those that spill.
+#: Typical selections of statements that spill.
 WITHOUT_TIME = """\
        query       | calls | temp_blks_read | temp_blks_written
 -------------------+-------+----------------+-------------------
@@ -485,7 +485,7 @@ END_OF_A_PLAN = """\
 """
 
 
-def test_the_end_of_a_plan_does_not_tell_whether_it_spilled(tmp_path):
+def test_the_end_of_a_plan_does_not_show_whether_it_spilled(tmp_path):
     (path := tmp_path / "a.txt").write_text(END_OF_A_PLAN)
     for read in (read_plan, read_logs):
         with pytest.raises(EvidenceIncomplete):
@@ -493,7 +493,7 @@ def test_the_end_of_a_plan_does_not_tell_whether_it_spilled(tmp_path):
 
 
 @cases("text", [ESTIMATED, ESTIMATED.split("order by a\n")[1]])
-def test_estimates_do_not_tell_whether_a_query_spilled(tmp_path, text):
+def test_estimates_do_not_show_whether_a_query_spilled(tmp_path, text):
     (path := tmp_path / "a.log").write_text(text)
     for read in (read_plan, read_logs):
         with pytest.raises(EvidenceIncomplete):

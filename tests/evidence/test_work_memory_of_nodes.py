@@ -1,4 +1,4 @@
-"""What PostgreSQL's nodes spill with a work memory, against loops that do what the server does."""
+"""What PostgreSQL's nodes spill at a given work_mem, against loops that simulate the server."""
 
 from dataclasses import replace
 
@@ -26,11 +26,11 @@ K, BLOCK, SLOT, POINTER = 1024, 8192, 24, 8
 
 
 def merged(rows, tuple_bytes, work_mem_bytes):
-    """How often rows are written by tuplesort.c: in runs, and by each merge but the last."""
+    """Times that tuplesort.c writes each row: once in runs, and in each merge but the last."""
     in_memory = work_mem_bytes / (SLOT + tuple_bytes)
     if rows <= in_memory:
         return 0
-    # A block to read, one to write and 32 to read ahead for each tape.
+    # Each tape has a block to read, one to write and 32 to read ahead.
     tapes = sorted((6, work_mem_bytes // (34 * BLOCK), 500))[1]
     tuples_bytes = in_memory * tuple_bytes
     in_run = in_memory
@@ -47,9 +47,9 @@ def test_a_sort_writes_its_rows_as_often_as_its_runs_are_merged():
     passes = set()
     for _ in range(2000):
         work_mem_bytes = int(2 ** draws.uniform(6, 17)) * K
-        # None for numbers, which stand in their slots; some rows fill the memory by themselves.
+        # None for numbers, which are in their slots; a few rows fill the memory by themselves.
         tuple_bytes = int(draws.choice([0, 16, 2 ** draws.uniform(4, 10), work_mem_bytes / 3]))
-        # Around what fits, up to a thousand times as much.
+        # Around the size that fits, up to a thousand times as much.
         rows = work_mem_bytes / (SLOT + tuple_bytes) * 10 ** draws.uniform(-0.3, 3)
         wanted = merged(rows, tuple_bytes, work_mem_bytes)
         assert sort_passes(rows, tuple_bytes, work_mem_bytes) == wanted, (rows, tuple_bytes)
@@ -57,24 +57,24 @@ def test_a_sort_writes_its_rows_as_often_as_its_runs_are_merged():
     assert passes >= {0, 1, 2, 3}
 
 
-def test_wide_rows_leave_a_run_of_a_row():
+def test_wide_rows_leave_runs_of_a_single_row():
     # 64 KiB hold two rows of 25,000 bytes; six tapes take 48 KiB of these 50,000 bytes.
     work_mem_bytes, width = 64 * K, 25_000
     assert 1 < work_mem_bytes / (SLOT + width) - 6 * BLOCK / width + 1 < 2
-    # Runs of one: 36 of them are merged six at a time, 37 once more.
+    # 36 runs of a row are merged six at a time, 37 runs need another pass.
     passes = {2: 0, 3: 1, 6: 1, 7: 2, 36: 2, 37: 3, 6**3: 3, 6**3 + 1: 4, 6**5: 5, 6**5 + 1: 6}
     assert {rows: sort_passes(rows, width, work_mem_bytes) for rows in passes} == passes
 
 
-def test_no_more_than_500_runs_are_merged_at_once():
-    # A GiB would hold the blocks of 3,855 tapes; rows of 1,000 bytes fill it beside 500.
+def test_at_most_500_runs_are_merged_at_once():
+    # 1 GiB has room for the blocks of 3,855 tapes; rows of 1,000 bytes fill it beside 500.
     work_mem_bytes, width = 1 << 30, 1000
     in_run = work_mem_bytes / (SLOT + width) - 500 * BLOCK / width
     assert [sort_passes(runs * in_run - 1, width, work_mem_bytes) for runs in (500, 501)] == [1, 2]
 
 
 def batches(rows, tuple_bytes, memory_bytes, balanced):
-    """Batches by nodeHash.c: as many as it takes for one to fit beside its buckets."""
+    """Batches by nodeHash.c: doubled until one fits beside its buckets."""
     buckets = 1024
     while buckets < rows:
         buckets *= 2
@@ -85,7 +85,7 @@ def batches(rows, tuple_bytes, memory_bytes, balanced):
         buckets *= 2
     while rows * tuple_bytes > number * (memory_bytes - buckets * POINTER):
         number *= 2
-    # Each batch has a buffer of a block in either file.
+    # Each batch has a buffer of a block for either file.
     while balanced and number * BLOCK >= memory_bytes:
         number, memory_bytes = number // 2, memory_bytes * 2
     return number
@@ -117,7 +117,7 @@ STORE = NodeSpill(kind="store", processes=1, needed_bytes=20_000_000, weight=1.0
 
 
 @pytest.mark.parametrize("work_mem_bytes", [64 * K, 4 << 20, 16 << 20, 32 << 20, 128 << 20])
-def test_the_temp_io_of_a_plan_is_that_of_its_nodes(work_mem_bytes):
+def test_the_temp_io_of_a_plan_is_the_sum_of_its_nodes(work_mem_bytes):
     passes = merged(1e6, 76, work_mem_bytes)
     number = batches(500_000, 64, 2 * work_mem_bytes, balanced=False)
     # A hash writes all batches but the first; a store is written once, or not at all.
@@ -128,7 +128,7 @@ def test_the_temp_io_of_a_plan_is_that_of_its_nodes(work_mem_bytes):
     }
     for spill, share in shares.items():
         assert spill.share_with(work_mem_bytes) == pytest.approx(share)
-    # Of the seconds of both processes of the hash one has half.
+    # Each of the hash's two processes has half of its seconds.
     whole = 3.0 * shares[SORT] + 4.0 / 2 * shares[HASH] + 1.0 * shares[STORE]
     assert io_share(list(shares), work_mem_bytes) == pytest.approx(whole / 6.0)
     state = "multi-pass" if passes > 1 else "one-pass" if whole else "none"
@@ -152,14 +152,14 @@ def sorted_rows(above, *, rows, loops):
     return spills_of(nodes_of({**top, "Temp Written Blocks": blocks, "Temp Read Blocks": blocks}))
 
 
-def test_a_sort_needs_what_its_largest_execution_does():
+def test_a_sort_needs_the_memory_of_its_largest_execution():
     (once,) = sorted_rows("Aggregate", rows=100_000, loops=1)
-    # A slot of 24 bytes stands beside each row of 100, which takes rather more in memory.
+    # A slot of 24 bytes is beside each row of 100, which takes more in memory.
     assert 1 <= once.needed_bytes / (100_000 * (100 + SLOT)) < 1.3
     assert (once.rows, once.passes, once.processes) == (pytest.approx(100_000), 1, 1)
     (each,) = sorted_rows("Nested Loop", rows=100_000, loops=3)
     assert each.needed_bytes == once.needed_bytes
-    # Below a limit each row is freed by itself, in pieces of a power of two.
+    # Below a Limit, rows are freed separately, so their sizes are rounded up to powers of two.
     (limited,) = sorted_rows("Limit", rows=100_000, loops=1)
     assert limited.needed_bytes > 1.05 * once.needed_bytes
 
@@ -190,7 +190,7 @@ def test_a_store_holds_what_it_reads_again_once_and_what_it_removes(name):
 
 
 @cases(("builds", "reads"), [(1, 1), (1, 3), (3, 1), (3, 40)])
-def test_a_store_that_is_built_again_or_in_several_processes_holds_its_rows_once(builds, reads):
+def test_a_store_that_is_rebuilt_or_in_several_processes_holds_its_rows_once(builds, reads):
     kind, rows, _, _, _, written, least_kb = STORES["rows that are read again"]
     below = {"Node Type": "Seq Scan", "Actual Rows": rows, "Actual Loops": builds}
     subplan = {"Node Type": "Result", "Subplan Name": "InitPlan 1", "Actual Rows": 1}
@@ -231,7 +231,7 @@ TIMES = "\n        I/O Timings: temp read=2.9 write=18.5"
         ("", "", "Settings: hash_mem_multiplier = '2'\n", 12),
     ],
 )
-def test_a_hash_gets_enough_memory_by_the_default_of_each_version(
+def test_the_memory_that_a_hash_needs_depends_on_the_default_of_each_version(
     tmp_path, rows, times, settings, enough_mib
 ):
     """Versions 13 and 14 spilled with 12 MB and not with 24; 15 to 18 with 6 and not with 12."""
@@ -241,17 +241,17 @@ def test_a_hash_gets_enough_memory_by_the_default_of_each_version(
     assert enough_bytes(plan, least=True) == 12 << 20
 
 
-def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():
+def test_enough_memory_is_a_round_setting_above_the_largest_need():
     plan = PlanSpills([SORT, STORE], current_bytes=4 << 20)
-    # A hundred million bytes and an eighth are 106.8 MiB: 128 MiB is the next that one would set.
+    # A hundred million bytes and an eighth are 106.8 MiB; the next common setting is 128 MiB.
     assert enough_bytes(plan) == 128 << 20
-    # It spilled with 128 MiB.
+    # The query spilled with 128 MiB.
     assert enough_bytes(replace(plan, current_bytes=128 << 20)) == 192 << 20
     assert enough_bytes(replace(plan, current_bytes=None)) == 128 << 20
 
 
-def test_where_nodes_that_spilled_are_left_out_no_memory_is_known(tmp_path):
-    """A Limit keeps no rows: what wrote the files is below it."""
+def test_where_spilling_nodes_are_omitted_the_memory_is_unknown(tmp_path):
+    """A Limit keeps no rows: a node below it wrote the files."""
     (path := tmp_path / "plan.txt").write_text(
         "Limit  (cost=1.0..2.0 rows=5 width=9) (actual time=900.0..900.1 rows=0 loops=1)\n"
         "  Buffers: shared hit=5, temp read=4000 written=4000\n"
@@ -259,11 +259,11 @@ def test_where_nodes_that_spilled_are_left_out_no_memory_is_known(tmp_path):
     )
     counts = read_plan(path)
     assert counts.plan is None
-    # The Limit's own time is that of the nodes below.
+    # The Limit's time is that of the nodes below.
     assert counts.time_bounds.upper > 0.8
 
 
-def test_a_sort_in_memory_has_the_files_of_nodes_that_are_left_out(tmp_path):
+def test_a_sort_in_memory_with_files_of_omitted_nodes_has_no_spill_plan(tmp_path):
     (path := tmp_path / "plan.txt").write_text(
         "Sort  (cost=1.0..2.0 rows=5 width=9) (actual time=900.0..900.1 rows=9 loops=1)\n"
         "  Sort Method: quicksort  Memory: 607kB\n"
@@ -274,13 +274,13 @@ def test_a_sort_in_memory_has_the_files_of_nodes_that_are_left_out(tmp_path):
     text = path.read_text()
     path.write_text(text.replace("quicksort  Memory", "external merge  Disk"))
     assert read_plan(path).plan is not None
-    # Whether it is the sort that spilled is left out.
+    # The line that shows whether the sort spilled is omitted.
     path.write_text(text.replace("  Sort Method: quicksort  Memory: 607kB\n", ""))
     assert read_plan(path).plan is None
 
 
-def test_one_pass_is_no_memory_with_which_other_sorts_write_more():
-    # What one sort writes in two passes is that of two executions; it needs less than a MiB.
+def test_one_pass_is_not_a_memory_with_which_other_sorts_write_more():
+    # The two passes of one sort are two executions, which need less than 1 MiB.
     often = NodeSpill(kind="sort", processes=1, needed_bytes=400 * K, passes=2, weight=1.0,
                   rows=4000.0, tuple_bytes=80.0)  # fmt: skip
     large = replace(often, needed_bytes=40 << 20, passes=1, rows=400_000.0, weight=9.0)
