@@ -18,6 +18,8 @@ from spillcast.units import format_duration
 GROWTH_MIN = 1.1
 #: A bucket that holds more seconds of its rate than this is burst credit.
 CREDIT_S = 60.0
+#: The largest usual operation.
+LARGE_BYTES = 1 << 20
 
 
 def _bandwidth(cells: CellInterpolation) -> float | None:
@@ -283,8 +285,15 @@ class Behaviour:
         return latency_s + max(costs_ns, default=0.0) / 1e9
 
     def for_share(self, share: float) -> "Behaviour":
-        """The behaviour for a small share of a query, with the same share of each burst."""
-        limits = [replace(limit, burst_ns=limit.burst_ns * share) for limit in self.limits]
+        """The behaviour for a small share of a query, with the same share of each burst.
+
+        A burst still holds a large operation, which would otherwise wait for its own cost.
+        """
+        limits = [
+            replace(limit, burst_ns=max(limit.burst_ns * share, min(limit.burst_ns, large_ns)))
+            for limit in self.limits
+            for large_ns in [max(limit.cost_ns(op, LARGE_BYTES, sequential=False) for op in OPS)]
+        ]
         return replace(self, limits=limits)
 
 

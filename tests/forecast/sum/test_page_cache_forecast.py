@@ -16,6 +16,7 @@ from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID, RECORDING, catalogue
+from spillcast.storage.storage import bytes_limit
 from spillcast.units import format_duration
 from spills import MIB, recording, written_and_read
 
@@ -162,6 +163,20 @@ def test_counts_that_were_slow_had_no_memory_but_were_read_ahead(buffered, reque
     # Half of 2,000 operations of memory are within 20 us each.
     assert answer.forecast_s == pytest.approx(1.0 + requests * 1e-3, abs=0.02)
     assert "page-cache-answers" not in codes(answer)
+
+
+def test_a_spill_of_any_size_has_the_throughput_of_its_volume():
+    """A bucket holds 0.1 s of a rented volume; of 128 GiB a small share is simulated."""
+    blocks, cpu_s = (128 << 30) // 8192, 480.0
+    small = plan(960e3, elapsed_ms=2400e3)
+    small["Plan"] |= {"Temp Read Blocks": blocks, "Temp Written Blocks": blocks}
+    storage = replace(
+        disk(1 * MS, TABLE), limits=[bytes_limit("throughput", 131 * MIB, burst=13 * MIB)]
+    )
+    [(answer, _)] = ask(counts_of_plan(small), [storage], Question())
+    # Writeback and the CPU time of writers are parallel; a read of 128 KiB waits for its latency.
+    written_s, read_s = (128 << 10) / 131, (128 << 13) * 1e-3
+    assert answer.forecast_s == pytest.approx(written_s + read_s + cpu_s / 2, rel=0.05)
 
 
 def test_answers_far_apart_are_both_given_in_one_interval():
