@@ -1,4 +1,4 @@
-"""Reads of data files that memory did not answer: told apart, warned of, taken off."""
+"""Reads of data files that the page cache did not answer are detected, reported and subtracted."""
 
 import re
 from dataclasses import replace
@@ -37,7 +37,7 @@ def data_reads(run):
 
 
 def in_order(count, elapsed_ns, *, begin_ns=0, cpu_ns=0, **options):
-    """Calls of one thread, one after the other; and when the last one ends."""
+    """Calls of one thread, one after the other, and the end of the last one."""
     step_ns = elapsed_ns + cpu_ns
     starts_ns = [begin_ns + number * step_ns + cpu_ns for number in range(count)]
     rows = [call(start_ns, elapsed_ns, cpu_ns=cpu_ns, **options) for start_ns in starts_ns]
@@ -45,7 +45,7 @@ def in_order(count, elapsed_ns, *, begin_ns=0, cpu_ns=0, **options):
 
 
 def made(path, rows, *, elapsed_s, cpu_s=None, **parts):
-    """A recording of a run whose temp files are named; its seconds are those of its rows."""
+    """A recording of a run with named temp files; its per-second rows come from its calls."""
     writer = RecordingWriter(path)
     writer.add_waits(table(sorted(rows, key=lambda row: row["start_ns"]), WAITS))
     run = writer.finish(known(elapsed_s, 0, 0, cpu_s=cpu_s))
@@ -57,14 +57,14 @@ def made(path, rows, *, elapsed_s, cpu_s=None, **parts):
 
 
 def cold_scan(path):
-    """4.6 s: 1 s of temp I/O, 2.7 s of reads from storage, 5 ms of reads from memory, and CPU."""
+    """4.6 s: 1 s of temp I/O, 2.7 s of reads from storage, 5 ms of cached reads, and CPU time."""
     cold, end_ns = in_order(300, 9 * MS, cpu_ns=MS)
     warm, end_ns = in_order(1000, 5 * US, begin_ns=end_ns, blocked=False)
     spill, end_ns = in_order(1000, MS, begin_ns=end_ns, temp=True)
     return made(path, [*cold, *warm, *spill], elapsed_s=4.6, cpu_s=0.895)
 
 
-def test_they_are_a_term_of_their_own_and_a_warning(tmp_path):
+def test_cold_reads_are_a_separate_term_and_a_warning(tmp_path):
     answer = forecast(cold_scan(tmp_path / "run.spill"), TARGET)
     terms = {term.name: term for term in answer.terms}
     assert terms["data reads"].baseline_s == terms["data reads"].forecast_s == pytest.approx(2.7)
@@ -77,10 +77,10 @@ def test_they_are_a_term_of_their_own_and_a_warning(tmp_path):
     assert "takes about 1.90 s today" in reported
 
 
-def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
+def test_the_time_with_warm_data_is_reported(tmp_path):
     answer = forecast(cold_scan(tmp_path / "run.spill"), TARGET)
     assert answer.warm.baseline_s == pytest.approx(1.9)
-    # The temp I/O takes a tenth.
+    # The temp I/O takes a tenth of its time.
     assert answer.warm.forecast_s == pytest.approx(1.0)
     assert answer.to_json()["warm"] == {
         "baseline_s": answer.warm.baseline_s,
@@ -95,16 +95,16 @@ def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
     )
 
 
-def test_reads_of_a_whole_query_of_which_a_part_was_recorded(tmp_path):
+def test_cold_reads_of_a_partial_recording_are_scaled_to_the_whole_query(tmp_path):
     answer = forecast(cold_scan(tmp_path / "run.spill"), TARGET, elapsed_s=46.0)
     [term] = [term for term in answer.terms if term.name == "data reads"]
     assert (term.baseline_s, term.count) == (pytest.approx(27.0), 3000)
 
 
-def test_memory_answers_or_somebody_else_had_the_cpu(tmp_path):
+def test_fast_reads_and_reads_that_never_blocked_are_not_cold(tmp_path):
     spill, end_ns = in_order(1000, MS, temp=True)
     quick, end_ns = in_order(1000, 15 * US, begin_ns=end_ns)
-    # It took long, but the thread never waited.
+    # The call took long, but the thread never blocked.
     slow, _ = in_order(100, 5 * MS, begin_ns=end_ns, blocked=False)
     run = made(tmp_path / "run.spill", [*spill, *quick, *slow], elapsed_s=2.0)
     assert data_reads(run) is None
@@ -114,14 +114,14 @@ def test_memory_answers_or_somebody_else_had_the_cpu(tmp_path):
     assert "cold-data" not in {item.code for item in answer.warnings}
 
 
-def test_a_capture_that_does_not_see_blocking_goes_by_time(tmp_path):
+def test_without_blocking_information_slow_reads_count_as_cold(tmp_path):
     spill, end_ns = in_order(100, MS, temp=True)
     cold, _ = in_order(100, 5 * MS, begin_ns=end_ns, blocked=None)
     run = made(tmp_path / "run.spill", [*spill, *cold], elapsed_s=1.0)
     assert data_reads(run).elapsed_s == pytest.approx(0.5)
 
 
-def test_threads_that_read_side_by_side_take_half_as_long(tmp_path):
+def test_reads_of_parallel_threads_are_divided_by_their_number(tmp_path):
     rows = []
     for session in (1, 2):
         cold, end_ns = in_order(100, 10 * MS, session=session)
@@ -132,14 +132,14 @@ def test_threads_that_read_side_by_side_take_half_as_long(tmp_path):
     )
 
 
-def test_a_thread_that_reads_beside_one_that_works_is_half_of_it(tmp_path):
+def test_reads_beside_a_working_thread_count_half(tmp_path):
     cold, _ = in_order(100, 10 * MS)
     busy, _ = in_order(100, 1000, cpu_ns=10 * MS - 1000, temp=True, session=2)
     run = made(tmp_path / "run.spill", [*cold, *busy], elapsed_s=1.0)
     assert data_reads(run).elapsed_s == pytest.approx(0.5, rel=0.05)
 
 
-def test_single_waits_of_a_part_stand_for_all(tmp_path):
+def test_a_sample_of_single_waits_is_scaled_to_all(tmp_path):
     run = cold_scan(tmp_path / "run.spill")
     half = run.waits.take(slice(None, None, 2))
     run.waits = half
@@ -148,7 +148,7 @@ def test_single_waits_of_a_part_stand_for_all(tmp_path):
     assert result.count == pytest.approx(300, rel=0.01)
 
 
-def test_what_other_processes_read_for_a_session_is_sampled(tmp_path):
+def test_reads_by_other_processes_come_from_samples(tmp_path):
     spill, _ = in_order(100, MS, temp=True)
     sampling = Sampling(10, 40, 40, 0, 0.0, 0.1, 0.0, 0.0)
     run = made(tmp_path / "run.spill", spill, elapsed_s=4.0, sampling=sampling)
@@ -179,8 +179,8 @@ def test_page_faults_that_waited_for_a_file_are_data_reads(tmp_path):
 READS, READ_S = 150, 0.01
 
 
-def test_a_program_whose_data_comes_from_slow_storage(places):
-    """Each read of its data takes 10 ms and more, whatever else the machine does."""
+def test_a_real_program_on_slow_data_storage_has_data_reads(places):
+    """Each data read takes at least 10 ms, whatever else the machine does."""
     skip_without_fuse()
     backing, mountpoint = places.root / "backing", places.root / "slow"
     for path in (backing, mountpoint):

@@ -1,4 +1,4 @@
-"""What a former run on other storage tells of CPU time, by hand."""
+"""What an earlier run on other storage says about CPU time, checked by hand."""
 
 from dataclasses import replace
 
@@ -25,19 +25,19 @@ def at(mean_s):
     return [replace(NO_LATENCY, mean_s=mean_s)]
 
 
-def test_on_the_storage_of_the_former_run_it_takes_what_it_took():
+def test_the_storage_of_the_earlier_run_gives_its_cpu_time():
     cpu = CpuTime(total_s=2.0, former=[FORMER])
     former = former_change([FORMER], cpu, LOADS, at(10e-6))
     assert former.total_s == pytest.approx(-0.2)
-    # Each of two runs of 2 s is 2 % off.
+    # Each of the two runs of 2 s has an error of 2 %.
     assert former.error_s == pytest.approx(2**0.5 * 0.02 * 2.0)
     assert former_change([FORMER], cpu, LOADS, at(1.5e-3)).total_s == pytest.approx(0.0)
     beyond = former_change([FORMER], cpu, LOADS, at(6e-3))
     assert 0 < beyond.total_s < 0.2
-    # Neither run has waits as long: CPU time may have moved more than the line says.
+    # Neither run has waits this long, so CPU time may change more than the line says.
     assert beyond.error_s > beyond.total_s
     between = former_change([FORMER], cpu, LOADS, at(0.3e-3))
-    # Monotone between -0.2 and 0 s, nearer to the recording.
+    # Monotone between -0.2 s and 0 s, closer to the recording.
     assert former.error_s < between.error_s < -between.total_s * 1.2 < 0.12
 
 
@@ -46,10 +46,10 @@ def test_cpu_time_beyond_what_waits_cost_is_spinning():
                   between_s=4.1e-3)  # fmt: skip
     run = replace(FORMER, cpu_s=1.4)
     spun_s = spinning_s([run], cpu, LOADS, 1.0)
-    # Of each 4.1 ms at most 0.1 ms are the cost of a wait.
+    # At most 0.1 ms of each 4.1 ms is the cost of a wait.
     assert spun_s == pytest.approx(4.1 - 0.1 - 1.4, abs=0.02)
     assert former_change([run], replace(cpu, spun_s=spun_s), LOADS, at(10e-6)) is None
-    # Two runs that differ by no more than runs do have none, nor has the one on faster storage.
+    # No spinning if the runs differ only by chance, or if the earlier storage was slower.
     assert spinning_s([replace(FORMER, cpu_s=4.0)], cpu, LOADS, 1.0) == 0
     assert spinning_s([FormerRun(1.4, {"read": 9e-3})], cpu, LOADS, 1.0) == 0
 
@@ -63,7 +63,7 @@ def run_of(path, read_ns, cpu_s, turns=300):
 
 
 def test_a_recording_is_forecast_with_what_a_former_one_tells(tmp_path):
-    """CPU time of 0.3 s on storage of 2 ms, and of 0.2 s on memory, is 0.2 s there again."""
+    """CPU time is 0.3 s on storage of 2 ms and 0.2 s in memory; so is the forecast for memory."""
     slow, fast = (
         run_of(tmp_path / "a.spill", 2 * MS, 0.3),
         run_of(tmp_path / "b.spill", 10 * US, 0.2),
@@ -78,7 +78,7 @@ def test_a_recording_is_forecast_with_what_a_former_one_tells(tmp_path):
 
 
 @cases(("read_ns", "turns"), [(2 * MS, 300), (10 * US, 200)])
-def test_a_former_run_as_long_or_of_other_work_tells_nothing_of_cpu_time(tmp_path, read_ns, turns):
+def test_an_equally_fast_or_different_earlier_run_is_ignored_for_cpu(tmp_path, read_ns, turns):
     slow, other = run_of(tmp_path / "a.spill", 2 * MS, 0.3), tmp_path / "b.spill"
     run_of(other, read_ns, 0.2, turns)
     memory = storage({("read", 4096): 10 * US})
@@ -91,7 +91,7 @@ def test_a_former_run_as_long_or_of_other_work_tells_nothing_of_cpu_time(tmp_pat
     [({"work_mem": "4MB"}, {"work_mem": "64MB"}, True), ({"work_mem": "4MB"}, {}, False),
      ({}, {"work_mem": "4MB"}, False), ({"work_mem": "4MB"}, {"work_mem": "4MB"}, False)],
 )  # fmt: skip
-def test_a_run_whose_work_memory_is_not_known_may_be_a_former_one(tmp_path, before, now, differs):
+def test_runs_are_comparable_unless_known_work_memory_differs(tmp_path, before, now, differs):
     runs = [run_of(tmp_path / f"{at}.spill", 2 * MS, 0.3, turns=3) for at in "ab"]
     for run, settings in zip(runs, (before, now), strict=True):
         change(run, engine=ObservedEngine("PostgreSQL", query="select 1", settings=settings))

@@ -1,4 +1,4 @@
-"""The slope of CPU time over the wait, in a run whose waits differ."""
+"""The slope of CPU time over wait time, in a run whose waits differ."""
 
 from math import log
 
@@ -15,12 +15,12 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
 
 COUNT, SLOPE_S = 4000, 20e-6
-#: Of an operation's latency, what copying its 8 KiB takes where memory answers.
+# The part of an operation's latency that copies its 8 KiB from memory.
 COPIED_S = calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s
 
 
 def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
-    """Reads one after the other, each followed by its work and what the wait in it costs."""
+    """Reads in sequence, each followed by its work and the CPU cost of its wait."""
     rows, now_ns, before_ns = [], 0, 0
     for wait_s, each_s in zip(waits_s, work_s, strict=True):
         latency_ns = round((wait_s + COPIED_S) * 1e9)
@@ -51,7 +51,7 @@ def chance():
 
 
 @pytest.mark.parametrize(("target_s", "most"), [(0.0, 0.35), (5e-3, 0.4)])
-def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, target_s, most):
+def test_the_cost_of_waits_is_estimated_from_the_run(tmp_path, chance, target_s, most):
     """Half of the reads are served by a cache; work of 0.1 ms varies by a tenth."""
     waits_s = np.where(chance.random(COUNT) < 0.5, 5e-6, 1e-3)
     run = ran(tmp_path / "run.spill", waits_s, chance.normal(100e-6, 10e-6, COUNT))
@@ -59,22 +59,22 @@ def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, target_s, most):
     weights = np.log1p(waits_s / SHORT_S)
     right_s = SLOPE_S * COUNT * (log(1 + target_s / SHORT_S) - weights.mean())
     assert result.total_s == pytest.approx(right_s, rel=0.03)
-    # 5 ms is longer than any wait of the run: less than half of the way there was not seen.
+    # 5 ms is longer than any wait of the run; the run covers less than half of the distance.
     assert 0.3 * abs(right_s) <= result.error_s < most * abs(right_s)
 
 
 def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):
-    """The second half waits longer and works longer, for reasons of its own."""
+    """The second half has longer waits and more work, for reasons unrelated to each other."""
     late = np.arange(COUNT) >= COUNT / 2
     waits_s = np.where(late, 2e-3, 0.5e-3) * chance.uniform(0.8, 1.2, COUNT) - COPIED_S
     work_s = np.where(late, 400e-6, 100e-6) + chance.normal(0, 5e-6, COUNT)
     result = requested(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
-    # To believe it would be 0.3 ms a read.
+    # Believing it would mean 0.3 ms per read.
     assert abs(result.total_s) < 0.1 * 300e-6 * COUNT
     assert abs(result.total_s) < 3 * result.error_s
 
 
-def test_waits_that_are_alike_tell_nothing_much(tmp_path, chance):
+def test_equal_waits_give_no_estimate_or_a_large_error(tmp_path, chance):
     waits_s = np.full(COUNT, 1e-3)
     assert requested(ran(tmp_path / "a.spill", waits_s, np.full(COUNT, 1e-4)), 0.0, waits_s) is None
     waits_s *= chance.normal(1, 0.01, COUNT)
@@ -84,12 +84,12 @@ def test_waits_that_are_alike_tell_nothing_much(tmp_path, chance):
     assert result.error_s > SLOPE_S * COUNT * log(51)
 
 
-def test_too_few_tell_nothing(tmp_path):
+def test_too_few_waits_give_no_estimate(tmp_path):
     assert requested(ran(tmp_path / "run.spill", [1e-3] * 100, [1e-4] * 100), 0.0, [1e-3]) is None
 
 
-def test_waits_as_none_of_the_run_was_are_not_told_surely(tmp_path, chance):
-    """What goes cold in 0.2 ms costs no more in 0.4: the run's own slope is none, the truth is."""
+def test_waits_outside_the_observed_range_have_a_large_error(tmp_path, chance):
+    """What goes cold in 0.2 ms costs no more in 0.4 ms: the run itself shows no slope."""
     waits_s = chance.uniform(0.2e-3, 0.4e-3, COUNT)
     work_s = 100e-6 + np.where(waits_s > 0, 30e-6, 0) + chance.normal(0, 1e-6, COUNT)
     result = requested(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)

@@ -1,4 +1,4 @@
-"""CPU time of a rehearsal's operations beside that of the same ones here, by hand."""
+"""CPU time of a rehearsal's operations against that of the same recorded operations, by hand."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ SIZE = 8192
 
 
 def run(path, loads, cpu_us, *, threads=1, ended_by="duration", cpu_s=9.0, first_us=0, slices=None):
-    """Of (op, count, latency in us), with so much CPU time after each write and each read."""
+    """Loads are (op, count, latency in us); ``cpu_us`` is the CPU time after each operation."""
     rows, cpu_ns = [], []
     for thread in range(threads):
         now_ns, before_ns = first_us * US, first_us * US
@@ -48,8 +48,8 @@ def cpu_of(recording):
     return cpu_time(recording, rehearsed=True)
 
 
-def test_each_kind_by_itself(tmp_path):
-    """Reads take 30 us more there and writes 10 us; 10,000 reads and 1,000 writes."""
+def test_each_op_is_compared_separately(tmp_path):
+    """Reads take 30 us more on the target and writes 10 us; 10,000 reads and 1,000 writes."""
     loads = [("write", 1000, 100), ("read", 10_000, 100)]
     source = run(tmp_path / "a", loads, {"write": 50, "read": 70})
     target = run(
@@ -63,7 +63,7 @@ def test_each_kind_by_itself(tmp_path):
 
 
 def test_only_the_same_prefix_is_compared(tmp_path):
-    """What comes later here took another CPU time, which the rehearsal tells nothing of."""
+    """Later operations took another CPU time, which the rehearsal does not cover."""
     first = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
     rows = first.waits.to_pylist()
     later = [
@@ -79,8 +79,8 @@ def test_only_the_same_prefix_is_compared(tmp_path):
 
 
 @cases("threads", [1, 3])
-def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
-    """A table read for a second or for two seconds before: nothing that temp I/O does."""
+def test_cpu_time_before_the_first_operation_is_ignored(tmp_path, threads):
+    """The run first reads a table for one or two seconds, which is no cost of temp I/O."""
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
     target = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
@@ -88,7 +88,7 @@ def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
     assert result.each_s == pytest.approx([30e-6], rel=0.02)
 
 
-def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
+def test_a_shorter_rehearsal_has_a_larger_error(tmp_path):
     errors = []
     source = run(tmp_path / "a", [("write", 4000, 100), ("read", 4000, 100)],
                {"write": 50, "read": 50})  # fmt: skip
@@ -99,25 +99,25 @@ def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
         errors.append(
             rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)).error_s
         )
-    # 8,000 operations take 30 us less.
+    # 8,000 operations take 30 us less each.
     assert 8000 * 30e-6 > errors[0] > errors[1] > errors[2] > 0
 
 
-def test_few_operations_tell_nothing(tmp_path):
+def test_too_few_operations_give_no_estimate(tmp_path):
     source = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
     target = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
     assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)) is None
 
 
-def test_a_recording_cut_into_slices_is_compared_as_far_as_its_first(tmp_path):
-    """Its first slice holds 300 operations of 150 us each, whatever the rehearsal came to."""
+def test_a_recording_in_slices_is_compared_up_to_the_end_of_its_first(tmp_path):
+    """Its first slice holds 300 operations of 150 us each, however far the rehearsal got."""
     source = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
     target = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
     result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
     assert result.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
 
 
-def test_without_cpu_times_gaps_of_one_thread_tell(tmp_path):
+def test_without_cpu_times_the_gaps_of_a_single_thread_are_used(tmp_path):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
     target = run(tmp_path / "b", loads, {"write": 80})
@@ -127,7 +127,7 @@ def test_without_cpu_times_gaps_of_one_thread_tell(tmp_path):
     assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)) is None
 
 
-def test_what_compressing_adds_is_not_counted_twice(tmp_path):
+def test_the_cost_of_compression_is_not_counted_twice(tmp_path):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50})
     target = run(tmp_path / "b", loads, {"write": 80})
@@ -136,7 +136,7 @@ def test_what_compressing_adds_is_not_counted_twice(tmp_path):
 
 
 @cases(("done", "expected_us"), [(99, 100), (200, 120), (1000, 200)])
-def test_latencies_weigh_by_what_was_rehearsed(tmp_path, done, expected_us):
+def test_rehearsed_latencies_are_weighted_by_their_count(tmp_path, done, expected_us):
     """1,000 writes, probed at 100 us; those rehearsed took 200 us."""
     source = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
     target = run(tmp_path / "b", [("write", done, 200)], {"write": 50})

@@ -1,4 +1,4 @@
-"""Blocks that DuckDB compresses where writes are slow: how many elsewhere, at what CPU time."""
+"""How many blocks DuckDB compresses on slower or faster storage, and the CPU time of it."""
 
 import sys
 import tempfile
@@ -25,14 +25,14 @@ from spillcast.storage.observed import observed
 US, MS = 1_000, 1_000_000
 WHOLE, SMALL = 262_144, 131_072
 LEVELS = calibrated().compression_levels
-#: CPU time before a write of a block as it is, and of a compressed one; and after a read of each.
+# CPU time before the write of an uncompressed and of a compressed block, and after a read of each.
 WRITE_NS, WRITE_SMALL_NS, READ_NS, READ_SMALL_NS = 100 * US, 500 * US, 50 * US, 250 * US
 BLOCKS = 1000
 ATTEMPTS = 4
 
 
 def spill(path, share, latency_ns, *, file="duckdb_temp_7_0_storage_{}-0.tmp"):
-    """Blocks written and then read by one thread, so many of them compressed."""
+    """Blocks written and then read by one thread; ``share`` of them compressed."""
     small = round(BLOCKS * share)
     writer, rows, now_ns, cpu_ns = RecordingWriter(path), [], 0, 0
     for op in ("write", "read"):
@@ -60,8 +60,8 @@ def spill(path, share, latency_ns, *, file="duckdb_temp_7_0_storage_{}-0.tmp"):
     return writer.finish(known(now_ns / 1e9, BLOCKS, BLOCKS, cpu_s=cpu_s))
 
 
-def test_pauses_of_the_reader_are_no_cost_of_compression(tmp_path):
-    """One read in 200 is followed by CPU time that it is not the cause of."""
+def test_pauses_of_the_reader_are_not_a_cost_of_compression(tmp_path):
+    """One read in 200 is followed by CPU time that it does not cause."""
     run = spill(tmp_path / "run.spill", 0.5, 80 * US)
     rows = run.waits.to_pylist()
     reads = [row for row in rows if row["op"] == "read"]
@@ -79,7 +79,7 @@ def target(latency_ns):
     return storage({(op, size): latency_ns for op in ("write", "read") for size in (SMALL, WHOLE)})
 
 
-def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
+def test_the_cost_of_compression_is_measured_in_the_recording(tmp_path):
     run = spill(tmp_path / "run.spill", 0.5, 80 * US)
     result = compression(run, recorded_loads(run))
     assert result.share == 0.5
@@ -90,22 +90,22 @@ def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
 @cases(
     ("small_ns", "whole_ns", "share", "levels"),
     [
-        # Not worth it: one in two is tried at the lowest level, to see whether that is still so.
+        # Not worthwhile: every second block still tries the lowest level, to check that.
         (20 * US, 20 * US, 0.5, [1.0]),
-        # No faster than a whole block: the other half are whole, for there is no lower level.
+        # As fast as a whole block: the other half is uncompressed, as there is no lower level.
         (10 * MS, 10 * MS, 0.5, [1.0]),
-        # Faster: half at the best level, a quarter at the next, a quarter whole.
+        # Faster: half at the best level, a quarter at the next one, a quarter uncompressed.
         (1 * MS, 4 * MS, 0.75, [1.0, 1.0, LEVELS[1]]),
     ],
 )
-def test_where_the_rule_ends(small_ns, whole_ns, share, levels):
+def test_the_adaptive_rule_converges(small_ns, whole_ns, share, levels):
     result = adapt(400e-6, 1_000_000, small_ns / 1e9, whole_ns / 1e9)
     assert result.share == pytest.approx(share, abs=0.01)
     assert result.cpu_s == pytest.approx(400e-6 * mean(levels), rel=0.01)
 
 
 def test_at_first_every_level_is_tried():
-    """All are assumed to take 50 us, so each in its turn is the fastest until it is known."""
+    """Each level is assumed to take 50 us, so each in turn is the fastest until it is measured."""
     few, many = (adapt(400e-6, blocks, 5e-3, 5e-3) for blocks in (60, 100_000))
     assert few.share > 0.7 > many.share
     assert few.cpu_s > 400e-6 * mean(LEVELS) * 0.9
@@ -114,7 +114,7 @@ def test_at_first_every_level_is_tried():
 
 @pytest.mark.parametrize("lowest_s", [100e-6, 400e-6, 1e-3])
 @pytest.mark.parametrize("write_s", [50e-6, 1e-3, 5e-3])
-def test_the_lowest_level_is_read_off_the_mean(lowest_s, write_s):
+def test_the_time_of_the_lowest_level_follows_from_the_mean(lowest_s, write_s):
     mean_s = adapt(lowest_s, 500, write_s, write_s).cpu_s
     level_s = lowest_level_s(mean_s, 500, write_s, write_s)
     assert adapt(level_s, 500, write_s, write_s).cpu_s == pytest.approx(mean_s, rel=0.05)
@@ -134,7 +134,7 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, source_ns, targe
         assert counts[op, SMALL] + counts[op, WHOLE] == pytest.approx(BLOCKS, abs=2)
 
 
-def test_where_writes_are_as_fast_nothing_changes(tmp_path):
+def test_equally_fast_writes_change_nothing(tmp_path):
     run = spill(tmp_path / "run.spill", 0.55, 300 * US)
     loads = recorded_loads(run)
     result = compression(run, loads).on_target(latencies(target(300 * US), loads, 1.0))
@@ -142,7 +142,7 @@ def test_where_writes_are_as_fast_nothing_changes(tmp_path):
     assert result.cpu_s == pytest.approx(0, abs=1e-9)
 
 
-def test_the_forecast_holds_fewer_and_says_so(tmp_path):
+def test_a_forecast_for_faster_storage_compresses_fewer_blocks_and_says_so(tmp_path):
     run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
     loads = recorded_loads(run)
     result = compression(run, loads).on_target(latencies(target(80 * US), loads, 1.0))
@@ -154,7 +154,7 @@ def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     assert f"{result.share:.0%} of its blocks instead of 70%" in words
 
 
-def test_what_is_not_duckdb_or_shows_one_kind_is_left_alone(tmp_path):
+def test_other_engines_and_runs_with_one_kind_of_block_are_left_alone(tmp_path):
     other = spill(tmp_path / "other.spill", 0.5, MS, file="base/pgsql_tmp/pgsql_tmp7.0")
     assert compression(other, recorded_loads(other)) is None
     whole = spill(tmp_path / "whole.spill", 0.01, MS)
@@ -181,19 +181,19 @@ def recorded(places, directory):
 
 
 def shares(source, target):
-    """Of the blocks compressed: here, there by what here shows, and there as it was."""
+    """Shares of compressed blocks: on the source, forecast for the target, measured there."""
     loads, result = recorded_loads(source), recorded_loads(target)
     adapts, adapted = compression(source, loads), compression(target, result)
     likely = adapts.on_target(latencies(observed(target), loads, 1.0))
     return adapts.share, likely.share, adapted.share
 
 
-def test_a_real_duckdb_compresses_as_many_as_its_rule_says(places, tmp_path):
+def test_the_rule_forecasts_the_share_of_a_real_duckdb(places, tmp_path):
     skip_without_fuse()
     assert duckdb.__version__ >= "1.2"
     with Emulator(tmp_path, "--read", "200us", "--write", "3ms").ready() as emulator:
         tried = []
-        # A few hundred blocks, of which chance takes every second one.
+        # A few hundred blocks, every second of which is chosen at random.
         for _ in range(ATTEMPTS):
             with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
                 fast, slow = recorded(places, Path(memory)), recorded(places, emulator.mountpoint)
@@ -203,8 +203,8 @@ def test_a_real_duckdb_compresses_as_many_as_its_rule_says(places, tmp_path):
                 for was, likely, measured in tried[-1]
             ):
                 return
-    # On a busy machine DuckDB takes its own lateness for the storage's: what it does differs from
-    # run to run. On the whole the rule is nearer to it than no change is.
+    # On a busy machine DuckDB mistakes its own delays for the storage's, so its choices vary from
+    # run to run. In sum the rule is closer to them than the assumption of no change.
     for one_way in zip(*tried, strict=True):
         unforecast = [abs(measured - was) for was, _, measured in one_way]
         off = [abs(measured - likely) for _, likely, measured in one_way]

@@ -1,4 +1,4 @@
-"""A recording's temp I/O as the extended SQL trace (10046) that Oracle would write of the same."""
+"""Writes a recording's temp I/O as the extended SQL trace (10046) of the same I/O in Oracle."""
 
 from oracle_files import READ, WRITE
 
@@ -6,10 +6,10 @@ BEGIN_US = 1_000_000
 
 
 def write_as_trace(recording, folder, *, block_bytes):
-    """One trace for each session that did temp I/O: its file, block, count, gap and order.
+    """One trace per session with temp I/O: file, block, count, gap and order of each wait.
 
-    Whatever else it did stands between the lines, as CPU time does in a trace. A wait is written
-    when it ends, in whole microseconds, and the end of a file is a whole block as all are.
+    All else is the gap between lines, as CPU time is in a trace. A wait is written when it ends, in
+    whole microseconds, and the end of a file counts as a whole block, as every block does.
     """
     folder.mkdir()
     waits = recording.temp_waits

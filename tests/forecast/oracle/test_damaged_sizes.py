@@ -1,4 +1,4 @@
-"""Sizes that no operation has, as damaged lines of traces tell them, count as sizes not told."""
+"""Impossible sizes in damaged trace lines count as unknown sizes."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from harness import completed
 from oracle_files import READ, blocks, write_trace
 
 GOOD = [(READ, 900, blocks(31))] * 40
-#: More than 32 bits hold, and less than nothing.
+# More than 32 bits hold, and a negative size.
 IMPOSSIBLE = [(1 << 63) - 1, 1 << 33, -1]
 
 
 @pytest.mark.parametrize("count", IMPOSSIBLE)
 @pytest.mark.parametrize("target", ["catalogue:linux-hdd", "latency:5us", "there"])
-def test_a_forecast_goes_by_the_other_lines(tmp_path, count, target):
+def test_a_forecast_uses_the_undamaged_lines(tmp_path, count, target):
     (tmp_path / "there").mkdir()
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
     result = completed("forecast", trace, "--to", target, "--block", "8K", cwd=tmp_path)
@@ -21,7 +21,7 @@ def test_a_forecast_goes_by_the_other_lines(tmp_path, count, target):
 
 
 @cases("count", IMPOSSIBLE)
-def test_a_cache_and_a_probe_leave_them_out(tmp_path, count):
+def test_a_cache_and_a_probe_skip_damaged_lines(tmp_path, count):
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
     result = completed("cache", trace, "--size", "1G")
     assert "1 operation without file and offset" in result.stdout

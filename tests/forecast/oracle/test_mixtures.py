@@ -1,4 +1,4 @@
-"""What a forecast from Oracle's evidence is of: one execution, traces of one statement."""
+"""Which executions and statements a forecast from Oracle's evidence covers."""
 
 import json
 
@@ -22,7 +22,7 @@ FAST = [(READ, 150, blocks(31)), REST] * 100
 
 @pytest.fixture
 def two(tmp_path):
-    """773 s and, an hour later, 163 s."""
+    """Two executions: 773 s and, an hour later, 163 s."""
     second = execution(163, after_s=3600, sql_exec_id=NEXT)
     return write_ash(tmp_path / "ash.csv", execution(773), second)
 
@@ -32,7 +32,7 @@ def forecast(baseline, to, **options):
     return answer
 
 
-def test_two_executions_are_no_run_of_an_hour(two):
+def test_two_executions_without_a_choice_are_refused(two):
     result = spillcast("forecast", two, "--to", "factor:2")
     assert (result.returncode, result.stdout) == (2, "")
     assert "the samples are of 2 executions, the longest first" in result.stderr
@@ -51,14 +51,14 @@ def test_two_executions_are_no_run_of_an_hour(two):
     ],
     ids=str,
 )
-def test_the_one_that_is_chosen(two, options, whole_s):
+def test_the_chosen_execution_is_forecast(two, options, whole_s):
     answer = forecast(two, "factor:2", **options)
     assert answer.baseline_s == whole_s
     # Every second sample is a read: 387 of 773, 82 of 163.
     assert answer.forecast_s == pytest.approx(whole_s - (whole_s + 1) // 2 / 2)
 
 
-def test_options_of_the_command(two):
+def test_forecast_and_profile_take_the_options_of_a_choice(two):
     chosen = ("--exec-id", NEXT, "--since", "21:26:02", "--until", "21:27:01")
     result = spillcast("forecast", two, "--to", "factor:2", *chosen, "--json")
     assert json.loads(result.stdout)["baseline_s"] == 60
@@ -66,7 +66,7 @@ def test_options_of_the_command(two):
     assert json.loads(result.stdout)["elapsed_s"] == 60
 
 
-def test_a_profile_lists_them(two):
+def test_a_profile_lists_the_executions(two):
     document = json.loads(spillcast("profile", two, "--json").stdout)
     assert [(item["exec_id"], item["elapsed_s"]) for item in document["executions"]] == [
         (EXEC_ID, 773),
@@ -79,7 +79,7 @@ def test_a_profile_lists_them(two):
     assert "executions" not in item
 
 
-def test_the_gap_of_an_export_without_these_columns_is_a_warning(tmp_path):
+def test_a_gap_in_an_export_without_execution_columns_is_a_warning(tmp_path):
     columns = ("SAMPLE_TIME", "SESSION_ID", "SESSION_STATE", "EVENT", "TIME_WAITED")
     second = execution(163, after_s=3600)
     path = write_ash(tmp_path / "ash.csv", execution(773), second, columns=columns)
@@ -89,7 +89,7 @@ def test_the_gap_of_an_export_without_these_columns_is_a_warning(tmp_path):
 
 
 @cases("options", [{"exec_id": 1}, {"since": "20:00"}, {"until": "20:00"}])
-def test_they_are_for_ash(tmp_path, options):
+def test_options_of_executions_are_refused_for_traces(tmp_path, options):
     trace = write_trace(tmp_path / "a.trc", SLOW)
     with pytest.raises(OptionConflict):
         forecast(trace, "factor:2", **options)
@@ -97,7 +97,7 @@ def test_they_are_for_ash(tmp_path, options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A directory with a trace of the statement, one of another, and one of no waits at all."""
+    """A directory with a trace of the statement, one of another, and one without waits."""
     below = tmp_path / "there" / "trace"
     below.mkdir(parents=True)
     write_trace(below / "other.trc", [(READ, 9_000_000, blocks(31)), REST] * 50, header=OTHER)
@@ -106,7 +106,7 @@ def folder(tmp_path):
 
 
 def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
-    """A forecast by them would be 25 h 53 min, 90 % interval 4.41 s to 75 h 49 min."""
+    """A forecast from them would be 25 h 53 min, 90 % interval 4.41 s to 75 h 49 min."""
     source = write_trace(tmp_path / "here.trc", SLOW)
     with pytest.raises(TargetUnsuited, match="of 2 traces below it none has waits") as caught:
         forecast(source, folder)
@@ -115,13 +115,13 @@ def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
     assert (result.returncode, result.stdout) == (2, "")
 
 
-def test_only_traces_of_the_same_statement_are_taken(folder, tmp_path):
+def test_only_traces_of_the_same_statement_are_used(folder, tmp_path):
     source = write_trace(tmp_path / "here.trc", SLOW)
     target = write_trace(folder / "trace" / "fast.trc", FAST)
     result, by_name = forecast(source, folder), forecast(source, target)
     assert result.forecast_s == by_name.forecast_s
     assert result.target == f"{folder} (fast.trc)"
-    # The statement of ASH counts, too.
+    # ASH names the statement, too.
     ash = write_ash(tmp_path / "ash.csv", execution(100))
     assert forecast(ash, folder).forecast_s == forecast(ash, target).forecast_s
 
@@ -134,8 +134,8 @@ def test_a_directory_needs_a_baseline_that_names_its_statement(folder, tmp_path)
 
 
 @pytest.mark.parametrize("with_ash", [False, True], ids=["trace", "ASH"])
-def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
-    """Two waits there, of 5 s each: a mean of two says nothing of the many here."""
+def test_an_interval_of_more_than_a_factor_of_ten_is_refused(with_ash, tmp_path):
+    """Two waits of 5 s on the target: a mean of two says nothing about the baseline's many."""
     source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31))] * 200 + [REST])
     target = write_trace(tmp_path / "there.trc", [(READ, 5_000_000, blocks(31))] * 2)
     evidence = [str(source)]
@@ -148,7 +148,7 @@ def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
     assert result.returncode == 3
 
 
-def test_the_size_of_a_block_decides_how_long_figures_say(tmp_path):
+def test_the_block_size_decides_the_time_by_stated_figures(tmp_path):
     """40 reads of 32 blocks: 256 KiB of 8 KiB blocks, 512 KiB of blocks twice as large."""
     source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(32))] * 40 + [REST])
     latencies = {("read", 256 << 10): 1_000_000, ("read", 512 << 10): 2_500_000}
@@ -169,7 +169,7 @@ def test_the_size_of_a_block_decides_how_long_figures_say(tmp_path):
     assert forecast(source, target).forecast_s == requested.forecast_s
 
 
-def test_a_profile_in_bytes(tmp_path):
+def test_a_profile_converts_blocks_to_bytes(tmp_path):
     source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31)), (WRITE, 5, blocks(15))])
     result = spillcast("profile", source, "--by", "op,size", "--block", "16K")
     assert "496 KiB" in result.stdout
@@ -178,7 +178,7 @@ def test_a_profile_in_bytes(tmp_path):
     assert sorted(row["size"] for row in json.loads(plain.stdout)["rows"]) == [15, 31]
 
 
-def test_a_wait_whose_length_is_below_zero_is_counted_apart(tmp_path):
+def test_a_wait_of_negative_length_is_counted_separately(tmp_path):
     path = write_trace(tmp_path / "a.trc", SLOW)
     line = f"WAIT #7: nam='{READ}' ela= -5000 {blocks(31)} obj#=5 tim=99000000\n"
     path.write_text(path.read_text() + line)
@@ -194,7 +194,7 @@ def test_a_wait_whose_length_is_below_zero_is_counted_apart(tmp_path):
 
 
 def test_shares_of_a_trace_that_begins_with_a_wait_add_up(tmp_path):
-    """A wait of 10 s, and after it a tenth of a second: that is 10.1 s of elapsed time."""
+    """A wait of 10 s followed by a tenth of a second: 10.1 s of elapsed time."""
     path = tmp_path / "a.trc"
     waits = [(10_000_000, 20_000_000), (60_000, 20_100_000)]
     path.write_text("*** SESSION ID:(35.65385) 2024-09-03T20:26:02.412000+02:00\n" + "".join(

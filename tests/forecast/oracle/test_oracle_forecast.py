@@ -1,4 +1,4 @@
-"""Forecasts from Oracle's evidence: the published case, a real holdout, and sums done by hand."""
+"""Forecasts from Oracle's evidence: the published case, a real holdout, and sums by hand."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ def case(example, *more, to=("flash.trc",)):
 
 
 def estimate(source, target, *, temp_events=TEMP, **options):
-    """From traces alone; ``there`` is a trace or a word such as ``factor:2``."""
+    """A forecast from traces alone; ``target`` is a trace or a word such as ``factor:2``."""
     evidence = OracleEvidence(traces=read_traces([source]), paths=[source])
     return forecast_events(
         resolve_target(str(target)), evidence, Question(temp_events=temp_events, **options)
@@ -55,7 +55,7 @@ def spelled(forecast):
     }
 
 
-def test_a_folder_with_an_export_and_a_trace_is_both_and_holds_no_target(example, tmp_path):
+def test_a_folder_with_an_export_and_a_trace_is_a_baseline_of_both(example, tmp_path):
     for name in ("ash.csv", "hdd.trc"):
         (tmp_path / name).symlink_to(example / name)
     target = example / "flash.trc"
@@ -79,7 +79,7 @@ def test_the_published_formula(example):
 
 
 def test_sizes_are_matched_by_default(example):
-    """An I/O of 15 blocks in 150 us is one of 31 blocks in 310 us."""
+    """An I/O of 15 blocks in 150 us corresponds to one of 31 blocks in 310 us."""
     answer = case(example)
     assert answer["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 * 31 / 15 / 8_999)
     assert answer["forecast_s"] == pytest.approx(357.8, abs=0.05)
@@ -104,7 +104,7 @@ def test_terms_add_up(example):
     assert reads["op"] == "read"
 
 
-def test_an_event_of_the_new_side_only_is_named(example):
+def test_an_event_seen_only_on_the_target_is_named(example):
     messages = {w["code"]: w["message"] for w in case(example)["warnings"]}
     assert messages["new-event"].startswith("local write wait is 42.7% of the waits on flash.trc")
     assert messages["gain-borrowed"].startswith(f"{WRITE} was not seen on flash.trc")
@@ -115,7 +115,7 @@ def test_several_targets_are_one_table(example):
     answer = case(example, to=to)["targets"]
     assert [target["target"] for target in answer] == list(to)
     latency, factor = answer[1]["forecast_s"], answer[2]["forecast_s"]
-    # ASH says 418 s in reads of 8,999 us and 12 s in writes of 276 us (52,992 us in 192 waits).
+    # ASH has 418 s of reads of 8,999 us and 12 s of writes of 276 us (52,992 us in 192 waits).
     assert latency == pytest.approx(343 + 418 * 150 / 8_999 + 12 * 150 / 276)
     assert factor == pytest.approx(343 + 430 / 60)
     assert {w["code"] for w in answer[2]["warnings"]} == {"not-measured"}
@@ -134,13 +134,13 @@ def test_a_real_holdout():
     )  # fmt: skip
     answer = estimate(source, target, temp_events=CLIENT, without=("rest",))
     assert answer.baseline_s == pytest.approx(129.35, abs=0.01)
-    # 1.38 s and 10,027 round trips at the other side's mean, which are 15,606,345 us.
+    # 1.38 s and 10,027 round trips at the other run's mean, in total 15,606,345 us.
     assert answer.forecast_s == pytest.approx(129.346 - 127.966 + 15.606, abs=0.01)
     assert abs(answer.forecast_s / 16.144 - 1) < 0.06
     assert answer.interval_s[0] < 16.144 < answer.interval_s[1]
 
 
-def test_reads_and_writes_are_kept_apart(tmp_path):
+def test_reads_and_writes_have_separate_gains(tmp_path):
     """Reads 10 ms -> 1 ms, writes 4 ms -> 8 ms; 20 ms of other time."""
     write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), (WRITE, 4_000, blocks(31))] * 10
                 + [REST] * 2)  # fmt: skip
@@ -162,7 +162,7 @@ def test_latency_and_factor(tmp_path):
         READ: (100, 5),
     }
     assert spelled(estimate(path, "factor:4"))[READ] == (100, 25)
-    # No call ends in this trace: it has waits alone.
+    # No call ends in this trace: it holds only waits.
     assert codes(estimate(path, "factor:4")) == {"not-measured", "part-only"}
 
 
@@ -174,14 +174,14 @@ def test_a_baseline_of_flash_is_warned_about(tmp_path):
     assert "already-fast" not in codes(estimate(slow, "latency:150us"))
 
 
-def test_a_share_whose_error_grows_is_warned_about(tmp_path):
+def test_a_share_whose_error_is_amplified_is_warned_about(tmp_path):
     fast = write_trace(tmp_path / "fast.trc", [(READ, 200, blocks(31))] * 50)
     slow = write_trace(tmp_path / "slow.trc", [(READ, 5_000, blocks(31))] * 50)
     assert "amplified" in codes(estimate(fast, slow))
     assert "amplified" not in codes(estimate(slow, fast))
 
 
-def test_the_wrong_way_round_gets_slower(example):
+def test_a_slower_target_is_forecast_slower(example):
     result = completed("forecast", "flash.trc", "--to", "hdd.trc", cwd=example)
     assert "hdd.trc is slower: " in " ".join(result.stdout.split())
     answer = estimate(example / "flash.trc", example / "hdd.trc")
@@ -189,22 +189,22 @@ def test_the_wrong_way_round_gets_slower(example):
     assert answer.speedup < 1
 
 
-def test_a_trace_of_a_part_is_warned_about(example):
+def test_a_trace_of_a_partial_run_is_warned_about(example):
     answer = estimate(example / "hdd.trc", example / "flash.trc", elapsed_s=773)
     assert "part" in codes(answer)
     assert answer.baseline_s == 773
     assert "part" not in codes(estimate(example / "hdd.trc", example / "flash.trc"))
 
 
-def test_ash_alone_does_not_know_sizes(example):
+def test_ash_alone_gives_a_warning_of_unknown_sizes(example):
     ash = read_shares([example / "ash.csv"], TEMP)
     target = resolve_target(str(example / "flash.trc"))
     answer = forecast_events(target, OracleEvidence(ash=ash), Question(temp_events=TEMP))
     assert "sizes-unknown" in codes(answer)
 
 
-def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
-    """Each reads for half of its time, so half of the elapsed time is boosted."""
+def test_parallel_and_consecutive_sessions_have_the_same_share(tmp_path):
+    """Each reads for half of its time, so half of the elapsed time can become faster."""
     half = [REST, (READ, 10_000, blocks(31))] * 20
     item = write_trace(tmp_path / "one.trc", half)
     beside = tmp_path / "beside.trc"
@@ -221,8 +221,8 @@ def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
         assert ("threads" in codes(answer)) == (other is beside)
 
 
-def test_a_report_is_forecast_for_a_trace_of_the_target(tmp_path):
-    """Operations of 31 blocks, 200 us a read and 100 us a write, in place of 418 and 12 s."""
+def test_a_report_is_forecast_with_a_trace_of_the_target(tmp_path):
+    """Operations of 31 blocks, 200 us a read and 100 us a write, replace 418 s and 12 s."""
     report = tmp_path / "tkprof.txt"
     report.write_text(tkprof())
     waits = [(READ, 200, blocks(31)), (WRITE, 100, blocks(31))] * 50
@@ -232,7 +232,7 @@ def test_a_report_is_forecast_for_a_trace_of_the_target(tmp_path):
     assert answer.forecast_s == pytest.approx(773 - READ_S - WRITE_S + temp_s, rel=1e-3)
 
 
-def test_refused_where_the_target_saw_nothing(example, tmp_path):
+def test_a_target_without_temp_waits_is_refused(example, tmp_path):
     target = write_trace(tmp_path / "there.trc", [REST] * 3)
     result = spillcast("forecast", example / "hdd.trc", "--to", target)
     assert result.returncode == 3
@@ -240,16 +240,16 @@ def test_refused_where_the_target_saw_nothing(example, tmp_path):
 
 
 @pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
-def test_without_a_target_the_answer_is_the_limit_of_any_storage(example, files):
+def test_without_a_target_the_answer_is_the_ceiling(example, files):
     answer = json_of("forecast", *files, cwd=example)
     assert answer["forecast_s"] == pytest.approx(answer["ceiling_s"], rel=1e-4)
     assert answer["ceiling_s"] < answer["baseline_s"] * 0.45
-    # No probe and no size of a block changes what no storage can beat.
+    # Neither a probe nor a block size changes what no storage can beat.
     assert {"not-replayed", "block-assumed"}.isdisjoint(w["code"] for w in answer["warnings"])
 
 
 @pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
-def test_the_limit_of_any_storage_is_the_same_beside_each_target(example, files):
+def test_the_ceiling_is_the_same_for_each_target(example, files):
     targets = ["factor:0.5", "factor:60", "latency:150us", "limits:latency=0ms"]
     answers = spillcast_forecast([example / file for file in files], targets, elapsed_s=773)
     limits = {answer.ceiling_interval_s for answer in answers}
@@ -263,12 +263,12 @@ def test_the_verdict_on_a_network_names_its_event_and_share():
     assert verdict["temp_share"] == pytest.approx(0.989, abs=0.01)
     assert CLIENT in verdict["text"]
     assert "storage is the problem" not in verdict["text"]
-    # Without a target neither, for no storage changes these waits.
+    # Nor without a target, as no storage changes these waits.
     result = spillcast("forecast", slow, "--temp-events", CLIENT, "--json")
     assert "storage" not in json.loads(result.stdout)["verdict"]["text"]
 
 
-def test_the_former_name_of_temp_events_still_works(example):
+def test_the_old_name_of_temp_events_still_works(example):
     trace = example / "hdd.trc"
     now = spillcast("forecast", trace, "--to", "factor:2", "--temp-events", READ, "--json")
     former = spillcast("forecast", trace, "--to", "factor:2", f"--boost={READ}", "--json")
@@ -277,7 +277,7 @@ def test_the_former_name_of_temp_events_still_works(example):
     assert "--temp-events" in former.stderr
 
 
-def test_waits_in_running_text_only_where_asked():
+def test_waits_in_running_text_need_the_lenient_option():
     text = real("mvelikikh_direct_path_temp_excerpt_19c.txt")
     assert "--lenient" in only_line(spillcast("forecast", text, "--to", "factor:2"), 2)
     result = spillcast("forecast", text, "--to", "factor:2", "--lenient", "--json")
@@ -319,13 +319,13 @@ STAT #1 id=2 cnt=9 pid=1 pos=1 obj=7 op='TABLE ACCESS FULL T (cr=9 pr=9 pw=0 tim
 """
 
 
-def test_a_trace_whose_row_sources_spilled_and_have_no_waits_is_of_a_part(tmp_path):
+def test_row_sources_that_spilled_without_waits_mark_a_partial_trace(tmp_path):
     (path := tmp_path / "a.trc").write_text(SORTED)
     command = ["forecast", str(path), "--to", "latency:1ms"]
     assert "SORT ORDER BY" in only_line(spillcast(*command), 2)
     path.write_text(SORTED.replace("pr=27 pw=18", "pr=9 pw=0"))
     assert "SORT ORDER BY" not in only_line(spillcast(*command), 2)
-    # Up to release 9.2 events of temp files have other names.
+    # Up to release 9.2 the events of temp files have other names.
     old = "WAIT #1: nam='direct path write' ela= 2000 p1=201 p2=9 p3=18\nSTAT"
     path.write_text(SORTED.replace("STAT", old, 1).replace(" pr=", " r=").replace(" pw=", " w="))
     assert "SORT ORDER BY" not in only_line(spillcast(*command), 2)
@@ -338,7 +338,7 @@ abcdefghijk12,3,HASH-JOIN,104857600,1,1073741824
 """
 
 
-def test_work_areas_of_another_statement_make_no_trace_one_of_a_part(tmp_path):
+def test_work_areas_of_another_statement_do_not_mark_a_partial_trace(tmp_path):
     trace, areas = tmp_path / "a.trc", tmp_path / "areas.csv"
     trace.write_text(SORTED.replace("pr=27 pw=18", "pr=9 pw=0"))
     areas.write_text(AREAS)
@@ -348,7 +348,7 @@ def test_work_areas_of_another_statement_make_no_trace_one_of_a_part(tmp_path):
 
 
 def test_a_trace_without_times_needs_ash(tmp_path):
-    """Up to 9i waits carry no tim, and the file may have no other line that does."""
+    """Up to 9i waits have no tim, and possibly no other line of the file has one."""
     path = tmp_path / "old.trc"
     header = HEADER.replace(" tim=1000000", "")
     path.write_text(header + f"WAIT #7: nam='{READ}' ela= 9000 p1=201 p2=128 p3=31\n")
@@ -361,7 +361,7 @@ def test_a_trace_without_times_needs_ash(tmp_path):
 
 
 def storage_of(path, *, random_ns=None, **mean_ns):
-    """A storage on which operations of 31 blocks take so long, random ones perhaps longer."""
+    """A storage with these latencies for operations of 31 blocks; random ones may take longer."""
     made = storage({(op, 31 * 8192): ns for op, ns in mean_ns.items()})
     groups = [replace(group, pattern="sequential") for group in made.groups]
     if random_ns:
@@ -371,7 +371,7 @@ def storage_of(path, *, random_ns=None, **mean_ns):
     return path
 
 
-def test_a_storage_of_known_figures(tmp_path):
+def test_a_measured_storage_is_a_target(tmp_path):
     source = write_trace(
         tmp_path / "here.trc",
         [(READ, 9_000, blocks(31))] * 40 + [(WRITE, 4_000, blocks(31))] * 10 + [REST],
@@ -379,14 +379,14 @@ def test_a_storage_of_known_figures(tmp_path):
     target = storage_of(tmp_path / "there.json", read=1_000_000, write=500_000)
     answer = estimate(source, target)
     assert answer.forecast_s == pytest.approx(0.01 + 40 * 1e-3 + 10 * 0.5e-3)
-    # Writes take the gain of reads where there are no figures for them.
+    # Without figures for writes, they get the gain of reads.
     only_reads = estimate(source, storage_of(tmp_path / "reads.json", read=1_000_000))
     assert only_reads.forecast_s == pytest.approx(0.01 + (40 * 9e-3 + 10 * 4e-3) / 9)
     assert "gain-borrowed" in {warning.code for warning in only_reads.warnings}
 
 
-def test_operations_in_order_take_what_these_take(tmp_path):
-    """Of 40 reads 30 begin where the one before ended, or are the first of the file."""
+def test_sequential_operations_take_sequential_latencies(tmp_path):
+    """30 of the 40 reads start where the previous one ended, or are the first of the file."""
     places = [128 + 31 * n for n in range(20)] + [100_000 + 500 * n for n in range(10)]
     places += [places[-1] + 31 * n for n in range(1, 11)]
     reads = [f"file number=201 first dba={place} block cnt=31" for place in places]
@@ -395,7 +395,7 @@ def test_operations_in_order_take_what_these_take(tmp_path):
     assert estimate(source, target).forecast_s == pytest.approx(0.01 + 30 * 1e-3 + 10 * 5e-3)
 
 
-def test_one_statement_of_a_trace(tmp_path):
+def test_a_single_statement_of_a_trace_is_selected(tmp_path):
     header = HEADER + HEADER.split("=====================")[1].replace("#7", "#8").replace(
         "4q7zf0d2m8kcx", "other"
     ).lstrip("\n")
@@ -414,7 +414,7 @@ def test_one_statement_of_a_trace(tmp_path):
 
 
 def test_stated_limits_are_a_target(tmp_path):
-    """Reads of 10 ms, one at a time: 4 s of 8 s, at a latency, at a rate, and in no time."""
+    """Reads of 10 ms, one at a time: 4 s of 8 s, with a latency, a rate, and no latency."""
     trace = write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), REST] * 400)
     for limits, milliseconds in (("latency=1ms", 1), ("latency=1ms,iops=200", 5), ("latency=0", 0)):
         answer = estimate(trace, f"limits:{limits}", without=["rest"])

@@ -1,4 +1,4 @@
-"""Forecasts from traces of a parallel query: a coordinator waits, and its servers work."""
+"""Forecasts from traces of a parallel query: a coordinator that waits, and its servers."""
 
 import re
 
@@ -39,7 +39,7 @@ def traced(folder, sid, *waits, more=""):
     [
         ([REPLY], "", None, 10),
         ([REPLY], "", SQL_ID, 10),
-        # The client's time is nobody's work.
+        # The client's time is no session's work.
         ([REPLY, THINKS], "", None, 40),
         ([REPLY, THINKS], "", SQL_ID, 10),
         # Nor does the coordinator's work change what the servers did.
@@ -48,10 +48,10 @@ def traced(folder, sid, *waits, more=""):
         ([REPLY, LATCH], "", None, 12),
     ],
 )
-def test_a_process_that_waits_for_others_takes_no_share(
+def test_waiting_for_parallel_servers_takes_no_share(
     tmp_path, coordinator, more, sql_id, baseline_s
 ):
-    """Four servers read for 8 of 10 s; the coordinator waits, and adds nothing to the query."""
+    """Four servers read for 8 of 10 s; the coordinator waits and adds nothing to the query."""
     blocked = ("PX Deq Credit: send blkd", 1_000_000, "sleeptime=200 passes=1 qref=0")
     message = ("PX Deq: Execution Msg", 1_000_000, "sleeptime=200 passes=1 p3=0")
     reads = [(READ, 6_400_000, blocks(31)), ("latch free", 1_600_000, LATCH[2])]
@@ -71,17 +71,17 @@ DATE = "2024-09-03T20:26:02.412000+02:00"
     ("date", "more_us"),
     [
         (DATE, 37_111_000_000),
-        # Of one clock, or of two, in another zone.
+        # The same clock, or a second one in another time zone.
         ("2024-09-03T15:26:02.412000-03:00", 0),
         ("2024-09-03T15:26:02.412000-03:00", 37_111_000_000),
         ("2024-09-04T00:11:02.412000+05:45", -1_000),
-        # Before release 12.2 the zone is not known.
+        # Before release 12.2 the time zone is not known.
         ("2024-09-03 20:26:02.412", 37_111_000_000),
         ("2024-09-03 22:26:02.412", 0),
     ],
 )
-def test_servers_on_another_machine_have_another_clock(tmp_path, date, more_us):
-    """Two servers read in 80 % of their work while the coordinator waits for 10 s."""
+def test_servers_on_another_machine_use_another_clock(tmp_path, date, more_us):
+    """Two servers read for 80 % of their time while the coordinator waits for 10 s."""
     message = ("PX Deq: Execution Msg", 2_000_000, "sleeptime=200 passes=1 p3=0")
     work = [(READ, 6_400_000, blocks(31)), ("latch free", 1_600_000, LATCH[2])]
     known = DATE if "T" in date else "2024-09-03 20:26:02.412"
@@ -95,7 +95,7 @@ def test_servers_on_another_machine_have_another_clock(tmp_path, date, more_us):
     paths[0].write_text(paths[0].read_text().replace(DATE, known))
     merged = tmp_path / "merged.trc"
     merged.write_text("".join(path.read_text() for path in paths))
-    # The zone of a file is that of its first line.
+    # The time zone of a file is that of its first line.
     for given in (paths, *([[merged]] if date[19:] == known[19:] else ())):
         evidence = OracleEvidence(traces=read_traces(given))
         answer = forecast_events(resolve_target("factor:8"), evidence, Question(temp_events=TEMP))
@@ -103,8 +103,8 @@ def test_servers_on_another_machine_have_another_clock(tmp_path, date, more_us):
         assert recording_of_traces(given, 8192).elapsed_s == pytest.approx(6.4, rel=0.01)
 
 
-def test_waits_of_one_second_by_two_clocks(tmp_path):
-    """A session without a number has a clock, too; a number on two machines is of two sessions."""
+def test_waits_in_the_same_second_of_two_clocks_are_kept_apart(tmp_path):
+    """A session without a number has a clock too; a number on two machines means two sessions."""
     wait = f"WAIT #1: nam='{READ}' ela= 1000000 {blocks(31)} obj#=-1 tim="
     dated = "*** 2024-10-14 10:00:00.000\n" + wait
     texts = [f"{dated}{tim}\n" for tim in (5_000_000_000, 905_000_000_000)]
@@ -120,7 +120,7 @@ def test_waits_of_one_second_by_two_clocks(tmp_path):
 
 
 @cases(("more_us", "dated", "is_known"), [(0, False, True), (9e9, False, False), (9e9, True, True)])
-def test_without_dates_clocks_of_several_machines_are_not_known(tmp_path, more_us, dated, is_known):
+def test_clocks_of_several_machines_are_known_only_with_dates(tmp_path, more_us, dated, is_known):
     message = ("PX Deq: Execution Msg", 2_000_000, "sleeptime=200 passes=1 p3=0")
     paths = [traced(tmp_path, 35, REPLY), traced(tmp_path, 40, message, SLOW)]
     for path, more in zip(paths, (0, more_us), strict=True):
@@ -133,8 +133,8 @@ def test_without_dates_clocks_of_several_machines_are_not_known(tmp_path, more_u
 
 
 @cases("sql_id", [None, SQL_ID])
-def test_without_traces_of_servers_a_coordinator_waits_for_its_query(tmp_path, sql_id):
-    """It reads for 8 of 20 s, and is the only one of its query in the traces."""
+def test_a_coordinator_without_traces_of_its_servers_waits_for_its_query(tmp_path, sql_id):
+    """It reads for 8 of 20 s, and is the only session of its query in the traces."""
     path = traced(tmp_path, 35, REPLY, SLOW, LATCH)
     evidence = OracleEvidence(traces=read_traces([path], sql_id=sql_id))
     question = Question(temp_events=TEMP, sql_id=sql_id)
@@ -153,7 +153,7 @@ def test_without_traces_of_servers_a_coordinator_waits_for_its_query(tmp_path, s
     assert (answer.baseline_s, answer.forecast_s) == pytest.approx((20, 13))
 
 
-def test_waits_for_others_may_be_what_changes(tmp_path):
+def test_waits_for_other_processes_may_be_the_temp_events(tmp_path):
     """They are at most all of the run."""
     paths = [traced(tmp_path, 40 + n, ("PX Deq: Execution Msg", *REPLY[1:])) for n in range(4)]
     paths.append(traced(tmp_path, 35, REPLY))

@@ -24,12 +24,12 @@ OPERATIONS = [
     for item in written_and_read(60 * size, size=size, files=1)
 ]
 LATENCY_NS, GAP_NS = 2_000 * US, 500 * US
-#: Of a read and of a write, in seconds.
+# The latency of a read and of a write, in seconds.
 STORAGES = [(0.0005, 0.004), *nightly((0.0003, 0.0003), (0.001, 0.0005), (0.003, 0.001))]
 
 
 def trace_of(path, operations, *, header=HEADER):
-    """The trace that a database writes of the same, one operation after another."""
+    """The trace that a database writes of the same operations, one after another."""
     tim, lines = 1_000_000, []
     for op, file, offset, size in operations:
         tim += (LATENCY_NS + GAP_NS) // US
@@ -45,7 +45,7 @@ def answer(baseline, target, *options):
 
 
 @pytest.mark.parametrize(("read_s", "write_s"), STORAGES)
-def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
+def test_the_forecast_equals_that_of_a_recording(tmp_path, read_s, write_s):
     skip_without_fuse()
     whole_s = len(OPERATIONS) * (LATENCY_NS + GAP_NS) / 1e9
     loads = [(op, size, 1, LATENCY_NS) for op, _, _, size in OPERATIONS]
@@ -63,7 +63,7 @@ def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
     )
     assert by_trace["forecast_s"] == pytest.approx(by_recording["forecast_s"], rel=0.03)
     groups = json.loads(measured.read_text())["groups"]
-    # Every operation was done there, and took no less than the storage does.
+    # The probe did every operation, none faster than the storage allows.
     assert sum(group["count"] for group in groups) == len(OPERATIONS)
     for group in groups:
         least_s = read_s if group["op"] == "read" else write_s
@@ -77,11 +77,11 @@ def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
     assert "not-replayed" not in codes
 
 
-def test_a_trace_as_a_recording_has_its_operations_and_its_time(tmp_path):
+def test_a_trace_as_a_recording_keeps_operations_and_time(tmp_path):
     trace = trace_of(tmp_path / "here.trc", OPERATIONS)
     made = recording_of_traces([trace], BLOCK)
     step_s = (LATENCY_NS + GAP_NS) / 1e9
-    # The first begins it.
+    # The first wait starts the recording.
     assert made.elapsed_s == pytest.approx(len(OPERATIONS) * step_s - GAP_NS / 1e9, abs=1e-5)
     waits = made.temp_waits.to_pylist()
     assert [(w["op"], w["bytes"], w["offset"]) for w in waits] == [
@@ -106,7 +106,7 @@ def test_sessions_are_replayed_side_by_side(tmp_path):
     assert list(target.iterdir()) == []
 
 
-def test_it_goes_past_the_page_cache_where_that_can_be(tmp_path):
+def test_the_probe_uses_direct_io_where_possible(tmp_path):
     trace = trace_of(tmp_path / "here.trc", OPERATIONS)
     result = spillcast("probe", tmp_path, "--like", trace, "--json")
     document = json.loads(result.stdout)
@@ -115,7 +115,7 @@ def test_it_goes_past_the_page_cache_where_that_can_be(tmp_path):
     assert {item["access"] for item in document["groups"]} == {"direct"}
 
 
-def test_a_directory_is_probed_with_it(tmp_path):
+def test_a_directory_is_probed_with_the_trace(tmp_path):
     target = tmp_path / "there"
     target.mkdir()
     reply = answer(trace_of(tmp_path / "here.trc", OPERATIONS), target)
@@ -124,26 +124,26 @@ def test_a_directory_is_probed_with_it(tmp_path):
     assert list(target.iterdir()) == []
 
 
-def test_to_tmpfs(tmp_path):
+def test_a_trace_is_forecast_for_tmpfs(tmp_path):
     reply = answer(trace_of(tmp_path / "here.trc", OPERATIONS), "tmpfs")
     assert reply["forecast_s"] < reply["baseline_s"] / 2
     assert any("mount -t tmpfs" in advice for advice in reply["advice"])
 
 
-def test_samples_alone_are_no_io(tmp_path):
+def test_samples_alone_cannot_be_replayed(tmp_path):
     ash = write_ash(tmp_path / "ash.csv", execution(100))
     message = only_line(spillcast("forecast", ash, "--to", "tmpfs"), 2)
     assert "ASH samples cannot be replayed" in message
     assert "add a trace" in message
 
 
-def test_waits_that_name_no_place(tmp_path):
+def test_waits_without_file_and_block_cannot_be_replayed(tmp_path):
     trace = write_trace(tmp_path / "here.trc", [(READ, 900, "p1=0 p2=0 p3=0")] * 9)
     message = only_line(spillcast("probe", tmp_path, "--like", trace), 2)
     assert "its waits name no temp file, block and count" in message
 
 
-def test_a_block_size_is_for_traces(tmp_path):
+def test_the_block_size_option_is_only_for_traces(tmp_path):
     write_trace(tmp_path / "here.trc", [(READ, 900, blocks(1))])
     run = recording(tmp_path / "run.spill", [("read", BLOCK, 4, LATENCY_NS)], elapsed_s=1.0)
     for source, words in (

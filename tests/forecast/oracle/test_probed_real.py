@@ -1,4 +1,4 @@
-"""Real spills written as traces: a probe from the trace, and its forecast, are the recording's."""
+"""Real spills written as traces: a probe from the trace and its forecast equal the recording's."""
 
 import sys
 from collections import namedtuple
@@ -20,11 +20,11 @@ from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.probe import plan
 
 Spill = namedtuple("Spill", "recording traces block")
-#: Within so much of the recording's own forecast.
+# The allowed difference from the recording's own forecast.
 POINTS = 0.03
-#: What is not asked of a recording where the sum of its I/O alone is compared.
+# Estimators that are left out where only the sum of the I/O is compared.
 ALONE = ("recording", "machine", "cost")
-#: Of a read and of a write, in seconds.
+# The latency of a read and of a write, in seconds.
 EMULATED = [(0.002, 0.0005), *nightly((0.0003, 0.0003))]
 ASSUMED = ["latency:2ms", "catalogue:linux-hdd"]
 DUCKDB = """
@@ -49,7 +49,7 @@ def of_duckdb(room):
         command = (sys.executable, "-c", DUCKDB, temp / "files")
         result = spillcast("record", "-o", output, "--temp", temp, "--", *command)
     assert result.returncode == 0, result.stderr
-    # DuckDB's blocks that are compressed begin at multiples of 4 KiB.
+    # Compressed blocks of DuckDB start at multiples of 4 KiB.
     return output, 4096
 
 
@@ -87,10 +87,10 @@ def spill(request, tmp_path_factory):
 
 
 def both(spill, target):
-    """The forecasts by the traces and by the recording, in seconds, for one target.
+    """The forecasts from the traces and from the recording for one target, in seconds.
 
-    Without what a recording knows of CPU time after waits and of its own cost: no trace tells
-    that, and on a busy machine it is noise.
+    CPU time after waits and the cost of recording are left out: a trace has neither, and on a busy
+    machine both are noise.
     """
     whole = Question(elapsed_s=spill.recording.elapsed_s, block=spill.block[1])
     [(traced, _)] = ask([spill.traces], [str(target)], whole)
@@ -102,19 +102,19 @@ def both(spill, target):
 
 
 def within_points(spill, traced_s, recorded_s):
-    """Whether they differ by no more than so much of the run's time, here or there."""
+    """Whether they differ by at most the limit, as a share of the run's time on either storage."""
     return abs(traced_s - recorded_s) <= POINTS * max(spill.recording.elapsed_s, recorded_s)
 
 
-def test_a_probe_from_the_trace_does_what_one_from_the_recording_does(spill):
-    """The same files, places and sizes in the same order, a thread a session; no clock tells it."""
+def test_a_probe_from_the_trace_repeats_one_from_the_recording(spill):
+    """The same files, offsets and sizes in the same order, one thread per session."""
     paths = sorted(spill.traces.iterdir())
     by_trace = plan(recording_of_traces(paths, int(spill.block[1]))).to_pylist()
     by_recording = plan(spill.recording).to_pylist()
     assert len(by_trace) == len(by_recording)
     files = {}
     for step, other in zip(by_trace, by_recording, strict=True):
-        # What ends a file in the middle of a block is a whole block in Oracle's traces.
+        # The end of a file in the middle of a block is a whole block in Oracle's traces.
         block = int(spill.block[1])
         assert step["bytes"] == -(-other["bytes"] // block) * block
         assert (step["write"], step["offset"]) == (other["write"], other["offset"])
@@ -124,7 +124,7 @@ def test_a_probe_from_the_trace_does_what_one_from_the_recording_does(spill):
 
 
 @pytest.mark.parametrize(("read_s", "write_s"), EMULATED)
-def test_what_a_probe_from_the_trace_measured_forecasts_the_same(spill, tmp_path, read_s, write_s):
+def test_measurements_from_the_trace_give_the_same_forecast(spill, tmp_path, read_s, write_s):
     backing, target, measured = (tmp_path / name for name in ("backing", "there", "there.json"))
     for folder in (backing, target):
         folder.mkdir()
@@ -135,5 +135,5 @@ def test_what_a_probe_from_the_trace_measured_forecasts_the_same(spill, tmp_path
 
 
 @pytest.mark.parametrize("target", ASSUMED)
-def test_of_a_storage_that_is_only_assumed_too(spill, target):
+def test_an_assumed_storage_gives_the_same_forecast(spill, target):
     assert within_points(spill, *both(spill, target))

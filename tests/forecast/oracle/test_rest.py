@@ -1,4 +1,4 @@
-"""The time outside the waits per operation: sums done by hand, and pairs of real traces."""
+"""Time outside the waits per operation: sums by hand, and pairs of real traces."""
 
 from math import log
 
@@ -18,12 +18,12 @@ from spillcast.forecast.question import Question
 from spillcast.recording import TEMP_EVENTS
 
 REST = "CPU and other waits"
-#: Operations of the runs by hand: so many that a mean of them is as sure as any.
+# Operations of the made-up runs: enough for the smallest error of a mean.
 COUNT = 4_000
 
 
 def trace(path, wait_us, work_us, *, count=COUNT, size=31, event=READ, fetches=1):
-    """A trace of reads with work and fetches after each; it begins with a line of no wait."""
+    """A trace of reads, each followed by work and fetches; its first line is not a wait."""
     tim, lines = 1_000_000, []
     for _ in range(count):
         tim += wait_us
@@ -53,8 +53,8 @@ def codes(forecast):
     [("", 0.0), ("FETCH", 40.0)],
     ids=["entire", "without the lines of calls"],
 )
-def test_waits_that_no_call_ends_after_are_of_a_part(tmp_path, dropped, open_s):
-    """4,000 reads of 10 ms: a call still under way has no line yet, and grep may leave it out."""
+def test_waits_after_the_last_call_belong_to_an_open_call(tmp_path, dropped, open_s):
+    """4,000 reads of 10 ms: a call still open has no line yet, and grep may drop it."""
     path = trace(tmp_path / "run.trc", 10_000, 200)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not dropped or dropped not in line))
@@ -67,8 +67,8 @@ def test_waits_that_no_call_ends_after_are_of_a_part(tmp_path, dropped, open_s):
     ("ERROR #3:err=1652 tim=0", True),
     ("ERROR #3:err=1403 tim=0", False),
 ])  # fmt: skip
-def test_a_trace_that_stopped_or_whose_statement_failed_is_of_a_part(tmp_path, line, of_part):
-    """1652 is temp space that is used up; 1403, no data, is usual in PL/SQL."""
+def test_a_trace_that_stopped_or_whose_statement_failed_is_partial(tmp_path, line, of_part):
+    """1652 means that temp space is exhausted; 1403, no data, is usual in PL/SQL."""
     path = trace(tmp_path / "run.trc", 10_000, 200)
     with path.open("a") as file:
         file.write(f"\n{line}\n")
@@ -78,14 +78,14 @@ def test_a_trace_that_stopped_or_whose_statement_failed_is_of_a_part(tmp_path, l
 @cases(
     "left_out", ["...", "[...]", "..3,996 more reads", "<snip>", "\n…", "-- 3,996 lines removed --"]
 )
-def test_a_trace_without_the_lines_of_its_middle_is_refused(tmp_path, left_out):
+def test_a_trace_with_lines_missing_in_its_middle_is_refused(tmp_path, left_out):
     """Of 4,000 reads of 10 ms an article shows four: their 40 ms are not the temp I/O of 41 s."""
     path = trace(tmp_path / "run.trc", 10_000, 200)
     head, *lines = path.read_text().removeprefix(HEADER).splitlines(keepends=True)
     path.write_text(HEADER + "".join([head, *lines[:3], f"{left_out}\n", *lines[-4:]]))
     with pytest.raises(EvidenceIncomplete):
         read_traces([path])
-    # So is one with the end of a line left out, which has its time.
+    # A truncated line that still has its time is refused, too.
     cut = f"FETCH #7:c=10,e=41000000,p=0,cr=7,r=1 {left_out.strip()}\n"
     if left_out.strip().endswith((".", "…")):
         path.write_text("".join(f"> {line}" for line in [*HEADER.splitlines(True), head, cut]))
@@ -93,13 +93,13 @@ def test_a_trace_without_the_lines_of_its_middle_is_refused(tmp_path, left_out):
             read_traces([path])
 
 
-def test_the_rest_is_what_the_target_takes(tmp_path):
+def test_the_rest_per_operation_is_that_of_the_target(tmp_path):
     """4,000 reads of 10 ms with 200 us of work each; on the target 0.2 ms and 80 us."""
     source = trace(tmp_path / "here.trc", 10_000, 200)
     target = trace(tmp_path / "there.trc", 200, 80)
     answer = estimate(source, target)
-    # The trace is of the whole run on either side: each is off by the least error, and what is
-    # likely without is a spread that grows with the logarithm of a gain of 50.
+    # Both traces cover the whole run, so each has the least error. Without the target's rest the
+    # spread grows with the logarithm of the gain, here 50.
     spread, moves = calibrated().oracle_rest_spread, calibrated().oracle_rest_moves * log(50)
     likely, error = spread**2 + moves**2, 2 * MIN_ERROR**2
     target_us = 200 * (80 / 200) ** (likely / (likely + error))
@@ -107,13 +107,13 @@ def test_the_rest_is_what_the_target_takes(tmp_path):
     assert rest_of(answer).forecast_s == pytest.approx(COUNT * target_us * 1e-6)
     assert rest_of(answer).forecast_s == pytest.approx(COUNT * 80e-6, rel=0.05)
     assert answer.interval_s[0] < COUNT * 280e-6 < answer.interval_s[1]
-    # Another storage has the same limit.
+    # Another storage has the same ceiling.
     limits_s = [answer.ceiling_s, estimate(source, "factor:2").ceiling_s]
     assert limits_s == [rest_of(answer).baseline_s] * 2
     assert "rest-kept" not in codes(answer)
 
 
-def test_it_is_kept_where_nobody_asks(tmp_path):
+def test_the_rest_is_kept_without_its_estimator(tmp_path):
     source = trace(tmp_path / "here.trc", 10_000, 200)
     target = trace(tmp_path / "there.trc", 200, 80)
     for options in ({"without": ("rest",)}, {"method": "seed"}):
@@ -123,18 +123,18 @@ def test_it_is_kept_where_nobody_asks(tmp_path):
         assert answer.interval_s[1] < COUNT * 600e-6
 
 
-def test_a_part_of_a_run_moves_all_its_operations(tmp_path):
+def test_a_partial_trace_scales_the_rest_of_all_operations(tmp_path):
     """A tenth of the operations on either side; the run took ten times as long as its trace."""
     source = trace(tmp_path / "here.trc", 10_000, 200, count=COUNT // 10)
     target = trace(tmp_path / "there.trc", 200, 80, count=COUNT // 10)
     answer = estimate(source, target, elapsed_s=COUNT * 10_200e-6)
     kept, moved = rest_of(answer).baseline_s, rest_of(answer).forecast_s
     assert kept == pytest.approx(COUNT * 200e-6)
-    # Less sure than of the whole, and so nearer to what it is here.
+    # Less certain than for a whole run, and so closer to the source's rest.
     assert COUNT * 80e-6 * 1.01 < moved < COUNT * 100e-6
 
 
-def test_sizes_are_matched(tmp_path):
+def test_the_rest_is_scaled_by_the_size_of_operations(tmp_path):
     """An operation of 30 blocks is two of 15: 200 us of work are 100 us for each half."""
     source = trace(tmp_path / "here.trc", 10_000, 200, size=30, fetches=2)
     target = trace(tmp_path / "there.trc", 100, 100, size=15)
@@ -146,7 +146,7 @@ def test_sizes_are_matched(tmp_path):
 
 
 @pytest.mark.parametrize(("share", "is_served"), [(0.9, True), (0.1, False)])
-def test_temp_io_that_a_flash_cache_serves_gains_little(tmp_path, share, is_served):
+def test_a_warning_names_the_share_served_by_the_flash_cache(tmp_path, share, is_served):
     read = read_traces([trace(tmp_path / "here.trc", 10_000, 200)])
     evidence = OracleEvidence(traces=read, flash={"read": share})
     answer = forecast_events(resolve_target("latency:1ms"), evidence, Question())
@@ -154,8 +154,8 @@ def test_temp_io_that_a_flash_cache_serves_gains_little(tmp_path, share, is_serv
     assert [f"{share:.0%}" in text for text in texts] == [True] * is_served
 
 
-def test_as_much_beside_smaller_operations_is_not_more_work(tmp_path):
-    """400 us beside 31 blocks and beside 15: as much in all, or by operation twice as much."""
+def test_equal_rest_beside_smaller_operations_is_not_more_work(tmp_path):
+    """400 us beside 31 blocks and beside 15: the same in total, or twice as much per block."""
     source = trace(tmp_path / "here.trc", 10_000, 400, size=31, fetches=2)
     target = trace(tmp_path / "there.trc", 150, 400, size=15)
     answer = estimate(source, target)
@@ -165,7 +165,7 @@ def test_as_much_beside_smaller_operations_is_not_more_work(tmp_path):
     assert answer.interval_s[1] > waits_s + 0.85 * COUNT * 400e-6 * 31 / 15
 
 
-def test_the_published_case_holds_with_as_much_time_between_waits(tmp_path):
+def test_the_published_case_holds_with_equal_time_between_waits(tmp_path):
     """The seed's counts, sizes and latencies, and 400 us after each wait on either side."""
     make_example(tmp_path)
     source = trace(tmp_path / "here.trc", 8_999, 400, count=12_764, size=31, fetches=0)
@@ -178,7 +178,7 @@ def test_the_published_case_holds_with_as_much_time_between_waits(tmp_path):
 
 
 @pytest.mark.parametrize("other", [{"fetches": 3}, {"event": WRITE}], ids=["calls", "writes"])
-def test_other_work_on_the_target_tells_nothing(tmp_path, other):
+def test_other_work_on_the_target_leaves_the_rest_unchanged(tmp_path, other):
     source = trace(tmp_path / "reads.trc", 10_000, 200)
     both = tmp_path / "here.trc"
     both.write_text(
@@ -190,16 +190,16 @@ def test_other_work_on_the_target_tells_nothing(tmp_path, other):
     assert "rest-kept" in codes(answer)
 
 
-def test_the_published_case_keeps_it(tmp_path):
-    """The window on flash is of another phase than the one on disk."""
+def test_the_published_case_keeps_its_rest(tmp_path):
+    """The trace on flash covers another phase than the one on disk."""
     make_example(tmp_path)
     answer = estimate(tmp_path / "hdd.trc", tmp_path / "flash.trc")
     assert rest_of(answer).forecast_s == rest_of(answer).baseline_s
     assert "rest-kept" in codes(answer)
 
 
-def test_a_wait_that_the_trace_begins_with_lies_within_its_time(tmp_path):
-    """Without its header the trace begins with a wait of 10 ms."""
+def test_a_wait_on_the_first_line_lies_within_the_time_of_the_trace(tmp_path):
+    """Without its header the trace starts with a wait of 10 ms."""
     path = trace(tmp_path / "cut.trc", 10_000, 200, count=20)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if "tim=1000000" not in line))
@@ -208,7 +208,7 @@ def test_a_wait_that_the_trace_begins_with_lies_within_its_time(tmp_path):
     assert sum(event.total_s for event in read.events.values()) == pytest.approx(20 * 10e-3)
 
 
-def test_a_latency_alone_leaves_a_spread_that_grows_with_the_gain(tmp_path):
+def test_without_a_target_trace_the_spread_of_the_rest_grows_with_the_gain(tmp_path):
     path = trace(tmp_path / "here.trc", 10_000, 200)
     rest_s = COUNT * 200e-6
     low_s = {}
@@ -219,34 +219,34 @@ def test_a_latency_alone_leaves_a_spread_that_grows_with_the_gain(tmp_path):
     assert 0 < low_s[100] < low_s[2] < rest_s
 
 
-def test_the_elapsed_time_of_a_statement_may_be_shorter_than_its_sessions_together(tmp_path):
+def test_elapsed_may_be_below_the_sum_of_sessions_only_for_one_statement(tmp_path):
     path = trace(tmp_path / "here.trc", 10_000, 200)
     with pytest.raises(EvidenceContradictory):
         estimate(path, "latency:1ms", elapsed_s=COUNT * 5e-3)
     answer = estimate(path, "latency:1ms", elapsed_s=COUNT * 9e-3, sql_id="4p7vm0hhw6u1v")
     assert answer.baseline_s == COUNT * 9e-3
-    # Nobody probed the storage, so that nothing is advised of it.
+    # The storage was not probed, so there is no advice about it.
     assert list(answer.advice) == []
 
 
 @pytest.mark.parametrize(
     ("rest", "low_s", "middle_s", "high_s"),
     [
-        # A change of a half, and its spread either way: 0.1 is 1 standard deviation.
+        # A change by half, with a spread in both directions: 0.1 is 1 standard deviation.
         (TargetRest(10.0, log(0.5), 0.1, 0.0), 4.52 - 10, 5.0 - 10, 5.53 - 10),
-        # Only towards shorter: the half-normal has its median at 0.674, 84 % below 1.405.
+        # Only shorter: the half-normal has its median at 0.674, and 84 % below 1.405.
         (TargetRest(10.0, 0.0, 0.0, -0.1), 8.69 - 10, 9.35 - 10, 9.80 - 10),
-        # Anything between the two that blocks and operations imply.
+        # Anything between the changes by blocks and by operations.
         (TargetRest(10.0, 0.0, 0.0, 0.0, by_size=(0.0, 0.1)), 0.16, 0.51, 0.88),
     ],
 )
-def test_the_draws_of_the_time_outside_lie_as_their_spread_has_them(rest, low_s, middle_s, high_s):
+def test_draws_of_the_rest_follow_its_spread(rest, low_s, middle_s, high_s):
     drawn_s = rest.drawn_s(np.random.default_rng(1))
     quantiles_s = np.quantile(drawn_s, [0.1587, 0.5, 0.8413])
     assert quantiles_s == pytest.approx([low_s, middle_s, high_s], abs=0.06)
 
 
-def test_a_mean_is_surer_the_more_of_the_run_it_is_of():
+def test_a_mean_over_more_of_the_run_has_a_smaller_error():
     level = (0.1, 2.0)
     assert window_error(level, 100, 1e9) == pytest.approx((0.1**2 + 2**2 / 100) ** 0.5)
     assert window_error(level, 100, 200) == pytest.approx((0.01 + 0.04) ** 0.5 * 0.5**0.5)
@@ -254,15 +254,15 @@ def test_a_mean_is_surer_the_more_of_the_run_it_is_of():
 
 
 @pytest.mark.nightly
-def test_real_traces_above_ten_fold():
-    """From a tenth of the target's trace at random, with constants of other runs of the job."""
+def test_real_traces_with_gains_above_ten():
+    """A random tenth of the target's trace, with constants from other runs of the job."""
     real("pairs/0.2ms_array020.trc")
     if not (runs := oracle_traces.traced()):
         pytest.skip("the pairs of traces do not lie beside the project")
     result = oracle_pairs.cases(runs)
     high = [item for item in result if item.gain > 10]
     plain = [item.plain for item in high if item.evidence == oracle_pairs.LATENCY]
-    # What is known of keeping it: 12 to 62 % too long.
+    # The known error of keeping the rest: 12 to 62 % too long.
     assert (min(plain), max(plain)) == (
         pytest.approx(0.115, abs=0.01),
         pytest.approx(0.625, abs=0.01),
