@@ -1,4 +1,4 @@
-"""What binds by arithmetic: operations that wait for the longer of two limits, besides latency."""
+"""Which limit binds, by arithmetic: operations wait for the longer of two limits and a latency."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ OPERATIONS, SIZE = 1000, 1 << 20
 
 
 def limited(seconds_of):
-    """A storage whose limits alone let OPERATIONS of SIZE take these times."""
+    """A storage on which each limit alone lets OPERATIONS of SIZE take the given time."""
     ns = {name: s / OPERATIONS * 1e9 for name, s in seconds_of.items()}
     limits = [
         Limit(name, read_ns_per_byte=ns[name] / SIZE)
@@ -25,7 +25,7 @@ def limited(seconds_of):
 
 
 def simple(latency_s, memory_s=0.0, queue_s=0.0):
-    """What a query takes whose operations wait for the slowest limit, in turn for the rest."""
+    """The time of a query whose operations wait for the slowest limit and then for the rest."""
 
     def outcome_on(target):
         reads_s = {
@@ -48,24 +48,24 @@ def simple(latency_s, memory_s=0.0, queue_s=0.0):
 @cases(
     ("limits_s", "others_s", "bound_by", "saved_s"),
     [
-        # Twice the IOPS saves half of 100 s, half the latency 1 of 2 s.
+        # Twice the IOPS saves half of 100 s, half the latency saves 1 s of 2 s.
         ({"iops": 100.0, "throughput": 20.0}, {"latency_s": 2.0}, ["iops"], 50.0),
         ({"iops": 20.0, "throughput": 100.0}, {"latency_s": 2.0}, ["throughput"], 50.0),
         ({"iops": 10.0, "throughput": 1.0}, {"latency_s": 80.0}, ["latency"], 40.0),
         ({"iops": 10.0, "throughput": 1.0}, {"latency_s": 1.0, "queue_s": 60.0}, ["queue"], 30.0),
-        # More of either alone saves nothing, or 5 s of the 50 s that both save.
+        # Raising one alone saves nothing, or 5 s of the 50 s that raising both saves.
         ({"iops": 100.0, "throughput": 100.0}, {"latency_s": 2.0}, ["iops", "throughput"], 50.0),
         ({"iops": 100.0, "throughput": 95.0}, {"latency_s": 2.0}, ["iops", "throughput"], 50.0),
-        # Alone it saves 30 s of the 50 s.
+        # Raised alone, it saves 30 s of the 50 s.
         ({"iops": 100.0, "throughput": 70.0}, {"latency_s": 2.0}, ["iops"], 30.0),
-        # Limits of which nothing waits are none to raise, in a short run as well.
+        # A limit that no operation waits for is not worth raising, in a short run either.
         (
             {"device time": 1e-6, "iops": 0.1, "throughput": 0.099},
             {"latency_s": 0.002},
             ["iops", "throughput"],
             0.05,
         ),
-        # Both save less than half the latency does, or little where memory answers.
+        # Both together save less than half the latency does, or little where memory answers.
         ({"iops": 30.0, "throughput": 30.0}, {"latency_s": 80.0}, ["latency"], 40.0),
         ({"iops": 4.0, "throughput": 4.0}, {"latency_s": 0.0, "memory_s": 96.0}, [], 0.0),
         ({"iops": 0.2, "throughput": 0.0}, {"latency_s": 0.1, "memory_s": 99.7}, [], 0.1),
@@ -83,7 +83,7 @@ def test_the_binding_causes_are_those_whose_doubling_saves_most(
     )
 
 
-def test_rates_are_those_of_what_a_limit_counts():
+def test_each_limit_states_its_rate_in_its_unit():
     limits_s = {"iops": 0.5, "throughput": 0.25}
     for slowest in limits_s:
         target = limited({**limits_s, slowest: 2.0})
@@ -104,7 +104,7 @@ def test_the_sentence_names_what_binds_and_what_other_limits_save():
     bound, others = both.text.partition("saves")[::2]
     assert "+3,000 IOPS" in bound
     assert others.strip().split(", ") == ["4 s", "+125 MiB/s nothing", "+100 IOPS 1 s"]
-    # Credits that save nothing are no step to take.
+    # Burst credits that save nothing are not suggested.
     waits[2] = replace(waits[2], saved_s=0.0)
     assert "100 IOPS" not in replace(both, waits=waits).text
     pair = replace(both, bound_by=["iops", "throughput"], saved_s=5.0).text

@@ -1,4 +1,4 @@
-"""Several targets side by side: order, share of the ceiling, best value, bad prices, the table."""
+"""Several targets compared: order, share of the ceiling, best value, invalid prices, the table."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ FOUR = [
 ]
 
 
-def test_the_fastest_comes_first_and_a_refusal_last():
+def test_targets_are_sorted_by_time_with_refusals_last():
     order = [forecast.target for forecast in ranked(FOUR)]
     assert order == ["/mnt/b", "/mnt/a", "/mnt/c", "tmpfs"]
 
@@ -51,13 +51,13 @@ def test_share_of_the_ceiling_is_time_saved_over_time_that_could_be():
     [
         # 70 s for 100, 40 s for 50, and 50 s lost for nothing.
         ({"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1}, ["/mnt/a"]),
-        # What costs nothing, and of that what saves more.
+        # What costs nothing; among those, what saves more.
         ({"a.json": 0, "b.json": 1}, ["/mnt/a"]),
         ({"a.json": 0, "b.json": 0}, ["/mnt/b"]),
         ({}, []),
     ],
 )
-def test_the_best_value_saves_most_for_its_price_and_is_never_a_slower_one(costs, best):
+def test_the_best_value_saves_most_for_its_price_and_is_never_slower(costs, best):
     result = priced(WORDS, FOUR, costs)
     assert [choice.cost for choice in result] == [costs.get(word) for word in WORDS]
     assert [choice.target for choice in result if choice.best_value] == best
@@ -76,13 +76,13 @@ def test_a_name_may_hold_an_equals_sign():
 
 
 @cases("text", ["nvme", "nvme=", "=5", "nvme=-1", "nvme=cheap", "nvme=inf"])
-def test_bad_prices_are_named(text):
+def test_invalid_prices_are_named(text):
     with pytest.raises(OptionInvalid, match=f"--cost {text}: not a price"):
         parse_costs([text], ["nvme"])
 
 
 @cases(("io_s", "expected"), [(16.0, {"fast"}), (1.0, set()), (0.2, set())])
-def test_only_where_storage_is_the_problem_one_is_recommended(io_s, expected):
+def test_a_target_is_recommended_only_where_storage_is_the_problem(io_s, expected):
     def on(target, io_after_s):
         other = Term("CPU", None, None, None, 20 - io_s, 20 - io_s)
         reads = Term("temp read", "read", 8192, 1, io_s, io_after_s)
@@ -123,7 +123,7 @@ def row(text, target):
     return next(line for line in text if line.strip().startswith(target)).split()
 
 
-def test_the_fastest_stands_first_with_its_share_of_what_storage_can_save(text):
+def test_the_fastest_target_is_first_with_its_share_of_the_possible_saving(text):
     targets = [line.split()[0] for line in text[5:11]]
     assert targets == ["zero-latency", "nvme", "wish", "today", "disk", "tmpfs"]
     best = [
@@ -138,7 +138,7 @@ def test_the_fastest_stands_first_with_its_share_of_what_storage_can_save(text):
 
 
 def test_the_verdict_names_the_best_value_first():
-    """Of 100 s storage without latency leaves 20."""
+    """Of 100 s, storage without latency leaves 20 s."""
     matches = [forecast("dear", 28.0), forecast("cheap", 36.0)]
     page = forecast_page(priced("ab", matches, {"a": 200, "b": 20})).text(120)
     assert " ".join(page.split()).startswith(
@@ -147,7 +147,7 @@ def test_the_verdict_names_the_best_value_first():
     )
 
 
-def test_memory_that_may_be_in_use_stands_behind_what_is_surer():
+def test_memory_that_may_be_in_use_ranks_behind_more_certain_fixes():
     """``disk`` has the best estimate, but may take longer than today."""
     enough = WorkMemorySetting(1 << 30, 15.0, (8.0, 20.0))
     memory = WorkMemoryEffect(enough=enough, most_bytes=1 << 30, available_bytes=1 << 29)
@@ -157,18 +157,18 @@ def test_memory_that_may_be_in_use_stands_behind_what_is_surer():
 
 
 @cases(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
-def test_nothing_is_said_to_be_surer_than_it_is(confidence, level):
+def test_the_shown_confidence_is_never_rounded_up(confidence, level):
     result = replace(forecast("nvme", 28.0), confidence=confidence)
     assert f", {level} % interval " in result.sentence()
     assert f" {level} % interval " in forecast_page([result]).text(120)
 
 
-def test_a_warning_has_one_line_and_names_those_it_is_of(text):
+def test_a_warning_is_one_line_with_the_names_of_its_targets(text):
     assert "  warning: the machine was busy (run-queue)" in text
     assert "  warning: not measured: published or assumed latency (not-measured): wish" in text
 
 
-def test_two_warnings_of_one_kind_are_of_their_target():
+def test_two_warnings_of_the_same_code_name_their_target():
     hints = [Caveat("not-used", f"not used: {hint}") for hint in ("--progress", "--history")]
     page = forecast_page([forecast("disk", 90.0, *hints), forecast("nvme", 28.0)])
     (line,) = (line for line in page.text(120).splitlines() if "(not-used)" in line)
@@ -181,7 +181,7 @@ def test_slower_and_refused_targets_are_marked(text):
     assert "  no number for tmpfs: it would swap" in text
 
 
-def test_details_tell_each_case_and_what_to_do():
+def test_details_show_each_warning_with_its_next_step():
     matches = [
         forecast("wish", 36.0, BUSY, WISH),
         forecast("nvme", 28.0, BUSY, advice=["mount it"]),
@@ -193,7 +193,7 @@ def test_details_tell_each_case_and_what_to_do():
     assert "  to do: nvme: mount it" in text
 
 
-def test_an_unknown_time_of_temp_io_names_the_next_step_with_and_without_details():
+def test_an_unknown_io_time_has_a_next_step_with_and_without_details():
     unknown = Caveat("time-unknown", "how long temp I/O took is not known")
     step = " ".join(explanations()["time-unknown"].next_step.split()[:6])
     for in_full in (False, True):

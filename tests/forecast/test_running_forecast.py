@@ -1,4 +1,4 @@
-"""The forecast of a run under way: of the whole where something tells it, and surer as it goes."""
+"""The forecast of a running query: of the whole if its length is known; more certain over time."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def sorted_by_duckdb(tmp_path_factory):
 
 
 def by_then(recording, share):
-    """What a recorder had of it, with nothing said of its end."""
+    """What a recorder has after a share of the run, with no end recorded."""
     until_s = share * recording.elapsed_s
     made = Running()
     waits = recording.waits
@@ -43,12 +43,12 @@ def starts(waits):
     return waits["start_ns"].to_pylist()
 
 
-def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
-    """What a previous run of the same took in all is known: here it is the run itself."""
+def test_the_forecast_covers_the_whole_run_and_gets_more_certain(sorted_by_duckdb):
+    """An earlier run gives the total; here it is the run itself."""
     whole = sorted_by_duckdb
     live = RunningForecast("factor:1", known=RemainingWorkHints(history=[whole.path]))
     open_s = []
-    # On a busy machine the sort may begin to spill late.
+    # On a busy machine the sort may start to spill late.
     begin = min(starts(whole.temp_waits)) / 1e9 / whole.elapsed_s
     for spilled in (0.3, 0.6, 0.85):
         share = begin + spilled * (1 - begin)
@@ -59,14 +59,14 @@ def test_it_is_for_the_whole_run_and_gets_surer(sorted_by_duckdb):
         left = live.latest.to_come.elapsed_s
         open_s.append(left.high - left.low)
     assert open_s[-1] < open_s[0]
-    # A busy machine may have a number refused, which is then kept as none.
+    # On a busy machine a number may be refused, which is then kept as None.
     assert len(live.half_widths) == 3
     live.look(lambda: whole, last=True)
     assert live.latest.to_come is None
 
 
-def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
-    """4000 blocks are written and 1000 of them read, in 20 s: each takes 2 ms after 2 ms."""
+def test_a_bounded_number_of_waits_in_memory_gives_the_same_forecast(tmp_path, monkeypatch):
+    """4000 blocks are written and 1000 read in 20 s: 2 ms each, with gaps of 2 ms."""
     writes = [("write", n) for n in range(4000)]
     operations = [*writes, *[("read", n) for n in range(1000)]]
     made = [

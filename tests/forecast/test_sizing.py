@@ -1,4 +1,4 @@
-"""What binds on a storage, and the cheapest storage within a limit, against trying all of them."""
+"""The limit that binds, and the cheapest storage within a time, against trying all settings."""
 
 from dataclasses import replace
 from itertools import product as combinations
@@ -41,7 +41,7 @@ def forecasters(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sizings(forecasters):
-    """What to buy for each of them that runs 40 times a day."""
+    """What to buy for each query if it runs 40 times a day."""
     # From hard disks to local SSDs.
     more = ("aws-sc1", "aws-m6gd-large", "aws-i4i-4xlarge", "gcp-local-ssd", "azure-p30")
     some = {"products": (*PRODUCTS, *more)}
@@ -72,7 +72,7 @@ def test_the_limit_that_binds_saves_most_when_it_is_doubled(forecasters):
     assert not wrong
 
 
-def test_two_limits_that_are_reached_at_once_are_named_together(forecasters):
+def test_two_limits_reached_together_are_both_named(forecasters):
     # Operations of 256 KiB: 500 a second are 125 MiB/s, and io2 moves 128 MiB/s with 500 IOPS.
     binding = forecasters[2].forecast(lookup("aws-io2?iops=500")).binding
     assert set(binding.bound_by) == {"iops", "throughput"}
@@ -90,7 +90,7 @@ def test_the_search_finds_the_cheapest_of_all_settings(forecasters, seed):
     assert forecasts < 120
 
 
-def test_a_frontier_gets_faster_with_its_price(sizings):
+def test_the_frontier_gets_faster_with_its_price(sizings):
     sizing = sizings[2]
     rows = sizing.frontier
     assert len(rows) > 2
@@ -103,7 +103,7 @@ def test_a_frontier_gets_faster_with_its_price(sizings):
     assert sizing.chosen.saved_h_per_month == pytest.approx(saved_h)
 
 
-def test_a_limit_that_nothing_meets_says_what_is_left(forecasters):
+def test_a_time_limit_that_nothing_meets_names_the_closest(forecasters):
     alone = {"prices": load_prices(), "products": PRODUCTS}
     ceiling_s = size([Sized(forecasters[0])], **alone).ceiling_s
     sizing = size([Sized(forecasters[0])], **alone, within_s=ceiling_s / 2)
@@ -118,7 +118,7 @@ def test_a_limit_that_nothing_meets_says_what_is_left(forecasters):
     assert format_duration(ceiling_s) not in closest.notes[0].partition(";")[2]
 
 
-def test_the_mean_over_statements_is_that_over_their_runs(forecasters):
+def test_the_mean_over_statements_is_weighted_by_their_runs(forecasters):
     today_s = [f.workload.total_s for f in forecasters[:2]]
     for weights in ({"runs_per_day": 10.0}, {"calls": 10.0}):
         thirty = {name: 30.0 for name in weights}
@@ -127,7 +127,7 @@ def test_the_mean_over_statements_is_that_over_their_runs(forecasters):
         assert sizing.baseline_s == pytest.approx((today_s[0] + 3 * today_s[1]) / 4)
 
 
-def test_an_interval_of_several_statements_is_that_of_the_slowest(forecasters):
+def test_the_interval_of_several_statements_is_that_of_the_slowest(forecasters):
     search = Search([Sized(f, runs) for f, runs in zip(forecasters, (1.0, 3.0), strict=False)],
                     load_prices(), None)  # fmt: skip
     times = search.times_of([10.0, 30.0], [(5.0, 12.0), (25.0, 40.0)])
@@ -137,9 +137,9 @@ def test_an_interval_of_several_statements_is_that_of_the_slowest(forecasters):
     assert times.saved_h_per_month == pytest.approx(365.25 / 12 * saved_s / 3600)
 
 
-def test_what_to_buy_saves_most_of_what_the_fastest_saves(sizings):
+def test_the_choice_has_most_of_the_saving_of_the_fastest(sizings):
     for sizing in sizings:
-        # Rows whose interval ends above today's time may save nothing.
+        # Rows whose interval ends above the present time may save nothing.
         sure = [row for row in sizing.frontier if row.interval_s[1] < sizing.baseline_s]
         saved_s = [sizing.baseline_s - row.elapsed_s for row in sure]
         worth = [row for row, s in zip(sure, saved_s, strict=True) if s >= 0.9 * max(saved_s)]
@@ -150,7 +150,7 @@ def test_what_to_buy_saves_most_of_what_the_fastest_saves(sizings):
 
 
 @cases("unpriced", ["aws-sc1", "gcp-local-ssd"])
-def test_storage_without_a_price_is_named_if_it_is_faster_than_all_with_one(forecasters, unpriced):
+def test_unpriced_storage_is_named_if_it_is_faster_than_all_priced(forecasters, unpriced):
     prices = load_prices()
     known = replace(prices, prices=[p for p in prices.prices if p.product != unpriced])
     sizing = size([Sized(forecasters[2])], known, products=("aws-sc1", "gcp-local-ssd"))
@@ -165,12 +165,12 @@ GIB_PRICES = {"GiB-month": [(0, 2.0)], "IOPS-month": [(0, 0.0), (3000, 0.01)]}
 @cases(
     ("name", "settings", "prices", "cost", "price_of"),
     [
-        # Its size is what the temp files need in whole GiB, or its IOPS if they need more of it.
+        # Its size is the temp files' size in whole GiB, or larger if its IOPS require it.
         ("aws-io2", {"iops": 4000}, GIB_PRICES, 201 * 2.0 + 1000 * 0.01, None),
         ("aws-io2", {"iops": 256000}, GIB_PRICES, 256 * 2.0 + 253000 * 0.01, None),
         # It is sold as a disk of 375 GiB.
         ("gcp-local-ssd", {}, {"GiB-month": [(0, 2.0)]}, 375 * 2.0, None),
-        # It has no least size.
+        # It has no minimum size.
         ("gcp-hyperdisk-extreme", {"iops": 2000}, GIB_PRICES, 200.5 * 2.0, None),
         ("azure-p30", {}, {"month": [(0, 99.0)]}, 99.0, None),
         ("aws-i4i-large", {}, {"instance-hour": [(0, 3.0)]}, 730 * 3.0, "instance"),
@@ -181,12 +181,12 @@ GIB_PRICES = {"GiB-month": [(0, 2.0)], "IOPS-month": [(0, 0.0), (3000, 0.01)]}
             730 * 0.5,
             "difference",
         ),
-        # A price is missing of what is paid by the operation.
+        # The price per operation is missing.
         ("aws-io2", {"iops": 4000}, {"GiB-month": [(0, 2.0)]}, None, None),
         ("aws-io2", {"iops": 4000}, {}, None, None),
     ],
 )
-def test_a_month_costs_what_the_price_list_says(name, settings, prices, cost, price_of):
+def test_the_monthly_cost_follows_the_price_list(name, settings, prices, cost, price_of):
     listed = [
         Price(name, unit, above, price, "USD", DEFAULT_REGIONS[name.partition("-")[0]], *[None] * 3)
         for unit, tiers in prices.items()
@@ -198,7 +198,7 @@ def test_a_month_costs_what_the_price_list_says(name, settings, prices, cost, pr
     assert product.price_of == price_of
 
 
-def test_settings_of_a_product_whose_lowest_costs_nothing_are_searched(forecasters):
+def test_settings_above_a_free_minimum_are_searched(forecasters):
     """A contract that includes gp3's volume and charges for what exceeds 3,000 IOPS, 125 MiB/s."""
     charged = {"GiB-month": (0, 0.0), "IOPS-month": (3000, 0.006), "throughput-month": (125, 0.05)}
     listed = [
@@ -229,7 +229,7 @@ def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters)
         prices = [sizing.chosen.cost_per_month for sizing in alone]
         assert both.chosen.cost_per_month >= max(prices) - 1e-9
     assert both.statements == 2
-    # The storage of today is enough for one that takes no more than the limit.
+    # The present storage suffices for a query that takes no longer than the limit.
     slowest_s = max(forecaster.workload.total_s for forecaster in forecasters[:2])
     for within_s, enough in ((slowest_s, True), (0.99 * slowest_s, False)):
         limits = {"within_s": within_s, "products": PRODUCTS}
@@ -239,14 +239,14 @@ def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters)
     assert not replace(alone[0], within_s=alone[0].baseline_s * 0.99).suffices
 
 
-def test_memory_that_is_free_costs_nothing(forecasters):
+def test_free_memory_costs_nothing(forecasters):
     alone = {"prices": load_prices(), "products": PRODUCTS}
     sizing = size([Sized(forecasters[0])], **alone, free_memory_bytes=1 << 40)
     assert sizing.frontier[0].target == "tmpfs"
     assert sizing.frontier[0].cost_per_month == 0
 
 
-def test_prices_without_a_product_leave_it_without_a_price(forecasters):
+def test_a_product_missing_from_the_price_list_has_no_price(forecasters):
     prices = load_prices()
     without = replace(prices, prices=[p for p in prices.prices if p.product != "aws-gp3"])
     sizing = size([Sized(forecasters[2])], without, products=("aws-gp3",))
@@ -254,7 +254,7 @@ def test_prices_without_a_product_leave_it_without_a_price(forecasters):
     assert all(row.cost_per_month is None for row in sizing.unpriced)
 
 
-def test_size_and_forecast_show_the_same_limit(tmp_path, monkeypatch):
+def test_size_and_forecast_show_the_same_ceiling(tmp_path, monkeypatch):
     # The search of size uses a sample of the waits of a large recording.
     monkeypatch.setattr(sizing_module, "WHOLE_MAX", 1000)
     monkeypatch.setattr(sizing_module, "WAITS_MAX", 500)
@@ -267,18 +267,18 @@ def test_size_and_forecast_show_the_same_limit(tmp_path, monkeypatch):
 
 
 @cases(("text", "runs"), [("40", 40), ("2/h", 48), ("5/12h", 10), ("7/week", 1), ("3/1d", 3)])
-def test_runs_a_day(text, runs):
+def test_runs_per_day_are_parsed(text, runs):
     assert parse_runs_per_day(text) == pytest.approx(runs)
 
 
 @cases("text", ["0/day", "5/0s", "nan", "5/fortnight"])
-def test_no_number_of_runs(text):
+def test_invalid_numbers_of_runs_are_refused(text):
     with pytest.raises(OptionInvalid):
         parse_runs_per_day(text)
 
 
 def test_storage_that_saves_next_to_nothing_is_not_bought(tmp_path):
-    """6 us a block is the time of the page cache, which no storage shortens."""
+    """6 us per block is the time of the page cache, which no storage shortens."""
     cached = {"max_parallel_workers_per_gather": 0, "mean_ms": 45.0, "blocks": 1200}
     rows = [row(queryid, temp_ms=7.2, **cached) for queryid in (815, 816)]
     path = export(tmp_path / "statements.csv", 15, *rows)
@@ -287,8 +287,8 @@ def test_storage_that_saves_next_to_nothing_is_not_bought(tmp_path):
     assert sizing.chosen is None
 
 
-def test_the_present_storage_times_the_statements_of_an_export(tmp_path):
-    """1,200 blocks that take 1 ms each are 1.2 s of 2 s; PostgreSQL 14 does not time them."""
+def test_the_present_storage_gives_the_io_times_of_an_export(tmp_path):
+    """1,200 blocks of 1 ms each are 1.2 s of 2 s; PostgreSQL 14 does not measure them."""
     timed = {"max_parallel_workers_per_gather": 0, "mean_ms": 2000.0, "blocks": 1200}
     path = export(tmp_path / "statements.csv", 14, row(**timed), row(816, **timed))
     for queryid, elapsed_s in ((None, None), ("815", None), ("815", 3.0)):

@@ -34,12 +34,12 @@ def check_sum(entry):
     assert entry["interval_s"][0] <= entry["forecast_s"] <= entry["interval_s"][1]
 
 
-def test_a_run_in_memory_on_a_disk_of_100_mb_a_second(log):
-    """A cache of 200 MB holds as much of the shuffle, and of the spill: 300 MB are read or more."""
+def test_a_run_in_memory_is_forecast_for_a_disk_of_100_mb_a_second(log):
+    """A cache of 200 MB holds that much of the shuffle and of the spill: 300 MB are read."""
     [entry] = forecast(log, "--from", "tmpfs", "--to", DISK, "--page-cache", "200M")
     assert entry["baseline_s"] == 11.0
     assert entry["ceiling_s"] == pytest.approx(11.0)
-    # At most all of it passes the device twice, while no task does anything else.
+    # At most all of it passes the device twice, while no task does other work.
     assert 13.9 <= entry["forecast_s"] <= 11.0 + 14.0
     assert [stage["id"] for stage in entry["stages"]] == [0, 1]
     # The shuffle and the spill are both written and read.
@@ -47,10 +47,10 @@ def test_a_run_in_memory_on_a_disk_of_100_mb_a_second(log):
     check_sum(entry)
 
 
-def test_from_the_disk_back_to_memory(log):
-    """What the disk explains goes, and no more than what is neither CPU time nor the driver's."""
+def test_a_run_on_disk_is_forecast_for_memory(log):
+    """The disk's time goes, at most what is neither CPU time nor the driver's."""
     [entry] = forecast(log, "--from", DISK, "--to", "tmpfs", "--page-cache", "500M")
-    # CPU time: 3 s and 4 s in turn, and 2 s of the driver.
+    # CPU time: 3 s and 4 s in sequence, and 2 s of the driver.
     assert 9.0 <= entry["forecast_s"] < 11.0
     check_sum(entry)
 
@@ -61,10 +61,10 @@ def test_the_same_storage_changes_nothing(log):
     assert entry["forecast_s"] == pytest.approx(11.0, rel=1e-3)
 
 
-def test_without_its_storage_there_are_bounds(log):
+def test_without_the_present_storage_there_are_bounds(log):
     entry, slow = forecast(log, "--to", "tmpfs", "--to", "limits:latency=1ms,throughput=10MB/s")
     assert {"time-unknown", "page-cache-unknown"} <= {w["code"] for w in entry["warnings"]}
-    # Nothing was storage: 11 s; or what the task that spilled was not on a CPU, 1 s of 5 s: 10 s.
+    # Without any storage time 11 s; if the off-CPU 1 s of 5 s of the spilling task was storage, 10 s.
     assert 8.0 < entry["interval_s"][0] <= 10.0 < 11.0 <= entry["interval_s"][1] + 1e-9
     assert slow["interval_s"][1] > 11.0 + 40.0
     check_sum(slow)
@@ -103,14 +103,14 @@ NO_STAGE = [
         (NO_STAGE, ("--to", "tmpfs", "--job", "1"), "no-temp-io"),
     ],
 )
-def test_what_has_no_forecast_is_refused(tmp_path, events, options, code):
+def test_logs_without_a_forecast_are_refused(tmp_path, events, options, code):
     (path := tmp_path / "log").write_bytes(text(events))
     done = spillcast("forecast", path, *options, "--json")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, code)
 
 
 @cases(("options", "baseline_s"), [(("--sql", "7"), 10.0), (("--job", "0"), 9.0)])
-def test_an_execution_or_a_job_alone(log, options, baseline_s):
+def test_a_single_execution_or_job_is_selected(log, options, baseline_s):
     [entry] = forecast(log, *options, "--from", "tmpfs", "--to", "tmpfs")
     assert entry["baseline_s"] == baseline_s
 
@@ -119,8 +119,8 @@ def spill_bytes(entry):
     return sum(stage["spill_bytes"] for stage in entry["stages"])
 
 
-def test_one_slot_takes_its_tasks_in_turn(log):
-    """Stage 0 then takes 4 s and 3 s instead of 4 s, and the driver as long as it did."""
+def test_a_single_slot_runs_its_tasks_in_sequence(log):
+    """Stage 0 then takes 4 s plus 3 s instead of 4 s; the driver takes the same time."""
     [entry] = forecast(log, "--from", "tmpfs", "--to", "tmpfs", "--cores", "1")
     assert entry["baseline_s"] == pytest.approx(14.0)
     assert entry["supposed"]["measured_s"] == 11.0
@@ -128,8 +128,8 @@ def test_one_slot_takes_its_tasks_in_turn(log):
     check_sum(entry)
 
 
-def test_today_is_the_same_for_each_target(log):
-    """Of work with bounds, the slowest case on one target is the fastest on another."""
+def test_the_baseline_is_the_same_for_each_target(log):
+    """With bounds, the slowest case on one target may be the fastest on another."""
     rates = ("10MB/s", "33MB/s", "100MB/s")
     today, *others = (f"limits:latency=1ms,throughput={rate}" for rate in ("33MB/s", *rates))
     targets = [word for other in ("tmpfs", *others) for word in ("--to", other)]
@@ -140,15 +140,15 @@ def test_today_is_the_same_for_each_target(log):
             check_sum(entry)
 
 
-def test_more_executors_are_on_nodes_of_their_own(log):
-    """Halves of what was one node's shuffle go to two devices."""
+def test_more_executors_run_on_separate_nodes(log):
+    """Each of two devices gets half of the shuffle that one node had."""
     today = ("--from", "tmpfs", "--to", DISK, "--page-cache", "200M")
     [alone], [apart] = forecast(log, *today), forecast(log, *today, "--executors", "2")
     assert apart["baseline_s"] == pytest.approx(alone["baseline_s"])
     assert apart["stages"][0]["forecast_s"] < alone["stages"][0]["forecast_s"]
 
 
-def test_memory_decides_what_spills(log):
+def test_more_memory_removes_spills(log):
     """A heap of 1 GiB has 217 MiB for each of two tasks; one had 100 MiB and lacked 900 MiB."""
     today = ("--from", DISK, "--to", DISK, "--page-cache", "8G")
     [entry] = forecast(log, *today)
@@ -181,7 +181,7 @@ def test_off_heap_memory_without_a_unit_is_in_bytes(tmp_path, written):
 
 
 @cases("fraction", ["0", "-1", "nan", "inf", "much"])
-def test_a_memory_fraction_that_is_no_share_is_the_default(tmp_path, fraction):
+def test_an_invalid_memory_fraction_is_replaced_by_the_default(tmp_path, fraction):
     path = tmp_path / "log"
 
     def entry(properties):
@@ -202,7 +202,7 @@ def test_a_memory_fraction_that_is_no_share_is_the_default(tmp_path, fraction):
         ({"cpu_s": [3.6], "end_s": [5.0]}, "too few tasks"),
     ],
 )
-def test_what_binds_a_stage(tmp_path, changed, bound):
+def test_the_binding_resource_of_a_stage_is_named(tmp_path, changed, bound):
     """A stage of two slots from 1 s to 5 s; the shuffle keeps the log from being refused."""
     path, events = tmp_path / "log", two_stages()
     first, last = events.index(next(e for e in events if "TaskEnd" in e["Event"])), 9
@@ -222,7 +222,7 @@ def test_what_binds_a_stage(tmp_path, changed, bound):
     assert entry["stages"][0]["baseline_bound_by"] == bound
 
 
-def test_local_directories_in_memory_need_no_name(tmp_path):
+def test_local_directories_in_memory_need_no_source_option(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(text(two_stages(properties={"spark.kubernetes.local.dirs.tmpfs": "true"})))
     [entry] = forecast(path, "--to", "tmpfs", "--page-cache", "1G")
@@ -230,16 +230,16 @@ def test_local_directories_in_memory_need_no_name(tmp_path):
     assert entry["forecast_s"] == pytest.approx(11.0)
 
 
-def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
+def test_the_page_draws_stages_and_redacts_names(log, tmp_path):
     page = tmp_path / "page.html"
     arguments = ("--from", DISK, "--to", "tmpfs", "--page-cache", "100M", "-o", page, "--json")
     done = completed("report", log, *arguments, "--redact")
     assert any("Stages today" in title for title in json.loads(done.stdout)["charts"])
     written = page.read_text()
     bars = [line for line in written.split("<rect") if 'height="9"' in line]
-    # Each of two stages, before and after.
+    # Two stages, each before and after.
     assert len(bars) == 4
-    # The terms of today: temp I/O as reads, tasks as CPU time.
+    # The terms of the baseline: temp I/O as reads, tasks as CPU time.
     terms = [line for line in written.split("<rect") if 'height="16"' in line]
     assert {"read", "cpu"} <= {re.search(r"--([\w-]+)\)", term)[1] for term in terms}
     assert not any(name in written for name in ("host-1", "app-1"))
@@ -248,15 +248,15 @@ def test_the_page_draws_stages_over_time_and_names_nobody(log, tmp_path):
     assert spillcast("report", log, "-o", page).returncode == 2
 
 
-def test_a_run_that_its_storage_does_not_explain_is_said(log):
-    """A disk of 1 MB/s would have taken minutes for what took 11 s."""
+def test_a_run_faster_than_its_stated_storage_is_a_warning(log):
+    """A disk of 1 MB/s would take minutes for this run of 11 s."""
     slow = "limits:iops=100000,throughput=1MB/s,latency=0.1ms"
     [entry] = forecast(log, "--from", slow, "--to", "tmpfs", "--page-cache", "100M")
     assert "event-log" in [warning["code"] for warning in entry["warnings"]]
 
 
 def test_a_log_that_contradicts_itself_has_an_answer_with_a_warning(tmp_path):
-    """CPU times of another unit: what is left of 11 s is waits for a disk that needs hours."""
+    """CPU times in a wrong unit; the rest of the 11 s would be waits for a disk that needs hours."""
     events = two_stages()
     for ended in events:
         if ended["Event"] == "SparkListenerTaskEnd":

@@ -1,4 +1,4 @@
-"""Recordings of a part of a query, an operation at a time, for tests of what is to come."""
+"""Recordings of a part of a query, built operation by operation, for tests of remaining work."""
 
 import json
 from dataclasses import replace
@@ -9,16 +9,16 @@ from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192
-#: Each operation takes 2 ms, and 2 ms pass before it.
+# Each operation takes 2 ms and starts 2 ms after the previous one.
 STEP_S = 0.004
 SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
 FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"
 
 
 def recorded(path, operations, threads=1, **parts):
-    """A recording of (op, file, number of a block, its size), that ended while its query went on.
+    """A recording of (op, file, block number, block size) that ended before its query.
 
-    Threads do the operations by turns, so many at once.
+    The threads take the operations in turn; as many run at once as there are threads.
     """
     rows = [
         {
@@ -43,7 +43,7 @@ def recorded(path, operations, threads=1, **parts):
 
 
 def recorded_late(folder, operations, before, threads=1):
-    """Of a session that had done so many operations before, by which FILE holds 1000 blocks."""
+    """Of a session with ``before`` earlier operations, after which FILE holds 1000 blocks."""
     return recorded(
         folder / "part.spill",
         operations,

@@ -1,4 +1,4 @@
-"""Queries of DuckDB seen for their first part: what remained is known from the entire recording."""
+"""DuckDB queries seen for their first part; the full recording shows what really remained."""
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,7 @@ QUERIES = (
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Entire recordings, which read nearly all that they wrote."""
+    """Recordings of entire runs, which read nearly all that they wrote."""
     room = tmp_path_factory.mktemp("duckdb")
     lab = lab_of("duckdb")(room)
     lab.build(ROWS)
@@ -38,7 +38,7 @@ def moved(recording, op):
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
-def test_bounds_hold_what_remained(runs, share):
+def test_the_bounds_contain_what_really_remained(runs, share):
     open_ended = []
     for run in runs:
         part = attached(run, 0.0, share * run.elapsed_s)
@@ -55,5 +55,6 @@ def test_bounds_hold_what_remained(runs, share):
             assert left.elapsed_s.low <= (1 - share) * run.elapsed_s
         else:
             assert left.writes_bytes.high >= remained["write"] - near
-    # Near its end a query's last stretch of reads bounds the rest, unless load moved the cut.
+    # Near the end the last stretch of reads bounds the rest, unless load on the machine moved the
+    # cut.
     assert share < 0.9 or not all(open_ended)

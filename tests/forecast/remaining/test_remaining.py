@@ -1,4 +1,4 @@
-"""What is to come of a query that was seen in part: each source by itself, by hand."""
+"""The remaining work of a partly observed query: each source separately, checked by hand."""
 
 import json
 from dataclasses import replace
@@ -30,11 +30,11 @@ from varied_recording import write_varied_recording
 
 @pytest.fixture
 def written(tmp_path):
-    """400 blocks were written, none was read."""
+    """400 blocks were written and none was read."""
     return recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)])
 
 
-def test_that_nothing_is_written_is_refused_where_only_reads_were_seen(tmp_path):
+def test_written_bytes_of_zero_are_refused_where_only_reads_were_seen(tmp_path):
     loads = [("read", BLOCK, 300, 1_000_000)]
     run = recording(tmp_path / "reads.spill", loads, elapsed_s=1.0)
     change(run, ended_by="duration")
@@ -42,7 +42,7 @@ def test_that_nothing_is_written_is_refused_where_only_reads_were_seen(tmp_path)
         forecast(run, SAME, known=RemainingWorkHints(written_bytes=0.0))
 
 
-def test_without_any_source_the_sentence_names_the_part(written):
+def test_without_any_source_the_sentence_names_the_recorded_part(written):
     answer = forecast(written, SAME)
     assert answer.sentence().startswith("1.60 s were recorded of a run that went on")
     # 400 blocks of 8 KiB.
@@ -50,7 +50,7 @@ def test_without_any_source_the_sentence_names_the_part(written):
 
 
 @cases(("low", "centre", "high"), [(50.0, 100.0, 150.0), (99.0, 100.0, 400.0), (0.0, 0.0, 7.0)])
-def test_nine_draws_in_ten_lie_between_the_bounds(low, centre, high):
+def test_the_bounds_are_the_5_and_95_percent_quantiles_of_the_draws(low, centre, high):
     normal = np.random.default_rng(0).standard_normal(50_000)
     draws = Estimated("written", low, centre, high, "").drawn(normal)
     result = np.quantile(draws, [0.05, 0.5, 0.95])
@@ -68,7 +68,7 @@ def spread_out(kinds):
     "kinds",
     ["w" * 200, "w" * 100 + "wwr" * 60, "w-" * 100, "-" * 180 + "w" * 20],
 )
-def test_while_writing_goes_on_at_full_rate_there_is_a_lower_bound_alone(tmp_path, kinds):
+def test_while_writing_goes_on_there_is_only_a_lower_bound(tmp_path, kinds):
     part = recorded(tmp_path / "part.spill", spread_out(kinds))
     left = forecast(part, SAME).to_come
     assert left.open_ended
@@ -76,7 +76,7 @@ def test_while_writing_goes_on_at_full_rate_there_is_a_lower_bound_alone(tmp_pat
     unread = kinds.count("w") - kinds.count("r")
     assert left.reads_bytes.low == pytest.approx(unread * BLOCK)
     assert (left.reads_bytes.high, left.writes_bytes.high) == (None, None)
-    # Each read is yet to be done, and what one takes is a guess where none was seen.
+    # Each read is still to be done; where no read was seen, its duration is a guess.
     assert 0 < left.elapsed_s.low <= unread * STEP_S
     code, *_ = (warning.code for warning in forecast(part, SAME).warnings)
     assert code == "still-writing"
@@ -84,22 +84,22 @@ def test_while_writing_goes_on_at_full_rate_there_is_a_lower_bound_alone(tmp_pat
 
 
 @cases("kinds", ["w" * 100 + "rrw" * 20 + "r" * 20, "w" * 100 + "rrrw" * 30])
-def test_files_that_drain_bound_what_is_to_come(tmp_path, kinds):
-    """Writing has ended, or reads outrun it."""
+def test_draining_files_bound_the_remaining_work(tmp_path, kinds):
+    """Writing has ended, or reads are faster than writes."""
     answer = forecast(recorded(tmp_path / "part.spill", spread_out(kinds)), SAME)
     left = answer.to_come
     assert not left.open_ended
     assert not left.still_writing
     unread = kinds.count("w") - kinds.count("r")
     assert left.reads_bytes.low <= unread * BLOCK * 1.1 < left.reads_bytes.high * 1.2
-    # They bound what reads them, not what the query does after that.
+    # They bound the phase that reads them, not what the query does afterwards.
     words = remaining_text(answer, left)
     assert format_duration(left.elapsed_s.low) in words
     assert format_duration(left.elapsed_s.high) not in words
 
 
 def slower(made, factor):
-    """The recording with its operations ever further apart, ``factor`` times at the end."""
+    """The recording with growing gaps between operations, ``factor`` times as long at the end."""
     start_s = made.waits["start_ns"].to_numpy() / 1e9
     share = start_s / made.elapsed_s
     stretched_s = start_s * (1 + (factor - 1) * share / 2)
@@ -110,8 +110,8 @@ def slower(made, factor):
     return made
 
 
-def test_time_beside_temp_io_that_grows_goes_on_to_grow(tmp_path):
-    """2 ms of each 4 ms are I/O; of a run seen for a fifth the time beside it grows to 4 ms."""
+def test_growing_time_beside_temp_io_continues_to_grow(tmp_path):
+    """2 ms of each 4 ms are I/O; in the first fifth of the run the time beside it grows to 4 ms."""
     operations = [("write", FILE, n) for n in range(400)]
     shares = []
     for name, factor in (("even", 1.0), ("slower", 1.5)):
@@ -128,22 +128,22 @@ def test_time_beside_temp_io_that_grows_goes_on_to_grow(tmp_path):
     assert shares[1][1] > shares[0][1]
 
 
-def test_the_end_of_another_phase_goes_with_no_byte(tmp_path):
-    """A second passes between the last write and the first read; then each takes 4 ms."""
+def test_the_gap_between_two_phases_is_not_scaled_with_bytes(tmp_path):
+    """A second passes between the last write and the first read; then each read takes 4 ms."""
     part = recorded(tmp_path / "part.spill", spread_out("w" * 200 + "-" * 250 + "r" * 40))
     rate = progress_of(part, recorded_threads(part)).rates["read"]
     assert (rate.io_s + rate.rest_s) * BLOCK == pytest.approx(STEP_S, rel=0.1)
 
 
-def test_the_loads_of_the_entire_query_leave_its_threads_as_recorded(tmp_path):
+def test_the_loads_of_the_entire_query_do_not_change_its_threads(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300, threads=2)
     workload = workload_of_recording(part)
     assert sum(load.count for load in workload.loads) > 2 * 200
     assert workload.threads.recorded == recorded_threads(part).recorded
 
 
-def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):
-    """Of 3.2 s a scan took the first half: what passes beside a write is that of the second."""
+def test_time_before_the_first_spill_is_not_scaled_with_bytes(tmp_path):
+    """A scan took the first half of 3.2 s: time beside a write is taken from the second half."""
     scan = [("read", DATA, n) for n in range(400)]
     part = recorded(tmp_path / "part.spill", scan + [("write", FILE, n) for n in range(400)])
     seen = progress_of(part, recorded_threads(part))
@@ -156,26 +156,26 @@ def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):
     ("reported", "whole"),
     [({"progress": 0.25}, 1600), ({"written_bytes": 800.0 * BLOCK}, 1600)],
 )
-def test_what_the_user_knows(written, reported, whole):
-    """All that is written is read once, and a read takes as long as a write on this storage."""
+def test_hints_of_the_user_give_the_whole(written, reported, whole):
+    """All written data is read once, and a read takes as long as a write on this storage."""
     answer = forecast(written, SAME, known=RemainingWorkHints(**reported))
     assert answer.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
     assert answer.interval_s[0] < whole * STEP_S < answer.interval_s[1]
     assert "unread" in {warning.code for warning in answer.warnings}
 
 
-def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
-    """3200 operations, two at once: 1600 times 4 ms here, 2 ms where storage takes none."""
+def test_remaining_reads_of_two_threads_overlap_as_their_writes_did(tmp_path):
+    """3200 operations, two at once: 1600 times 4 ms, or 2 ms if the storage takes no time."""
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(800)], threads=2)
     whole = RemainingWorkHints(written_bytes=1600.0 * BLOCK)
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
     for target, steps in ((SAME, 1600), (fast, 800)):
-        # Also where its interval is too wide for an answer.
+        # Also where the interval is too wide for an answer.
         estimated = forecast(part, target, known=whole).uncertainty
         assert estimated.forecast_s == pytest.approx(steps * STEP_S, rel=0.1)
 
 
-def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_path):
+def test_an_earlier_run_of_two_threads_gives_the_time_beside_their_temp_io(tmp_path):
     operations = [("write", FILE, n) for n in range(800)]
     part = recorded(tmp_path / "part.spill", operations, threads=2)
     reads = [("read", FILE, n) for n in range(800)]
@@ -188,7 +188,7 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
 
 @cases("timed", [False, True])
 def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
-    """Of several threads a part was seen in which their reads overlap more than their writes."""
+    """In the recorded part, the reads of several threads overlap more than their writes."""
     run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
     part = attached(run, 0.44 * run.elapsed_s, 0.69 * run.elapsed_s)
     known = RemainingWorkHints(history=[] if timed else [run.path])
@@ -197,7 +197,7 @@ def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
     assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
 
 
-def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp_path):
+def test_a_part_without_temp_io_uses_an_earlier_run_of_the_same_query(tmp_path):
     operations = [("read", DATA, n) for n in range(100)]
     private = ObservedEngine("postgres", query="select 1")
     part = recorded(tmp_path / "part.spill", operations, engine=private)
@@ -214,7 +214,7 @@ def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp
     assert warned.endswith("former.spill")
 
 
-def test_a_former_run_tells_counts_and_work(tmp_path, written):
+def test_an_earlier_run_gives_counts_and_work(tmp_path, written):
     former = recorded(
         tmp_path / "former.spill",
         [(op, FILE, n) for op in ("write", "read") for n in range(600)],
@@ -232,7 +232,7 @@ def test_a_former_run_tells_counts_and_work(tmp_path, written):
         ("select 1", "64MB", "work_mem = 64MB"),
     ],
 )
-def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, why):
+def test_an_earlier_run_that_differs_is_reported_and_not_used(tmp_path, text, memory, why):
     engine = ObservedEngine("postgres", query=text, settings={"work_mem": memory})
     private = ObservedEngine("postgres", query="select 1;", settings={"work_mem": "4MB"})
     part = recorded(
@@ -249,11 +249,11 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
     [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
     assert unused.startswith("not used: former.spill: ")
     assert why in unused
-    # What a read took is not known: half of the time may be reads, or all else.
+    # The duration of a read is not known: half of the time may be reads, or other work.
     assert answer.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
 
 
-def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
+def test_a_run_of_another_engine_is_reported_and_not_used(tmp_path):
     run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
     part = recorded(tmp_path / "part.spill", run[:400], engine=ObservedEngine("duckdb"))
     former = recorded(
@@ -265,8 +265,8 @@ def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
     assert answer.to_come.open_ended
 
 
-def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_path, written):
-    """While 400 blocks were written 800 ms passed beside; with 600 of each op only 200 ms."""
+def test_a_run_with_less_time_beside_its_temp_io_is_not_used(tmp_path, written):
+    """800 ms passed beside the writes of 400 blocks, but only 200 ms beside 600 of each op."""
     run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
     former = recorded(tmp_path / "former.spill", run, ended_by="end", elapsed_s=2.6)
     answer = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
@@ -277,13 +277,13 @@ def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_pa
 
 
 def plan(rows, width=90):
-    """A sort of so many rows, not run: each takes its width and 10 bytes in a file."""
+    """A plan, not run, of a sort of ``rows`` rows; each takes its width and 10 bytes in a file."""
     scan = {"Node Type": "Seq Scan", "Plan Rows": rows, "Plan Width": width}
     sort = {"Node Type": "Sort", "Plan Rows": rows, "Plan Width": width, "Plans": [scan]}
     return [{"Plan": sort, "Settings": {"work_mem": "4MB"}}]
 
 
-def test_a_plan_that_was_not_run_tells_what_its_nodes_write(tmp_path, written):
+def test_a_plan_that_was_not_run_gives_the_writes_of_its_nodes(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(800 * BLOCK // 100)))
     answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
@@ -308,16 +308,16 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
 
 
 @pytest.mark.parametrize(("before", "done"), [(1000, 1200), (2000, 1700)])
-def test_time_before_the_recording_went_into_files_that_are_there_or_gone(tmp_path, before, done):
-    """Writing the 1000 blocks that the file holds took 1000 steps; others were written and read."""
+def test_time_before_the_recording_is_that_of_existing_or_deleted_files(tmp_path, before, done):
+    """Writing the file's 1000 blocks took 1000 steps; others were written, read and deleted."""
     operations = [("write", FILE, block) for block in range(1000, 1200)]
     part = recorded_late(tmp_path, operations, before)
     progress = progress_of(part, recorded_threads(part))
     assert progress.written == pytest.approx(done * BLOCK, rel=0.01)
 
 
-def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
-    """It reads what it has written, 1000 blocks; a plan of 1400 may be wrong."""
+def test_written_bytes_of_a_process_take_precedence_over_its_plan(tmp_path):
+    """The process reads its 1000 written blocks; a plan of 1400 may be wrong."""
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(1400 * BLOCK // 100)))
     part = recorded(
@@ -333,7 +333,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
     assert high > 1400
 
 
-def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
+def test_a_plan_that_is_below_the_observed_writes_is_not_used(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(60_000, width=20)))
     answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
@@ -341,8 +341,8 @@ def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
     assert "not-used" in {warning.code for warning in answer.warnings}
 
 
-def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(written):
-    """Of two sorts, one fits into 4 MB by the plan; the session has not so much."""
+def test_a_session_that_writes_more_than_its_plan_has_less_work_memory(written):
+    """By the plan one of two sorts fits into 4 MB; the session has less."""
     sorts = [plan(rows, width)[0]["Plan"] for rows, width in ((60_000, 20), (38_000, 60))]
     joined = {"Node Type": "Merge Join", "Plan Rows": 1, "Plan Width": 8, "Plans": sorts}
     (written.path / "estimate.json").write_text(json.dumps([{"Plan": joined, "Settings": {}}]))
@@ -352,8 +352,8 @@ def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(writt
     assert coming.total_bytes("write") == pytest.approx(both * BLOCK, rel=0.15)
 
 
-def test_of_a_process_what_it_had_written_is_known(tmp_path):
-    """600 blocks written before, 200 now, and by --written there are 1000 in all."""
+def test_earlier_writes_of_a_process_are_counted(tmp_path):
+    """600 blocks were written before and 200 in the recording; --written says 1000 in total."""
     part = recorded(
         tmp_path / "part.spill",
         [("write", FILE, n) for n in range(600, 800)],
@@ -364,28 +364,28 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
     assert answer.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
 
 
-def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written):
+def test_a_directory_is_probed_with_reads_of_the_written_data(tmp_path, written):
     (tmp_path / "there").mkdir()
     document = json_of(
         "forecast", written.path, "--to", tmp_path / "there", "--progress", "25%",
         "--confidence", "0.5",
     )  # fmt: skip
-    # No reads were recorded: their latency there is the probe's.
+    # No reads were recorded: their latency on the target is the probe's.
     [reads] = [term for term in document["terms"] if term["op"] == "read"]
     assert 0 < reads["forecast_s"] < reads["count"] * 0.002
     assert document["to_come"]["reads_bytes"]["low"] >= 400 * BLOCK
 
 
-def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
+def test_a_part_that_only_reads_has_a_term_of_writes(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
     done = completed("forecast", part.path, "--to", "latency:2ms", "--json")
     terms = {term["op"]: term for term in json.loads(done.stdout)["terms"] if term["op"]}
-    # A thousand blocks were written before, and as many are read in all.
+    # A thousand blocks were written before, and a thousand are read in total.
     assert terms["write"]["count"] == pytest.approx(1000, rel=0.05)
     assert terms["write"]["forecast_s"] == pytest.approx(terms["write"]["count"] * 0.002, rel=0.05)
 
 
-def test_in_words(written):
+def test_the_output_names_the_part_and_the_remaining_work(written):
     done = completed("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
     output = " ".join(done.stdout.split())
     assert "of this query, judging by the 1.60 s recorded" in output.split(". ")[0]
@@ -393,13 +393,13 @@ def test_in_words(written):
     assert "temp reads" in done.stdout
 
 
-def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
+def test_a_page_draws_the_recorded_and_the_remaining_work(tmp_path, written):
     page = tmp_path / "page.html"
     requested = ("--to", "latency:2ms", "--progress", "25%", "-o", page)
     completed("report", written.path, *requested)
     text = page.read_text()
     assert "left running it takes about another 4." in text
-    # What is told beside the bars: bytes done, which are 400 blocks.
+    # The text beside the bars: bytes done, which are 400 blocks.
     assert "3.12 MiB done, " in text
     assert all(part in text for part in ("before the recording", "recorded", "remaining"))
 
@@ -412,7 +412,7 @@ def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
         ("--history", "nowhere.json", "nowhere.json: there is no such file"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(written, option, value, why):
+def test_impossible_hints_are_refused(written, option, value, why):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", option, value)
     assert (done.returncode, done.stdout) == (2, "")
     assert why in done.stderr
@@ -420,7 +420,7 @@ def test_what_cannot_be_is_told_in_a_line(written, option, value, why):
 
 @pytest.fixture
 def former(tmp_path):
-    """A run of 1000 writes and as many reads: of 8 s half were beside them."""
+    """A run of 1000 writes and 1000 reads; half of its 8 s passed outside them."""
     run = [(op, FILE, n) for op in ("write", "read") for n in range(1000)]
     return recorded(tmp_path / "former.spill", run, ended_by="end").path
 
@@ -433,10 +433,10 @@ def former(tmp_path):
         (8.0, {"written_bytes": 100_000 * BLOCK}, 0, "--elapsed"),
     ],
 )
-def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
+def test_an_elapsed_time_below_the_other_sources_is_reported_and_used_alone(
     tmp_path, former, elapsed_s, reported, runs, source
 ):
-    """What was seen goes at 2 ms of each 4 ms: storage of no latency leaves about half."""
+    """2 ms of each 4 ms are I/O: on storage without latency about half of the time remains."""
     part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
                                               for op in ("write", "read")])  # fmt: skip
     known = RemainingWorkHints(**reported, history=[former] * runs)
@@ -444,7 +444,7 @@ def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
     [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
     assert f"not used: {source}: " in unused
     assert "is too short for temp I/O of about " in unused
-    # The rest then follows from the given time, not from the files.
+    # The remaining time then follows from the given time, not from the files.
     assert not any("temp files hold" in item.message for item in answer.warnings)
     assert answer.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
     assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
@@ -452,7 +452,7 @@ def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
     assert answer.ceiling_s == pytest.approx(answer.baseline_s / 2, rel=0.05)
 
 
-def test_a_much_longer_time_goes_by_beside_temp_io(tmp_path, written, former):
+def test_a_much_longer_elapsed_time_is_spent_beside_temp_io(tmp_path, written, former):
     answer = forecast(written, SAME, elapsed_s=800.0, known=RemainingWorkHints(history=[former]))
     assert answer.ceiling_s == pytest.approx(796, rel=0.01)
     assert answer.to_come.unused == [
@@ -461,20 +461,20 @@ def test_a_much_longer_time_goes_by_beside_temp_io(tmp_path, written, former):
     ]
 
 
-def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
+def test_an_elapsed_time_below_the_recorded_time_is_refused(written):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", "--elapsed", "1.2s")
     assert (done.returncode, done.stdout) == (2, "")
     assert "1.20 s is less than the 1.60 s that were recorded" in done.stderr
 
 
-def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
+def test_hints_that_need_single_waits_are_reported_as_unused_without_them(written):
     raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
     written.meta = replace(written.meta, raw=raw)
     answer = forecast(written, SAME, known=RemainingWorkHints(progress=0.5))
     assert any("--progress: needs the single waits" in item.message for item in answer.warnings)
 
 
-def test_of_a_whole_run_nothing_is_to_come(tmp_path):
+def test_a_whole_run_has_no_remaining_work(tmp_path):
     whole = recorded(
         tmp_path / "run.spill", [("write", FILE, 0), ("read", FILE, 0)], ended_by="end"
     )

@@ -7,8 +7,8 @@ from spillcast.forecast import forecast
 from spillcast.recording.observed import SizedFile
 
 
-def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
-    """A table of 4000 blocks, a quarter of it read, a block written for each two."""
+def test_a_scan_continues_to_feed_the_spill_at_its_rate(tmp_path):
+    """A table of 4000 blocks, a quarter of it read; one block is written per two blocks read."""
     operations = []
     for n in range(1000):
         operations += [("read", DATA, n)] + [("write", FILE, n // 2)] * (n % 2)
@@ -18,10 +18,10 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
     assert centre == pytest.approx(1500, rel=0.1)
 
 
-def test_what_memory_held_when_the_spill_began_may_be_written_first(tmp_path):
-    """Of a table of 4000 blocks 800 are read: 600 without a write, 600 beside the last 200.
+def test_held_memory_may_have_been_written_at_the_start_of_the_spill(tmp_path):
+    """800 blocks of a table of 4000 are read: 600 without a write, 600 written beside the last 200.
 
-    At the rate of the last 200 another 9600 follow; at that of all 800, only 2400.
+    At the rate of the last 200 reads another 9600 writes follow; at the rate of all 800, only 2400.
     """
     scan = [("read", DATA, n) for n in range(600)]
     for n in range(200):

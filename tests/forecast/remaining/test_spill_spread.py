@@ -1,4 +1,4 @@
-"""The spread of the spill from run to run, and what it does to the interval."""
+"""How much the spill varies from run to run, and how that widens the interval."""
 
 import json
 
@@ -17,7 +17,7 @@ SPILL = 400 * BLOCK
 
 
 def run(path, blocks=400, *, memory=None, threads=2, text="select 1", **parts):
-    """An entire run that spilled so many blocks beside so much peak memory."""
+    """An entire run that spilled this many blocks, with this peak memory."""
     operations = [(op, FILE, n) for op in ("write", "read") for n in range(blocks)]
     return recorded(
         path,
@@ -35,7 +35,7 @@ def half_width(made, **given):
     return (high_s - low_s) / 2
 
 
-def test_the_interval_is_wider_where_a_spill_is_small_beside_the_memory(tmp_path):
+def test_a_spill_that_is_small_beside_the_memory_widens_the_interval(tmp_path):
     unknown = half_width(run(tmp_path / "unknown.spill"))
     far = half_width(run(tmp_path / "far.spill", memory=SPILL))
     near = half_width(run(tmp_path / "near.spill", memory=40 * SPILL))
@@ -43,7 +43,7 @@ def test_the_interval_is_wider_where_a_spill_is_small_beside_the_memory(tmp_path
     assert near > 1.5 * far
 
 
-def test_one_thread_shares_its_memory_with_no_other(tmp_path):
+def test_a_single_thread_has_less_spread_than_several(tmp_path):
     spreads = [
         forecast(run(tmp_path / f"{threads}.spill", memory=20 * SPILL, threads=threads), SLOW)
         for threads in (1, 4)
@@ -52,13 +52,13 @@ def test_one_thread_shares_its_memory_with_no_other(tmp_path):
     assert item < several
 
 
-def test_sessions_of_a_server_share_no_limit(tmp_path):
+def test_sessions_of_a_server_have_no_spread(tmp_path):
     made = run(tmp_path / "session.spill", memory=20 * SPILL, server=query(0.0))
     assert forecast(made, SLOW).spill_spread is None
 
 
 def test_other_runs_measure_the_spread(tmp_path):
-    """Spills that are alike narrow what the memory would suggest; others widen it."""
+    """Similar spills make it narrower than memory suggests; different ones wider."""
     made = run(tmp_path / "run.spill", memory=10 * SPILL)
     alone = forecast(made, SLOW).spill_spread.spread
     result = {}
@@ -71,7 +71,7 @@ def test_other_runs_measure_the_spread(tmp_path):
     assert result["alike"] < alone < result["other"]
 
 
-def test_a_run_of_another_query_measures_nothing(tmp_path):
+def test_a_run_of_another_query_is_not_used_for_the_spread(tmp_path):
     made = run(tmp_path / "run.spill", memory=SPILL)
     other = run(tmp_path / "other.spill", 1200, text="select 2")
     answer = forecast(made, SLOW, known=RemainingWorkHints(history=[other.path]))
@@ -79,14 +79,14 @@ def test_a_run_of_another_query_measures_nothing(tmp_path):
     assert "not-used" in {warning.code for warning in answer.warnings}
 
 
-def test_of_an_entire_run_no_progress_is_taken(tmp_path):
+def test_hints_of_remaining_work_are_refused_for_an_entire_run(tmp_path):
     made = run(tmp_path / "run.spill")
     for hints in (RemainingWorkHints(progress=0.5), RemainingWorkHints(written_bytes=0.0)):
         with pytest.raises(QueryEnded):
             forecast(made, SLOW, known=hints)
 
 
-def test_details_and_the_document_name_it(tmp_path):
+def test_the_document_and_the_details_name_the_spread(tmp_path):
     made = run(tmp_path / "run.spill", memory=10 * SPILL)
     requested = ("forecast", made.path, "--to", "latency:10ms")
     spread = json.loads(spillcast(*requested, "--json").stdout)["spill_spread"]

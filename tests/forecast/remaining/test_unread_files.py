@@ -1,4 +1,4 @@
-"""What of temp files is yet to be read, by hand, and what a plan is estimated to spill."""
+"""How much of the temp files is still unread, by hand, and what a plan is estimated to spill."""
 
 from dataclasses import astuple, replace
 from random import Random
@@ -15,7 +15,7 @@ from spillcast.forecast.workload.recorded import recorded_threads
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
-    """Of 1000 blocks written before, 300 had been read, 200 were seen to be: 500 are to come."""
+    """Of 1000 blocks written before, 300 were read before and 200 in the recording."""
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
     answer = forecast(part, SAME)
     low, centre, high = blocks(answer.to_come.reads_bytes)
@@ -27,22 +27,22 @@ def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
     assert answer.part is None
 
 
-def test_what_is_read_and_written_again_is_answered_by_what_lies_unread(tmp_path):
+def test_reading_and_rewriting_continues_until_the_file_is_read(tmp_path):
     """Of 1000 blocks written before, all are read and half as many are written again."""
     rows = [(("read", FILE, n) if n % 3 else ("write", FILE, 1000 + n // 3)) for n in range(300)]
     part = recorded_late(tmp_path, rows, 1000)
     answer = forecast(part, SAME)
     low, _, high = blocks(answer.to_come.writes_bytes)
     assert low < 400 < high
-    # 1000 were written, 100 again, and 400 will be: 1500 in all, and each is read once.
+    # 1000 were written, 100 again, and 400 will be: 1500 in total, each of which is read once.
     assert answer.interval_s[0] < 3000 * STEP_S < answer.interval_s[1]
     assert answer.part is None
     assert answer.uncertainty.kind == "part"
     assert answer.interval_s[1] < 10 * answer.interval_s[0]
 
 
-def test_runs_that_are_merged_are_each_as_far(tmp_path):
-    """Four runs of 250 blocks; of each 100 were read, 50 were seen to be: 400 are to come."""
+def test_runs_that_are_merged_advance_together(tmp_path):
+    """Four runs of 250 blocks, of each of which 100 were read before and 50 seen: 400 remain."""
     merged = [("read", FILE, run * 250 + n) for n in range(100, 150) for run in range(4)]
     part = recorded_late(tmp_path, merged, 1400)
     low, centre, high = blocks(forecast(part, SAME).to_come.reads_bytes)
@@ -50,8 +50,8 @@ def test_runs_that_are_merged_are_each_as_far(tmp_path):
     assert centre == pytest.approx(400, rel=0.2)
 
 
-def test_reading_out_of_order_begins_with_what_was_written_last(tmp_path):
-    """As DuckDB reads: of 1000 blocks the last 100, shuffled. The others are to come."""
+def test_reading_out_of_order_starts_with_the_last_written_blocks(tmp_path):
+    """DuckDB reads this way: of 1000 blocks, the last 100 in random order. The others remain."""
     last = list(range(900, 1000))
     Random(1).shuffle(last)
     part = recorded_late(tmp_path, [("read", FILE, n) for n in last], 1000)
@@ -60,8 +60,8 @@ def test_reading_out_of_order_begins_with_what_was_written_last(tmp_path):
     assert centre == pytest.approx(900, rel=0.2)
 
 
-def test_a_stray_write_is_no_measure_of_all_that_were_written(tmp_path):
-    """Of 1000 blocks all but the last, half a block, were written before: 1000 writes in all."""
+def test_a_single_late_write_does_not_define_the_total(tmp_path):
+    """All of 1000 blocks except the last half block were written before: 1000 writes in total."""
     part = recorded_late(
         tmp_path,
         [("write", FILE, 1000, BLOCK // 2), *(("read", FILE, n) for n in range(300, 500))],
@@ -71,8 +71,8 @@ def test_a_stray_write_is_no_measure_of_all_that_were_written(tmp_path):
     assert sum(load.count for load in writes) == pytest.approx(1000, rel=0.05)
 
 
-def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
-    """Of a long recording slices are kept, and in these all calls failed."""
+def test_waits_without_bytes_give_no_estimate_of_remaining_work(tmp_path):
+    """A long recording kept slices, in which all calls failed."""
     part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)])
     part.waits = part.waits.with_column("bytes", [0] * part.waits.num_rows)
     slices = replace(part.meta.raw, slices_s=[(0.0, part.elapsed_s)])
@@ -84,9 +84,9 @@ def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
 @pytest.mark.parametrize(
     ("read", "gone", "expected"),
     [
-        # Bytes 20 to 60 of 100: of the 60 that are left, 40 of 60 lie behind.
+        # Bytes 20 to 60 of 100: 60 are left to read, of which 40 follow.
         ((20, 40), False, (36, 40, 44, 100, 80)),
-        # It is read to its end, and 20 before it had been read.
+        # The file is read to its end, and 20 bytes before had been read.
         ((20, 80), False, (0, 0, 0, 100, 80)),
         ((20, 40), True, (0, 0, 0, 100, 40)),
     ],
@@ -117,7 +117,7 @@ SCAN = operator("Seq Scan")
     ids=lambda spiller: spiller["Node Type"],
 )
 def test_more_work_memory_never_spills_more_and_enough_spills_nothing(spiller):
-    """A pass writes each row of 90 bytes once, and what an aggregate holds is not written."""
+    """A pass writes each row of 90 bytes once, except those that an aggregate holds."""
     one_pass = 90 * 100_000
     read = [
         planned_bytes({"Plan": spiller}, {"work_mem": f"{size}kB"}).read

@@ -14,9 +14,9 @@ from spillcast.recording.meta import CpuCache, Machine
 US, MS = 1_000, 1_000_000
 #: 1,000 reads of 1 ms in 11 s.
 LOADS = [("read", 8192, 1000, MS)]
-#: The wait in one of them: memory takes the rest of its latency to copy 8 KiB.
+# The wait in one of the reads: the rest of its latency copies 8 KiB from memory.
 WAIT_NS = MS - round(1e9 * (calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s))
-#: After it everything in it is cold, which costs 1 ms.
+# After such a wait the whole cache is cold, which costs 1 ms.
 CACHE = CpuCache(8 << 20, 100 * US, [(WAIT_NS, 1 * MS), (5 * MS, 3 * MS)])
 
 
@@ -27,7 +27,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def cold(run):
-    """The same on a machine whose cache goes cold."""
+    """The same run on a machine whose cache goes cold."""
     change(run, machine=Machine(caches=[CACHE]))
     return run
 
@@ -36,8 +36,8 @@ def reads(latency_ns):
     return storage({("read", 8192): latency_ns})
 
 
-def test_caches_are_warm_where_nothing_waits(cold):
-    """1 ms less after each read, whatever the target: also one that is slower than here."""
+def test_caches_stay_warm_where_nothing_waits(cold):
+    """1 ms less after each read, whatever the target, even one slower than the source."""
     for latency_ns in (0, 100 * US, MS, 5 * MS):
         answer = forecast(cold, reads(latency_ns))
         assert answer.ceiling_s == pytest.approx(10.0 - 1.0)
@@ -45,8 +45,8 @@ def test_caches_are_warm_where_nothing_waits(cold):
     assert forecast(cold, reads(0)).forecast_s == pytest.approx(9.0)
 
 
-def test_its_interval_is_that_of_a_forecast_without_temp_io(run):
-    """Nothing is drawn here: what is left is how far verified forecasts were off."""
+def test_the_interval_of_the_ceiling_is_that_of_a_forecast_without_temp_io(run):
+    """Nothing is drawn here: only the error of verified forecasts remains."""
     residuals = calibrated().residuals
     category = residuals.category("recording", "slow to fast")
     for confidence in (0.8, 0.9):
@@ -57,7 +57,7 @@ def test_its_interval_is_that_of_a_forecast_without_temp_io(run):
         assert answer.ceiling_interval_s == pytest.approx(bounds_s)
 
 
-def test_how_sure_cpu_time_is_makes_it_wider(run):
+def test_uncertain_cpu_time_widens_the_interval_of_the_ceiling(run):
     plain = forecast(run, reads(100 * US))
     change(run, machine=Machine(caches=[CACHE]))
     cold = forecast(run, reads(100 * US))
@@ -66,7 +66,7 @@ def test_how_sure_cpu_time_is_makes_it_wider(run):
     assert low < plain_low < 1 < plain_high < high
 
 
-def test_what_no_storage_can_beat_is_its_lower_end(run):
+def test_the_sentence_names_the_lower_end_of_the_ceiling(run):
     answer = forecast(run, reads(100 * US))
     low_s, _ = answer.ceiling_interval_s
     assert low_s < answer.ceiling_s
@@ -74,7 +74,7 @@ def test_what_no_storage_can_beat_is_its_lower_end(run):
     assert answer.to_json()["ceiling_interval_s"] == list(answer.ceiling_interval_s)
 
 
-def test_without_a_target_the_document_is_that_of_the_limit(spilled):
+def test_without_a_target_the_document_is_that_of_the_ceiling(spilled):
     document = json.loads(spillcast("forecast", spilled.path, "--json").stdout)
     for limit, forecast_of_it in (
         ("ceiling_s", "forecast_s"),
@@ -86,28 +86,28 @@ def test_without_a_target_the_document_is_that_of_the_limit(spilled):
     assert json.loads(named.stdout)["target"] == "limits:latency=0ms"
 
 
-def test_what_a_forecast_holds_possible_some_storage_can(run):
+def test_no_interval_starts_below_the_ceiling(run):
     for latency_ns in (0, 10 * US, 100 * US, MS, 5 * MS):
         answer = forecast(run, reads(latency_ns))
         assert answer.ceiling_interval_s[0] <= answer.interval_s[0]
 
 
-def test_a_target_without_figures_has_a_ceiling_too(cold):
+def test_a_target_without_figures_has_a_ceiling(cold):
     answer = forecast(cold, storage({("write", 8192): MS}))
     assert answer.refused
     assert answer.ceiling_s == pytest.approx(9.0)
     assert answer.ceiling_interval_s[0] < 9.0 < answer.ceiling_interval_s[1]
 
 
-def test_of_a_recording_that_carries_no_number_none_is_known(run):
+def test_a_refused_recording_has_no_interval_of_the_ceiling(run):
     change(run, capture=run.meta.capture.__class__("perf", io_uring=True))
     answer = forecast(run, reads(100 * US))
     assert answer.refused
     assert answer.ceiling_interval_s is None
 
 
-def test_little_to_gain_is_said_by_the_ceiling(tmp_path):
-    """Temp I/O is 5 % of the time; with caches that go cold behind it, it is worth a quarter."""
+def test_a_small_gain_is_judged_by_the_ceiling(tmp_path):
+    """Temp I/O is 5 % of the time; with the caches that it makes cold it accounts for a quarter."""
     run = recording(tmp_path / "little.spill", LOADS, elapsed_s=20.0, cpu_s=19.0)
     assert "little-io" in {item.code for item in forecast(run, reads(100 * US)).warnings}
     change(run, machine=Machine(caches=[CpuCache(8 << 20, 100 * US, [(WAIT_NS, 4 * MS)])]))

@@ -1,4 +1,4 @@
-"""Calls that make, resize and remove temp files in a forecast equal arithmetic done by hand."""
+"""Forecasts of calls that create, resize and remove temp files equal arithmetic by hand."""
 
 from dataclasses import replace
 
@@ -18,12 +18,12 @@ KIB = 1024
 #: 1 s of writes in a run of 10 s.
 LOADS = [("write", 256 * KIB, 200, 5_000_000)]
 TARGET = {("write", 256 * KIB): 1_000_000}
-#: 0.4 s of truncating and 0.1 s of removing.
+# 0.4 s of truncating and 0.1 s of removing.
 CALLS = [("ftruncate", 100, 4_000_000), ("unlink", 50, 2_000_000)]
 
 
 def changed(run, calls=CALLS):
-    """The recording with such calls besides, after all of its I/O."""
+    """The recording with such calls in addition, after all of its I/O."""
     at_ns, rows, seconds = 1_001_000_000, [], []
     for event, count, elapsed_ns in calls:
         for _ in range(count):
@@ -59,7 +59,7 @@ def term(answer):
     return result
 
 
-def test_they_take_there_what_they_take_there(run):
+def test_calls_take_their_latency_on_the_target(run):
     answer = forecast(run, destination(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
     assert (term(answer).count, term(answer).baseline_s) == (150, pytest.approx(0.5))
     assert term(answer).forecast_s == pytest.approx(0.1 + 0.2)
@@ -70,7 +70,7 @@ def test_they_take_there_what_they_take_there(run):
     assert "changes-kept" not in {warning.code for warning in answer.warnings}
 
 
-def test_what_is_not_known_there_is_kept_and_said(run):
+def test_calls_without_a_latency_on_the_target_keep_their_time(run):
     answer = forecast(run, destination(("ftruncate", 1_000_000)))
     assert term(answer).forecast_s == pytest.approx(0.1 + 0.1)
     assert "changes-kept" not in {warning.code for warning in answer.warnings}
@@ -82,14 +82,14 @@ def test_what_is_not_known_there_is_kept_and_said(run):
         assert "500 ms" in text
 
 
-def test_of_a_part_they_are_scaled_to_the_whole(run):
+def test_calls_of_a_part_are_scaled_to_the_whole(run):
     answer = forecast(run, destination(("ftruncate", 1_000_000)), elapsed_s=30.0)
     assert term(answer).baseline_s == pytest.approx(1.5)
     assert term(answer).forecast_s == pytest.approx(0.6)
 
 
-def test_counts_are_those_of_the_whole_run(run):
-    """Where single waits were thinned out, they only tell the calls apart."""
+def test_counts_of_calls_are_those_of_the_whole_run(run):
+    """Where single waits were thinned out, they only give the proportion of each call."""
     changes = run.temp_changes
     thinned = changes.take(list(range(0, changes.num_rows, 5)))
     run.waits = Table.concat([run.temp_waits, thinned])
@@ -99,8 +99,8 @@ def test_counts_are_those_of_the_whole_run(run):
     assert term(answer).forecast_s == pytest.approx(0.1 + 0.2)
 
 
-def test_several_threads_share_them(tmp_path):
-    """Four threads that make the same calls at the same time add what one does."""
+def test_calls_of_parallel_threads_share_the_time(tmp_path):
+    """Four threads that make the same calls at the same time add the time of one."""
     run = recording(tmp_path / "four.spill", LOADS, elapsed_s=10.0, sessions=4)
     rows = changed(recording(tmp_path / "one.spill", LOADS, elapsed_s=10.0)).temp_changes
     each = [rows.with_column("session", [session] * rows.num_rows) for session in range(4)]
@@ -113,8 +113,8 @@ def test_several_threads_share_them(tmp_path):
     assert term(forecast(run, slow)).forecast_s == pytest.approx(1.0, rel=0.02)
 
 
-def test_waits_for_writeback_move_as_writes_with_them_do(tmp_path):
-    """Writes took 1 s and 2 s of writeback; 0.2 s there, so that a fifteenth is left."""
+def test_waits_for_writeback_are_scaled_like_the_writes(tmp_path):
+    """Writes took 1 s and writeback 2 s; on the target 0.2 s, so a fifteenth is left."""
     calls = [*CALLS, (WRITEBACK, 20, 100_000_000)]
     run = changed(recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, cpu_s=5.0), calls)
     answer = forecast(run, destination(("ftruncate", 4_000_000), ("unlink", 2_000_000)))
@@ -131,7 +131,7 @@ def test_waits_for_writeback_move_as_writes_with_them_do(tmp_path):
     assert forecast(run, observed(run)).forecast_s == pytest.approx(10.0)
 
 
-def test_the_storage_of_a_recording_has_them(run, tmp_path):
+def test_the_storage_of_a_recording_has_the_latencies_of_calls(run, tmp_path):
     seen = observed(run)
     assert [(item.event, item.count, item.mean_s) for item in seen.changes] == [
         ("ftruncate", 100, 0.004), ("unlink", 50, 0.002)

@@ -1,4 +1,4 @@
-"""Recordings of a part of a query: wider the less was seen, and refused where they say nothing."""
+"""Recordings of a part of a query: the less was seen the wider the interval, up to a refusal."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def run(tmp_path):
     return twenty_seconds(tmp_path / "run.spill", LOADS)
 
 
-def test_a_part_is_scaled_and_less_sure(run):
+def test_a_part_is_scaled_and_has_a_wider_interval(run):
     whole, part = forecast(run, storage(TARGET)), forecast(run, storage(TARGET), elapsed_s=200.0)
     assert part.forecast_s == pytest.approx(10 * whole.forecast_s)
     assert half_width(part) > 1.5 * half_width(whole)
@@ -52,14 +52,14 @@ def test_a_part_is_scaled_and_less_sure(run):
     assert "part" not in codes(whole)
 
 
-def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
+def test_slices_of_the_whole_run_are_more_certain_than_its_first_part(run):
     stretch = forecast(run, storage(TARGET), elapsed_s=200.0)
     change(run, raw=TEN_SLICES)
     assert half_width(forecast(run, storage(TARGET), elapsed_s=200.0)) < half_width(stretch)
 
 
-def test_a_few_slow_operations_of_many_even_out_in_slices_too(run):
-    """One in four takes nine times as long as the others: of a few nobody knows the mean."""
+def test_rare_slow_operations_average_out_in_slices(run):
+    """One in four takes nine times as long as the others; the mean of a few is uncertain."""
     stalls = storage(TARGET)
     groups = [replace(g, block_count=[25] * 40, block_mean_ns=[MS // 4] * 30 + [9 * MS // 4] * 10)
               for g in stalls.groups]  # fmt: skip
@@ -69,21 +69,21 @@ def test_a_few_slow_operations_of_many_even_out_in_slices_too(run):
     assert many.uncertainty.above < few.uncertainty.above
 
 
-def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
-    """200 of 210 s are temp I/O; reads come four times as fast there, writes eight times."""
+def test_slices_of_two_phases_give_the_duration_of_both(tmp_path):
+    """200 of 210 s are temp I/O; reads are four times as fast on the target, writes eight times."""
     loads = [("write", BIG, 2500, 2 * MS), ("read", BIG, 2500, 2 * MS)]
     run = recording(tmp_path / "run.spill", loads, elapsed_s=10.5)
     change(run, raw=TEN_SLICES)
     whole, part = forecast(run, storage(TARGET)), forecast(run, storage(TARGET), elapsed_s=210.0)
     assert part.forecast_s == pytest.approx(20 * whole.forecast_s)
     low_s, high_s = part.interval_s
-    # Five of ten slices write. Of ten others it could be three to seven.
+    # Five of ten slices write. In ten other slices it could be three to seven.
     few_s, many_s = (10 + 200 * (1 - share) / 4 + 200 * share / 8 for share in (0.7, 0.3))
     assert low_s < few_s < part.forecast_s < many_s < high_s
     assert half_width(part) < 0.25
 
 
-def test_what_was_written_will_be_read(tmp_path):
+def test_written_data_will_be_read(tmp_path):
     run = twenty_seconds(tmp_path / "run.spill", LOADS[:1] * 2)
     answer = forecast(run, storage(TARGET), elapsed_s=30.0)
     [warning] = [warning for warning in answer.warnings if warning.code == "unread"]
@@ -91,16 +91,16 @@ def test_what_was_written_will_be_read(tmp_path):
     assert "unread" not in codes(forecast(run, storage(TARGET)))
 
 
-def test_where_reading_is_yet_to_come_less_is_sure(run, tmp_path):
+def test_a_part_without_its_reads_is_less_certain(run, tmp_path):
     writes = twenty_seconds(tmp_path / "writes.spill", LOADS[:1] * 2)
     both, alone = (forecast(item, storage(TARGET), elapsed_s=30.0) for item in (run, writes))
     assert half_width(both) < 0.6 * half_width(alone)
-    # Of a tenth of the query, in which nothing was read, nothing can be said.
+    # A tenth of the query in which nothing was read allows no statement.
     assert forecast(writes, storage(TARGET), elapsed_s=200.0).refused
 
 
-def test_an_interval_that_says_nothing_is_a_refusal(run):
-    """A row of the catalogue that may be 100 times off, for a run that is nearly all temp I/O."""
+def test_an_interval_without_information_is_a_refusal(run):
+    """A catalogue row with an error of up to 100 times, for a run of nearly only temp I/O."""
     latencies = {key: 100 * MS for key in TARGET}
     vague = replace(storage(latencies), source=catalogue(100.0, "a brochure"))
     change(run, elapsed_s=10.1)

@@ -41,7 +41,7 @@ def terms(answer):
         ("run.spill", 1.9),
     ],
 )
-def test_counts_times_latencies(run, target, io_s):
+def test_temp_io_is_counts_times_latencies(run, target, io_s):
     if isinstance(target, str):
         target = resolve(target.replace("run.spill", str(run.path)), run)
     answer = forecast(run, target)
@@ -53,7 +53,7 @@ def test_counts_times_latencies(run, target, io_s):
     assert is_measured == (target.source.name != "asked")
 
 
-def test_the_terms_are_what_the_number_is_the_sum_of(run):
+def test_the_terms_add_up_to_the_forecast(run):
     answer = forecast(run, storage(TARGET))
     assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
     assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
@@ -77,17 +77,17 @@ def test_a_part_of_the_query_is_scaled_to_the_whole(run):
     assert answer.forecast_s == pytest.approx(3 * (8.1 + TARGET_S))
 
 
-def test_operations_at_the_same_time_share_the_time(tmp_path):
+def test_parallel_operations_share_the_time(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, cpu_s=12.0, sessions=2)
     answer = forecast(run, storage(TARGET))
-    # Two sessions do 1.9 s each, all of it together; a microsecond lies between two operations.
+    # Two sessions do 1.9 s of I/O each, in parallel; 1 us passes between two operations.
     assert answer.ceiling_s == pytest.approx(8.1, rel=1e-3)
     assert answer.forecast_s == pytest.approx(8.1 + TARGET_S, rel=1e-3)
     assert "threads" in {warning.code for warning in answer.warnings}
 
 
 @cases("target", ["factor:0", "factor:-1", "factor:x", "latency:soon", "nowhere"])
-def test_what_is_no_target_is_bad_input(run, target):
+def test_an_invalid_target_is_refused(run, target):
     with pytest.raises(InputError):
         resolve(target, run)
 

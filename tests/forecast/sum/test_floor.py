@@ -1,4 +1,4 @@
-"""What no storage is said to bring a query under: nothing that is told beside it lies below."""
+"""No value shown beside the floor, which no storage beats, lies below it."""
 
 import re
 import tempfile
@@ -31,7 +31,7 @@ LATENCY_NS = st.integers(1_000, 20_000_000)
 
 
 def floors_said(forecasts):
-    """The floors, in seconds, that the terminal, a page and each sentence tell, as printed."""
+    """The floors in seconds, as printed, on the terminal, on a page and in each sentence."""
     result = forecasts
     page = Inputs()
     for number, item in enumerate(forecasts):
@@ -47,7 +47,7 @@ def floors_said(forecasts):
 
 
 def check(forecasts):
-    """Whether anything was told; each end of an interval, and each forecast, as it is printed."""
+    """Compares interval ends and forecasts as printed; returns whether a floor was shown."""
     answer = list(floors_said(forecasts))
     for floor_s, reported in answer:
         for item in reported:
@@ -59,7 +59,7 @@ def check(forecasts):
 
 @st.composite
 def baselines(draw):
-    """A recording: of a whole run or a part, of one thread or more, busy or not, cold or warm."""
+    """A recording: a whole run or a part, one thread or more, busy or idle, cold or warm."""
     loads = draw(
         st.dictionaries(
             st.sampled_from(KEYS), st.tuples(st.integers(5, 60), LATENCY_NS), min_size=1
@@ -67,7 +67,7 @@ def baselines(draw):
     )
     parts = [(op, size, times, ns) for (op, size), (times, ns) in loads.items()]
     io_s = sum(times * ns for _, _, times, ns in parts) / 1e9
-    # From a query that does nothing else to one that does a hundred times as much.
+    # From a query that is only temp I/O to one with a hundred times as much other work.
     elapsed_s = io_s * draw(st.floats(1.0, 100.0)) + 1e-3
     sessions = draw(st.integers(1, 3))
     with tempfile.TemporaryDirectory() as name:
@@ -96,7 +96,7 @@ TARGETS = st.lists(
 
 @given(baselines(), TARGETS, st.sampled_from((0.5, 0.8, 0.9, 0.99)))
 @settings(max_examples=20)
-def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence):
+def test_no_interval_of_a_recording_is_below_the_floor(baseline, targets, confidence):
     run, elapsed_s = baseline
     matches = [
         forecast(run, replace(storage(latencies), source=source), elapsed_s=elapsed_s,
@@ -113,7 +113,7 @@ def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence)
              min_size=1, unique=True),
 )  # fmt: skip
 @settings(max_examples=8)
-def test_none_of_a_plan_does(elapsed_s, targets):
+def test_no_interval_of_a_plan_is_below_the_floor(elapsed_s, targets):
     plan = ROOT / "examples" / "work-memory" / "plan.json"
     answers = ask([plan], targets, Question(elapsed_s=elapsed_s))
     check([answer for answer, _ in answers])
@@ -124,7 +124,7 @@ def test_none_of_a_plan_does(elapsed_s, targets):
     st.sampled_from(("catalogue:aws-gp3", "latency:20us", "latency:2ms", "factor:5")),
 )  # fmt: skip
 @settings(max_examples=8)
-def test_none_of_counted_statements_does(rest_ms, io_ms, count, target):
+def test_no_interval_of_counted_statements_is_below_the_floor(rest_ms, io_ms, count, target):
     row = {
         "queryid": 7, "query": "select 1", "calls": 1, "total_exec_time": rest_ms + io_ms,
         "temp_blks_read": count, "temp_blks_written": count, "temp_blk_read_time": io_ms / 2,
@@ -141,8 +141,8 @@ def test_none_of_counted_statements_does(rest_ms, io_ms, count, target):
 
 
 @cases("seed", range(12))
-def test_none_of_oracles_does(tmp_path, seed):
-    """Traces of a baseline and of a target, drawn, and targets that were asked."""
+def test_no_interval_of_oracle_traces_is_below_the_floor(tmp_path, seed):
+    """Random traces of a baseline and of a target, and stated targets."""
     draws = np.random.default_rng(seed)
 
     def trace(name, mean_us):
@@ -162,8 +162,8 @@ def test_none_of_oracles_does(tmp_path, seed):
         assert 0 <= least_s <= item.ceiling_s <= most_s
 
 
-def test_the_lowest_of_several_counts():
-    """A brochure's interval reaches below the floor of a storage that was measured."""
+def test_the_lowest_of_several_floors_is_shown():
+    """The interval of an assumed storage reaches below the floor of a measured one."""
     with tempfile.TemporaryDirectory() as name:
         run = recording(Path(name) / "r.spill", [("read", 8192, 1000, 1_000_000)], elapsed_s=2.0)
         assert run.waits.num_rows > 0

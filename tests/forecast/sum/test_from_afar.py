@@ -1,4 +1,4 @@
-"""A plan is a baseline for every kind of target, and the arithmetic is that of any recording."""
+"""A plan is a baseline for every kind of target, with the same arithmetic as a recording."""
 
 import json
 
@@ -24,7 +24,7 @@ def plan(*, workers=0, elapsed_ms=10_000.0):
     return {"Plan": node, "Execution Time": elapsed_ms}
 
 
-def test_counts_times_latencies():
+def test_temp_io_is_counts_times_latencies():
     target = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
     answer = forecast(counts_of_plan(plan()), target)
     assert (answer.baseline_s, answer.ceiling_s) == (10.0, pytest.approx(7.5))
@@ -38,13 +38,13 @@ def test_processes_share_the_io():
     assert answer.ceiling_s == pytest.approx(9.5)
     assert answer.forecast_s == pytest.approx(9.5 + 0.4 / 5)
     assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
-    # A probe saw fewer under way: the processes share it all the same.
+    # A probe saw fewer operations in flight; the processes share the I/O all the same.
     busy = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
     busy.facts["in_flight"] = 2.5
     assert forecast(counts_of_plan(plan(workers=4)), busy).forecast_s == pytest.approx(9.58)
 
 
-def test_a_plan_says_what_a_recording_says(tmp_path):
+def test_a_plan_and_a_recording_of_the_same_io_have_the_same_forecast(tmp_path):
     loads = [("read", BLOCK, 2000, 1_000_000), ("write", BLOCK, 1000, 500_000)]
     recorded = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
     target = storage({("read", BLOCK): 300_000, ("write", BLOCK): 20_000})
@@ -53,8 +53,8 @@ def test_a_plan_says_what_a_recording_says(tmp_path):
     assert item.ceiling_s == pytest.approx(other.ceiling_s)
 
 
-def test_every_kind_of_target(tmp_path):
-    """Directories are probed; what is on disk is that of a recording, a probe or another plan."""
+def test_a_plan_is_forecast_for_every_kind_of_target(tmp_path):
+    """Directories are probed; a file is a recording, a probe's result or another plan."""
     base, fast = tmp_path / "base.json", tmp_path / "fast.json"
     base.write_text(json.dumps([plan()]))
     fast.write_text(json.dumps([plan(elapsed_ms=11_000.0)]).replace("2000.0", "200.0"))
@@ -83,7 +83,7 @@ def test_every_kind_of_target(tmp_path):
     assert list(room.iterdir()) == []
 
 
-def test_the_time_of_the_query_without_explain_leaves_the_io_as_it_is(tmp_path):
+def test_the_elapsed_time_without_explain_keeps_the_io_time(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan()))
     result = spillcast("forecast", path, "--to", "factor:10", "--elapsed", "8s", "--json")

@@ -1,4 +1,4 @@
-"""The interval holds the forecast and widens with what is asked of it."""
+"""The interval contains the forecast and widens with confidence and uncertainty."""
 
 import tracemalloc
 from dataclasses import replace
@@ -29,7 +29,7 @@ def run(tmp_path_factory):
 
 @given(st.floats(0.5, 0.98), st.floats(0.005, 0.019))
 @settings(max_examples=25)
-def test_widens_with_confidence(run, confidence, more):
+def test_the_interval_widens_with_confidence(run, confidence, more):
     low, high = forecast(run, storage(TARGET), confidence=confidence).interval_s
     wider_low, wider_high = forecast(run, storage(TARGET), confidence=confidence + more).interval_s
     assert wider_low <= low <= high <= wider_high
@@ -37,7 +37,7 @@ def test_widens_with_confidence(run, confidence, more):
 
 @given(st.integers(0, 100_000_000), st.sampled_from(["probe", "asked"]), st.floats(0.5, 0.999))
 @settings(max_examples=50)
-def test_holds_the_forecast(run, latency_ns, source, confidence):
+def test_the_interval_contains_the_forecast(run, latency_ns, source, confidence):
     target = storage({("read", BIG): latency_ns}, source=source)
     answer = forecast(run, target, confidence=confidence)
     low, high = answer.interval_s
@@ -54,14 +54,14 @@ def test_an_impossible_option_is_refused_by_its_name(run, option):
         forecast(run, storage(TARGET), **impossible)
 
 
-def test_a_value_that_an_option_does_not_have_is_refused_by_its_name():
+def test_an_invalid_value_is_refused_by_the_name_of_its_option():
     impossible = {"executors": 0, "cores": -1, "memory_bytes": 0, "method": "guess"}
     for name, value in [*impossible.items(), ("cpus", 10**30), ("memory_bytes", 1 << 63)]:
         with pytest.raises(OptionInvalid, match=f"--{name.removesuffix('_bytes')} "):
             Question(**{name: value})
 
 
-def test_a_wish_is_less_sure_than_a_measurement(run):
+def test_an_assumed_latency_is_less_certain_than_a_measured_one(run):
     def width(source):
         low, high = forecast(run, storage(TARGET, source=source)).interval_s
         return high - low
@@ -69,7 +69,7 @@ def test_a_wish_is_less_sure_than_a_measurement(run):
     assert width("asked") > width("probe")
 
 
-def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
+def test_an_unsteady_storage_is_less_certain_than_a_steady_one(run):
     steady = storage(TARGET)
     blocks = {"block_count": [100] * 10, "block_mean_ns": [100_000, 500_000] * 5}
     unsteady = Storage("target", PROBE, [replace(steady.groups[0], **blocks)])
@@ -78,7 +78,7 @@ def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
 
 
 def test_a_measurement_of_a_day_is_resampled_in_little_memory():
-    """A storage that was observed for long has a block for each second."""
+    """A storage that was observed for a long time has one block per second."""
     latency_s = np.random.default_rng(1).gamma(4, 0.001, 20_000)
     blocks = np.column_stack([np.full(len(latency_s), 10.0), latency_s])
     tracemalloc.start()
@@ -91,8 +91,8 @@ def test_a_measurement_of_a_day_is_resampled_in_little_memory():
     assert means.std() == pytest.approx(error, rel=0.1)
 
 
-def test_few_operations_are_timed_anew_in_every_run(tmp_path):
-    """Of 60 operations that scatter by as much as their mean, runs vary by 13 %."""
+def test_a_small_number_of_operations_varies_between_runs(tmp_path):
+    """60 operations whose standard deviation equals their mean vary by 13 % between runs."""
     made = recording(tmp_path / "r.spill", [("read", BIG, 60, 2_000_000)], elapsed_s=0.121)
     draws = np.random.default_rng(7)
     took_ns = draws.exponential(5_000_000, (1000, 50)).mean(axis=1).astype(int).tolist()
@@ -103,8 +103,8 @@ def test_few_operations_are_timed_anew_in_every_run(tmp_path):
     assert np.mean((low <= runs) & (runs <= high)) > 0.88
 
 
-def test_a_single_operation_of_its_size_leaves_a_number(tmp_path):
-    """On a busy storage it may take long, and yet it is one of a thousand."""
+def test_a_single_operation_of_its_size_does_not_prevent_a_forecast(tmp_path):
+    """On a busy storage it may take long, but it is one of a thousand."""
     loads = [("read", BIG, 1000, 1_000_000), ("read", 4096, 1, 1_000_000)]
     made = recording(tmp_path / "r.spill", loads, elapsed_s=2.0)
     steady = storage({("read", BIG): 1_000_000, ("read", 4096): 1_000_000})
@@ -116,8 +116,8 @@ def test_a_single_operation_of_its_size_leaves_a_number(tmp_path):
     assert answer.interval_s[1] < 2 * answer.forecast_s
 
 
-def test_a_bound_that_says_nothing_is_none(run):
-    """Of an hour 4 s were seen: temp I/O may be all of it, or hardly any."""
+def test_a_bound_without_information_is_not_shown(run):
+    """4 s of an hour were seen: temp I/O may be all of it, or hardly any."""
     answer = forecast(run, storage({("read", BIG): 1_000_000}), elapsed_s=3600)
     assert answer.ceiling_interval_s[0] == 0.0
     assert "none can bring it under" not in answer.sentence()
@@ -129,7 +129,7 @@ def test_the_same_evidence_gives_the_same_interval(run):
     assert first == second
 
 
-def test_what_is_known_is_told_by_its_spread_below_and_above():
+def test_an_estimate_is_drawn_with_its_spread_below_and_above():
     """Totals with a normal logarithm, twice as wide above the forecast as below."""
     logs = np.random.default_rng(0).normal(0, 0.1, DRAWS)
     drawn_s = 10 * np.exp(np.where(logs > 0, 2 * logs, logs))
@@ -144,8 +144,8 @@ def test_what_is_known_is_told_by_its_spread_below_and_above():
 @pytest.mark.parametrize(
     ("target_ns", "direction"), [(300_000, "slow to slow"), (30_000, "slow to fast")]
 )
-def test_a_forecast_says_what_its_interval_follows_from(run, target_ns, direction):
-    """2 s of temp I/O in 4 s; 256 KiB in 30 us is what memory takes to copy them."""
+def test_a_forecast_names_the_sources_of_its_interval(run, target_ns, direction):
+    """2 s of temp I/O in 4 s; copying 256 KiB from memory takes 30 us."""
     answer = forecast(run, storage({("read", BIG): target_ns}))
     result = answer.uncertainty
     assert (result.kind, result.direction) == ("recording", direction)

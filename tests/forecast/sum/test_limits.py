@@ -1,4 +1,4 @@
-"""Storage that states limits, and rows of the catalogue: operations wait for what is saturated."""
+"""Storage with stated limits and catalogue rows: operations wait for the saturated limit."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def baseline(tmp_path):
 LATENCY = {("read", 8 * K): MS, ("write", M): MS}
 
 
-#: Each costs an operation more time than its latency: 2 ms a read, 1 ms a write and 1 ms a MiB.
+# The cost of an operation exceeds its latency: 2 ms a read, 1 ms a write and 1 ms per MiB.
 DEVICE = Limit(
     "device", read_random_ns=2 * MS, write_sequential_ns=MS, write_ns_per_byte=MS / M,
     write_random_ns=50 * MS, read_sequential_ns=9,
@@ -44,7 +44,7 @@ DEVICE = Limit(
     [
         # An operation waits for its own cost before its latency.
         ([DEVICE], 1000 * 0.003 + 500 * 0.003, False),
-        # Of two limits it waits for the longer.
+        # With two limits it waits for the longer one.
         (
             [operations_limit("iops", 500), bytes_limit("throughput", 250 * M)],
             1000 * 0.003 + 500 * (0.004 + 0.001),
@@ -52,21 +52,21 @@ DEVICE = Limit(
         ),
         # 1,500 operations at 100 a second take 15 s, of which a burst of 600 saves 6.
         ([operations_limit("iops", 100, burst=600)], 9, True),
-        # A burst that holds everything costs nothing.
+        # A burst that covers everything costs nothing.
         ([operations_limit("iops", 100, burst=1500)], 1.5, False),
-        # Reads are one operation each, writes of 1 MiB are four: 3,000, of which four at once.
+        # A read is one operation, a write of 1 MiB four: 3,000 operations, four at once.
         ([replace(operations_limit("iops", 500, burst=4), operation_bytes=256 * K)], 6, True),
     ],
 )
 def test_operations_wait_for_limits(baseline, limits, waits_s, is_limited):
-    """3 s stay. The first operation on a file follows nothing that it could be told from."""
+    """3 s stay. The first operation on a file has no predecessor, so its pattern is not known."""
     answer = forecast(baseline, limited(LATENCY, *limits))
     assert answer.forecast_s == pytest.approx(3 + waits_s, rel=1e-3)
     assert ("limit" in {warning.code for warning in answer.warnings}) == is_limited
 
 
 def test_threads_share_a_server(tmp_path):
-    # Two threads: at once they wait half as long, unless one server serves them in turn.
+    # Two parallel threads wait half as long, unless one server serves them in turn.
     loads = [("read", M, 1000, 5 * MS)]
     baseline = recording(tmp_path / "r.spill", loads, elapsed_s=10.0, sessions=2)
     shared = {("read", M): 2 * MS}
@@ -82,9 +82,9 @@ def half_width(answer):
 
 @pytest.fixture
 def write_heavy(tmp_path):
-    """A spill on the kernel's default disk: 256 KiB at 178.1 MB/s are 1.472 ms sequentially.
+    """A spill on the kernel's default disk: 256 KiB at 178.1 MB/s take 1.472 ms sequentially.
 
-    20,000 writes and 2,000 reads, all sequential (offsets 1 MiB apart would not be: 1 MiB sizes).
+    20,000 writes and 2,000 reads, all sequential (offsets 1 MiB apart need sizes of 1 MiB).
     """
     write_ns = round(M / 178.1e6 * 1e9)
     read_ns = round(M / 174.0e6 * 1e9)
@@ -102,7 +102,7 @@ def test_an_ssd_with_slow_writes_makes_a_write_heavy_spill_slower(write_heavy):
     assert back.forecast_s == pytest.approx(40.0, rel=0.02)
 
 
-def test_it_says_that_nothing_was_measured_and_how_far_it_may_be_off(write_heavy):
+def test_a_row_of_the_catalogue_warns_of_its_error(write_heavy):
     answer = forecast(write_heavy, lookup("intel-ssdpekka256g7"))
     (warning,) = [w for w in answer.warnings if w.code == "not-measured"]
     assert "nothing was measured" in warning.message

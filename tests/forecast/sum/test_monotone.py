@@ -1,4 +1,4 @@
-"""Faster storage is never forecast to be slower than storage that is slower at everything."""
+"""Storage that is faster at everything never has the slower forecast."""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +18,7 @@ LOADS = st.dictionaries(
 
 
 def make(loads, sessions):
-    """A recording that took a second beyond its temp I/O."""
+    """A recording with one second beside its temp I/O."""
     parts = [(op, size, times, ns) for (op, size), (times, ns) in loads.items()]
     io_s = sum(times * ns for _, _, times, ns in parts) / 1e9
     with tempfile.TemporaryDirectory() as name:
@@ -31,9 +31,9 @@ def make(loads, sessions):
 
 
 def too_vague(*answer):
-    """Whether one was refused, which is for an interval too wide and for nothing else.
+    """Whether a forecast was refused, which must be because its interval is too wide.
 
-    Far from what was measured, or of threads that may overlap or not.
+    That happens far from the measured sizes, or if the overlap of threads is not known.
     """
     refused = [item.refused for item in answer if item.refused]
     assert all("shows only that it takes" in reason for reason in refused)
@@ -47,7 +47,7 @@ def too_vague(*answer):
     st.dictionaries(st.sampled_from(KEYS), st.integers(0, 5_000_000), min_size=len(KEYS)),
 )
 @settings(max_examples=30)
-def test_slower_at_every_size(loads, sessions, faster, added):
+def test_storage_that_is_slower_at_every_size_is_forecast_slower(loads, sessions, faster, added):
     run = make(loads, sessions)
     slower = {key: ns + added[key] for key, ns in faster.items()}
     fast, slow = forecast(run, storage(faster)), forecast(run, storage(slower))
@@ -63,7 +63,7 @@ def test_slower_at_every_size(loads, sessions, faster, added):
     st.floats(1.01, 100.0),
 )
 @settings(max_examples=30)
-def test_slower_by_a_factor_whatever_was_measured(loads, measured, factor):
+def test_storage_scaled_by_a_factor_is_forecast_slower(loads, measured, factor):
     run = make(loads, 1)
     destination = storage(measured)
     fast, slow = forecast(run, destination), forecast(run, destination.scaled(factor, "slower"))

@@ -1,4 +1,4 @@
-"""The page cache before storage that was only looked up: as fast as memory where that suffices."""
+"""The page cache in front of a looked-up storage: as fast as memory where memory suffices."""
 
 import csv
 import json
@@ -21,10 +21,10 @@ from spillcast.units import format_duration
 from spills import MIB, recording, written_and_read
 
 US, MS = 1_000, 1_000_000
-#: Figures of a device, without readahead and writeback.
+# Figures of a device, without readahead and writeback.
 TABLE = catalogue(1.0, "a table")
 SPILL = 64 * MIB
-#: Of pages of 4 KiB, read and written in order.
+# Pages of 4 KiB, read and written in order.
 OPERATIONS = written_and_read(SPILL, size=64 << 10)
 COUNT = len(OPERATIONS)
 
@@ -49,17 +49,17 @@ def codes(answer):
 
 
 def other_s(made, latency_ns):
-    """What is no temp I/O."""
+    """The time outside temp I/O."""
     return made.elapsed_s - COUNT * latency_ns / 1e9
 
 
 @pytest.mark.parametrize(
     ("source", "more_s"),
-    # In place of 20 us each; reads of 128 KiB besides, and writers wait for nothing.
+    # Instead of 20 us each; reads are also of 128 KiB, and writers do not wait.
     [(GRID, COUNT * 80e-6), (TABLE, COUNT / 4 * 100e-6)],
     ids=["grid", "catalogue"],
 )
-def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source, more_s):
+def test_a_spill_that_fits_in_memory_takes_the_same_time_on_any_storage(tmp_path, source, more_s):
     made = run(tmp_path / "r.spill")
     answer = forecast(made, disk(100 * US, source))
     assert answer.forecast_s == pytest.approx(made.elapsed_s, rel=0.02)
@@ -72,15 +72,15 @@ def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source
 @pytest.mark.parametrize(
     ("latency_us", "changes"),
     [
-        # Without memory; where it could have answered and did not, operations go around it;
-        # machines that tell nothing have no page cache.
+        # Without memory; where memory could have answered and did not, operations bypass the page
+        # cache; machines with unknown memory have no page cache.
         (20, {"machine": Machine(cpus=2, memory_available_bytes=0)}),
         (70, {}),
         (20, {"machine": Machine(cpus=2)}),
     ],
     ids=["no memory", "around it", "unknown"],
 )
-def test_without_a_page_cache_every_operation_is_the_storages(tmp_path, latency_us, changes):
+def test_without_a_page_cache_every_operation_goes_to_the_storage(tmp_path, latency_us, changes):
     made = run(tmp_path / "r.spill", latency_ns=latency_us * US)
     change(made, **changes)
     answer = forecast(made, disk(100 * US))
@@ -89,8 +89,8 @@ def test_without_a_page_cache_every_operation_is_the_storages(tmp_path, latency_
     assert "page-cache-answers" not in codes(answer)
 
 
-def test_where_half_fits_what_was_written_last_is_read_from_memory(tmp_path):
-    """Half is read again at once, while it is there; the other half is written and read later."""
+def test_where_half_fits_recently_written_data_is_read_from_memory(tmp_path):
+    """Half is read back at once, while it is cached; the other half is written and read later."""
     half, parts = SPILL // 2, 8
     writes, reads = OPERATIONS[: COUNT // 2], OPERATIONS[COUNT // 2 :]
     recent = [
@@ -100,7 +100,7 @@ def test_where_half_fits_what_was_written_last_is_read_from_memory(tmp_path):
     ]
     near = forecast(run(tmp_path / "near.spill", room=half, operations=recent), disk(100 * US))
     far = forecast(run(tmp_path / "far.spill", room=half), disk(100 * US))
-    # Reading waits for nothing in one, and for all in the other, 128 KiB at a time.
+    # Reads do not wait at all in one case; in the other all wait, 128 KiB at a time.
     reads_s = {
         name: sum(term.forecast_s for term in answer.terms if term.op == "read")
         for name, answer in (("near", near), ("far", far))
@@ -118,7 +118,7 @@ def test_an_interval_is_wider_where_memory_holds_a_part(tmp_path):
     assert half_width(SPILL // 2) > 1.3 * half_width(1 << 30)
 
 
-def test_an_assumed_latency_is_that_of_every_operation_and_says_so(tmp_path):
+def test_an_assumed_latency_applies_to_every_operation_with_a_warning(tmp_path):
     for filesystem, reported in (("tmpfs", False), ("ext4", True)):
         item = run(tmp_path / f"{filesystem}.spill")
         change(item, temp_places=[TempPlace("/t", "0:9", filesystem, False, SPILL)])
@@ -127,11 +127,11 @@ def test_an_assumed_latency_is_that_of_every_operation_and_says_so(tmp_path):
         assert ("page-cache-skipped" in codes(answer)) == reported
 
 
-def test_a_group_of_little_memory_is_what_counts(tmp_path):
+def test_the_memory_limit_of_the_group_limits_the_page_cache(tmp_path):
     made = run(tmp_path / "r.spill")
     change(made, memory=Memory(limit_bytes=100 * MIB, peak_rss_bytes=99 * MIB))
     answer = forecast(made, disk(100 * US))
-    # All that is read waits, 128 KiB at a time.
+    # Every read waits, 128 KiB at a time.
     assert answer.forecast_s == pytest.approx(made.elapsed_s + COUNT / 2 / 2 * 1e-4, rel=0.02)
 
 
@@ -144,11 +144,11 @@ def plan(read_ms, *, elapsed_ms=4000.0):
     return {"Plan": node, "Execution Time": elapsed_ms}
 
 
-def test_counts_that_were_as_fast_as_memory_have_both_answers():
+def test_counts_as_fast_as_memory_have_an_interval_of_both_answers():
     [(answer, _)] = ask(counts_of_plan(plan(5.0)), [disk(9 * MS, TABLE)], Question())
     assert answer.forecast_s == pytest.approx(4.0, rel=0.01)
     low, high = answer.interval_s
-    # 1,000 reads of 8 KiB are 63 of 128 KiB more.
+    # 1,000 reads of 8 KiB are 63 more reads of 128 KiB.
     assert low < 4.0 < 4.0 + 63 * 9e-3 < high
     assert "page-cache-answers" in codes(answer)
 
@@ -156,11 +156,11 @@ def test_counts_that_were_as_fast_as_memory_have_both_answers():
 @pytest.mark.parametrize(
     ("buffered", "requests"), [(True, 63), (False, 2000)], ids=["read ahead", "direct"]
 )
-def test_counts_that_were_slow_had_no_memory_but_were_read_ahead(buffered, requests):
-    """8 MB of 8 KiB each: the kernel reads 128 KiB at once, and writes back in the background."""
+def test_slow_counts_were_not_cached_but_were_read_ahead(buffered, requests):
+    """8 MB in reads of 8 KiB: the kernel reads 128 KiB at once and writes back later."""
     counts = replace(counts_of_plan(plan(1500.0)), buffered=buffered)
     [(answer, _)] = ask(counts, [disk(1 * MS, TABLE)], Question())
-    # Half of 2,000 operations of memory are within 20 us each.
+    # Half of 2,000 operations from memory take less than 20 us each.
     assert answer.forecast_s == pytest.approx(1.0 + requests * 1e-3, abs=0.02)
     assert "page-cache-answers" not in codes(answer)
 
@@ -179,20 +179,20 @@ def test_a_spill_of_any_size_has_the_throughput_of_its_volume():
     assert answer.forecast_s == pytest.approx(written_s + read_s + cpu_s / 2, rel=0.05)
 
 
-def test_answers_far_apart_are_both_given_in_one_interval():
+def test_distant_answers_are_both_in_the_interval():
     counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
     [(answer, _)] = ask(counts, [disk(9 * MS, TABLE)], Question())
     assert answer.refused is None
     assert answer.forecast_s == pytest.approx(0.2, rel=0.02)
-    # 63 reads of 9 ms, and what is no temp I/O; writers wait for some of the writeback.
+    # 63 reads of 9 ms, and the time outside temp I/O; writers wait for part of the writeback.
     assert 0.19 + 63 * 9e-3 < answer.without_cache_s < 0.19 + 2 * 63 * 9e-3
     low_s, high_s = answer.interval_s
     assert low_s < 0.2 < answer.without_cache_s < high_s
 
 
-def test_a_disk_behind_memory_ranks_after_memory_and_is_no_fix():
+def test_a_disk_behind_the_page_cache_ranks_after_memory_and_is_not_a_fix():
     counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
-    # The probe of memory found it a little slower than the page cache was.
+    # The probe of memory measured slightly slower times than the page cache.
     memory = replace(disk(8 * US, RECORDING), name="tmpfs")
     answers = [answer for answer, _ in ask(counts, [disk(9 * MS), memory], Question())]
     result = priced(["disk", "tmpfs"], answers, {"disk": 1.0, "tmpfs": 9.0})
@@ -205,12 +205,12 @@ def test_a_disk_behind_memory_ranks_after_memory_and_is_no_fix():
     assert format_duration(answers[0].without_cache_s) in answer.text
 
 
-def test_a_storage_that_looks_faster_than_memory_is_not():
+def test_a_storage_below_the_latency_of_memory_is_as_fast_as_memory():
     [(answer, _)] = ask(counts_of_plan(plan(8.0)), [disk(2 * US)], Question())
     assert answer.without_cache_s == answer.forecast_s
 
 
-def test_a_catalogues_disk_from_the_command_line(tmp_path):
+def test_the_command_line_forecasts_a_disk_of_the_catalogue(tmp_path):
     made = run(tmp_path / "r.spill")
     result = spillcast("forecast", made.path, "--to", "catalogue:linux-hdd", "--json")
     document = json.loads(result.stdout)
@@ -223,7 +223,7 @@ def _part(operations, part, parts):
     return operations[part * each : (part + 1) * each]
 
 
-def test_the_sum_of_a_folder_has_both_answers(tmp_path):
+def test_the_sum_over_a_folder_has_both_answers(tmp_path):
     for name in ("1.spill", "2.spill"):
         run(tmp_path / name)
     command = "forecast", tmp_path, "--to", "catalogue:linux-hdd"

@@ -1,4 +1,4 @@
-"""A recording that is known to hold a part of a run: the forecast says so, or knows the whole."""
+"""A recording of a known part of a run: the forecast says so, or the whole time is known."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def codes(answer):
 
 @pytest.mark.parametrize("because", ["duration", "interrupt", "failure"])
 @pytest.mark.parametrize("by_server", [False, True])
-def test_the_sentence_begins_with_the_part(run, because, by_server):
+def test_the_sentence_starts_with_the_part(run, because, by_server):
     if by_server:
         change(run, server=query(because, whole_s=15.5, before_s=2.0))
     else:
@@ -56,7 +56,7 @@ def test_the_sentence_begins_with_the_part(run, because, by_server):
     assert "part-only" in codes(answer)
 
 
-def test_with_the_whole_time_it_is_for_the_whole(run):
+def test_an_elapsed_time_makes_the_forecast_one_of_the_whole(run):
     change(run, ended_by="duration")
     answer = forecast(run, TARGET, elapsed_s=15.5)
     assert answer.part is None
@@ -67,7 +67,7 @@ def test_with_the_whole_time_it_is_for_the_whole(run):
 
 
 def test_a_part_of_weeks_takes_as_little_memory_as_one_of_minutes(tmp_path):
-    """A drawn share of each second of it would take gigabytes."""
+    """A draw for each second of it would take gigabytes."""
     month_s = 30 * 86_400.0
     loads = [("write", 8192, 1000, 1_000_000), ("read", 8192, 1000, 3_000_000)]
     run = recording(tmp_path / "month.spill", loads, elapsed_s=month_s)
@@ -77,7 +77,7 @@ def test_a_part_of_weeks_takes_as_little_memory_as_one_of_minutes(tmp_path):
     assert forecast(run, TARGET, elapsed_s=2 * month_s).baseline_s == 2 * month_s
 
 
-def test_a_wait_that_begins_before_the_first_slice_counts_in_it(tmp_path):
+def test_a_wait_that_starts_before_the_first_slice_counts_in_it(tmp_path):
     run = recording(tmp_path / "run.spill", [("write", 8192, 2, 2 * MS)], elapsed_s=1.6)
     # The first wait is from 0 to 2 ms.
     slices_s = [(0.001, 0.1), (1.0, 1.1)]
@@ -86,14 +86,14 @@ def test_a_wait_that_begins_before_the_first_slice_counts_in_it(tmp_path):
     assert io_ns.sum(axis=1).tolist() == [4 * MS, 0]
 
 
-def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
+def test_a_query_attached_late_has_a_known_whole(run):
     change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
     answer, requested = forecast(run, TARGET), forecast(run, TARGET, elapsed_s=4.8)
     assert answer.to_json() == requested.to_json()
     assert (answer.baseline_s, answer.part) == (4.8, None)
 
 
-def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
+def test_the_sentence_names_the_part_of_a_known_whole(run):
     change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
     answer = forecast(run, TARGET)
     seen = " instead of 4.80 s, judging by the 1.60 s recorded, 90 % interval "
@@ -108,7 +108,7 @@ def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
     assert "recorded" not in whole.sentence()
 
 
-def test_late_and_nobody_knows_when_it_will_end(run):
+def test_a_late_recording_with_an_unknown_end_names_both(run):
     change(run, server=query(before_s=3.2, whole_s=None))
     answer = forecast(run, TARGET)
     begins = "1.60 s were recorded of a run that had already run for 3.20 s: on "
@@ -116,7 +116,7 @@ def test_late_and_nobody_knows_when_it_will_end(run):
     assert answer.to_json()["part"]["because"] == "late"
 
 
-#: A process that had worked for 3.61 s when it was attached.
+# A process that had worked for 3.61 s when it was attached.
 WORKED = DoneBefore(3.61, 1.2, 900 << 20)
 
 
@@ -129,7 +129,7 @@ WORKED = DoneBefore(3.61, 1.2, 900 << 20)
             "duration",
             "1.60 s were recorded of a process that had already run for 3.61 s and went on: on ",
         ),
-        # It waited for I/O all the time, and its bytes tell.
+        # It waited for I/O all the time, as its byte counts show.
         (
             replace(WORKED, cpu_s=0.01),
             "end",
@@ -149,7 +149,7 @@ WORKED = DoneBefore(3.61, 1.2, 900 << 20)
         ),
     ],
 )
-def test_a_process_that_was_attached_late(run, before, ended_by, begins):
+def test_a_process_attached_late_names_its_earlier_time(run, before, ended_by, begins):
     change(run, before=before, ended_by=ended_by, temp=Temp(200, 200, 400 * 8192))
     answer = forecast(run, TARGET)
     assert answer.sentence().startswith(begins)
@@ -164,14 +164,14 @@ def test_a_process_that_was_attached_late(run, before, ended_by, begins):
 
 
 @pytest.mark.parametrize("ended_by", [None, "end"])
-def test_of_any_other_recording_nothing_is_guessed(run, ended_by):
+def test_other_recordings_are_not_taken_for_a_part(run, ended_by):
     change(run, ended_by=ended_by, server=query())
     answer = forecast(run, TARGET)
     assert (answer.baseline_s, answer.part, answer.to_json()["part"]) == (1.6, None, None)
     assert answer.sentence().startswith("On target this run would take about")
 
 
-def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_path):
+def test_the_command_line_names_the_part_for_each_number_of_targets(spilled, tmp_path):
     folder = tmp_path / "run.spill"
     folder.mkdir()
     for file in spilled.path.iterdir():
@@ -187,15 +187,15 @@ def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_pat
         assert "of a run that went on" not in spillcast(*requested, "--elapsed", "60").stdout
 
 
-def test_recordings_made_before_are_read_as_before(run):
+def test_recordings_without_the_reason_of_their_end_are_read(run):
     path = run.path / "meta.json"
     meta = json.loads(path.read_text())
     assert "ended_by" not in meta
     assert Recording.open(run.path).meta.ended_by is None
 
 
-def test_what_ran_before_its_recording_may_have_spilled(tmp_path):
-    """That temp storage does not matter is said of entire runs alone."""
+def test_a_late_recording_without_temp_io_may_have_spilled_before(tmp_path):
+    """Only for entire runs does the text say that temp storage does not matter."""
     run = recording(tmp_path / "run.spill", [], elapsed_s=2.0)
     entire = unspilled(run.meta)
     assert format_duration(2.0) not in entire

@@ -1,4 +1,4 @@
-"""When and where a storage was measured is written with it, and told where it matters."""
+"""When and where a storage was measured is saved with it, and shown where it matters."""
 
 import json
 import os
@@ -24,7 +24,7 @@ CODES = {"stale", "another-host", "another-mount"}
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory):
-    """A directory, the storage.json of it, and when that was measured."""
+    """A directory, the storage.json of its probe, and the times before and after the probe."""
     folder = tmp_path_factory.mktemp("probed")
     path = folder / "storage.json"
     before = datetime.now(UTC).replace(microsecond=0)
@@ -53,7 +53,7 @@ def days_ago(days):
     return (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds")
 
 
-def test_a_probe_says_when_where_and_with_what(probed):
+def test_a_probe_records_when_where_and_with_what(probed):
     folder, path, before, after = probed
     known = json.loads(path.read_text())["provenance"]
     assert before <= datetime.fromisoformat(known["measured_at"]) <= after
@@ -72,7 +72,7 @@ def test_a_probe_says_when_where_and_with_what(probed):
     assert set(known["mount_options"].split(",")) == set(options.split(","))
 
 
-def test_a_recording_says_it_of_its_temp_files(spilled):
+def test_a_recording_has_the_provenance_of_its_temp_files(spilled):
     known = observed(Recording.open(spilled.path)).provenance
     assert known.host == platform.node()
     assert known.spillcast == __version__
@@ -85,11 +85,11 @@ def test_a_recording_says_it_of_its_temp_files(spilled):
     assert [known.filesystem, known.mount_point] == result.stdout.split()
 
 
-def test_what_was_measured_here_and_now_is_not_warned_of(probed, run):
+def test_a_recent_local_measurement_gives_no_warning(probed, run):
     assert reported(run, Storage.load(probed[1])) == {}
 
 
-def test_what_an_earlier_version_wrote_still_reads(probed, run, tmp_path):
+def test_storage_without_provenance_is_read(probed, run, tmp_path):
     document = json.loads(probed[1].read_text())
     del document["provenance"]
     path = tmp_path / "old.json"
@@ -101,23 +101,23 @@ def test_what_an_earlier_version_wrote_still_reads(probed, run, tmp_path):
 
 
 @pytest.mark.parametrize(("days", "codes"), [(29, set()), (30, set()), (32, {"stale"})])
-def test_what_is_old_is_told(probed, run, days, codes):
+def test_an_old_measurement_is_a_warning(probed, run, days, codes):
     answer = reported(run, changed(probed, measured_at=days_ago(days)))
     assert set(answer) == codes
     assert not codes or f"are {days} days old" in answer["stale"]
 
 
-def test_another_host_is_told(probed, run):
+def test_a_measurement_on_another_host_is_a_warning(probed, run):
     answer = reported(run, changed(probed, host="db-7"))
     assert set(answer) == {"another-host"}
     assert (
         f"on host db-7, and the query was recorded on host {platform.node()}"
         in (answer["another-host"])
     )
-    # Recorded where it was measured: whichever host this is.
+    # Recorded on the host of the measurement: no warning, whichever host this is.
     change(run, machine=Machine(host="db-7"))
     assert reported(run, changed(probed, host="db-7")) == {}
-    # Nobody knows where it was recorded: then this host counts.
+    # If the host of the recording is not known, this host counts.
     change(run, machine=Machine())
     assert "this runs" in reported(run, changed(probed, host="db-7"))["another-host"]
 
@@ -125,16 +125,16 @@ def test_another_host_is_told(probed, run):
 @pytest.mark.parametrize(
     "part", [{"mount_options": "rw,sync"}, {"mount_point": "/x"}, {"filesystem": "xfs"}]
 )
-def test_another_mount_is_told(probed, run, part):
+def test_a_measurement_on_another_mount_is_a_warning(probed, run, part):
     answer = reported(run, changed(probed, **part))
     assert set(answer) == {"another-mount"}
     assert next(iter(part.values())) in answer["another-mount"]
-    # Of another host nothing is known.
+    # Mounts of another host are not compared.
     assert set(reported(run, changed(probed, host="db-7", **part))) == {"another-host"}
 
 
-def test_a_mount_over_a_probed_directory_is_told(probed, tmp_path):
-    """For real, in mounts of its own."""
+def test_a_mount_over_a_probed_directory_is_a_warning(probed, tmp_path):
+    """With a real mount in a separate mount namespace."""
     own_mounts = ["unshare", "--mount", "bash", "-ec"]
     if os.geteuid() or subprocess.run([*own_mounts, "true"], capture_output=True).returncode:
         pytest.skip("mounts are refused here")
@@ -152,14 +152,14 @@ def test_a_mount_over_a_probed_directory_is_told(probed, tmp_path):
 @pytest.mark.parametrize(
     "known", [{"measured_at": "yesterday"}, {"host": 7}, {"mount_point": ["x"]}, [], "x"]
 )
-def test_damage_is_told_in_a_line(probed, tmp_path, known):
+def test_a_damaged_provenance_is_refused(probed, tmp_path, known):
     document = json.loads(probed[1].read_text()) | {"provenance": known}
     path = tmp_path / "damaged.json"
     path.write_text(json.dumps(document))
     assert "damaged" in only_line(spillcast("storage", "show", path), 2)
 
 
-def test_it_is_shown_and_a_redacted_page_lacks_the_host(probed, tmp_path):
+def test_provenance_is_shown_but_a_redacted_page_lacks_the_host(probed, tmp_path):
     document = json.loads(probed[1].read_text())
     document["provenance"] |= {"host": "db-7", "measured_at": days_ago(40)}
     path = tmp_path / "storage.json"

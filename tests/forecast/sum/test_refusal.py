@@ -36,19 +36,19 @@ TARGET = {("read", BIG): 300_000, ("write", BIG): 300_000}
         ({"mapped_temp_files": ["/t/spill"]}, "memory-mapped"),
     ],
 )
-def test_what_a_recording_cannot_carry(tmp_path, capture, words):
+def test_recordings_with_too_much_missing_are_refused(tmp_path, capture, words):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
     answer = forecast(run, storage(TARGET))
     assert words in answer.refused
     assert answer.forecast_s is None
     assert answer.interval_s is None
     assert answer.speedup is None
-    # What no storage can change is known all the same.
+    # The ceiling is known all the same.
     assert answer.ceiling_s == pytest.approx(0.8)
 
 
 @cases("method, helps", [("bpf", False), ("perf", False), ("preload", True)])
-def test_another_source_is_advised_only_where_it_observes_more(tmp_path, method, helps):
+def test_another_capture_method_is_advised_only_where_it_observes_more(tmp_path, method, helps):
     capture = {"method": method, "unobserved_processes": 1}
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
     assert run.meta.unseen.excessive
@@ -56,27 +56,25 @@ def test_another_source_is_advised_only_where_it_observes_more(tmp_path, method,
 
 
 @cases("method, helps", [("bpf", False), ("perf", True), ("preload", False)])
-def test_a_user_without_privileges_may_preload_where_files_were_closed_too_early(
-    tmp_path, method, helps
-):
-    """Inside the process a file has its name when it is opened."""
+def test_preload_is_advised_where_files_were_closed_too_early(tmp_path, method, helps):
+    """Inside the process, a file has its name when it is opened."""
     capture = {"method": method, "unknown_file": 90}
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
     assert ("--capture preload" in run.meta.unseen.remedy) == helps
 
 
 @cases("unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}])
-def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
+def test_possibly_missing_calls_widen_the_interval(tmp_path, unseen):
     whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(TARGET))
     run = recording(tmp_path / "less.spill", LOADS, elapsed_s=1.0, **unseen)
     assert run.meta.unseen.calls_share == pytest.approx(10 / 110)
     answer = forecast(run, storage(TARGET))
     assert [warning.code for warning in answer.warnings] == ["unseen"]
-    # The missing calls would be faster there too.
+    # The missing calls would be faster on the target, too.
     assert answer.interval_s[0] < whole.interval_s[0]
 
 
-def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
+def test_a_single_lost_event_of_a_thousand_is_not_a_warning(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", BIG, 999, 500_000)], elapsed_s=1.0, lost=1)
     assert forecast(run, storage(TARGET)).warnings == []
     assert "0.1% of the temp I/O is missing: 1 capture event lost" in recording_text(run)
@@ -90,15 +88,15 @@ def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
     [
         (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000)), 0),
         (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000), temp_files=1), 60),
-        # It has closed its temp files; it was forked in the tick in which the run began.
+        # It has closed its temp files; it was forked in the clock tick in which the run started.
         (Worker(1, 0.5, 0.51, Missed(3, 7, 80_000)), 10),
         (Worker(1, -0.002, 0.51, Missed(3, 7, 80_000)), 10),
         (Worker(1, -0.5, 0.0, Missed(3, 7, 80_000)), 0),
-        # Nothing is known of it: as much as each of both processes did.
+        # Nothing is known about it: at most as much as each of the two processes did.
         (Worker(1, 0.5, 0.51, None), 50),
     ],
 )
-def test_what_a_worker_did_before_it_was_attached_may_be_missing(tmp_path, worker, calls):
+def test_calls_of_a_worker_before_it_was_attached_may_be_missing(tmp_path, worker, calls):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
     query = RecordedQuery(7, None, 1.0, 0.0, "query", None, [worker], 0, [])
     change(run, server=query, temp=Temp(90, 10, total_s=0.2))
@@ -117,7 +115,7 @@ def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
     assert forecast(run, storage(TARGET)).warnings == []
 
 
-def test_counts_of_no_time_leave_nothing_to_forecast():
+def test_counts_with_zero_elapsed_time_are_refused():
     figures = "figures:elapsed=10s,io=4s,reads=1000,read-bytes=8M,threads=1"
     counts = open_evidence(find_evidence([figures]), Selection())
     assert workload_of_counts(counts).total_s == 10.0
@@ -125,7 +123,7 @@ def test_counts_of_no_time_leave_nothing_to_forecast():
         workload_of_counts(replace(counts, elapsed_s=0.0))
 
 
-def test_an_op_that_the_target_has_no_figures_for(tmp_path):
+def test_an_op_without_figures_on_the_target_is_refused(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
     answer = forecast(run, storage({("read", BIG): 300_000}, name="nvme"))
     assert "nvme" in answer.refused
@@ -142,7 +140,7 @@ def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):
 
 
 def test_terms_sum_to_the_elapsed_time_where_temp_io_takes_a_little_longer(tmp_path):
-    # 100 operations of 2 ms in 160 ms: of each 1.6 ms, and on the target 0.24 ms of 0.3 ms.
+    # 100 operations of 2 ms in 160 ms: 1.6 ms each, and on the target 0.24 ms instead of 0.3 ms.
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=0.16)
     forecasts = forecast(run, storage(TARGET))
     assert sum(term.baseline_s for term in forecasts.terms) == pytest.approx(0.16)
@@ -150,7 +148,7 @@ def test_terms_sum_to_the_elapsed_time_where_temp_io_takes_a_little_longer(tmp_p
     assert forecasts.forecast_s == pytest.approx(0.024)
 
 
-def test_a_run_of_temp_io_alone_takes_no_time_where_that_takes_none(tmp_path):
+def test_a_run_of_only_temp_io_has_nothing_left_without_latency(tmp_path):
     run = recording(tmp_path / "run.spill", [("write", 8192, 1000, 1_000_000)], elapsed_s=1.0)
     done = completed("forecast", run.path, "--to", "latency:0", "--to", "latency:500us")
     assert "all of the time recorded was temp I/O: nothing is left of it" in " ".join(
@@ -169,7 +167,7 @@ def test_a_refusal_exits_with_3_and_says_why(tmp_path):
 
 
 def damaged(path, kind):
-    """Spoil a recording in one way; returns the words that name it."""
+    """Damages a recording in one way; returns the words that name the damage."""
     meta = path / "meta.json"
     if kind == "no folder":
         shutil.rmtree(path)
@@ -213,14 +211,14 @@ def test_a_damaged_recording_is_bad_input(tmp_path, kind):
     assert words in text
 
 
-def test_a_meta_without_what_is_needed_is_bad_input(tmp_path):
+def test_a_meta_without_required_fields_is_bad_input(tmp_path):
     path = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0).path
     (path / "meta.json").write_text('{"schema": "spillcast.recording/1"}')
     text = only_line(spillcast("forecast", path, "--to", "factor:2"), 2)
     assert str(path) in text
 
 
-def test_a_file_is_no_recording(tmp_path):
+def test_a_file_instead_of_a_recording_is_bad_input(tmp_path):
     path = tmp_path / "run.spill"
     path.touch()
     text = only_line(spillcast("forecast", path, "--to", "factor:2"), 2)

@@ -1,4 +1,4 @@
-"""Large recordings are forecast from a sample: within the error that is stated of it."""
+"""Large recordings are forecast from a sample, within its stated error."""
 
 import json
 from math import inf, log
@@ -20,7 +20,7 @@ WAITS, ROWS = 80_000, 24_000
 
 @pytest.fixture(autouse=True)
 def smaller(monkeypatch):
-    """Recordings count as large that are made in no time."""
+    """Makes small recordings count as large, so that tests are quick."""
     monkeypatch.setattr(query, "WHOLE_ROWS", WAITS // 2)
     monkeypatch.setattr(query, "SAMPLE_ROWS", ROWS)
 
@@ -34,8 +34,8 @@ def edited(path, **changes):
 
 
 @cases(("seed", "sampled"), [(0, False), (1, True), (2, True)])
-def test_a_sample_says_what_all_waits_say(tmp_path, seed, sampled):
-    """Three of the stated standard errors hold; `python -m bench samples` has more of them."""
+def test_a_sample_gives_the_forecast_of_all_waits(tmp_path, seed, sampled):
+    """Within three stated standard errors; `python -m bench samples` runs more cases."""
     path = write_varied_recording(tmp_path / "run.spill", WAITS, seed)
     exact = ask([path], TARGETS, Question(exact=True))
     for (answer, _), (known, _) in zip(ask([path], TARGETS), exact, strict=True):
@@ -53,7 +53,7 @@ def test_a_sample_says_what_all_waits_say(tmp_path, seed, sampled):
         assert low_s < known.forecast_s < high_s
 
 
-def test_one_thread_needs_no_more_than_its_counts(tmp_path):
+def test_a_single_thread_needs_only_its_counts(tmp_path):
     path = write_large_recording(tmp_path / "run.spill", WAITS, threads=1)
     [(answer, _)], [(known, _)] = (
         ask([path], ["latency:150us"], Question(exact=exact)) for exact in (False, True)
@@ -63,14 +63,14 @@ def test_one_thread_needs_no_more_than_its_counts(tmp_path):
     assert answer.interval_s == pytest.approx(known.interval_s, rel=1e-2)
 
 
-def test_what_needs_all_waits_is_taken_whole(tmp_path):
+def test_recordings_that_need_all_waits_are_not_sampled(tmp_path):
     def taken(**changes):
         recording = edited(path, **changes)
         return sample_of(recording) is recording
 
     path = write_varied_recording(tmp_path / "run.spill", WAITS, 0, wait_us=2000)
     assert not taken()
-    # A page cache that answered next to nothing.
+    # A page cache that answered hardly anything.
     assert not taken(machine={"memory_available_bytes": 1 << 33})
     assert taken(ended_by="duration")
     assert not taken(ended_by="end")
@@ -79,12 +79,12 @@ def test_what_needs_all_waits_is_taken_whole(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.2, *nightly(2.0)])
-def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, monkeypatch, share):
-    """Memory for a share of what was written; some reads come again in time, and others do not."""
+def test_a_sample_with_a_page_cache_gives_the_forecast_of_all_waits(tmp_path, monkeypatch, share):
+    """Memory for a share of the written data; some reads come while it is cached, others later."""
     waits = WAITS // 6
     monkeypatch.setattr(query, "WHOLE_ROWS", waits // 2)
     monkeypatch.setattr(query, "SAMPLE_ROWS", waits // 4)
-    # However unsure it is, it is not made of all waits instead.
+    # Even an uncertain forecast does not fall back to all waits.
     monkeypatch.setattr(query, "ERROR_MAX", inf)
     path = write_varied_recording(tmp_path / "run.spill", waits, 3, wait_us=3)
     room = int(share * Recording.open(path).meta.temp.bytes / 2)
@@ -101,13 +101,13 @@ def _cached(answer):
     return "page-cache-answers" in {warning.code for warning in answer.warnings}
 
 
-def test_many_files_are_counted_whatever_part_of_the_recording_names_them(tmp_path):
+def test_files_are_counted_over_the_whole_recording(tmp_path):
     path = write_large_recording(tmp_path / "run.spill", WAITS, 1, page_cached=True)
     # 20,000 blocks of each file are written.
     assert Recording.open(path).held_bytes == WAITS // 2 * 8192
 
 
-def test_few_waits_are_taken_whole(tmp_path):
+def test_few_waits_are_not_sampled(tmp_path):
     path = write_large_recording(tmp_path / "run.spill", 4000)
     recording = Recording.open(path)
     assert sample_of(recording) is recording

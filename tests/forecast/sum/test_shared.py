@@ -1,4 +1,4 @@
-"""Where it is not known how many processes shared the temp I/O, a forecast holds for all."""
+"""Where the number of processes that shared the temp I/O is unknown, the interval covers all."""
 
 import json
 from pathlib import Path
@@ -19,12 +19,12 @@ BLOCK = 8192
 
 
 def tenth():
-    """A storage ten times as fast as that of the rows: 3 s of 1,200 blocks are 2.5 ms each."""
+    """A storage ten times as fast as that of the rows: 3 s for 1,200 blocks are 2.5 ms each."""
     return storage({("read", BLOCK): 250_000, ("write", BLOCK): 250_000})
 
 
-def test_the_interval_holds_both_ends(tmp_path):
-    """3 s in calls of 2 s, by two to three processes: 2 s is the rest of 0.5 s, or of 1 s."""
+def test_the_interval_covers_both_numbers_of_processes(tmp_path):
+    """3 s of I/O in calls of 2 s by two to three processes: the rest of 2 s is 0.5 s or 1 s."""
     counts = read_statements(export(tmp_path / "s.csv", 15, row(other_ms=1500.0)))
     answer = forecast(counts, tenth())
     few, many = (forecast(counts.with_processes(n), tenth()) for n in (2, 3))
@@ -39,25 +39,25 @@ def test_the_interval_holds_both_ends(tmp_path):
     [warning] = [item for item in answer.warnings if item.code == "processes"]
     assert "2 to 3 (max_parallel_workers_per_gather" in warning.message
     assert "EXPLAIN (ANALYZE, BUFFERS)" in warning.message
-    # Where the processes are known there is nothing to say.
+    # With a known number of processes there is no warning.
     assert "processes" not in {item.code for item in few.warnings}
 
 
-def test_an_answer_that_hangs_on_it_is_refused(tmp_path):
-    """1.2 s in calls of 1 s: beside it 1.2 processes leave nothing, and 3 leave 0.6 s."""
+def test_an_answer_that_depends_on_the_number_of_processes_is_refused(tmp_path):
+    """1.2 s in calls of 1 s: 1.2 processes leave no other time, and 3 leave 0.6 s."""
     path = export(tmp_path / "s.csv", 15, row(mean_ms=1000.0, temp_ms=1200.0))
     fast, alike = json_of("forecast", path, "--to", "factor:100", "--to", "factor:1.1")["targets"]
     assert fast["forecast_s"] is None
     assert "1.2 to 3 (max_parallel_workers_per_gather" in fast["refused"]
     assert "EXPLAIN (ANALYZE, BUFFERS)" in fast["refused"]
-    # As slow as it is, it hardly matters.
+    # On storage as slow as this the number hardly matters.
     assert alike["interval_s"][0] < 1 / 1.1
     assert alike["interval_s"][1] > 0.6 + 0.4 / 1.1
     alone = spillcast("forecast", path, "--to", "factor:100")
     assert alone.returncode == 3
 
 
-def test_counts_of_a_server_that_times_nothing(tmp_path):
+def test_counts_of_a_server_without_io_timing(tmp_path):
     """1,200 blocks of 5 ms are 6 s in calls of 3 s: by two processes or three."""
     path = export(tmp_path / "s.csv", 13, row(mean_ms=3000.0))
     words = ("forecast", path, "--from", "latency:5ms", "--to", "latency:1ms", "--json")
@@ -68,7 +68,7 @@ def test_counts_of_a_server_that_times_nothing(tmp_path):
     low_s, high_s = document["interval_s"]
     assert low_s < 0.6 < 1.4 < high_s
     assert {"processes", "assumed"} <= {item["code"] for item in document["warnings"]}
-    # Where it would have taken longer than the call there are bounds.
+    # Where the I/O would have taken longer than the call, the call bounds it.
     words = ("forecast", path, "--from", "latency:9ms", "--to", "latency:1ms", "--json")
     slow = json.loads(spillcast(*words).stdout)
     [unknown] = [item for item in slow["warnings"] if item["code"] == "cached-io"]
@@ -79,7 +79,7 @@ def test_counts_of_a_server_that_times_nothing(tmp_path):
 
 
 def test_counts_without_times_are_bounded_by_the_call(tmp_path):
-    """Calls of 0.1 s, in which 1,200 blocks took anything: on the target they take 48 ms."""
+    """Calls of 0.1 s, in which 1,200 blocks took an unknown time; on the target they take 48 ms."""
     untimed = row(mean_ms=100.0, max_parallel_workers_per_gather=0)
     recording = read_statements(export(tmp_path / "s.csv", 13, untimed))
     given = forecast(recording, storage({("read", BLOCK): 40_000, ("write", BLOCK): 40_000}))
@@ -90,8 +90,8 @@ def test_counts_without_times_are_bounded_by_the_call(tmp_path):
     assert "time-unknown" in {item.code for item in given.warnings}
 
 
-def test_counts_of_reads_that_moved_nothing_are_no_load():
-    """A server counts reads at the end of a file too; their size of 0 was a traceback."""
+def test_counted_reads_without_bytes_are_not_a_load():
+    """A server also counts reads at the end of a file, which have a size of 0."""
     writes = OpCounts(900, 900 * 65_536, 3 * 10**9)
     path = Path("performance_schema")
     counts = [
@@ -103,7 +103,7 @@ def test_counts_of_reads_that_moved_nothing_are_no_load():
     assert with_them == pytest.approx(without)
 
 
-def test_reads_that_moved_nothing_take_no_time_on_an_assumed_storage():
+def test_reads_without_bytes_take_no_time_on_an_assumed_storage():
     counts = Counts(
         path=Path("performance_schema"),
         elapsed_s=9.0,
@@ -115,8 +115,8 @@ def test_reads_that_moved_nothing_take_no_time_on_an_assumed_storage():
     assert timed_on(counts, on_disk).total_s == pytest.approx(0.9)
 
 
-def test_a_storage_that_is_too_slow_leaves_the_plans_own_bound():
-    """Of 1 s 0.8 s are a scan, which writes no temp files: they took 0.2 s at most."""
+def test_a_too_slow_storage_keeps_the_bound_of_the_plan():
+    """0.8 s of 1 s are a scan, which writes no temp files: they took at most 0.2 s."""
     scan = {"Node Type": "Seq Scan", "Parent Relationship": "Outer", "Actual Loops": 1,
             "Actual Total Time": 800.0, "Actual Rows": 50_000,
             "Temp Read Blocks": 0, "Temp Written Blocks": 0}  # fmt: skip
@@ -129,8 +129,8 @@ def test_a_storage_that_is_too_slow_leaves_the_plans_own_bound():
     assert timed_on(counts, slow).time_bounds.upper == pytest.approx(0.2, abs=0.001)
 
 
-def test_a_storage_that_is_too_slow_leaves_the_bound_of_figures():
-    """Waits of 3 s in all are the most; 1,000 reads of 50 ms would be 50 s of a run of 10 s."""
+def test_a_too_slow_storage_keeps_the_bound_of_stated_figures():
+    """Waits are at most 3 s in total; 1,000 reads of 50 ms would be 50 s in a run of 10 s."""
     temp = times_up_to(3.0, 1000, 0, "waits").moved({"read": (1000, 1000 * BLOCK), "write": (0, 0)})
     counts = counts_of_figures(Selection(timed=False), temp, elapsed_s=10.0)
     slow = storage({("read", BLOCK): 50_000_000, ("write", BLOCK): 50_000_000})
