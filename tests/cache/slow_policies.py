@@ -2,7 +2,7 @@
 
 
 class Lru:
-    """The one unused for longest leaves."""
+    """Evicts the least recently used line."""
 
     def __init__(self, lines):
         self.lines, self.cached = lines, []
@@ -22,7 +22,7 @@ class Lru:
 
 
 class Fifo(Lru):
-    """The one that came first leaves."""
+    """Evicts the line that came first."""
 
     def access(self, key):
         if key in self.cached:
@@ -170,7 +170,7 @@ class Keep:
         self.lists = {"keep": [], "temp": [], "other": []}
 
     def access(self, row):
-        """A row has key, time_s, object, query, class and ends_query. Whether it was a hit."""
+        """Whether a row was a hit; it has key, time_s, object, query, class and ends_query."""
         keep = self.lists["keep"]
         keep[:] = [line for line in keep if row.time_s - line[3] <= self.unread_s]
         hit = False
@@ -210,7 +210,7 @@ class Keep:
 
 
 def stack_distances(keys):
-    """Of each request the number of other lines used since its line was; None for the first use."""
+    """For each request, the number of other lines used since its line; None for a first use."""
     stack, distances = [], []
     for key in keys:
         distances.append(len(stack) - 1 - stack.index(key) if key in stack else None)

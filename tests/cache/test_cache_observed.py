@@ -1,4 +1,4 @@
-"""Counts of v$mystat and CellCLI as evidence: the published sessions, and what is damaged."""
+"""Counts of v$mystat and CellCLI as evidence: the published sessions, and damaged listings."""
 
 import pytest
 
@@ -17,7 +17,7 @@ cell flash cache read hits                                       {:>13}
 
 """
 SCAN = "SQL> select count(*) from ckbig;\n\n  20000000\n\nElapsed: 00:00:{}\n"
-#: seeds/004: from disk, filling the cache, and from both; the last in a session of its own.
+# seeds/004: from disk, filling the cache, and from both; the last in a separate session.
 SESSIONS = (
     STATS.format(0, 0)
     + SCAN.format("17.91")
@@ -49,7 +49,7 @@ def write(tmp_path):
     return written
 
 
-def test_the_published_sessions_give_the_options_of_their_simulation(write):
+def test_the_published_sessions_give_their_simulation_options(write):
     path = write(SESSIONS)
     notes = read_requests([str(path)]).notes
     assert [note.split(":")[1].strip() for note in notes[:3]] == [
@@ -66,7 +66,7 @@ def test_the_published_sessions_give_the_options_of_their_simulation(write):
     assert cache["runs"][1]["elapsed_s"] == pytest.approx(6.63, rel=0.03)
 
 
-def test_two_listings_of_a_cell(write):
+def test_two_listings_of_a_cell_give_its_hits_and_misses(write):
     path = write(CONTENT.format(141814, 174408) + CONTENT.format(161972, 180627))
     requests = read_requests([str(path)], line_bytes=MIB)
     # 20,158 hits and 6,219 misses, of 1 MiB each.
@@ -88,12 +88,12 @@ def test_a_metric_history_of_two_cells(write):
 
 
 def of_cell(cell, listing):
-    """A listing as dcli prints it, each line after the name of its cell."""
+    """A listing in dcli's format, with the cell's name at the start of each line."""
     return "".join(f"{cell}: {line}\n" for line in listing.splitlines()[1:])
 
 
 def test_listings_of_two_cells_add_up(write):
-    """What one cell counts is no growth of what another does."""
+    """The counts of one cell are compared only with that cell's."""
     before, after = (
         of_cell("cel01", CONTENT.format(*first)) + of_cell("cel02", CONTENT.format(*second))
         for first, second in (((100, 50), (4_000, 900)), ((6_244, 2_098), (10_144, 2_948)))
@@ -105,7 +105,7 @@ def test_listings_of_two_cells_add_up(write):
         read_requests([str(write(before))])
 
 
-def test_objects_of_one_number_in_two_databases_or_tablespaces_are_not_one(write):
+def test_objects_with_equal_numbers_in_other_databases_or_tablespaces_differ(write):
     def listing(*entries):
         text = ""
         for database, tablespace, *counts in entries:
@@ -122,7 +122,7 @@ def test_objects_of_one_number_in_two_databases_or_tablespaces_are_not_one(write
     assert requests.notes[0] == "measured: 8 GiB of 115825, 75.00% flash"
 
 
-def test_a_metric_that_falls_began_at_zero_again(write):
+def test_a_falling_metric_was_reset_to_zero(write):
     """2,048 hits and 1,024 misses, and after a restart of the cell 4,096 and 1,024."""
     line = "{:<24}FLASHCACHE      {:,} MB      2024-10-14T{}\n"
     counts = {"FC_IO_BY_R": (9_000, 11_048, 4_096), "FC_IO_BY_R_MISS": (7_000, 8_024, 1_024)}
@@ -136,7 +136,7 @@ def test_a_metric_that_falls_began_at_zero_again(write):
     assert requests.notes[0] == "measured: 8 GiB of flash cache, 75.00% flash"
 
 
-def test_what_has_no_growth_is_refused(write):
+def test_listings_without_growth_are_refused(write):
     for text in (STATS.format(0, 0), CONTENT.format(5, 5), CONTENT.format(5, 5)[:200]):
         with pytest.raises(EvidenceIncomplete):
             read_requests([str(write(text))])

@@ -1,4 +1,4 @@
-"""I/O with the headings of CSV that other tools write, and the names of files of recordings."""
+"""I/O as CSV with the headings of other tools, and file names of recordings."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
         "\n  \nOBJECT,OFFSET,BYTES\nt1,0,4096\nt1,4096,8192\n",
     ],
 )
-def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
+def test_headings_in_any_case_and_their_synonyms_are_read(tmp_path, text):
     path = tmp_path / "io.csv"
     path.write_text(text)
     io = read_csv([path]).io
@@ -28,7 +28,7 @@ def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):
     assert io["offset"].to_pylist() == [0, 4096]
 
 
-def test_a_class_that_there_is_not_is_damage_of_its_file(tmp_path):
+def test_an_unknown_class_is_damage_of_its_file(tmp_path):
     path = tmp_path / "io.csv"
     path.write_text("object,offset,bytes,class\nt1,0,4096,wish\n")
     (other := tmp_path / "other.csv").write_text("object,offset,bytes,class\nt1,0,4096,scan\n")
@@ -37,7 +37,7 @@ def test_a_class_that_there_is_not_is_damage_of_its_file(tmp_path):
     assert raised.value.where == str(path)
 
 
-def test_a_column_that_is_missing_is_named(tmp_path):
+def test_a_missing_column_is_refused(tmp_path):
     path = tmp_path / "io.csv"
     path.write_text("Object,Offset\nt1,0\n")
     with pytest.raises(EvidenceIncomplete):
@@ -52,14 +52,14 @@ def test_a_column_that_is_missing_is_named(tmp_path):
         "\nobject,offset,bytes\nt1,0,1\nt1,0\n\n\nt1,0,1\n",
     ],
 )
-def test_a_row_is_named_by_its_line(tmp_path, text):
+def test_a_damaged_row_is_named_by_its_line(tmp_path, text):
     path = tmp_path / "io.csv"
     path.write_text(text)
     with pytest.raises(EvidenceDamaged, match="line 4 on"):
         read_csv([path])
 
 
-def test_recorded_files_of_one_name_in_several_folders_are_told_apart(tmp_path):
+def test_recorded_files_with_equal_names_keep_their_folders(tmp_path):
     made = recording(tmp_path / "run.spill", [("read", 8192, 3, 1000)], elapsed_s=1.0)
     files = ColumnValues.of(["/db/1/1249", "/db/2/1249", "/db/2/toast"], NAME)
     no_temp = np.zeros(3, dtype=bool)

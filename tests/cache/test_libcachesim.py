@@ -1,4 +1,4 @@
-"""Miss ratios and speed against libCacheSim, where it is installed; a sample against all lines."""
+"""Miss ratios against libCacheSim, where it is installed."""
 
 import time
 
@@ -12,7 +12,7 @@ from spillcast.cache.rows import of_recording
 from spillcast.recording import Recording
 
 lcs = pytest.importorskip("libcachesim", reason="the package libcachesim is not installed")
-#: How far our miss ratio may be off: rounding where the rules are the same to the letter.
+# The allowed difference of our miss ratio: rounding where the rules are exactly the same.
 POLICIES = {
     "lru": ("LRU", 5e-5),
     "fifo": ("FIFO", 5e-5),
@@ -48,7 +48,7 @@ def zipf(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recorded(spilled, tmp_path_factory):
-    """A real recording's I/O in lines, as a trace of libCacheSim's."""
+    """A real recording's I/O in lines, as a trace of libCacheSim."""
     io = of_recording(Recording.open(spilled.path)).io
     columns = (io[name].values for name in ("file", "offset", "bytes"))
     ids = [

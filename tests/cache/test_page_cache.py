@@ -1,7 +1,7 @@
-"""The simulator against a real cache: Linux's page cache, held to a size, before an emulated disk.
+"""The simulator against a real cache: Linux's page cache, limited in size, on an emulated disk.
 
-What reaches the disk is counted by the emulation; what the simulator says comes from a recording of
-the same run. Linux keeps two lists of pages, so it is near LRU and never just that.
+The emulation counts what reaches the disk; the simulator uses a recording of the same run. Linux
+keeps two lists of pages, so it is close to LRU but not exactly LRU.
 """
 
 import os
@@ -20,12 +20,12 @@ from spillcast.workspace import NoMemoryGroup, memory_group, workspace
 
 PAGE, PAGES = 4096, 4096
 TIMES = 3
-#: The group's own structures and pages in flight take a little of what it may hold.
+# The group's own structures and pages in flight take a little of its limit.
 NEAR = 0.025
 
 
 def hit_ratios(pattern, cached_pages):
-    """Share of the pages read that the page cache served, and that each policy would have."""
+    """The share of page reads served by the page cache, and the share for each simulated policy."""
     skip_without_fuse()
     with workspace() as room:
         backing, mountpoint = room / "backing", room / "mount"
@@ -70,25 +70,25 @@ def hit_ratio(outcome, reads):
 
 @cases("cached_pages", [PAGES // 4, PAGES // 2])
 @pytest.mark.nightly
-def test_pages_wanted_more_and_less_often(cached_pages):
+def test_reads_by_a_power_law_hit_like_lru(cached_pages):
     real, simulated = hit_ratios("zipf", cached_pages)
     assert simulated["lru"] == pytest.approx(real, abs=NEAR)
-    # What does not depend on how often a page is used is farther off.
+    # A policy that ignores how recently a page was used is further off.
     assert abs(simulated["lru"] - real) < abs(simulated["fifo"] - real)
 
 
 @cases("pattern", ["scan", "spill"])
 @pytest.mark.nightly
-def test_a_scan_and_a_spill_that_fit(pattern):
+def test_a_scan_and_a_spill_that_fit_are_cached(pattern):
     real, simulated = hit_ratios(pattern, 2 * PAGES)
-    # The spill is written to the cache, so that its first read finds it, too.
+    # The spill is written to the cache, so its first read hits, too.
     expected = 1.0 if pattern == "spill" else 1 - 1 / TIMES
     assert real == pytest.approx(expected, abs=0.01)
     assert simulated["lru"] == pytest.approx(expected)
 
 
 @cases("pattern", ["scan", "spill"])
-def test_a_scan_and_a_spill_that_do_not_fit(pattern):
+def test_a_scan_and_a_spill_that_do_not_fit_never_hit(pattern):
     real, simulated = hit_ratios(pattern, PAGES // 2)
     assert real == pytest.approx(0, abs=0.05)
     assert simulated["lru"] == 0

@@ -1,4 +1,4 @@
-"""Every policy hits and misses as a slow and obvious version of it does."""
+"""Every policy has the hits and misses of a slow and obvious implementation."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ KEYS = st.lists(st.integers(0, 30), max_size=300)
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(KEYS, st.integers(1, 25))
-def test_it_hits_as_the_paper_says(policy, keys, lines):
+def test_a_policy_hits_like_its_slow_version(policy, keys, lines):
     slow = POLICIES[policy](lines)
     expected = sum(slow.access(key) for key in keys)
     assert all_hits(of_keys(keys).simulate(policy, lines)) == expected
@@ -20,7 +20,7 @@ def test_it_hits_as_the_paper_says(policy, keys, lines):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(KEYS, st.integers(1, 25))
-def test_a_second_run_finds_what_the_first_has_left(policy, keys, lines):
+def test_a_second_run_starts_with_the_cache_of_the_first(policy, keys, lines):
     slow = POLICIES[policy](lines)
     expected = [sum(slow.access(key) for key in keys) for _ in range(2)]
     outcome = of_keys(keys).simulate(policy, lines, runs=2)
@@ -29,7 +29,7 @@ def test_a_second_run_finds_what_the_first_has_left(policy, keys, lines):
 
 @pytest.mark.parametrize("policy", ["lru", "fifo", "sieve", "s3fifo"])
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=300), st.integers(1, 15))
-def test_what_is_overwritten_on_the_disk_leaves(policy, uses, lines):
+def test_lines_overwritten_on_the_disk_are_removed(policy, uses, lines):
     slow, expected = POLICIES[policy](lines), 0
     for key, write in uses:
         if write:
@@ -41,7 +41,7 @@ def test_what_is_overwritten_on_the_disk_leaves(policy, uses, lines):
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=300), st.integers(1, 15))
-def test_arc_never_holds_too_much(uses, lines):
+def test_arc_never_exceeds_its_size(uses, lines):
     rows = [access(key, cls="temp write" if write else "temp read") for key, write in uses]
     assert sum(requests(rows).simulate("arc", lines)["cached_lines"]) <= lines
 
@@ -60,12 +60,12 @@ def accesses(draw):
 
 
 @given(accesses(), st.integers(1, 12), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
-def test_keep_does_what_exadata_says(rows, lines, temp_share):
+def test_keep_follows_the_rules_of_exadata(rows, lines, temp_share):
     slow = Keep(lines, kept=(1,), temp_share=temp_share, unread_s=90)
     expected = {}
     for row in rows:
         hit = slow.access(row)
-        # A write is not a hit, and always goes to the cache that has its line or room for it.
+        # A write is not a hit, and always goes to the cache if that has its line or free space.
         counted = hit and row.cls != "temp write"
         key = row.object, row.cls
         expected[key] = expected.get(key, 0) + counted
@@ -74,7 +74,7 @@ def test_keep_does_what_exadata_says(rows, lines, temp_share):
 
 
 @given(KEYS)
-def test_the_curve_is_that_of_every_lru(keys):
+def test_the_curve_equals_lru_at_every_size(keys):
     curve = of_keys([*keys, 31]).curve()
     sizes = [1, 2, 3, 5, 8, 13, 21, 40]
     simulated = [all_hits(of_keys([*keys, 31]).simulate("lru", size)) for size in sizes]
@@ -86,8 +86,8 @@ def test_the_curve_is_that_of_every_lru(keys):
     assert curve.lines == len({*keys, 31})
 
 
-def test_the_curve_of_many_lines_is_that_of_lru():
-    """Enough of them that times are numbered anew, more than once."""
+def test_the_curve_of_many_lines_equals_lru():
+    """Enough lines that times are renumbered more than once."""
     keys = [(i * i * 7919) % 20011 for i in range(150_000)]
     requests_ = of_keys(keys)
     curve = requests_.curve()
@@ -96,7 +96,7 @@ def test_the_curve_of_many_lines_is_that_of_lru():
         assert curve.miss_ratios([size]) == pytest.approx([expected])
 
 
-def test_temp_data_goes_when_its_query_ends():
+def test_temp_data_is_removed_when_its_query_ends():
     spill = [access(k, cls="temp write", query=1) for k in range(4)]
     back = [access(k, cls="temp read", query=1, ends_query=k == 3) for k in range(4)]
     again = [access(k, cls="temp read", query=2) for k in range(4)]
@@ -105,7 +105,7 @@ def test_temp_data_goes_when_its_query_ends():
     assert outcome["cached_lines"] == []
 
 
-def test_what_is_written_back_is_what_left_before_it_was_dropped():
+def test_only_evicted_dirty_lines_are_written_back():
     spill = [access(k, cls="temp write") for k in range(10)]
     outcome = requests(spill).simulate("lru", 4, temp_writes=True)
     assert outcome["runs"][0]["lines_written_back"] == 6
@@ -123,8 +123,8 @@ def test_without_temp_writes_a_spill_goes_to_the_disk():
     assert reads["flash_write_bytes"] == reads["bytes"]
 
 
-def test_a_scan_takes_hits_from_others_and_bypass_does_not():
-    """Ten lines used over and over, with a scan of a hundred between."""
+def test_a_scan_evicts_lines_of_others_and_bypass_does_not():
+    """Ten lines are used repeatedly, with a scan of a hundred between."""
     once = [access(k) for k in range(10)]
     scan = [access(100 + k, object_=1, cls="scan") for k in range(100)]
     rows = requests([*once, *scan, *once])

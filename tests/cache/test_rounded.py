@@ -1,4 +1,4 @@
-"""Rounded distances give a curve that is off by no more than was asked, and say by how much."""
+"""Rounded distances give a curve within the requested error, and state their error."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ from spillcast.errors import OptionConflict
 
 
 def off(exact, result):
-    """Mean of all sizes, by many of them."""
+    """The mean difference over many sizes."""
     sizes = np.linspace(exact.lines / 20_000, exact.lines, 20_000)
     return np.abs(np.subtract(exact.miss_ratios(sizes), result.miss_ratios(sizes))).mean()
 
 
 def slow_miss_ratios(keys, counts, runs):
-    """By a list with the line used last in front: miss ratios of caches of 1, 2, ... lines."""
+    """Miss ratios of caches of 1, 2, ... lines, by a list with the last used line in front."""
     stack, distances = [], []
     for _ in range(runs):
         distances = []
@@ -35,8 +35,8 @@ def slow_miss_ratios(keys, counts, runs):
 
 
 @cases("seed", range(6))
-def test_against_a_list(seed):
-    """Loops and a power law by turns, with temp writes that use lines but do not count."""
+def test_the_curve_equals_that_of_a_list(seed):
+    """Alternating loops and a power law, with temp writes that use lines but do not count."""
     rng = np.random.default_rng(seed)
     pieces = []
     for _ in range(6):
@@ -60,7 +60,7 @@ def test_against_a_list(seed):
 
 @cases("kind", KINDS)
 @pytest.mark.nightly
-def test_the_bound_of_every_trace_holds(tmp_path, kind):
+def test_the_stated_bound_holds_for_every_trace(tmp_path, kind):
     for seed in (20, 21):
         path = write(tmp_path / "t.oracleGeneral", kind, 300_000, seed)
         made = _core.CacheRequests.oracle_general(path)
@@ -68,17 +68,17 @@ def test_the_bound_of_every_trace_holds(tmp_path, kind):
         for error in (0.01, 0.002, 0.0005):
             result = made.curve(error=error)
             assert (result.references, result.lines) == (exact.references, exact.lines)
-            # The slack is the half line that a curve's straight pieces round by.
+            # The slack is the half line by which straight pieces of the curve round.
             assert off(exact, result) <= result.error_max + 0.5 / exact.lines
             assert result.error_max <= error
-            # What never uses a line again has the same end as the exact curve.
+            # Lines that are never used again have the same end as in the exact curve.
             assert result.miss_ratios([exact.lines]) == pytest.approx(
                 exact.miss_ratios([exact.lines])
             )
 
 
-def test_small_sizes_are_told(tmp_path):
-    """Of 300,000 lines, 1,000 have most uses: a cache for those is found large enough."""
+def test_small_sizes_are_accurate(tmp_path):
+    """1,000 of 300,000 lines have most uses: a cache for those counts as large enough."""
     rng = np.random.default_rng(3)
     ids = rng.integers(1, 300_001, 1_000_000)
     hot = rng.random(len(ids)) < 0.8
@@ -91,7 +91,7 @@ def test_small_sizes_are_told(tmp_path):
     assert result.miss_ratios(sizes) == pytest.approx(exact.miss_ratios(sizes), abs=0.03)
 
 
-def test_an_error_that_rounding_cannot_keep_is_none(tmp_path):
+def test_an_error_too_small_for_rounding_gives_the_exact_curve(tmp_path):
     result = curve(
         read_requests([str(write(tmp_path / "t.oracleGeneral", "mixed", 20_000, seed=1))]),
         error_points=0.001,
@@ -100,7 +100,7 @@ def test_an_error_that_rounding_cannot_keep_is_none(tmp_path):
     assert result.rate == 1
 
 
-def test_a_share_and_an_error_are_two_questions(tmp_path):
+def test_a_rate_and_an_error_exclude_each_other(tmp_path):
     path = oracle_general(tmp_path / "t.oracleGeneral", [1, 2, 1])
     with pytest.raises(OptionConflict, match="--error follows all lines"):
         curve(read_requests([str(path)]), rate=0.1, error_points=0.2)

@@ -1,4 +1,4 @@
-"""A sample of the lines gives the curve of all of them, in little time and memory."""
+"""A sample of the lines gives the curve of all lines, in little time and memory."""
 
 import subprocess
 import sys
@@ -11,12 +11,12 @@ from cases import cases
 from io_made_up import oracle_general, zipf_with_scans
 from spillcast import _core
 
-#: Of ten million lines, by the process that reads them.
+# The peak memory of a process that reads ten million lines.
 MEMORY_MAX_BYTES = 1 << 30
 
 
 @cases("seed", [1, 2, 3])
-def test_a_tenth_of_the_lines(tmp_path, seed):
+def test_a_tenth_of_the_lines_gives_the_curve(tmp_path, seed):
     path = oracle_general(
         tmp_path / "t.oracleGeneral", zipf_with_scans(500_000, 200_000, seed=seed)
     )
@@ -24,21 +24,21 @@ def test_a_tenth_of_the_lines(tmp_path, seed):
     exact, sampled = requests.curve(), requests.curve(rate=0.1)
     sizes = np.linspace(exact.lines / 50, exact.lines, 50)
     off = np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes)))
-    # A tenth of them: some 20,000 lines, whose share of the requests is off by a percent or so.
+    # A tenth: some 20,000 lines, whose share of the requests has an error of about a percent.
     assert off.mean() < 0.02
     assert sampled.lines == pytest.approx(exact.lines, rel=0.03)
     assert sampled.references == exact.references == 500_000
 
 
 def off(exact, sampled):
-    """Mean of all sizes."""
+    """The mean difference over all sizes."""
     sizes = np.linspace(exact.lines / 1000, exact.lines, 1000)
     return np.abs(np.subtract(exact.miss_ratios(sizes), sampled.miss_ratios(sizes))).mean()
 
 
 @pytest.mark.nightly
 def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path):
-    """Of 36 traces; each sample comes from lines of its own."""
+    """Over 36 traces; each sample takes different lines."""
     bounds = {0.02: [], 0.1: []}
     for kind in KINDS:
         for seed in range(10, 16):
@@ -51,12 +51,12 @@ def test_the_bound_holds_in_19_of_20_traces_of_six_kinds(tmp_path):
                 of_rate.append(sampled.error_max / off(exact, sampled))
     for of_rate in bounds.values():
         assert sum(bound >= 1 for bound in of_rate) >= 0.9 * len(of_rate)
-        # A bound that always holds because it is far too wide would be of no use.
+        # A bound that holds only because it is far too wide is useless.
         assert np.median(of_rate) < 6
 
 
-def test_hot_lines_of_a_pattern_are_found(tmp_path):
-    """An index's levels in turn: every fourth request is the root, and the next a branch."""
+def test_hot_lines_of_a_pattern_are_sampled(tmp_path):
+    """The levels of an index in turn: every fourth request is the root, and the next a branch."""
     path = write(tmp_path / "t.oracleGeneral", "an index", 500_000, seed=0)
     requests = _core.CacheRequests.oracle_general(path)
     assert off(requests.curve(), requests.curve(rate=0.01)) < 0.01
@@ -64,8 +64,8 @@ def test_hot_lines_of_a_pattern_are_found(tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("requested", ["rate=0.01", "error=0.002"])
-def test_lines_without_number_take_little_memory(tmp_path, requested):
-    """Ten million of them, each used three times."""
+def test_a_very_large_number_of_lines_takes_little_memory(tmp_path, requested):
+    """Ten million lines, each used three times."""
     code = f"""
 from pathlib import Path
 from spillcast import _core

@@ -1,4 +1,4 @@
-"""seeds/004: a scan of 76 GiB on a quarter rack, without KEEP, with it, and once it is cached."""
+"""seeds/004: a scan of 76 GiB on a quarter rack, without KEEP, with KEEP, and when cached."""
 
 import pytest
 
@@ -8,9 +8,9 @@ GIB, MIB = 1 << 30, 1 << 20
 SCANNED_BYTES = 81_920_516_096
 HITS = 61_209
 DISK = "4.26G/s"
-#: Flash is read at 9.02 GiB/s; that it is written at 3.42 GiB/s is stated, not known.
+# Flash is read at 9.02 GiB/s; its write rate of 3.42 GiB/s is stated, not measured.
 FLASH = "9.02G/s,3.42G/s"
-#: cachedSize of one of the three cells.
+# cachedSize of one of the three cells.
 CELL_BYTES = 27_409_580_032
 
 
@@ -46,7 +46,7 @@ def kept(scan):
     return simulated(scan, "--keep", "CKBIG", "--from-flash", share, "--cells", 3)
 
 
-def test_without_keep_scans_pass_the_flash_by(scan):
+def test_without_keep_scans_bypass_the_flash(scan):
     cache = simulated(scan)
     for run in cache["runs"]:
         assert run["hit_ratio"] == 0
@@ -54,14 +54,14 @@ def test_without_keep_scans_pass_the_flash_by(scan):
     assert cache["cached"] == []
 
 
-def test_the_populating_run(kept):
+def test_the_populating_run_takes_the_published_time(kept):
     assert kept["without"]["elapsed_s"] == pytest.approx(17.91, rel=0.002)
     assert kept["runs"][0]["hit_ratio"] == 0
     assert kept["runs"][0]["flash_write_bytes"] == SCANNED_BYTES
     assert kept["runs"][0]["elapsed_s"] == pytest.approx(22.31, rel=0.05)
 
 
-def test_the_run_from_disk_and_flash_at_once(kept):
+def test_the_run_from_disk_and_flash_takes_the_published_time(kept):
     run = kept["runs"][1]
     assert run["flash_read_bytes"] == HITS * MIB
     assert run["elapsed_s"] == pytest.approx(6.63, rel=0.03)

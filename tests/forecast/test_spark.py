@@ -64,7 +64,7 @@ def test_the_same_storage_changes_nothing(log):
 def test_without_the_present_storage_there_are_bounds(log):
     entry, slow = forecast(log, "--to", "tmpfs", "--to", "limits:latency=1ms,throughput=10MB/s")
     assert {"time-unknown", "page-cache-unknown"} <= {w["code"] for w in entry["warnings"]}
-    # Without any storage time 11 s; if the off-CPU 1 s of 5 s of the spilling task was storage, 10 s.
+    # Without storage time 11 s; if the spilling task's 1 s off-CPU of 5 s was storage, 10 s.
     assert 8.0 < entry["interval_s"][0] <= 10.0 < 11.0 <= entry["interval_s"][1] + 1e-9
     assert slow["interval_s"][1] > 11.0 + 40.0
     check_sum(slow)
@@ -256,7 +256,7 @@ def test_a_run_faster_than_its_stated_storage_is_a_warning(log):
 
 
 def test_a_log_that_contradicts_itself_has_an_answer_with_a_warning(tmp_path):
-    """CPU times in a wrong unit; the rest of the 11 s would be waits for a disk that needs hours."""
+    """CPU times in a wrong unit; the rest of the 11 s would be a disk that needs hours."""
     events = two_stages()
     for ended in events:
         if ended["Event"] == "SparkListenerTaskEnd":

@@ -1,4 +1,4 @@
-"""The recorder without Python: what it writes is what spillcast writes, and spillcast reads it."""
+"""The recorder without Python: it writes what spillcast writes, and spillcast reads it."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def keys(document, before=""):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
-def test_every_operation_is_recorded_as_it_was_done(places, capture):
+def test_every_operation_is_recorded_exactly(places, capture):
     available(capture)
     output, account = record(places, "--capture", capture)
     check_rows(output, account, base=places.base)
@@ -80,26 +80,26 @@ def test_no_argument_of_a_command_is_kept(places):
     assert len(kept) == 1
 
 
-def test_what_it_recorded_is_forecast(places):
+def test_its_recording_can_be_forecast(places):
     output, _ = record(places)
     assert json_of("forecast", output, "--to", "latency:1ms")["forecast_s"] > 0
 
 
 @cases(("ending", "concludes"), [("exit 0", True), ("exit 3", False), ("kill -KILL $$", False)])
-def test_nothing_is_concluded_from_a_command_that_failed_before_a_spill(places, ending, concludes):
+def test_a_command_that_failed_before_a_spill_gives_no_conclusion(places, ending, concludes):
     words = ["record", "--force", "-o", places.root / "idle.spill", "--", "sh", "-c", ending]
     result = recorder(*words, env=places.env)
     assert "did not spill" in result.stderr
     assert ("does not matter" in result.stderr) == concludes
 
 
-def test_where_the_kernel_refuses_the_library_within_it_is_loaded(places):
+def test_preload_is_used_where_the_kernel_refuses_tracing(places):
     output, account = record(places, under=refuse_tracing())
     assert Recording.open(output).meta.capture.method == "preload"
     check_rows(output, account, base=places.base)
 
 
-def test_in_a_container_it_says_why_ebpf_sees_nothing(places):
+def test_in_a_container_the_reason_for_ebpf_is_named(places):
     available("bpf")
     under = ["unshare", "--pid", "--fork", "--mount-proc"]
     words = ["record", "--capture", "bpf", "-o", places.root / "x.spill", "--", "true"]
@@ -109,7 +109,7 @@ def test_in_a_container_it_says_why_ebpf_sees_nothing(places):
     assert "--pid=host" in result.stderr
 
 
-def test_an_ordinary_user_records(open_places):
+def test_an_ordinary_user_can_record(open_places):
     output, _ = record(open_places, under=ordinary_user())
     assert json.loads((output / "meta.json").read_text())["temp"]["writes"] > 0
 
@@ -147,7 +147,7 @@ def test_an_old_recording_is_replaced_and_nothing_else(places):
         (["paper"], "no such verb"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(words, answer, tmp_path):
+def test_bad_arguments_are_refused_in_one_line(words, answer, tmp_path):
     result = recorder(*words, cwd=tmp_path)
     assert result.returncode == 2, result.stderr
     assert answer in result.stderr
@@ -157,12 +157,12 @@ def test_what_is_wrong_is_told_in_a_line(words, answer, tmp_path):
     assert result.stdout == ""
 
 
-def test_a_command_that_does_not_spill_ends_with_its_own_status(tmp_path):
+def test_a_command_without_a_spill_keeps_its_exit_status(tmp_path):
     for status in (0, 7):
         command = ["sh", "-c", f"exit {status}"]
         assert recorder("record", "--", *command, cwd=tmp_path).returncode == status
     made = {path.name: Recording.open(path).meta for path in tmp_path.iterdir()}
-    # The names are new each time.
+    # The default names are new each time.
     assert made.keys() == {"run.spill", "run-2.spill"}
     for meta in made.values():
         document = json.loads((tmp_path / "run.spill" / "meta.json").read_text())
@@ -178,7 +178,7 @@ def test_the_status_of_a_command_is_passed_on(places):
     assert Recording.open(output).meta.engine.settings["exit_status"] == 7
 
 
-def test_a_trace_is_profiled_as_by_spillcast(tmp_path):
+def test_a_trace_is_profiled_like_spillcast_does(tmp_path):
     waits = [("direct path read temp", us, blocks(31)) for us in (900, 1100, 4000)]
     trace = write_trace(tmp_path / "small.trc", waits)
     document = json.loads(recorder("profile", trace, "--by", "event,file").stdout)["rows"]
@@ -186,24 +186,24 @@ def test_a_trace_is_profiled_as_by_spillcast(tmp_path):
     assert (temp["count"], temp["total_us"], temp["max_us"]) == (3, 6000, 4000)
 
 
-def test_a_probe_is_a_storage_to_forecast_for(places, spilled):
+def test_a_probe_is_a_target_of_a_forecast(places, spilled):
     output = places.root / "here.json"
     result = recorder("probe", places.temp, "--budget", "2s", "-o", output)
     assert result.returncode == 0, result.stderr
     assert Storage.load(output).of("read")
     result = spillcast("forecast", spilled.path, "--to", output, "--json")
-    # So short a probe may be too little to say a number by.
+    # Such a short probe may be too little for a number.
     assert result.returncode in (0, 3), result.stderr
 
 
-def test_what_a_command_leaves_running_is_named(tmp_path):
+def test_processes_left_running_by_a_command_are_reported(tmp_path):
     options = ["--capture", available("bpf"), "--temp", tmp_path, "-o", tmp_path / "run.spill"]
     result = recorder("record", *options, "--", "sh", "-c", "sleep 2 >/dev/null 2>&1 &")
     assert result.returncode == 0
     assert "--pid" in result.stderr
 
 
-def test_a_recording_is_kept_where_nobody_reads_what_is_printed(tmp_path):
+def test_a_recording_is_kept_with_closed_output_streams(tmp_path):
     nobody, closed = os.pipe()
     os.close(nobody)
     for number, streams in enumerate([{"stderr": closed}, {"stdout": closed}]):

@@ -1,4 +1,4 @@
-"""The recorder's replay of a recording: the document that spillcast makes of it."""
+"""The recorder's replay of a recording gives the same document as spillcast's."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def probed(places, run, *, by):
     return output
 
 
-def test_the_document_is_that_of_spillcast(places, spilled):
+def test_the_document_equals_that_of_spillcast(places, spilled):
     paths = [probed(places, spilled.path, by=by) for by in (recorder, spillcast)]
     assert Storage.load(paths[0]).source is PROBE
     private, wanted = documents = [json.loads(path.read_text()) for path in paths]
@@ -56,7 +56,7 @@ def test_the_document_is_that_of_spillcast(places, spilled):
         (shutil.rmtree, "no such recording"),
     ],
 )
-def test_a_recording_that_is_not_whole_is_refused_in_a_line(places, spilled, break_it, answer):
+def test_an_incomplete_recording_is_refused_in_one_line(places, spilled, break_it, answer):
     run = places.root / "broken.spill"
     shutil.copytree(spilled.path, run)
     break_it(run)

@@ -1,4 +1,4 @@
-"""Made-up control groups as files, where this process's own would be."""
+"""Made-up control groups as files, at the path of this process's own group."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def group(folder, files):
 
 
 def own_group(root, controller):
-    """Where the own group of a controller lies below ``root``; of version 2 without one."""
+    """The path below ``root`` of this process's group; version 2 without a controller."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()
     paths = [line.split(":", 2)[2] for line in lines if line.split(":")[1] == controller]
     if not paths:

@@ -1,4 +1,4 @@
-"""A process that runs already, one that goes on after its command, ending early, and slices."""
+"""Recordings of running processes, of commands with children, with early ends, and with slices."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
 
 class Gated:
-    """The spill program behind its gate, and spillcast attached to it."""
+    """The spill program, which waits for its input, and spillcast attached to it."""
 
     def __init__(self, places, *options, requested=()):
         self.output = places.root / "run.spill"
@@ -60,7 +60,7 @@ class Gated:
         return json.loads((self.output / "meta.json").read_text())
 
 
-def test_a_running_program_with_threads(places):
+def test_every_operation_of_an_attached_program_with_threads_is_recorded(places):
     with Gated(places, "--threads", 3, "--sequential") as gated:
         stdout, _ = gated.program.communicate()
         _, stderr = gated.recorder.communicate()
@@ -74,7 +74,7 @@ def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
     with Gated(places, "--pause", 0.01) as gated:
         temp = places.temp / "spill"
         until(lambda: temp.stat().st_size > 2 << 20, "some spill")
-        # Held where it is, so that it cannot end first.
+        # Stops the program here so that it cannot end first.
         gated.program.send_signal(signal.SIGSTOP)
         gated.recorder.send_signal(signal.SIGINT)
         _, stderr = gated.recorder.communicate()
@@ -100,8 +100,8 @@ def test_duration_ends_a_recording(places):
         assert gated.meta()["ended_by"] == "duration"
 
 
-def test_a_command_that_fails_is_not_a_whole_run(places):
-    """Its spill is real, and how long the rest would have taken is unknown."""
+def test_a_failed_command_is_not_a_whole_run(places):
+    """Its spill is real, and the duration of the rest is unknown."""
     spill = spill_in(places, "--remove")
     endings = {"whole": "exit 0", "failed": "exit 3", "killed": "kill -INT $$", "idle": "exit 3"}
     answers = {}
@@ -117,7 +117,7 @@ def test_a_command_that_fails_is_not_a_whole_run(places):
     assert "does not matter" not in answers["idle"].stderr
 
 
-def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
+def test_a_late_attachment_gives_a_forecast_of_the_recorded_part(places):
     temp, output = places.temp / "spill", places.root / "run.spill"
     command = target("spill", "--file", temp, "--base", places.base, "--pause", 0.002)
     started_s = time.monotonic()
@@ -136,12 +136,12 @@ def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
     assert "were recorded of a process that had already run for " in result.stdout
     document = json.loads(spillcast("forecast", output, "--to", "latency:1ms", "--json").stdout)
     assert document["part"]["what"] == "process"
-    # Starts of processes are known to within a tick.
+    # Start times of processes are accurate to a clock tick.
     assert document["part"]["before_s"] > ran_s - 0.02
     assert document["part"]["recorded_s"] == document["baseline_s"]
 
 
-def test_slices_keep_few_waits_and_whole_seconds(places):
+def test_slices_keep_few_waits_and_all_seconds(places):
     with Gated(places, "--pause", 0.03, requested=("--slices", 3)) as gated:
         stdout, _ = gated.program.communicate()
         _, stderr = gated.recorder.communicate()
@@ -158,7 +158,7 @@ def test_slices_keep_few_waits_and_whole_seconds(places):
         assert whole == [(len(temp), sum(operation[3] for operation in temp))]
 
 
-#: Writes by one position until there is a line, and then by two descriptors that share it.
+# Writes through one file position until it gets a line, then through two descriptors that share it.
 SHARES_A_POSITION = """
 import os, select, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -175,7 +175,7 @@ print(at)
 """
 
 
-def test_positions_that_descriptors_share_since_before_the_attachment(places):
+def test_descriptors_that_shared_a_position_before_the_attachment_have_right_offsets(places):
     temp, output = places.temp / "spill", places.root / "run.spill"
     command = [sys.executable, "-c", SHARES_A_POSITION, temp]
     with subprocess.Popen(command, env=places.env, **PIPES) as program:
@@ -194,7 +194,7 @@ WRITES = "import os; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), byte
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf"])
-def test_what_a_command_leaves_behind_is_told(tmp_path, capture):
+def test_processes_left_running_by_a_command_are_reported(tmp_path, capture):
     options = ["--capture", available(capture), "--temp", tmp_path, "-o", tmp_path / "run.spill"]
     left = ["sh", "-c", "sleep 3 >/dev/null 2>&1 &"]
     nothing = completed("record", *options, "--", *left, cwd=tmp_path)
@@ -205,7 +205,7 @@ def test_what_a_command_leaves_behind_is_told(tmp_path, capture):
     assert "left 1 process running" in some.stderr
 
 
-def test_one_that_ends_with_all_it_started_leaves_nothing(tmp_path):
+def test_a_command_that_waits_for_its_children_leaves_nothing_running(tmp_path):
     script = f'python3 -S -c "{WRITES}"; sleep 0.1 & wait'
     options = ["--temp", tmp_path, "-o", tmp_path / "run.spill"]
     result = completed("record", *options, "--", "sh", "-c", script, cwd=tmp_path)

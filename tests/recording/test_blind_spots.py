@@ -1,4 +1,4 @@
-"""I/O that makes no read or write call is seen, or it is detected, said, and refused a forecast."""
+"""I/O without read or write calls is seen, or it is detected, reported, and refused a forecast."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def check_forecast(output):
     assert result.returncode == 0, result.stderr
 
 
-def test_mapped_temp_files(tmp_path):
+def test_mapped_temp_files_are_refused(tmp_path):
     output, answer, capture = record(tmp_path, target("blind", "mmap", tmp_path))
     assert capture["mapped_temp_files"] == [str(tmp_path / "duckdb_temp_blind")]
     assert not capture["io_uring"]
@@ -44,7 +44,7 @@ def test_mapped_temp_files(tmp_path):
     check_refused(output, "mapped")
 
 
-#: Writes files by calls, and reads them where they are mapped; the last one stays.
+# Writes files by calls, maps and reads them, and keeps the last one.
 READS_MAPPED = """
 import mmap, os, sys, time
 views = []
@@ -59,21 +59,21 @@ for path in sys.argv[1:-1]:
 """
 
 
-def test_temp_files_that_are_read_where_they_are_mapped(tmp_path):
+def test_temp_files_read_through_a_mapping_are_refused(tmp_path):
     command = [sys.executable, "-c", READS_MAPPED, tmp_path / "duckdb_temp_blind"]
     output, _, capture = record(tmp_path, command)
     assert capture["mapped_temp_files"] == [str(tmp_path / "duckdb_temp_blind")]
     check_refused(output, "mapped")
 
 
-def test_output_that_is_mapped_is_no_temp_file(tmp_path):
+def test_mapped_output_is_not_a_temp_file(tmp_path):
     spill, table = tmp_path / "spill", tmp_path / "table"
     command = ["env", f"TMPDIR={tmp_path}", sys.executable, "-c", READS_MAPPED, spill, table]
     _, _, capture = record(tmp_path, command)
     assert capture["mapped_temp_files"] == [str(spill)]
 
 
-#: What every pool of processes of Python has, and what it shares arrays by.
+# What every process pool of Python creates, and how it shares arrays.
 SHARES = """
 import multiprocessing.shared_memory, time
 locks = [multiprocessing.Lock() for _ in range(3)]
@@ -84,13 +84,13 @@ time.sleep(1)
 """
 
 
-def test_semaphores_and_shared_memory_are_no_temp_files(tmp_path):
+def test_semaphores_and_shared_memory_are_not_temp_files(tmp_path):
     output, _, capture = record(tmp_path, [sys.executable, "-c", SHARES])
     assert capture["mapped_temp_files"] == []
     assert Recording.open(output).meta.spilled is False
 
 
-def test_io_uring_that_cannot_be_seen(tmp_path):
+def test_io_uring_under_perf_is_refused(tmp_path):
     command = target("blind", "io_uring", tmp_path)
     output, answer, capture = record(tmp_path, command, "--capture", "perf")
     assert capture["io_uring"]
@@ -101,7 +101,7 @@ def test_io_uring_that_cannot_be_seen(tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
-def test_requests_of_libaio_that_no_source_sees(tmp_path, capture):
+def test_libaio_is_refused(tmp_path, capture):
     command = target("blind", "libaio", tmp_path)
     output, answer, account = record(tmp_path, command, "--capture", capture)
     assert account["io_uring"]
@@ -109,20 +109,20 @@ def test_requests_of_libaio_that_no_source_sees(tmp_path, capture):
     check_refused(output, "libaio")
 
 
-#: Becomes another user, and then another program, which the preload library cannot report from.
+# Changes its user, and then runs a program that the preload library cannot report from.
 OTHER_USER = """
 import os
 os.setgid(65534)
 os.setuid(65534)
 os.execv("/bin/sleep", ["sleep", "2"])
 """
-#: A program that writes, and a shell that starts it without the preload library.
+# A program that writes, and a shell that starts it without the preload library.
 WRITES = "import sys, time; open(sys.argv[1], 'wb').write(bytes(2 << 20)); time.sleep(1)"
 DROPS_LIBRARY = 'env -u LD_PRELOAD "$0" "$@"; exit 0'
 
 
 @pytest.mark.parametrize("program", ["other user", "without library"])
-def test_a_process_without_the_preload_library(tmp_path, program):
+def test_a_process_without_the_preload_library_is_counted(tmp_path, program):
     command = ["sh", "-c", DROPS_LIBRARY, sys.executable, "-c", WRITES, tmp_path / "out"]
     if program == "other user":
         if os.geteuid() != 0:
@@ -133,7 +133,7 @@ def test_a_process_without_the_preload_library(tmp_path, program):
     assert Recording.open(output).meta.unseen.excessive
 
 
-#: Opens the file that it is given, writes 2 MiB to it, and sleeps for a second.
+# Opens the given file, writes 2 MiB to it, and sleeps for a second.
 CODE_OF_32_BITS = bytes.fromhex("""
 8b5c2408 b805000000 b942000000 ba80010000 cd80 89c3
 b804000000 b900800408 ba00002000 cd80
@@ -153,7 +153,7 @@ def write_program_of_32_bits(path):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
-def test_a_process_of_32_bits(tmp_path, capture):
+def test_a_32_bit_process_is_counted_as_unobserved(tmp_path, capture):
     program, written = tmp_path / "program", tmp_path / "out"
     write_program_of_32_bits(program)
     try:
@@ -169,7 +169,7 @@ def test_a_process_of_32_bits(tmp_path, capture):
     assert Recording.open(output).meta.unseen.excessive
 
 
-def test_io_uring_without_temp_files_forbids_nothing(tmp_path):
+def test_io_uring_without_temp_files_allows_a_forecast(tmp_path):
     command = target("blind", "io_uring", tmp_path)
     output, answer, capture = record(tmp_path, command, "--capture", "bpf")
     assert (capture["io_uring"], capture["io_uring_depth"]) == (False, 0)
@@ -178,7 +178,7 @@ def test_io_uring_without_temp_files_forbids_nothing(tmp_path):
 
 
 def fio(tmp_path, name, depth):
-    """A command that writes and reads 4 MiB by io_uring, and where it says what it did."""
+    """A command that writes and reads 4 MiB by io_uring, and the file with fio's result."""
     if shutil.which("fio") is None:
         pytest.skip("fio is not installed")
     job = ["--ioengine=io_uring", f"--iodepth={depth}", "--bs=16k", "--size=4M", "--thread"]
@@ -195,7 +195,7 @@ def waits_of(output):
 
 
 @cases("depth", [1, 8])
-def test_requests_are_those_that_fio_made(tmp_path, depth):
+def test_io_uring_requests_are_those_of_fio(tmp_path, depth):
     command, answer = fio(tmp_path, "duckdb_temp_fio", depth)
     output, words, capture = record(tmp_path, command, "--capture", "bpf")
     requests = waits_of(output)
@@ -215,32 +215,32 @@ def test_requests_are_those_that_fio_made(tmp_path, depth):
         check_refused(output, "up to 8 at once")
 
 
-def test_temp_files_that_are_told_later_overlap_as_well(tmp_path):
+def test_files_labelled_temp_later_count_their_overlap(tmp_path):
     command, _ = fio(tmp_path, "cold.parquet", 8)
     output, _, _ = record(tmp_path, command, "--capture", "bpf")
     check_refused(output, "up to 8 at once", "--temp", tmp_path)
 
 
-def test_page_faults_that_read_a_file(tmp_path):
-    # A file system in memory has no page to read.
+def test_page_faults_that_read_a_file_are_counted(tmp_path):
+    # A file in memory needs no read.
     command = target("fault", tmp_path / "mapped.parquet", 40)
     output, answer, capture = record(tmp_path, command, "--capture", "bpf")
     read, major = map(int, answer.splitlines()[0].split())
     if read < 40:
         pytest.skip(f"{tmp_path} stays in memory")
     assert read == 40
-    # The kernel's own count, but for what is read before the capture and after the printing.
+    # The kernel's own count, except for reads before the capture and after the printing.
     assert capture["file_faults"] >= 40
     assert capture["file_faults"] == pytest.approx(major, abs=20)
     assert capture["file_fault_s"] > 0
-    # The kernel's mark of a thread that waits for I/O tells the same.
+    # The kernel's flag of a thread in I/O wait says the same.
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     waited_s = sum(row["elapsed_ns"] for row in waits if row["event"] == "other I/O") / 1e9
     assert waited_s >= 0.9 * capture["file_fault_s"]
     assert f"{capture['file_faults']} page fault" in answer
 
 
-#: Copies 40 KiB twice between files, with ``socket`` more often to where no file is.
+# Copies 40 KiB twice between files; with ``socket``, also ten times to a socket.
 COPIES = """
 import os, socket, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -257,7 +257,7 @@ if sys.argv[2:]:
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
-def test_copies_between_files_read_one_and_write_the_other(tmp_path, capture):
+def test_a_copy_between_files_is_a_read_and_a_write(tmp_path, capture):
     command = [sys.executable, "-c", COPIES, tmp_path / "spill"]
     output, _, account = record(tmp_path, command, "--capture", capture, "--temp", tmp_path)
     recording = Recording.open(output)
@@ -272,7 +272,7 @@ def test_copies_between_files_read_one_and_write_the_other(tmp_path, capture):
         (f"{tmp_path}/spill", "read"): 81920,
         (f"{tmp_path}/spill.other", "write"): 81920,
     }
-    # Perf events do not know the names of files that close at once, of which Python has many.
+    # Perf events miss the names of files that are closed at once, of which Python has many.
     if capture != "perf":
         check_forecast(output)
 
@@ -286,8 +286,8 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
     check_refused(output, "sendfile")
 
 
-#: Writes and reads 1 MiB by streams, and files of other streams by calls on their descriptors, of
-#: which one is duplicated and inherited; one appends a byte to a log.
+# Writes and reads 1 MiB through streams, and other files by calls on the descriptors of streams,
+# one of them duplicated and inherited; another stream appends a byte to a log.
 STREAMS = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
@@ -316,7 +316,7 @@ for stream in duplicate, other, copy:
 """
 
 
-def test_streams_under_the_preload_library_are_counted(tmp_path):
+def test_stdio_streams_under_the_preload_library_are_counted(tmp_path):
     (tmp_path / "spill.log").write_bytes(bytes(1 << 20))
     command = [sys.executable, "-c", STREAMS, tmp_path / "spill"]
     output, answer, account = record(tmp_path, command, "--capture", "preload", "--temp", tmp_path)

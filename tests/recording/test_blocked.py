@@ -1,4 +1,4 @@
-"""Rows of threads that wait for each other, of programs in which that is known."""
+"""Rows of blocked threads, of programs whose waits for each other are known."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from harness import TARGETS, completed, ordinary_user
 MS = 1_000_000
 ROUNDS = 40
 WORK_US = 3000
-#: The program's own clocks take in what interrupts it; then it is recorded again.
+# The program's clocks include interruptions; in that case it is recorded again.
 ATTEMPTS = 4
 BLOCKED = {"event": "blocked", "op": None, "temp": False, "file": None, "offset": None,
            "bytes": None, "blocked": True}  # fmt: skip
@@ -33,7 +33,7 @@ def relay(tmp_path_factory):
 
 
 def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_US):
-    """Record the program; returns what it said, its rows by thread, and the recording."""
+    """Records the program; returns its output, its rows by thread, and the recording."""
     output = places.root / "run.spill"
     command = [relay, way, places.temp / "spill", rounds, work_us]
     requested = ("record", "--temp", places.temp, *options, "-o", output, "--", *command)
@@ -55,7 +55,7 @@ def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_U
 
 
 def blocked(rows):
-    """The rows of a thread that had left the CPU by itself outside of its I/O."""
+    """The rows in which a thread blocked outside of its I/O."""
     matches = [row for row in rows if row["event"] == "blocked"]
     for row in matches:
         assert row.items() >= BLOCKED.items()
@@ -72,47 +72,46 @@ needs_wakings = pytest.mark.skipif(bool(not ordinary_user()), reason="wakings ar
 
 @needs_wakings
 @pytest.mark.parametrize("way", ["token", "pipe"])
-def test_who_takes_turns_is_woken_by_the_other(places, relay, way):
+def test_threads_that_take_turns_wake_each_other(places, relay, way):
     seen = record(places, relay, way)
-    # What is shorter is a mutex that was not free yet.
+    # Shorter waits are for a mutex that was not free yet.
     turns = [
         [row for row in blocked(worker.rows) if row["elapsed_ns"] > WORK_US * 1000 * 0.9][:-1]
         for worker in seen.workers
     ]
     tids = [worker.tid for worker in seen.workers]
-    # Who is pushed off the CPU before it waits may find that its turn has come already.
+    # A thread preempted before it waits may find that its turn has already come.
     pushed = sum(worker.pushed for worker in seen.workers)
     for me, mine in enumerate(turns):
         assert ROUNDS - 2 - 2 * pushed <= len(mine) <= ROUNDS + 1
         assert {row["woken_by"] for row in mine[1:-1]} == {tids[not me]}
-        # It waits while the other has its turn, and no longer than until it was woken.
+        # It waits during the other thread's turn, and at most until it is woken.
         waited_ns = sum(row["elapsed_ns"] for row in mine)
         assert waited_ns < seen.elapsed_ns - seen.workers[me].held_ns + 10 * MS
     in_order = sorted(turns[0] + turns[1], key=end_ns)
     for first, second in pairwise(in_order[1:-1]):
-        # One is woken when the other has done what it was woken for.
+        # A thread is woken when the other has finished the work that it was woken for.
         assert end_ns(second) - end_ns(first) > 0.9 * WORK_US * 1000
 
 
 @pytest.mark.parametrize("as_user", [False, True])
-def test_a_sleeping_thread_is_woken_by_nobody(open_places, relay, as_user):
+def test_a_sleeping_thread_has_no_waker(open_places, relay, as_user):
     under = ordinary_user() if as_user else ()
     open_places.root.chmod(0o777)
     program = shutil.copy(relay, open_places.root)
     seen = record(open_places, program, "sleep", under=under)
     [worker] = seen.workers
-    # The first nap comes after the I/O, before which a busy machine may let it wait as well.
+    # The first sleep follows the I/O, before which a busy machine may also let the thread wait.
     did_io_ns = max(end_ns(row) for row in worker.rows if row["op"])
     later = [row for row in blocked(worker.rows) if row["start_ns"] >= did_io_ns]
     naps = [row for row in later if row["elapsed_ns"] >= WORK_US * 1000 * 0.99]
-    # The kernel times a nap from the call: who is pushed off the CPU in it waits for less of it.
-    # What comes after the last round is a short one, unless it is woken late.
+    # The kernel times a sleep from the call: a thread preempted in it sleeps for less than that.
+    # The sleep after the last round is short, unless the thread is woken late.
     assert ROUNDS - worker.pushed <= len(naps) <= ROUNDS + 1
     assert {row["woken_by"] for row in naps} == {None}
-    # A busy machine wakes it late, though not always.
+    # A busy machine wakes it late, but not every time.
     assert min(row["elapsed_ns"] for row in naps) < 1.5 * WORK_US * 1000
-    # Each time it had worked before. What it takes to push it off the CPU counts as its work to the
-    # kernel alone.
+    # It worked before each sleep. The kernel also counts the cost of preemption as its work.
     worked = [row["cpu_before_ns"] for row in naps[1:]]
     assert median(worked) >= (0.9 if worker.pushed else 0.99) * WORK_US * 1000
     assert min(worked) < 1.2 * WORK_US * 1000
@@ -134,7 +133,7 @@ def test_cpu_before_rows_is_the_cpu_time_of_the_thread(places, relay, way):
     pytest.fail(f"rows over clocks of the threads: {seen}")
 
 
-def test_an_io_call_that_waits_is_one_row(places, relay):
+def test_a_blocking_io_call_is_a_single_row(places, relay):
     seen = record(places, relay, "apart")
     for worker in seen.workers:
         calls = [row for row in worker.rows if row["op"]]
@@ -143,7 +142,7 @@ def test_an_io_call_that_waits_is_one_row(places, relay):
             assert end_ns(first) <= second["start_ns"]
 
 
-def test_the_seconds_hold_them_and_the_counts_of_io_do_not(places, relay):
+def test_seconds_include_blocked_rows_and_io_counts_do_not(places, relay):
     seen = record(places, relay, "spill")
     rows = blocked(seen.rows)
     seconds = pq.read_table(seen.output / "seconds.parquet").to_pylist()
@@ -157,12 +156,12 @@ def test_the_seconds_hold_them_and_the_counts_of_io_do_not(places, relay):
     assert (meta["temp"]["reads"], meta["temp"]["writes"]) == (2 * ROUNDS, 2 * ROUNDS)
 
 
-def test_preload_does_not_see_them(places, relay):
+def test_preload_has_no_blocked_rows(places, relay):
     seen = record(places, relay, "spill", "--capture", "preload")
     assert all(row["file"] for row in seen.rows)
 
 
-def test_slices_keep_those_that_begin_in_them(places, relay):
+def test_slices_keep_the_waits_that_start_in_them(places, relay):
     seen = record(places, relay, "spill", "--slices", 2, rounds=300)
     slices = json.loads((seen.output / "meta.json").read_text())["raw"]["slices_s"]
     assert len(slices) == 2
@@ -172,9 +171,9 @@ def test_slices_keep_those_that_begin_in_them(places, relay):
         assert any(start <= row["start_ns"] / 1e9 < end for start, end in slices)
 
 
-def test_a_wait_of_many_seconds_is_kept_with_its_second(places, relay):
+def test_a_wait_of_many_seconds_belongs_to_the_second_of_its_start(places, relay):
     seen = record(places, relay, "apart", rounds=1200, work_us=2000)
-    # The program's first thread waits for the others from the beginning to the end.
+    # The program's first thread waits for the others from start to end.
     longest = max(blocked(seen.by_thread[seen.main]), key=lambda row: row["elapsed_ns"])
     assert longest["elapsed_ns"] > 2e9
     first_s = [row for row in seen.rows if row["op"] and row["start_ns"] < 1e9]

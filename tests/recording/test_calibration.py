@@ -1,4 +1,4 @@
-"""What a calibration found is kept whole, and counts only on the machine as it was."""
+"""A calibration is saved as a whole, and is valid only on the unchanged machine."""
 
 import json
 import time
@@ -29,7 +29,7 @@ COSTS = [
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """The file of a user who has none yet."""
+    """The calibration file of a user who has none yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "spillcast" / "calibration.json"
 
@@ -42,7 +42,7 @@ def calibration(costs=COSTS):
     )
 
 
-def test_what_is_kept_is_found_again(path):
+def test_a_saved_calibration_is_loaded(path):
     assert kept_calibration() is None
     made = calibration()
     assert keep(made) == path == calibration_path()
@@ -50,7 +50,7 @@ def test_what_is_kept_is_found_again(path):
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
-def test_a_recording_is_told_the_fit_alone():
+def test_a_recording_gets_only_the_fit():
     made = calibration()
     reported = made.for_recordings
     assert (reported.costs, reported.measured_at_s) == (COSTS, made.measured_at_s)
@@ -64,7 +64,7 @@ def test_a_recording_is_told_the_fit_alone():
 @pytest.mark.parametrize(
     "damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000]
 )
-def test_a_damaged_file_counts_for_nothing(path, damage):
+def test_a_damaged_file_is_ignored(path, damage):
     keep(calibration())
     path.write_bytes(damage)
     assert kept_calibration() is None
@@ -75,7 +75,7 @@ def test_a_damaged_file_counts_for_nothing(path, damage):
 @pytest.mark.parametrize(
     "changed", [{"kernel": "2.6.32"}, {"cpu": "another"}, {"cpus": 4096}, {"spillcast": "0.0.1"}]
 )
-def test_one_of_another_machine_counts_for_nothing(path, changed):
+def test_a_calibration_of_another_machine_or_version_is_ignored(path, changed):
     keep(calibration())
     kept = json.loads(path.read_text())
     path.write_text(json.dumps(kept | {"machine": kept["machine"] | changed}))
@@ -84,12 +84,12 @@ def test_one_of_another_machine_counts_for_nothing(path, changed):
     assert kept_calibration() is None
 
 
-def test_after_thirty_days_it_is_old():
+def test_a_calibration_is_old_after_thirty_days():
     assert not is_old(time.time() - 29 * 86_400)
     assert is_old(time.time() - 31 * 86_400)
 
 
-def test_what_cannot_be_written_leaves_the_older_one(path, monkeypatch):
+def test_a_failed_save_keeps_the_previous_calibration(path, monkeypatch):
     first = calibration()
     keep(first)
     monkeypatch.setattr("spillcast.recording.calibration.written", lambda _: {"bad": object()})
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_leaves_the_older_one(path, monkeypatch):
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
-def test_a_user_without_a_home_is_told(monkeypatch):
+def test_a_user_without_a_home_gets_an_error(monkeypatch):
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
 
     def homeless():

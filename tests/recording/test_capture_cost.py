@@ -1,4 +1,4 @@
-"""What observing costs: measured on this machine, kept for a day, told in the recording."""
+"""The cost of observing: measured on this machine, cached for a day, and stored in recordings."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from spillcast.recording.recording import Recording
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache of its own, in which nothing is kept yet."""
+    """An empty cache of this test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "spillcast"
 
 
 @pytest.fixture(params=SOURCES)
 def source(request, cache):
-    """Each source that can be used here."""
+    """Each capture source that is available here."""
     return available(request.param)
 
 
 def record(places, *options, under=(), name="run.spill"):
-    """Record the spill program; the recording's account of its capture."""
+    """Records the spill program; returns the capture account of the recording."""
     output = places.root / name
     command = spill_in(places)
     done = completed(
@@ -42,7 +42,7 @@ def record(places, *options, under=(), name="run.spill"):
 
 
 def children():
-    """Processes that this one has started and that are still there."""
+    """The running children of this process."""
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 
@@ -59,7 +59,7 @@ def test_a_call_and_a_switch_cost_some_time(source, cache):
     assert [path.name for path in cache.iterdir()] == [f"capture-cost-{source}.json"]
 
 
-def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
+def test_the_cost_is_cached_for_minutes(source, cache, monkeypatch):
     assert kept_cost(source) is None
     result = cost_of(source)
     monkeypatch.setattr(
@@ -82,8 +82,8 @@ def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
     assert kept_cost(source) == result
 
 
-def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
-    """A recording that ends wants what holds now; one that begins is content with the day's."""
+def test_a_cost_older_than_minutes_is_measured_again(cache, monkeypatch):
+    """The end of a recording needs the present cost; for its start the cost of the day suffices."""
     source = available("preload")
     first = cost_of(source)
     (path,) = cache.iterdir()
@@ -99,7 +99,7 @@ def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
 @pytest.mark.parametrize(
     "damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000]
 )
-def test_a_damaged_file_is_measured_anew(cache, damage):
+def test_a_damaged_cache_is_measured_again(cache, damage):
     source = available("preload")
     cache.mkdir(parents=True)
     path = cache / "capture-cost-preload.json"
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_measured_anew(cache, damage):
     assert list(cache.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, monkeypatch):
+def test_without_a_cache_folder_the_cost_is_measured_and_not_kept(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     source = available("preload")
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, monkeypatch):
     assert kept_cost(source) is None
 
 
-def test_other_calls_have_a_cost_of_their_own(cache):
+def test_another_set_of_calls_has_a_separate_cost(cache):
     cost_of(available("preload"))
     few = ["pread64", "pwrite64"]
     assert kept_cost("preload", few) is None
@@ -127,14 +127,14 @@ def test_other_calls_have_a_cost_of_their_own(cache):
     assert len(list(cache.iterdir())) == 2
 
 
-def test_what_cannot_be_measured_is_not_known(cache, monkeypatch):
+def test_a_failed_measurement_gives_no_cost(cache, monkeypatch):
     source = available("preload")
     monkeypatch.setattr("sys.executable", "/nonexistent")
     assert cost_of(source) is None
     assert not cache.exists()
 
 
-def test_a_measurement_that_is_killed_leaves_nothing(cache):
+def test_a_killed_measurement_leaves_nothing(cache):
     code = (
         "from spillcast.recording.calibration import measured_cost\n"
         "while True: print(measured_cost('preload').call_s, flush=True)"
@@ -145,19 +145,19 @@ def test_a_measurement_that_is_killed_leaves_nothing(cache):
         measuring.stdout.readline()
         time.sleep(rng.uniform(0, 0.1))
         measuring.kill()
-        # The end of the output says that no process holds it any more.
+        # End of file means that no process has it open any more.
         measuring.communicate(timeout=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_recording_says_what_it_cost(places, cache, name):
+def test_a_recording_states_its_cost(places, cache, name):
     available(name)
     capture, done = record(places, "--capture", name)
     switches_s = 0.0 if capture.switches is None else capture.switches * capture.switch_cost_s
     lost_s = capture.calls * capture.call_cost_s + switches_s
     assert capture.overhead_s == pytest.approx(lost_s)
     assert 0 < capture.overhead_low_s <= capture.overhead_s <= capture.overhead_high_s
-    # What Python and Arrow need at the least.
+    # The minimum memory of Python and Arrow.
     assert capture.tracer_cpu_s > 0
     assert 10 << 20 < capture.recorder_memory_bytes < 1 << 30
     assert "overhead" in done.stdout
@@ -168,7 +168,7 @@ def test_a_recording_says_what_it_cost(places, cache, name):
     assert (path.read_text(), path.stat().st_mtime_ns) == (kept, at_ns)
 
 
-#: Calls on a file, on a device and on a pipe, sleeps, and how often the kernel switched.
+# Calls on a file, a device and a pipe, sleeps, and the kernel's count of context switches.
 BUSY = """
 import os, resource, sys, tempfile, time
 file, zero, pipe = tempfile.TemporaryFile(), os.open("/dev/zero", os.O_RDONLY), os.pipe()
@@ -185,13 +185,13 @@ print(used.ru_nvcsw + used.ru_nivcsw)
 
 
 @pytest.mark.parametrize(("name", "calls"), [("perf", 4_000), ("preload", 1_000)])
-def test_calls_and_switches_are_counted_on_whatever_they_are(places, name, calls):
+def test_calls_and_switches_on_any_kind_of_file_are_counted(places, name, calls):
     available(name)
     output = places.root / "busy.spill"
     command = [sys.executable, "-I", "-S", "-c", BUSY]
     done = completed("record", "--capture", name, "-o", output, "--", *command, env=places.env)
     capture = Recording.open(output).meta.capture
-    # The interpreter's own start is some hundred calls.
+    # The interpreter's start makes some hundred calls.
     assert calls <= capture.calls < calls + 1_000
     if name == "preload":
         assert capture.switches is None
@@ -201,7 +201,7 @@ def test_calls_and_switches_are_counted_on_whatever_they_are(places, name, calls
         assert switches - 10 <= capture.switches <= switches + 50
 
 
-def test_an_ordinary_user_without_a_home_records(open_places, monkeypatch):
+def test_an_ordinary_user_without_a_home_can_record(open_places, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     capture, _ = record(open_places, "--capture", AUTO, under=[*ordinary_user(), *refuse_perf()])
     assert capture.method == "preload"

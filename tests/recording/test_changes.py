@@ -1,4 +1,4 @@
-"""Calls that make, resize, sync and remove temp files are rows, exactly as many as were made."""
+"""Calls that create, resize, sync and remove temp files are rows, exactly as many as were made."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from spillcast.recording.derived import with_temp
 
 COUNT = 30
 BY_PATH = {"truncate", "unlink", "unlinkat"}
-#: Where in the file, as tests/targets/changes.c does it to its first.
+# Offsets and sizes that tests/targets/changes.c uses on its first file.
 OFFSETS = {"ftruncate": 4096, "fallocate": 8192, "truncate": 100}
 
 
@@ -32,7 +32,7 @@ def changes(tmp_path_factory):
 
 
 def record(places, program, *options, temp=None, under=()):
-    """What the program says (count and ns by call), and the recording."""
+    """The program's output (count and ns by call), and the recording."""
     output = places.root / "run.spill"
     requested = ("record", "--temp", temp or places.temp, *options, "-o", output)
     env = places.env | {"HOME": str(places.root)}
@@ -62,22 +62,22 @@ def check(answer, output, blind=frozenset()):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload"])
-def test_all_are_told(places, changes, capture):
+def test_all_changes_are_recorded(places, changes, capture):
     answer, output = record(places, changes, "--capture", capture)
     rows = check(answer, output)
     assert {row["file"] for row in rows} == {f"{places.temp}/file{i}" for i in range(COUNT)}
 
 
-def test_perf_events_tell_those_on_descriptors(places, changes):
+def test_perf_events_record_changes_by_descriptor(places, changes):
     answer, output = record(places, changes, "--capture", "perf")
-    # Of a file that is opened and closed at once, perf may miss what it was.
+    # Perf may miss the name of a file that is opened and closed at once.
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     seen = {row["file"] for row in waits if row["temp"] and row["event"] == "pwrite64"}
     assert len(seen) == COUNT
     check(answer, output, blind=BY_PATH)
 
 
-def test_an_ordinary_user_sees_truncating(open_places, changes):
+def test_an_ordinary_user_records_truncations(open_places, changes):
     open_places.root.chmod(0o777)
     program = shutil.copy(changes, open_places.root)
     answer, output = record(open_places, program, "--capture", "perf", under=ordinary_user())
@@ -87,7 +87,7 @@ def test_an_ordinary_user_sees_truncating(open_places, changes):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
-def test_of_other_files_they_are_no_rows(places, changes, capture):
+def test_changes_of_other_files_are_not_rows(places, changes, capture):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
     _, output = record(places, changes, "--capture", capture, temp=elsewhere)
@@ -96,7 +96,7 @@ def test_of_other_files_they_are_no_rows(places, changes, capture):
     assert sum(row["event"] == "pwrite64" for row in waits) == COUNT
 
 
-def test_labels_move_with_the_files(places, changes):
+def test_changes_are_relabelled_with_their_files(places, changes):
     _, output = record(places, changes, "--capture", "preload")
     recording = Recording.open(output)
     again = with_temp(recording, [places.temp])
@@ -107,7 +107,7 @@ def test_labels_move_with_the_files(places, changes):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload"])
-def test_paths_lead_to_the_same_file(places, changes, capture):
+def test_changes_through_a_symbolic_link_are_of_the_same_file(places, changes, capture):
     link = places.root / "link"
     link.symlink_to(places.temp)
     output = places.root / "linked.spill"
@@ -132,8 +132,8 @@ print(connection.execute(
 
 
 @pytest.mark.nightly
-def test_duckdb_cuts_and_removes_its_temp_files(tmp_path):
-    """On an emulated storage, where it is told by the library alone when they go."""
+def test_duckdb_truncates_and_removes_its_temp_files(tmp_path):
+    """On an emulated storage, where only the preload library sees the removals."""
     skip_without_fuse()
     output = tmp_path / "run.spill"
     with Emulator(tmp_path, "--read", "200us", "--write", "200us").ready() as emulator:
@@ -174,8 +174,8 @@ def lookups(capture, output, *arguments):
 
 
 @pytest.mark.parametrize("capture", ["bpf"])
-def test_names_that_another_process_looks_up_are_rows_of_their_folder(tmp_path, capture):
-    """DuckDB asks for a file of its own name before each block that it reads."""
+def test_names_looked_up_by_a_process_are_rows_of_the_temp_folder(tmp_path, capture):
+    """DuckDB looks up a file of its own name before each block that it reads."""
     skip_without_fuse()
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -187,6 +187,6 @@ def test_names_that_another_process_looks_up_are_rows_of_their_folder(tmp_path, 
             assert row["temp"]
             assert row["blocked"]
             assert (row["file"], row["op"], row["bytes"]) == (temp, None, None)
-        # Of other folders they are no rows, and memory answers without a wait.
+        # Other folders have no such rows, and cached lookups have no wait.
         assert lookups(capture, tmp_path / "fast.spill", str(plain), temp) == []
         emulator.end(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A client of a server does no temp I/O itself: its server is to be recorded."""
+"""A client of a database server does no temp I/O itself: the advice is to record the server."""
 
 import socket
 import sys
@@ -18,7 +18,7 @@ time.sleep(1.5)
 
 
 @cases("connects", [True, False])
-def test_a_program_that_waits_for_a_server_is_told(tmp_path, connects):
+def test_a_program_that_waits_for_a_server_gets_the_advice(tmp_path, connects):
     with socket.create_server(("127.0.0.1", 0)) as server:
         program = WAITS if connects else WAITS.replace("server = socket.create_connection", "print")
         command = [sys.executable, "-S", "-c", program, server.getsockname()[1]]
@@ -31,12 +31,12 @@ def run(command, **seen):
     return replace(known(10, 0, 0), engine=ObservedEngine("process", command=command), **seen)
 
 
-def test_what_is_known_as_a_client_is_one_however_short_it_ran():
+def test_a_known_client_is_one_however_short_it_ran():
     assert "psql is only the client" in server_to_record(run(["/usr/bin/psql", "-f", "q.sql"]))
     assert "--postgres" not in server_to_record(run(["sqlplus"]))
 
 
-def test_what_works_itself_is_no_client():
+def test_a_program_with_its_own_work_is_not_a_client():
     connected = {"server_connection": True}
     assert server_to_record(run(["job"], **connected, cpu_s=1.0))
     assert server_to_record(run(["job"], **connected, cpu_s=9.0)) is None

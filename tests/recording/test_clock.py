@@ -1,4 +1,4 @@
-"""Times count from the run's start, on disk and in memory, where the recording began before it."""
+"""Times count from the start of the run, on disk and in memory, after an earlier recording start."""
 
 from itertools import chain
 
@@ -13,9 +13,9 @@ from spillcast.recording.schema import SAMPLES, SECONDS
 from spillcast.recording.writer import RecordingWriter, TimeShift
 
 S = 1_000_000_000
-#: The run began so long after the recording.
+# The run starts this long after the recording.
 ZERO_NS = 2_600_000_000
-#: Start and duration (s) and CPU time before (s), and the same by the run's clock.
+# Start, duration and preceding CPU time in seconds; and the same on the run's clock.
 WAITS = [
     ((0.5, 1.0, 0.1), None),
     ((2.0, 0.6, 0.1), None),
@@ -66,10 +66,10 @@ def times_of(recording):
 
 
 @cases("made", [on_disk, in_memory])
-def test_waits_and_seconds_of_the_run_remain(tmp_path, made):
+def test_waits_and_seconds_before_the_run_are_dropped(tmp_path, made):
     recording = made(tmp_path, TimeShift.of(10 * S, 10 * S + ZERO_NS))
     assert times_of(recording) == [tuple(map(ns, row)) for row in EXPECTED]
-    # Zero lies within the third second.
+    # Time zero lies within the third second.
     assert recording.seconds["second"].to_pylist() == [0, 1, 2]
     raw = recording.meta.raw
     assert (raw.rows, raw.rows_seen, raw.whole) == (len(EXPECTED), len(EXPECTED), True)
@@ -77,7 +77,7 @@ def test_waits_and_seconds_of_the_run_remain(tmp_path, made):
 
 @pytest.mark.parametrize("made", [on_disk, in_memory])
 @pytest.mark.parametrize("started_ns", [None, 9 * S])
-def test_a_run_that_began_before_or_nobody_knows_when_counts_from_the_recording(
+def test_a_run_with_an_earlier_or_unknown_start_counts_from_the_recording(
     tmp_path, made, started_ns
 ):
     recording = made(tmp_path, TimeShift.of(10 * S, started_ns))
@@ -91,7 +91,7 @@ def test_samples_before_the_run_are_dropped(tmp_path):
     assert samples.fields == tuple(Field(f.name, f.type, f.nullable) for f in SAMPLES)
 
 
-def test_slices_are_on_the_same_clock(tmp_path):
+def test_slices_use_the_same_clock(tmp_path):
     recording = on_disk(tmp_path, TimeShift(ZERO_NS), slices=3)
     raw, starts_ns = recording.meta.raw, recording.waits["start_ns"].to_pylist()
     assert 0 < raw.rows < raw.rows_seen

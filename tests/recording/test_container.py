@@ -1,4 +1,4 @@
-"""In a container by its capabilities, process ids and system calls, as Docker gives them."""
+"""Inside a container as Docker makes it: its capabilities, process ids and system calls."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from harness import (
     spillcast,
 )
 
-#: What Docker leaves to root, and what docs/guides/install.md adds.
+# The capabilities that Docker leaves to root, and those that docs/guides/install.md adds.
 CAPABILITIES = (
     "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw "
     "sys_chroot mknod audit_write setfcap"
@@ -44,7 +44,7 @@ def plain():
 
 
 def record(places, under):
-    """The capture, and what was said."""
+    """The capture method, and the output."""
     output = places.root / "run.spill"
     (places.temp / "spill").unlink(missing_ok=True)
     command = spill_in(places)
@@ -62,7 +62,7 @@ def test_a_plain_container_records_a_command(places):
     assert "process ids are those of a container" in answer
 
 
-def test_ebpf_wants_the_process_ids_of_the_host(places):
+def test_ebpf_needs_the_process_ids_of_the_host(places):
     available("bpf")
     given = capabilities(CAPABILITIES, ADDED)
     method, answer = record(places, [*OWN_IDS, *given])
@@ -71,14 +71,14 @@ def test_ebpf_wants_the_process_ids_of_the_host(places):
     assert record(places, given)[0] == "bpf"
 
 
-def test_emulate_says_what_a_container_lacks(places):
+def test_emulate_names_the_missing_capability(places):
     places.temp.mkdir(exist_ok=True)
     words = ["emulate", places.temp, "--read", "1ms", "--", "true"]
     text = only_line(spillcast(*words, under=capabilities(CAPABILITIES)), 1)
     assert "CAP_SYS_ADMIN" in text
 
 
-def test_doctor_says_what_a_container_lacks():
+def test_doctor_names_what_a_container_lacks():
     document = json.loads(spillcast("doctor", "--json", under=plain()).stdout)["findings"]
     works = {item["name"]: item["works"] for item in document}
     mends = {item["name"]: item["fix"] for item in document}

@@ -1,4 +1,4 @@
-"""What is recorded of a program that does exactly N reads and M writes is exactly that."""
+"""A recording of a program that does N reads and M writes has exactly N reads and M writes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ CAPTURES = ["bpf", "perf", "preload"]
 
 
 def observe(places, capture, name, *options):
-    """Record the spill program; returns its account, the rows of its files, and the recording."""
+    """Records the spill program; returns its account, the rows of its files, and the recording."""
     file = places.temp / "spill"
     plan = ("--file", file, "--base", places.base, "--reads", READS, "--writes", WRITES)
     output = places.root / f"{name}.spill"
@@ -46,7 +46,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("shape", [ALL_IN_ONE, *nightly("one thread", "unlinked")])
-def test_rows_are_the_programs_own_account(places, capture, shape):
+def test_rows_equal_the_account_of_the_program(places, capture, shape):
     options, workers = SHAPES[shape]
     account, seen, _ = observe(places, capture, "run", *options)
     assert seen == expected_rows(account, base=places.base)
@@ -58,11 +58,11 @@ def test_rows_are_the_programs_own_account(places, capture, shape):
     assert events["pread64", True] == READS // 4 * workers
 
 
-#: Too short to be looked at in /proc: their files are those that the shell has given them.
+# These end before /proc can be read: their files are those inherited from the shell.
 SHORT_ONES = "for i in $(seq 30); do head -c 50000 /dev/zero > a; tr x y < a > b; done"
 
 
-def test_a_shells_short_programs_are_seen_whole(tmp_path):
+def test_all_io_of_short_programs_in_a_shell_is_seen(tmp_path):
     available("bpf")
     result = completed(
         *("record", "--json", "--capture", "bpf", "--temp", tmp_path),
@@ -71,11 +71,11 @@ def test_a_shells_short_programs_are_seen_whole(tmp_path):
         env=environment(TMPDIR=str(tmp_path)),
     )
     seen = json.loads(result.stdout)["temp"]
-    # head writes 50,000 bytes; tr reads them, and writes them again.
+    # head writes 50,000 bytes; tr reads them and writes them again.
     assert seen["bytes"] == 30 * 3 * 50_000
 
 
-#: Writes a file that the next program inherits, which reads and closes it and ends at once.
+# Writes a file and executes a program that inherits it, reads it, closes it and ends at once.
 INHERITED = """
 import os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -84,7 +84,7 @@ for at in range(20):
     os.pwrite(fd, bytes(8192), at * 8192)
 os.execvp("sh", ["sh", "-c", f"dd bs=8192 count=20 of=/dev/null <&{fd} {fd}<&- 2>/dev/null"])
 """
-#: Has a file in a root directory of its own.
+# Has a file in its own root directory.
 OWN_ROOT = """
 import os, sys, time
 os.chroot(os.path.dirname(sys.argv[1]))
@@ -98,7 +98,7 @@ time.sleep(0.5)  # so that its root is looked at
 
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("program", [INHERITED, OWN_ROOT], ids=["inherited", "own root"])
-def test_calls_on_a_temp_file_are_counted_or_said_to_be_unknown(tmp_path, capture, program):
+def test_calls_on_a_temp_file_are_counted_or_reported_as_unknown(tmp_path, capture, program):
     available(capture)
     if program == OWN_ROOT and os.geteuid() != 0:
         pytest.skip("only root has a root directory of its own")
@@ -114,7 +114,7 @@ def test_calls_on_a_temp_file_are_counted_or_said_to_be_unknown(tmp_path, captur
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
+def test_names_that_are_not_utf8_are_recorded_and_read(tmp_path, capture):
     odd = tmp_path / os.fsdecode(b"odd \xff")
     odd.mkdir()
     program = (
@@ -129,7 +129,7 @@ def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
     assert meta.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")
 
 
-#: Moves the position of a file in the ways of SHAPE, and prints where the kernel then has it.
+# Moves the position of a file in the ways of SHAPE, and prints the kernel's position after each.
 POSITIONS = """
 import ctypes, os, socket, sys, threading, time
 

@@ -1,4 +1,4 @@
-"""What limits a process's CPU time: real control groups, as recordings hold them."""
+"""Limits of a process's CPU time: real control groups, and what recordings have of them."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import CpuLimits
 
-#: Shares with which a group goes before all others, so that only its quota holds it back.
+# CPU weight that puts a group before all others, so that only its quota limits it.
 FIRST = 200_000
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 
 
 @pytest.fixture
 def limited():
-    """A real group that may have 0.4 CPUs."""
+    """A real group with a quota of 0.4 CPUs."""
     try:
         with cpu_group(0.4, FIRST) as folder:
             yield folder
@@ -30,17 +30,17 @@ def limited():
 
 
 def recorded(output, *words, **options):
-    """The CPU limits that a recording holds of a command or a process."""
+    """The CPU limits in the recording of a command or a process."""
     completed("record", "-o", output, "--json", *words, anew=True, **options)
     return json.loads((output / "meta.json").read_text())["cpu_limits"]
 
 
-def test_a_real_quota_and_its_throttling_are_seen(limited, places):
+def test_a_real_quota_and_its_throttling_are_recorded(limited, places):
     with inside(limited):
         limits = recorded(places.root / "run.spill", "--", sys.executable, "-c", BURN)
     assert limits["cpus"] == len(os.sched_getaffinity(0))
     assert (limits["quota_cpus"], limits["period_s"]) == (0.4, 0.1)
-    # 0.5 s of CPU time are 12.5 times 40 ms: some ten times it waits for the next 100 ms.
+    # 0.5 s of CPU time are 12.5 times 40 ms: about ten times it waits for the next 100 ms.
     assert limits["throttled_periods"] >= 8
     assert limits["throttled_s"] > 0
 
@@ -55,7 +55,7 @@ def test_a_recording_holds_the_quota_that_was_in_force(limited, places):
     assert Recording.open(output).meta.cpu_limits == CpuLimits(**limits)
 
 
-def test_the_quota_of_a_group_above_holds_too(limited, places):
+def test_the_quota_of_a_parent_group_applies(limited, places):
     below = limited / "below"
     below.mkdir()
     sleeping = subprocess.Popen(["sleep", "600"])
@@ -74,14 +74,14 @@ def test_the_quota_of_a_group_above_holds_too(limited, places):
 @pytest.mark.parametrize(
     "wrong", [{"quota_cpus": 0.4}, {"quota_cpus": 0.0, "period_s": 0.1}, {"cpus": 0}]
 )
-def test_limits_that_cannot_be_are_damage(spilled, tmp_path, wrong):
+def test_impossible_limits_are_damage(spilled, tmp_path, wrong):
     document = Recording.open(spilled.path).meta.to_json()
     document["cpu_limits"] |= wrong
     with pytest.raises(EvidenceDamaged, match=r"damaged: .*cpu_limits"):
         Meta.from_json(json.dumps(document))
 
 
-def test_a_recording_of_before_reads_without_limits(spilled):
+def test_a_recording_without_limits_is_read(spilled):
     document = Recording.open(spilled.path).meta.to_json()
     del document["cpu_limits"]
     assert Meta.from_json(json.dumps(document)).cpu_limits == CpuLimits()

@@ -1,4 +1,4 @@
-"""Processes with children and many threads before anybody looks: all are seen, or it is said."""
+"""Existing processes with children and many threads: all are seen, or the rest is reported."""
 
 import json
 import os
@@ -27,18 +27,18 @@ from harness import (
 from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50
-#: Looks after which the recorder has read all that was there before them.
+# After this many polls the recorder has read everything that was there before them.
 LOOKS = 3
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
 def limited(descriptors):
-    """A command that runs others with so few descriptors."""
+    """A command that runs others with this limit of descriptors."""
     return ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
 
 
 def links_of(pid):
-    """What the descriptors of a process stand for; one may be closed while they are read."""
+    """The links of a process's descriptors; a descriptor may be closed during the listing."""
     links = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -47,7 +47,7 @@ def links_of(pid):
 
 
 def looks(pid):
-    """How often the thread of a recorder that reads events has waited for more."""
+    """How often the recorder's thread that reads events has waited for more."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text() == "spillcast-read\n":
             status = (task / "status").read_text()
@@ -56,7 +56,7 @@ def looks(pid):
 
 
 class Crowd:
-    """The program of tests/targets/crowd.py, and a recorder of it."""
+    """The program of tests/targets/crowd.py, and its recorder."""
 
     def __init__(self, places, *options, under=()):
         self.file, self.output = places.temp / "spill", places.root / "run.spill"
@@ -71,14 +71,14 @@ class Crowd:
 
     @contextmanager
     def recorded(self, under=(), requested=()):
-        """Attached; to its end."""
+        """Attaches a recorder; waits for its end on exit."""
         requested = ("record", "--force", "--pid", self.pids[0], *requested, "-o", self.output)
         recorder = started(*requested, under=under, text=True, env=self.env, **PIPES)
         until(lambda: partial_folders(self.output) or recorder.poll() is not None, "the attachment")
         try:
             yield recorder
             until(lambda: all(self.written(pid) for pid in self.pids), "the spill")
-            # Of a program that has ended no descriptor can be looked up any more.
+            # After the end of the program its descriptors can no longer be looked up.
             enough = looks(recorder.pid) + LOOKS
             until(lambda: looks(recorder.pid) >= enough, "the looks")
             self.program.stdin.close()
@@ -106,7 +106,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("as_user", [False, True])
-def test_children_that_exist_already_are_observed(open_places, as_user):
+def test_existing_children_are_observed(open_places, as_user):
     under = ordinary_user() if as_user else ()
     open_places.root.chmod(0o777)
     crowd = Crowd(open_places, "--children", 3, under=under)
@@ -123,10 +123,10 @@ def test_children_that_exist_already_are_observed(open_places, as_user):
     [("bpf", "bpf", 40), *nightly(("perf", "perf_event", 80 * os.cpu_count()))],
 )
 def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
-    """It opens and closes a few at any time, such as for names that threads take."""
+    """It opens and closes a few all the time, for example for names of threads."""
 
     def descriptors(threads, settled):
-        """How many it holds once all have spilled and that is ``settled``."""
+        """The number of its descriptors once all threads have spilled and it is ``settled``."""
         crowd, counts = Crowd(places, "--threads", threads, "--children", 1), []
         with crowd.recorded(requested=("--capture", capture)) as recorder:
             crowd.tell()
@@ -146,19 +146,19 @@ def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
 
 @pytest.mark.skipif(not ordinary_user(), reason="only root filters by name")
 @pytest.mark.parametrize("name", ["another name", 'a"quoted" one'])
-def test_a_thread_that_takes_another_name_is_still_observed(places, name):
+def test_a_renamed_thread_is_still_observed(places, name):
     crowd = Crowd(places, "--name", name)
     with crowd.recorded(requested=("--capture", "perf")):
         crowd.tell()
         task = Path(f"/proc/{crowd.pids[0]}/task")
         until(lambda: name + "\n" in {(item / "comm").read_text() for item in task.iterdir()}, name)
-        # Longer than it takes to open what lets the name pass.
+        # Longer than it takes to open the events that admit the new name.
         subprocess.run(["sleep", "1"], check=True)
         crowd.tell()
     assert crowd.writes() == {crowd.pids[0]: BLOCKS}
 
 
-def test_a_sample_of_the_threads_where_descriptors_are_few(open_places):
+def test_few_descriptors_lead_to_a_sample_of_threads_and_a_refusal(open_places):
     open_places.root.chmod(0o777)
     under = ordinary_user()
     crowd = Crowd(open_places, "--threads", 40, "--children", 2, under=under)
@@ -176,7 +176,7 @@ def test_a_sample_of_the_threads_where_descriptors_are_few(open_places):
     assert "threads" in json.loads(answer.stdout)["refused"]
 
 
-def test_too_few_descriptors_for_any_thread(places):
+def test_too_few_descriptors_for_any_thread_are_refused(places):
     few = limited(64)
     with subprocess.Popen(["sleep", "600"]) as process:
         try:
@@ -191,7 +191,7 @@ def test_too_few_descriptors_for_any_thread(places):
         assert "raise ulimit -n, which is 64" in only_line(result, 2)
 
 
-def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
+def test_auto_tries_the_next_source_if_the_first_fails_to_start(places):
     available("bpf")
     output, few = places.root / "run.spill", [*limited(64), *refuse_bpf()]
     command = spill_in(places)

@@ -1,4 +1,4 @@
-"""A recording's folder replaces, removes and follows nothing of others; a notice is new once."""
+"""Recordings never replace, remove or follow files of others; a notice is new once."""
 
 import os
 import signal
@@ -37,13 +37,13 @@ def everything(folder):
 
 
 def modes(folder):
-    """The permissions of a folder and of all in it."""
+    """The permissions of a folder and of all files in it."""
     inside = {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
     return folder.stat().st_mode & 0o777, inside
 
 
 @cases("meta", ["", "{}", "[1]", '{"spillcast": "0.1"}', '{"schema": "app/1"}', "[" * 100_000])
-def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
+def test_a_folder_of_the_user_is_not_replaced(tmp_path, meta):
     project = tmp_path / "proj"
     project.mkdir()
     (project / "meta.json").write_text(meta)
@@ -53,7 +53,7 @@ def test_a_folder_of_the_users_is_not_replaced(tmp_path, meta):
     assert everything(tmp_path) == before
 
 
-def test_what_was_put_into_a_recording_is_not_lost(tmp_path):
+def test_a_foreign_file_in_a_recording_prevents_its_replacement(tmp_path):
     path = finish(RecordingWriter(tmp_path / "run.spill"))
     writer = RecordingWriter(path, force=True)
     (path / "notes.txt").write_text("why it was slow")
@@ -63,7 +63,7 @@ def test_what_was_put_into_a_recording_is_not_lost(tmp_path):
         check_output(path, force=True)
 
 
-def test_an_old_recording_is_replaced_only_if_that_is_asked_for(tmp_path):
+def test_an_existing_recording_is_replaced_only_on_request(tmp_path):
     path = tmp_path / "run.spill"
     for elapsed_s in (1, 2):
         assert finish(RecordingWriter(path, force=elapsed_s > 1), elapsed_s) == path
@@ -73,22 +73,22 @@ def test_an_old_recording_is_replaced_only_if_that_is_asked_for(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["run.spill"]
 
 
-def test_names_by_default_are_new_and_of_nobody_else(tmp_path):
+def test_default_names_are_unused(tmp_path):
     path = tmp_path / "run.spill"
     writer = RecordingWriter(unused_name(path))
-    # While the first is written, its name is taken already.
+    # While the first is being written, its name is already taken.
     second = unused_name(path)
     assert second == tmp_path / "run-2.spill"
     second.symlink_to(tmp_path / "nowhere")
     assert unused_name(path) == tmp_path / "run-3.spill"
-    # What somebody puts there meanwhile stays.
+    # A folder that someone else creates meanwhile stays.
     path.mkdir()
     (path / "theirs").touch()
     assert finish(writer) == tmp_path / "run-3.spill"
     assert (path / "theirs").exists()
 
 
-def test_folders_that_are_called_partial_are_the_users(tmp_path):
+def test_partial_folders_of_the_user_are_kept(tmp_path):
     for name in ("b.partial", "b.spill.partial", "b.spill.0123abcd.partial"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "keep").write_text(name)
@@ -97,7 +97,7 @@ def test_folders_that_are_called_partial_are_the_users(tmp_path):
     assert {name: it for name, it in everything(tmp_path).items() if name in before} == before
 
 
-def test_no_link_is_followed(places):
+def test_symbolic_links_are_not_followed(places):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "keep").write_text("kept")
@@ -111,7 +111,7 @@ def test_no_link_is_followed(places):
     assert [path.name for path in elsewhere.iterdir()] == ["keep"]
 
 
-def test_of_two_recorders_of_one_name_the_second_is_refused_before_its_command(places):
+def test_the_second_recorder_of_the_same_name_is_refused_before_its_command(places):
     output, ran = places.root / "run.spill", places.root / "ran"
     words = ("record", "-o", output, "--", *spill_in(places, "--gate"))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -148,7 +148,7 @@ def test_recordings_of_a_server_follow_no_link(tmp_path):
         RecordingsFolder(tmp_path / "mine").check()
 
 
-def test_the_name_may_be_taken_by_anything_meanwhile(tmp_path):
+def test_the_next_free_name_is_used_if_the_name_is_taken_meanwhile(tmp_path):
     path = tmp_path / "run.spill"
     writer = RecordingWriter(path)
     path.write_text("a file")
@@ -172,7 +172,7 @@ def test_a_killed_recorder_leaves_nothing(tmp_path):
     until(lambda: not list(tmp_path.iterdir()), "the janitor")
 
 
-def test_what_was_left_nevertheless_goes_with_the_next(tmp_path):
+def test_the_next_recording_removes_the_rest_of_a_killed_one(tmp_path):
     path = tmp_path / "run.spill"
     left = tmp_path / "run.spill.0123abcd.partial"
     (left / "parts").mkdir(parents=True)
@@ -183,7 +183,7 @@ def test_what_was_left_nevertheless_goes_with_the_next(tmp_path):
     assert (tmp_path / "other.spill.0123abcd.partial").exists()
 
 
-def test_others_may_read_it_only_where_it_is_shared(places):
+def test_other_users_may_read_only_shared_recordings(places):
     for requested, expected in (((), (0o700, {0o600})), (("--share",), (0o755, {0o644}))):
         output = places.root / "run.spill"
         words = ("record", "--force", *requested, "-o", output, "--", *spill_in(places))
@@ -192,7 +192,7 @@ def test_others_may_read_it_only_where_it_is_shared(places):
 
 
 @pytest.mark.skipif(not ordinary_user(), reason="only root becomes another user")
-def test_another_user_is_told_how_it_can_be_read(open_places):
+def test_another_user_is_advised_of_the_share_option(open_places):
     path = finish(RecordingWriter(open_places.root / "run.spill"))
     for words in (
         ("profile", path),
@@ -204,7 +204,7 @@ def test_another_user_is_told_how_it_can_be_read(open_places):
         assert result.returncode == 2
 
 
-def test_nobody_may_read_it_while_it_is_written(tmp_path):
+def test_a_recording_is_private_while_it_is_written(tmp_path):
     umask = os.umask(0)
     try:
         writer = RecordingWriter(tmp_path / "run.spill", share=True)
@@ -220,7 +220,7 @@ def test_nobody_may_read_it_while_it_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_one_that_is_ended_leaves_nothing_unfinished(places, signals_by_default, number):
+def test_a_signal_leaves_a_complete_recording(places, signals_by_default, number):
     output = places.root / "run.spill"
     words = ("record", "-o", output, "--", "sleep", "600")
     with started(*words, stderr=subprocess.PIPE, env=places.env) as recorder:
@@ -245,7 +245,7 @@ def test_each_notice_is_new_once(state):
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\n"])
-def test_it_is_new_where_nothing_can_be_kept(state, content):
+def test_a_notice_is_new_if_nothing_can_be_stored(state, content):
     if content is None:
         state.write_bytes(b"no folder")
     else:

@@ -1,4 +1,4 @@
-"""What former versions wrote is read: tests/fixtures holds a set of each, as it was written."""
+"""Files of earlier versions are readable: tests/fixtures holds an unchanged set of each version."""
 
 import json
 
@@ -13,9 +13,9 @@ VERSIONS = sorted((ROOT / "tests" / "fixtures").iterdir(), key=lambda path: path
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
-def test_a_recording_is_read_whole(version):
+def test_a_recording_is_fully_read(version):
     recording = Recording.open(version / "recording")
-    # What the program that was recorded said it did.
+    # The counts that the recorded program printed.
     assert (recording.meta.temp.reads, recording.meta.temp.writes) == (120, 80)
     assert len(recording.temp_waits) == 200
     assert recording.seconds["count"].to_numpy().sum() == recording.meta.raw.rows_seen

@@ -1,4 +1,4 @@
-"""Every reader's work grows with its input, not with the square of it."""
+"""The work of every reader grows linearly with its input, not quadratically."""
 
 import gc
 import json
@@ -27,11 +27,11 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.forecast.oracle.evidence import read_traces
 from spillcast.storage import Storage
 
-#: Linear work of ten times as much input takes ten times as long, a square a hundred times.
+# For ten times the input, linear work takes ten times as long, quadratic work a hundred times.
 FACTOR, BOUND = 10, 12
-#: CPU times, of which caches are a part, are held against a bound between both.
+# The bound for CPU times, which include cache effects, lies between both.
 TIME_BOUND = 30
-#: A busy machine only adds to CPU times: the least of so many is nearest to the work.
+# A busy machine only adds to CPU times: the minimum of this many runs is closest to the work.
 RUNS_MIN, RUNS_MAX = 3, 30
 SORT = {
     "Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "Actual Total Time": 2.0,
@@ -74,14 +74,14 @@ def server_log(count):
 
 
 def ended_log(count):
-    """Temp files that the call whose end follows did not write, for it was too short."""
+    """Temp files followed by the end of a call that was too short to have written them."""
     line = "2026-11-25 10:00:00.000 UTC [7] LOG:  "
     files = (f'temporary file: path "b/pgsql_tmp7.{at}", size 81920' for at in range(count))
     return "".join(f"{line}{message}\n" for message in (*files, "duration: 0.005 ms"))
 
 
 def program(count):
-    """Code with braces that nothing opened, and a plan."""
+    """Code with braces that are never opened, and a plan."""
     return f"""{'} "Plan": {' * count}}}
 const plan = '{json.dumps(plan_document(1))}';
 """
@@ -185,7 +185,7 @@ def figures_of(sql_id=oracle_reports.SQL_ID):
     return lambda path: read_figures([path], Selection(sql_id=sql_id, timed=False))
 
 
-#: By kind: the file's name, what writes one of so many parts, what reads it, and the fewer parts.
+# By kind: the file's name, a writer for a number of parts, a reader, and the smaller number.
 READERS = {
     "plan-json": ("x.json", text(lambda n: json.dumps(plan_document(n))), read_plan, 300),
     "plan-text": ("x.txt", text(text_plan), read_plan, 300),
@@ -232,7 +232,7 @@ def cpu_s(read, path):
 
 
 def executed_lines(read, path):
-    """Lines of Python that a reader executes."""
+    """The number of Python lines that a reader executes."""
     lines = 0
 
     def trace(_frame, event, _argument):
@@ -251,13 +251,13 @@ def executed_lines(read, path):
 
 @cases("kind", READERS)
 def test_ten_times_the_input_executes_at_most_twelve_times_the_lines(kind, tmp_path):
-    """No loop over the input is within another; `make nightly` times what libraries do."""
+    """No loop over the input is nested in another; `make nightly` times what libraries do."""
     name, write, read, count = READERS[kind]
     least, less, more = write_inputs(tmp_path, name, write, max(count // FACTOR // 4, FACTOR))
     # The first run fills caches.
     read(least)
     fixed, fewer, many = (executed_lines(read, path) for path in (least, less, more))
-    # Without those of a tenth of the input, linear work executes eleven times as many.
+    # Minus those of a tenth of the input, linear work executes eleven times as many.
     assert many - fixed <= BOUND * (fewer - fixed)
 
 
@@ -270,7 +270,7 @@ def test_ten_times_the_input_takes_at_most_thirty_times_the_time(kind, tmp_path)
     for turn in range(RUNS_MAX):
         taken_s = [cpu_s(read, path) for path in paths]
         least_s = [min(pair) for pair in zip(least_s, taken_s, strict=True)]
-        # The fewest parts take what any do, and are left out of both.
+        # The smallest input gives the fixed time, which is subtracted from both.
         any_s, less_s, more_s = least_s
         if turn + 1 >= RUNS_MIN and more_s - any_s < TIME_BOUND * (less_s - any_s):
             return

@@ -1,4 +1,4 @@
-"""Files that never end, never begin or are much larger than they look are refused at once."""
+"""Files that never end, never start or are much larger than they look are refused at once."""
 
 import gzip
 import os
@@ -36,7 +36,7 @@ def test_pipes_and_devices_are_refused_unread(tmp_path, name):
 
 
 @cases("ending", [".gz", ".zst"])
-def test_packed_nothing_is_read_in_little_memory(tmp_path, ending):
+def test_compressed_zeros_are_refused_in_little_memory(tmp_path, ending):
     """Half a GiB of zeros; resident memory grows by a fraction of that."""
     nothing, path = bytes(1 << 23), tmp_path / f"x.trc{ending}"
     path.write_bytes((gzip.compress(nothing) if ending == ".gz" else zstd(nothing)) * 64)
@@ -53,7 +53,7 @@ def resident_bytes():
 
 
 @cases(("char", "heading"), product([",", "x", " ", '"', "\t", ";"], ["", HEADING]))
-def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
+def test_a_line_without_an_end_is_refused_quickly(tmp_path, char, heading):
     path = tmp_path / "ash.csv"
     path.write_text(heading + char * 20_000_000)
     began = time.process_time()
@@ -63,7 +63,7 @@ def test_a_line_without_an_end_takes_no_time(tmp_path, char, heading):
 
 
 @cases("kind", ["CALL     COUNT       CPU    ELAPSED       DISK", "TKPROF: Release 19"])
-def test_lines_of_blanks_take_tkprofs_reader_no_time(tmp_path, kind):
+def test_lines_of_blanks_are_refused_quickly_by_the_tkprof_reader(tmp_path, kind):
     path = tmp_path / "run.txt"
     path.write_text(f"TKPROF: Release 19\n{kind}\n  a{' ' * 70_000}x\n" * 3)
     began = time.process_time()
@@ -76,7 +76,7 @@ def test_lines_of_blanks_take_tkprofs_reader_no_time(tmp_path, kind):
     "heading", ["TKPROF: Release 19", *nightly("WORKLOAD REPOSITORY report for")]
 )
 @pytest.mark.parametrize("text", ["<td>" * 2_000_000, " " * 40_000_000], ids=["tags", "blanks"])
-def test_what_is_larger_than_any_report_takes_no_time(tmp_path, heading, text):
+def test_a_file_larger_than_any_report_is_refused_quickly(tmp_path, heading, text):
     path = tmp_path / "run.txt"
     path.write_text(f"{heading}\n{text}\n")
     began = time.process_time()

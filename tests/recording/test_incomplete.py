@@ -1,4 +1,4 @@
-"""A recording of which something lacks: rows are compared with what meta.json counts."""
+"""Incomplete recordings: rows are compared with the counts of meta.json."""
 
 import json
 
@@ -23,13 +23,13 @@ def run(tmp_path):
 
 @pytest.fixture
 def older(run):
-    """One that does not tell what its rows sum to."""
+    """A recording without the sums of its rows."""
     change(run, sums=None)
     return run
 
 
 def change(path, **parts):
-    """Other values in meta.json."""
+    """Sets other values in meta.json."""
     file = path / "meta.json"
     document = json.loads(file.read_text())
     for name, value in parts.items():
@@ -47,11 +47,11 @@ def with_values(table, name, values):
     )
 
 
-def test_a_whole_one_is_read(run):
+def test_a_complete_recording_is_read(run):
     completed("forecast", run, *LATENCY, "--json")
 
 
-def test_another_recording_in_its_place_is_not_read_as_its_own(tmp_path):
+def test_a_recording_replaced_by_another_is_not_read(tmp_path):
     first = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
     recording(tmp_path / "run.spill", [(*load[:3], 2 * load[3]) for load in LOADS], elapsed_s=1.0)
     with pytest.raises(EvidenceDamaged):
@@ -61,7 +61,7 @@ def test_another_recording_in_its_place_is_not_read_as_its_own(tmp_path):
 @pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile",), ("export", "--format",
                                   "perfetto"), ("cache",)])  # fmt: skip
 @pytest.mark.parametrize("kept", [0, 50])
-def test_waits_that_lack(run, verb, kept):
+def test_missing_waits_are_damage(run, verb, kept):
     rewrite(run / "waits.parquet", lambda rows: rows.slice(0, kept))
     message = only_line(spillcast(verb[0], run, *verb[1:]), 2)
     words = f"cut or damaged: it holds {kept} waits, and meta.json counts 100"
@@ -77,7 +77,7 @@ def test_waits_that_lack(run, verb, kept):
         ("older", "it holds 0 "),
     ],
 )
-def test_seconds_that_lack(request, made, verb, words):
+def test_missing_seconds_are_damage(request, made, verb, words):
     run = request.getfixturevalue(made)
     rewrite(run / "seconds.parquet", lambda rows: rows.slice(0, 1))
     name, *more = verb
@@ -95,7 +95,7 @@ def test_seconds_that_lack(request, made, verb, words):
         ("seconds", "count", -1, "count is -60 in some row"),
     ],
 )
-def test_rows_of_other_values(run, table, column, factor, words):
+def test_rows_with_other_values_are_damage(run, table, column, factor, words):
     rewrite(
         run / f"{table}.parquet",
         lambda rows: with_values(
@@ -105,7 +105,7 @@ def test_rows_of_other_values(run, table, column, factor, words):
     assert words in only_line(spillcast("forecast", run, *LATENCY), 2)
 
 
-def test_rows_after_the_end(run):
+def test_rows_after_the_end_are_damage(run):
     change(run, recorded_s=1.0)
     rewrite(
         run / "waits.parquet",
@@ -124,7 +124,7 @@ def test_rows_after_the_end(run):
         ({"elapsed_s": 1e300}, "$.elapsed_s"),
     ],
 )
-def test_figures_that_cannot_be(run, parts, place):
+def test_impossible_figures_are_damage(run, parts, place):
     change(run, **parts)
     with pytest.raises(EvidenceDamaged) as damaged:
         Recording.open(run).meta.to_json()
@@ -132,15 +132,15 @@ def test_figures_that_cannot_be(run, parts, place):
     assert place in damaged.value.message
 
 
-def test_one_without_sums_is_still_read(older):
+def test_a_recording_without_sums_is_read(older):
     assert spillcast("forecast", older, *LATENCY).returncode == 0
 
 
-def test_one_whose_columns_lack_that_came_later_is_still_read(run):
+def test_a_recording_without_later_columns_is_read(run):
     rewrite(run / "waits.parquet", lambda rows: rows.drop_columns(["line", "object", "sql_id"]))
     assert spillcast("forecast", run, *LATENCY).returncode == 0
 
 
-def test_the_recorders_own_sums_agree(spilled):
+def test_the_sums_of_the_recorder_agree_with_its_rows(spilled):
     assert spillcast("forecast", spilled.path, *LATENCY).returncode == 0
     completed("profile", spilled.path, "--sql", "select count(*) from waits where temp", "--json")

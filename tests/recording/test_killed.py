@@ -1,4 +1,4 @@
-"""However spillcast is ended, what it observes comes to the same result, and nothing is left."""
+"""However spillcast is killed, the observed program has the same result and nothing is left."""
 
 import signal
 import subprocess
@@ -23,7 +23,7 @@ def result_of(places):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
-def test_a_command_comes_to_its_end(places, capture):
+def test_a_command_runs_to_its_end(places, capture):
     expected, ran = result_of(places), 0
     for number, (death, after_s) in enumerate(moments(available(capture))):
         output = places.root / f"{number}.spill"
@@ -36,16 +36,16 @@ def test_a_command_comes_to_its_end(places, capture):
             env=places.env,
         )
         alive = end(recorder, death, after_s)
-        # The end of the output says that no process holds it any more.
+        # End of file means that no process has it open any more.
         stdout, stderr = recorder.communicate()
         accounts = [line for line in stdout.splitlines() if line.startswith('{"account"')]
         if accounts:
             ran += 1
             assert account_of(stdout)["result"] == expected
-        # Killed before the command was let go, nothing has run at all; the other two it gets, too.
+        # SIGKILL before the command starts means that nothing ran; other signals reach the command.
         assert accounts or (alive and death is not REST), stderr
         if accounts and death != signal.SIGKILL:
-            # It may have said what it did, and the signal come before it had ended.
+            # It may have printed its account, with the signal before its end.
             ends = {0} if death is REST else {0, 128 + death}
             assert recorder.returncode in ends, stderr
         check_recording(output)
@@ -54,11 +54,11 @@ def test_a_command_comes_to_its_end(places, capture):
 
 
 @pytest.mark.parametrize("capture", ["bpf", *nightly("perf")])
-def test_a_running_process_goes_on(places, capture):
+def test_a_running_process_continues(places, capture):
     goes_on(places, available(capture), "record", "--capture", capture)
 
 
-def test_a_watched_process_goes_on(places):
+def test_a_watched_process_continues(places):
     goes_on(places, "watch", "record", "--live", "--json", "--to", "factor:2")
 
 

@@ -1,4 +1,4 @@
-"""What limits a process's memory and the most it held, on real processes and made-up cgroups."""
+"""Memory limits and peak memory of a process, on real processes and made-up cgroups."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from spillcast.workspace import NoMemoryGroup, memory_group
 HOLD = "import sys; block = bytearray(150 << 20); print('held', flush=True); sys.stdin.read()"
 
 
-def test_the_peak_holds_what_a_child_held_and_survives_its_end():
+def test_the_peak_includes_a_child_and_outlives_it():
     shell = 'python="$1"; "$python" -c "$2"; echo over; read line'
     process = subprocess.Popen(
         ["sh", "-c", shell, "sh", sys.executable, HOLD],
@@ -35,7 +35,7 @@ def test_the_peak_holds_what_a_child_held_and_survives_its_end():
     assert peak.peak_bytes >= held
 
 
-def test_nothing_is_known_of_a_process_that_is_gone():
+def test_an_ended_process_has_no_peak():
     process = subprocess.Popen(["true"])
     process.wait()
     peak = PeakMemory(process.pid)
@@ -43,7 +43,7 @@ def test_nothing_is_known_of_a_process_that_is_gone():
     assert peak.peak_bytes is None
 
 
-def test_limits_of_version_1_are_found_and_file_pages_are_not_held(tmp_path):
+def test_limits_of_version_1_are_read_and_file_pages_are_not_used_memory(tmp_path):
     source = own_group(tmp_path, "memory")
     stat = "cache 900\ntotal_active_file 100\ntotal_inactive_file 200\n"
     limit = "memory.limit_in_bytes"
@@ -52,7 +52,7 @@ def test_limits_of_version_1_are_found_and_file_pages_are_not_held(tmp_path):
     assert memory_groups(cgroups=tmp_path) == [MemoryGroup(5000, 700)]
 
 
-def test_limits_of_version_2_are_found(tmp_path):
+def test_limits_of_version_2_are_read(tmp_path):
     source = own_group(tmp_path, "")
     stat = "inactive_file 400\n"
     group(source, {"memory.max": 7000, "memory.current": 1000, "memory.stat": stat})
@@ -61,7 +61,7 @@ def test_limits_of_version_2_are_found(tmp_path):
     assert memory_groups(cgroups=tmp_path) == []
 
 
-def test_the_group_with_the_least_room_counts_and_not_that_with_the_lowest_limit(monkeypatch):
+def test_the_group_with_the_least_free_memory_counts(monkeypatch):
     roomy, full = MemoryGroup(500 << 20, 100 << 20), MemoryGroup(4000 << 20, 3999 << 20)
     monkeypatch.setattr(record, "resident_bytes", lambda _pid: 20 << 20)
     warned = []
@@ -72,8 +72,8 @@ def test_the_group_with_the_least_room_counts_and_not_that_with_the_lowest_limit
 
 
 @pytest.mark.parametrize(("limit_mb", "is_said"), [(60, True), *nightly((400, False))])
-def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_said):
-    # What a recorder holds depends on the source.
+def test_a_group_too_small_for_a_recorder_is_a_warning(places, limit_mb, is_said):
+    # The memory of a recorder depends on the capture source.
     available("bpf")
     try:
         with memory_group(limit_mb * 10**6) as small:
@@ -87,7 +87,7 @@ def test_a_group_that_is_too_small_for_a_recorder_is_said(places, limit_mb, is_s
         assert result.returncode == 0, result.stderr
 
 
-def test_a_group_that_a_command_joins_by_itself_limits_it(places):
+def test_a_group_that_a_command_joins_limits_it(places):
     try:
         with memory_group(400 << 20) as joined:
             shell = f'echo $$ > {joined}/cgroup.procs; exec "$@"'

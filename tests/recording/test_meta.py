@@ -1,4 +1,4 @@
-"""What a recording says of itself: any key that lacks or is of another kind is told in one line."""
+"""meta.json: any key that is missing or of another type is refused in one line."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from spillcast.cli import main
 from spillcast.errors import EvidenceUnsuited, InputError
 from spillcast.recording import Recording
 
-#: What a recording of a PostgreSQL query holds besides.
+# What a recording of a PostgreSQL query has in addition.
 QUERY = {
     "engine": {
         "name": "postgres", "version": "18.6", "pid": 4711, "work_mem": "4MB", "query": "select 1",
@@ -43,11 +43,11 @@ QUERY = {
         "client_cpu_s": 0.1, "server_cpu_s": None,
     },
 }  # fmt: skip
-#: Parts that not every recording has.
+# Parts that not every recording has.
 OPTIONAL = {"server", "sampling", "sums", "ended_by", "capture.threads_sampled"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
-#: What recordings of earlier versions do not tell of their cost.
+# Costs that recordings of earlier versions lack.
 OPTIONAL |= {
     f"capture.{name}"
     for name in ("calls", "switches", "recorder_memory_bytes", "overhead_low_s", "overhead_high_s")
@@ -66,12 +66,12 @@ OPTIONAL |= {
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
 OPTIONAL |= {"spilled", "server_connection", "capture.unobserved_processes"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
-#: Settings, and what no reader looks at.
+# Settings, and keys that no reader uses.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"server.workers.started_s", "server.workers.attached_s"}
 
 
-#: Threads that each read the first document of a new process.
+# Threads that each read the first document of a new process.
 AT_ONCE = """
 import sys, threading
 from spillcast.recording.meta import Meta
@@ -84,14 +84,14 @@ for thread in threads: thread.join()
 """
 
 
-def test_threads_that_read_their_first_recording_at_once(spilled):
+def test_threads_can_read_their_first_recording_at_once(spilled):
     command = [sys.executable, "-c", AT_ONCE, spilled.path / "meta.json"]
     assert [subprocess.run(command, check=False).returncode for _ in range(5)] == [0] * 5
 
 
 @pytest.fixture(params=["made up", "samples alone", *nightly("real")])
 def run(request, tmp_path):
-    """A recording, and the document of it."""
+    """A recording, and its document."""
     path = tmp_path / "run.spill"
     if request.param == "real":
         shutil.copytree(request.getfixturevalue("spilled").path, path)
@@ -111,7 +111,7 @@ def write(path, document):
 
 
 def keys_of(value, within=()):
-    """Every key of a document: the way to what holds it, and its name."""
+    """Every key of a document: the path to its container, and its name."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield (*within, name)
@@ -146,7 +146,7 @@ def changed(document, way, *values):
 
 
 def unlike(value, name):
-    """Values of other kinds."""
+    """Values of other types."""
     if isinstance(value, bool) or value is None:
         return ["x" if isinstance(value, bool) else {}, [1]] if name != "memory" else [[1]]
     if isinstance(value, int | float):
@@ -176,12 +176,12 @@ def verbs(path):
     )
 
 
-def test_a_start_that_is_no_instant_is_refused(run, monkeypatch, capsys):
+def test_a_start_that_is_not_a_time_is_refused(run, monkeypatch, capsys):
     path, document = run
     refused(path, document | {"started_at": "then"}, verbs(path)[0], monkeypatch, capsys)
 
 
-def test_any_key_that_lacks_is_told_in_a_line(run, monkeypatch, capsys):
+def test_a_missing_key_is_named_in_one_line(run, monkeypatch, capsys):
     path, document = run
     needed = [way for way in keys_of(document) if named(way) not in OPTIONAL | FREE]
     assert len(needed) > 40
@@ -191,10 +191,10 @@ def test_any_key_that_lacks_is_told_in_a_line(run, monkeypatch, capsys):
         assert named(way).rpartition(".")[2] in first
 
 
-def test_any_value_of_another_kind_is_told_in_a_line(run, spilled, monkeypatch, capsys):
+def test_a_value_of_another_type_is_named_in_one_line(run, spilled, monkeypatch, capsys):
     path, document = run
     real = json.loads((spilled.path / "meta.json").read_text())
-    # Others are tried with the keys that it lacks, or has with values of another kind.
+    # The other documents are tried with keys that this one lacks or has with another type.
     known = set() if document == real else {kind(real, way) for way in keys_of(real)}
     for way in keys_of(document):
         name = named(way)
@@ -204,7 +204,7 @@ def test_any_value_of_another_kind_is_told_in_a_line(run, spilled, monkeypatch, 
             if at == 0:
                 refused(path, broken, verbs(path)[len(name) % 3], monkeypatch, capsys)
                 continue
-            # Verbs say what the reader says.
+            # Verbs print the reader's message.
             write(path, broken)
             with pytest.raises(InputError) as refusal:
                 Recording.open(path)
@@ -212,7 +212,7 @@ def test_any_value_of_another_kind_is_told_in_a_line(run, spilled, monkeypatch, 
             assert "\n" not in str(refusal.value)
 
 
-def test_optional_parts_may_lack_and_later_keys_are_passed_over(run):
+def test_optional_parts_may_be_missing_and_unknown_keys_are_ignored(run):
     path, document = run
     for way in keys_of(document):
         if named(way) in OPTIONAL | FREE:
@@ -228,14 +228,14 @@ def test_optional_parts_may_lack_and_later_keys_are_passed_over(run):
 
 
 @cases("text", ["", "[]", "5", "null", "{", "[" * 100_000, "\udcff"])
-def test_what_is_no_document_is_told_in_a_line(tmp_path, text):
+def test_a_file_without_a_document_is_refused_in_one_line(tmp_path, text):
     path = tmp_path / "run.spill"
     path.mkdir()
     (path / "meta.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert "meta.json" in only_line(spillcast("profile", path), 2)
 
 
-def test_a_run_that_was_delayed_on_purpose_is_refused(spilled, tmp_path):
+def test_a_deliberately_delayed_run_is_refused(spilled, tmp_path):
     path = tmp_path / "run.spill"
     shutil.copytree(spilled.path, path)
     document = json.loads((path / "meta.json").read_text())

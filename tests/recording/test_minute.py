@@ -1,4 +1,4 @@
-"""Bursts at growing distances: what they are put together to, and that nothing is paid between."""
+"""Recordings in bursts at growing distances: how they are merged, and that gaps cost nothing."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from spillcast.recording.observed import CpuLimits, Missed, RecordedQuery, Sampl
 from spillcast.recording.record import record_pid
 
 MS = 1_000_000
-#: Writes 8 KiB again and again.
+# Writes 8 KiB repeatedly.
 WRITES = """
 import os, sys, time
 file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
@@ -36,7 +36,7 @@ for at in range(100_000):
 """
 
 
-def test_gaps_grow_and_fill_the_time_that_is_given():
+def test_gaps_grow_and_fill_the_given_time():
     gaps = minute.gaps_s(None)
     assert len(gaps) == minute.BURSTS - 1
     assert all(later > sooner for sooner, later in pairwise(gaps))
@@ -44,13 +44,13 @@ def test_gaps_grow_and_fill_the_time_that_is_given():
     assert sum(minute.gaps_s(30)) == 0
 
 
-def test_bursts_fit_into_a_time_that_is_short():
+def test_bursts_fit_into_a_short_time():
     assert minute.burst_s(None) == minute.burst_s(3600) == minute.BURST_S
     assert minute.BURSTS * minute.burst_s(30) == pytest.approx(30)
 
 
 def bursts(path, reported, pauses, answer=None):
-    """What comes of bursts that end so, or fail so."""
+    """The recordings of bursts with these ends or failures."""
     made = recording(path, [("write", 8192, 5, MS)], elapsed_s=5.0)
     left = iter(reported)
 
@@ -82,7 +82,7 @@ def on(query_started_at="1", ended_by="duration"):
         ([on(), on(), on(query_started_at="2")], 2),
     ],
 )
-def test_they_end_with_the_run(tmp_path, reported, kept):
+def test_bursts_end_with_the_run(tmp_path, reported, kept):
     pauses = []
     assert len(bursts(tmp_path / "run.spill", reported, pauses)) == kept
     assert pauses[: len(reported) - 1] == [*minute.gaps_s(None)][: len(reported) - 1]
@@ -96,14 +96,14 @@ def test_they_end_with_the_run(tmp_path, reported, kept):
         (KeyboardInterrupt(), []),
     ],
 )
-def test_what_ends_them_early_is_said(tmp_path, last, words):
+def test_an_early_end_of_the_bursts_is_reported(tmp_path, last, words):
     matches = []
     assert len(bursts(tmp_path / "run.spill", [on(), last], [], matches)) == 1
     assert all(item in " ".join(matches) for item in words)
     assert bool(matches) == bool(words)
 
 
-def test_a_session_was_looked_at_in_all_bursts(tmp_path):
+def test_samples_of_a_session_are_summed_over_bursts(tmp_path):
     looks = [
         Sampling(50, 3, 4, 1, 0.5, 0.1, 0.25, 0.5),
         Sampling(50, 10, 20, 0, 0.0, 0.1, 0.5, 1.5),
@@ -114,7 +114,7 @@ def test_a_session_was_looked_at_in_all_bursts(tmp_path):
 
 
 def test_the_workers_of_all_bursts_are_kept(tmp_path):
-    """One was there in both bursts of 5 s, one in each alone; times count from the first burst."""
+    """One worker ran in both bursts of 5 s, one in each alone; times count from the first burst."""
     both, again = Worker(1, -0.5, 0.0, None), Worker(1, -9.0, 0.0, Missed(3, 0, 99))
     gone, new = Worker(2, 1.0, 1.1, None), Worker(3, None, 2.0, None)
     matches = []
@@ -128,8 +128,8 @@ def test_the_workers_of_all_bursts_are_kept(tmp_path):
     assert query.workers_not_attached == 2
 
 
-def test_seconds_are_those_in_which_waits_began(tmp_path):
-    """The second burst begins at 2.4 s, and its waits in the third to fifth second."""
+def test_seconds_are_those_of_the_starts_of_waits(tmp_path):
+    """The second burst starts at 2.4 s, with waits in the third to fifth second."""
     loads = [("write", 8192, 200, 10 * MS)]
     parts = [recording(tmp_path / f"{n}.spill", loads, elapsed_s=2.4) for n in range(2)]
     kept = minute.keep(parts, tmp_path / "part.spill")
@@ -142,7 +142,7 @@ def test_seconds_are_those_in_which_waits_began(tmp_path):
 
 
 @cases("name", [ESTIMATE_FILE, FORMER_FILE])
-def test_what_the_server_told_last_is_kept(tmp_path, name):
+def test_the_last_document_of_the_server_is_kept(tmp_path, name):
     loads = [("write", 8192, 5, MS)]
     parts = [recording(tmp_path / f"{n}.spill", loads, elapsed_s=2.0) for n in range(2)]
     (parts[-1].path / name).write_text('{"Plan": 7}')
@@ -150,7 +150,7 @@ def test_what_the_server_told_last_is_kept(tmp_path, name):
     assert json.loads((kept.path / name).read_text()) == {"Plan": 7}
 
 
-def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):
+def test_thinned_out_waits_of_a_burst_are_reported(tmp_path):
     """3 of 5 waits of the second are kept, those of its first two seconds."""
     few = KeptWaits(3, 5, [(0.0, 2.0)], "the disk is full")
     temp = Temp(reads=1, writes=4, bytes=5 * 8192, total_s=0.005)
@@ -167,8 +167,8 @@ def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):
     assert meta.temp == Temp(reads=2, writes=8, bytes=10 * 8192, total_s=0.01)
 
 
-def test_what_one_burst_suffered_counts_for_all(tmp_path):
-    """Waits add up, peaks do not, and what one burst could not see is not seen at all."""
+def test_losses_of_a_burst_count_for_the_whole(tmp_path):
+    """Waits add up, peaks do not; what a single burst could not see counts as unseen."""
     seen = CaptureAccount("perf", lost=1, recorder_memory_bytes=70)
     blind = CaptureAccount(
         "perf",
@@ -198,7 +198,7 @@ def test_what_one_burst_suffered_counts_for_all(tmp_path):
     ]
     minute.keep(bursts(tmp_path / "run.spill", matches, []), tmp_path / "part.spill")
     meta = Recording.open(tmp_path / "part.spill").meta
-    # The first left 5 bytes, the second 14.
+    # The first burst left 5 bytes, the second 14.
     assert meta.memory == Memory(60, peak_rss_bytes=9, group_held_bytes=55, stalled_s=0.75)
     assert meta.cpu_limits == CpuLimits(2, 0.5, 0.1, 1.5, 15)
     assert meta.capture == replace(blind, lost=3)
@@ -206,8 +206,8 @@ def test_what_one_burst_suffered_counts_for_all(tmp_path):
     assert meta.unseen.excessive
 
 
-def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatch):
-    """The file's size before and after the last burst are bounds, however busy the machine is."""
+def test_io_between_bursts_counts_as_done_before(tmp_path, monkeypatch):
+    """The file's sizes before and after the last burst are bounds, however busy the machine is."""
     monkeypatch.setattr(minute, "BURSTS", 3)
     temp = tmp_path / "temp"
     temp.mkdir()
@@ -233,11 +233,11 @@ def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatc
     seen = progress_of(recorded, recorded_threads(recorded))
     last = parts[-1].meta
     recorded_bytes = 8192 * last.temp.writes
-    # All that the program wrote is there by the kernel's count, seen or not.
+    # By the kernel's count all writes of the program are included, seen or not.
     assert last.before.written_bytes + recorded_bytes <= seen.written
     assert sizes[-2] <= last.before.written_bytes
     for written in (seen.written, seen.unread.middle):
-        # What is written between the attachment and the count is counted twice.
+        # Bytes written between the attachment and the count are counted twice.
         assert sizes[-2] + recorded_bytes <= written <= sizes[-1] + recorded_bytes
     assert seen.done_s == pytest.approx(last.before.ran_s + last.elapsed_s)
 
@@ -270,7 +270,7 @@ def interrupt():
 
 @pytest.mark.parametrize("while_detached", [False, True])
 def test_a_second_ctrl_c_loses_nothing(tmp_path, monkeypatch, signals_by_default, while_detached):
-    """It comes while the recording is written."""
+    """It arrives while the recording is being written."""
     monkeypatch.setattr(minute, "BURST_S", 0.3 if while_detached else 60.0)
     keep = minute.keep
 

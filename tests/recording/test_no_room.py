@@ -1,4 +1,4 @@
-"""A recording on a disk that fills up, or whose folder is removed: what is left of it is kept."""
+"""Recordings on a full disk or with a removed folder: what can be kept is kept."""
 
 import json
 import os
@@ -25,7 +25,7 @@ S = 1_000_000_000
 
 @contextmanager
 def small(room, mib):
-    """A file system of so many MiB."""
+    """A file system of this size in MiB."""
     place = room / "small"
     place.mkdir()
     size = f"size={mib}m"
@@ -37,7 +37,7 @@ def small(room, mib):
 
 
 def fill(place):
-    """Leave no room, not for one page."""
+    """Fills the file system to the last page."""
     with (place / "hog").open("ab", buffering=0) as hog, suppress(OSError):
         while True:
             hog.write(bytes(4096))
@@ -58,7 +58,7 @@ def waits(second):
 
 
 def sums(second):
-    """What those of a second add up to."""
+    """The sums over those waits."""
     row = {
         "second": second, "op": "read", "temp": True, "size_class_bytes": 512,
         "count": A_SECOND, "bytes": 512 * A_SECOND, "total_ns": second,
@@ -76,7 +76,7 @@ def written(writer, meanwhile):
 
 
 def check_whole(recording):
-    """All seconds are there, in order; of waits whole seconds, as said."""
+    """All seconds are there, in order; waits only of whole seconds, as stated."""
     seconds, raw = recording.seconds, recording.meta.raw
     assert seconds["second"].to_pylist() == list(range(SECONDS))
     assert seconds["total_ns"].to_pylist() == list(range(SECONDS))
@@ -92,11 +92,11 @@ def check_whole(recording):
     return raw
 
 
-def test_fewer_waits_where_the_disk_is_small(tmp_path):
+def test_a_small_disk_keeps_fewer_waits(tmp_path):
     with small(tmp_path, 17) as place:
         (place / "others").write_bytes(bytes(1 << 19))
         writer = RecordingWriter(place / "run.spill")
-        # As long as it is recorded there are some 9 MB of them, and then the Parquet file as well.
+        # During the recording they take about 9 MB, and then the Parquet file in addition.
         raw = check_whole(written(writer, lambda second: second == 1 and shrink(place, 8)))
         assert raw.because == "the disk was full"
         assert 1 < len(raw.slices_s) < SECONDS
@@ -108,7 +108,7 @@ def shrink(place, mib):
 
 
 @cases("when", [0, 3, SECONDS - 1])
-def test_no_waits_where_the_disk_is_full(tmp_path, when):
+def test_a_full_disk_keeps_no_waits(tmp_path, when):
     with small(tmp_path, 24) as place:
         writer = RecordingWriter(place / "run.spill")
         raw = check_whole(written(writer, lambda second: second >= when and fill(place)))
@@ -120,7 +120,7 @@ def test_no_waits_where_the_disk_is_full(tmp_path, when):
 
 @pytest.mark.parametrize("when", [0, 30, *nightly(1, SECONDS - 1)])
 @pytest.mark.parametrize("parent", [False, True])
-def test_what_comes_after_its_folder_was_removed(tmp_path, when, parent):
+def test_a_removed_folder_keeps_what_comes_later(tmp_path, when, parent):
     room = tmp_path / "room"
     room.mkdir()
     writer = RecordingWriter(room / "run.spill")
@@ -137,7 +137,7 @@ def test_what_comes_after_its_folder_was_removed(tmp_path, when, parent):
         assert len(raw.slices_s) >= SECONDS - when - 5
 
 
-def test_a_command_runs_to_its_end_where_its_recording_cannot_be_kept(places):
+def test_a_command_runs_to_its_end_if_its_recording_cannot_be_kept(places):
     with small(places.root, 20) as place:
         output = place / "run.spill"
         program = spill_in(places, "--gate", "--pause", 0.02)
@@ -156,7 +156,7 @@ def test_a_command_runs_to_its_end_where_its_recording_cannot_be_kept(places):
         assert document["raw"]["because"] == "the disk was full"
 
 
-def test_no_room_is_said_before_the_command_starts(places):
+def test_a_full_disk_is_reported_before_the_command_starts(places):
     ran = places.root / "ran"
     with small(places.root, 8) as place:
         words = ("record", "-o", place / "run.spill", "--", "touch", ran)

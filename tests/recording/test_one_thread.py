@@ -1,5 +1,5 @@
-"""Running processes: of a thread observed alone others are not counted; of one that renames itself,
-calls are counted or lost; of children, none is lost for their end.
+"""Recordings of a single thread, of a thread that renames itself, and of processes with children:
+other threads are not counted, and calls are counted or reported as lost.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from spillcast.recording.record import Recorder
 
 
 def started(program):
-    """A program with which lines are exchanged."""
+    """A program that reads and prints lines."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     return subprocess.Popen(program, text=True, bufsize=1, **pipes)
 
@@ -62,7 +62,7 @@ def test_only_the_writes_of_one_thread_are_counted(capture, tmp_path):
         recorder = observed(capture, tmp_path, thread, "a thread")
         process.stdin.write("\n")
         assert [process.stdout.readline() for _ in range(2)] == ["written\n"] * 2
-        # Perf events show a descriptor's file only while it is open.
+        # Perf events can name a descriptor's file only while it is open.
         until(lambda: recorder.status()["temp_writes"], "writes of a temp file")
         process.stdin.write("\n")
         process.wait()
@@ -71,7 +71,7 @@ def test_only_the_writes_of_one_thread_are_counted(capture, tmp_path):
     assert (status["temp_writes"], status["temp_bytes"]) == (40, 40 * 8192)
 
 
-#: Calls itself by other names, and writes at once: perf events that filter by name come too late.
+# Renames itself and writes at once: perf events that filter by name are too late.
 RENAMED = """
 import ctypes, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -87,9 +87,9 @@ input()
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf"])
-def test_writes_that_nothing_reported_are_lost(capture, tmp_path):
+def test_unreported_writes_are_counted_as_lost(capture, tmp_path):
     available(capture)
-    # Nothing is filtered of a child of the recorder, but of a grandchild.
+    # A child of the recorder is not filtered, a grandchild is.
     shell = ["sh", "-c", '"$0" "$@"; exit 0']
     program = [*shell, sys.executable, "-c", RENAMED, str(tmp_path / "spill")]
     with started(program) as process:
@@ -101,12 +101,12 @@ def test_writes_that_nothing_reported_are_lost(capture, tmp_path):
         process.stdin.write("\n")
     status = recorder.status()
     assert status["temp_writes"] <= 300
-    # Of the calls that are not of the temp file a few may be lost too.
+    # A few calls on other files may be lost too.
     assert 300 <= status["temp_writes"] + status["lost"] < 320
 
 
-#: Has children from before the recording, of which some have ended, and takes over the children of
-#: its child. Each reads 1,000 times.
+# Has children from before the recording, some of which have ended, and adopts the children of its
+# child. Each reads 1,000 times.
 CHILDREN = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
@@ -149,7 +149,7 @@ input()
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf"])
-def test_calls_of_children_are_counted_once_whoever_waits_for_them(capture, tmp_path):
+def test_calls_of_children_are_counted_once_with_any_parent(capture, tmp_path):
     available(capture)
     program = [sys.executable, "-c", CHILDREN, str(tmp_path / "spill")]
     with started(program) as process:
@@ -158,7 +158,7 @@ def test_calls_of_children_are_counted_once_whoever_waits_for_them(capture, tmp_
         for line in ("taken over\n", "written\n"):
             process.stdin.write("\n")
             assert process.stdout.readline() == line
-            time.sleep(0.5)  # so that the counts are looked at
+            time.sleep(0.5)  # so that the counts are read
         recorder.stop()
         process.stdin.write("\n")
     assert recorder.status()["lost"] < 20

@@ -1,4 +1,4 @@
-"""A preloaded program whose recorder is gone stops reporting; one whose recorder rests does not."""
+"""A preloaded program stops reporting if its recorder is gone, but not if it is stopped."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import completed, spillcast_command, until
 
-#: Reads a block so many times for each number on stdin.
+# Reads a block as often as each number on stdin says.
 READS = """
 import os, sys
 descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -21,14 +21,14 @@ for line in sys.stdin:
         os.pread(descriptor, 512, 0)
     print("done", flush=True)
 """
-#: Where the ring's header has the position of the next report.
+# The offset of the next report's position in the ring's header.
 HEAD_OFFSET = 128
-#: A recorder that has not looked for a second may be gone.
+# A recorder that has not polled for a second may be gone.
 UNREAD_S = 1.2
 
 
 class Preloaded:
-    """A program that reports to a recorder, and how many reports it has made."""
+    """A program that reports to a recorder, and the number of its reports."""
 
     def __init__(self, places):
         words = [sys.executable, "-c", READS, str(places.temp / "spill")]
@@ -49,7 +49,7 @@ class Preloaded:
             self.recorder.kill()
 
     def reports_of(self, reads):
-        """How many reports it makes for so many reads."""
+        """The number of reports that it makes for this many reads."""
         before = self._reports()
         self.recorder.stdin.write(f"{reads}\n")
         self.recorder.stdin.flush()
@@ -68,14 +68,14 @@ def test_nothing_is_reported_after_the_recorder_was_killed(places):
         program.recorder.kill()
         os.waitid(os.P_PID, program.recorder.pid, os.WEXITED | os.WNOWAIT)
         time.sleep(UNREAD_S)
-        # It is found out by the first of them, also while nobody has buried the recorder.
+        # The first report detects it, even while the killed recorder is a zombie.
         assert program.reports_of(1000) <= 1
         assert program.reports_of(1000) == 0
         program.recorder.stdin.close()
         until(lambda: not Path(f"/proc/{program.pid}/exe").exists(), "its end")
 
 
-def test_all_is_reported_to_a_recorder_that_rests(places):
+def test_everything_is_reported_to_a_stopped_recorder(places):
     with Preloaded(places) as program:
         program.recorder.send_signal(signal.SIGSTOP)
         time.sleep(UNREAD_S)
@@ -86,7 +86,7 @@ def test_all_is_reported_to_a_recorder_that_rests(places):
         assert program.recorder.wait() == 0, answer
 
 
-def test_what_the_c_library_writes_by_itself_is_named(tmp_path):
+def test_writes_inside_the_c_library_are_named(tmp_path):
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(200_000)))
     command = ["sort", "-S", "300K", "-T", tmp_path, "-o", tmp_path / "sorted", tmp_path / "lines"]
     options = ["--capture", "preload", "--temp", tmp_path, "-o", tmp_path / "run.spill"]

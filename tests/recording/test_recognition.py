@@ -1,4 +1,4 @@
-"""Temp files are recognised by themselves, and base tables are not."""
+"""Temp files are recognised without options, and base tables are not temp files."""
 
 import json
 
@@ -34,13 +34,13 @@ def record(places, capture, file, *options, requested=()):
     return result, output
 
 
-# What a file is called is looked at in one place for all sources; what is unlinked, each tells.
+# File names are judged in one place for all sources; unlinked files by each source.
 @pytest.mark.parametrize(
     ("kind", "capture"),
     [("DuckDB", "bpf"), ("PostgreSQL", "perf"), ("TMPDIR", "preload"),
      *(("unlinked", capture) for capture in CAPTURES)],
 )  # fmt: skip
-def test_recognised_by_itself(places, capture, kind):
+def test_temp_files_are_recognised_without_options(places, capture, kind):
     name, options = RECOGNISED[kind]
     result, output = record(places, capture, places.root / name, *options)
     assert result.returncode == 0, result.stderr
@@ -49,10 +49,10 @@ def test_recognised_by_itself(places, capture, kind):
 
 
 @pytest.mark.parametrize("capture", ["perf", *nightly("bpf", "preload")])
-def test_a_table_elsewhere_is_no_temp_file(places, capture):
+def test_a_table_elsewhere_is_not_a_temp_file(places, capture):
     result, output = record(places, capture, places.data / "orders.db")
     assert result.returncode == 0, result.stderr
-    # The table is still there, so nothing proposes its directory.
+    # The table still exists, so its directory is not proposed.
     assert "did not spill" in result.stdout or "no temp I/O was seen" in result.stdout
     assert "--temp" not in result.stdout or "--temp DIR" in result.stdout
     account = account_of(result.stdout)
@@ -62,7 +62,7 @@ def test_a_table_elsewhere_is_no_temp_file(places, capture):
 
 
 @pytest.mark.parametrize("capture", ["bpf", *nightly("perf", "preload")])
-def test_a_named_directory_is_the_only_one(places, capture):
+def test_only_files_below_a_named_directory_are_temp(places, capture):
     requested = ("--temp", places.data)
     result, output = record(places, capture, places.data / "spill", requested=requested)
     assert result.returncode == 0, result.stderr
@@ -74,7 +74,7 @@ def test_a_named_directory_is_the_only_one(places, capture):
     assert sum(seen.values()) == len(account["account"])
 
 
-def test_no_temp_io_under_the_named_directory(places):
+def test_a_named_directory_without_temp_io_is_reported(places):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
     result, output = record(places, "auto", places.temp / "spill", requested=("--temp", elsewhere))
@@ -84,14 +84,14 @@ def test_no_temp_io_under_the_named_directory(places):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
-def test_a_command_that_does_not_spill_ends_with_its_own_status(places, capture):
+def test_a_command_without_a_spill_keeps_its_exit_status(places, capture):
     options = ("--capture", available(capture), "-o", places.root / "run.spill")
     command = ("sh", "-c", f"wc < {places.base}; exit $1", "sh")
     for status in (0, 7):
         result = spillcast("record", *options, "--force", "--", *command, status, env=places.env)
         assert result.returncode == status, result.stderr
     meta = json.loads((places.root / "run.spill" / "meta.json").read_text())
-    # Neither preload nor perf sees all that a short program writes.
+    # Neither preload nor perf sees all writes of a short program.
     assert meta["spilled"] in {"bpf": [False], "perf": [False, None], "preload": [None]}[capture]
     if meta["spilled"] is False:
         completed = spillcast("forecast", places.root / "run.spill", "--to", "latency:1ms")

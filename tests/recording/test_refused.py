@@ -1,4 +1,4 @@
-"""Where perf events or privileges are refused: what still works, and what is said."""
+"""Where perf events or privileges are refused: what still works, and what is reported."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def record(places, capture, under):
     return json.loads((output / "meta.json").read_text())
 
 
-def test_without_privilege(open_places):
+def test_perf_works_without_privilege(open_places):
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
         pytest.skip("perf_event_paranoid is above 2: no ordinary user may use perf events")
     open_places.root.chmod(0o777)
@@ -44,14 +44,14 @@ def test_without_privilege(open_places):
     assert meta["capture"]["lost"] == 0
 
 
-def test_without_privilege_by_preload(open_places):
+def test_preload_works_without_privilege(open_places):
     assert record(open_places, "preload", ordinary_user())["capture"]["method"] == "preload"
 
 
 @pytest.mark.parametrize(
     ("refuse", "method"), [(refuse_tracing, "preload"), (refuse_bpf, "perf"), (list, "bpf")]
 )
-def test_auto_takes_the_best_that_is_left(places, refuse, method):
+def test_auto_takes_the_best_remaining_source(places, refuse, method):
     if method == "bpf":
         available("bpf")
     assert record(places, "auto", refuse())["capture"]["method"] == method
@@ -64,7 +64,7 @@ def test_auto_takes_the_best_that_is_left(places, refuse, method):
         ("bpf", refuse_bpf, "cannot observe a command: refused by the kernel"),
     ],
 )
-def test_a_source_that_was_asked_for_is_not_replaced(places, capture, refuse, words):
+def test_a_requested_source_is_not_replaced(places, capture, refuse, words):
     if capture == "bpf":
         available("bpf")
     output = places.root / "x.spill"
@@ -75,7 +75,7 @@ def test_a_source_that_was_asked_for_is_not_replaced(places, capture, refuse, wo
     assert not output.exists()
 
 
-def test_why_another_source_observes_is_one_line(places):
+def test_the_reason_for_another_source_is_one_line(places):
     available("bpf")
     result = completed(
         "record", "-o", places.root / "x.spill", "--",
@@ -89,7 +89,7 @@ def test_why_another_source_observes_is_one_line(places):
 
 
 @pytest.mark.nightly
-def test_the_source_is_named_once_for_each_reason(places):
+def test_the_source_is_named_once_per_reason(places):
     available("bpf")
     command = spill_in(places)
     env = places.env | {"XDG_STATE_HOME": str(places.root / "state")}
@@ -101,7 +101,7 @@ def test_the_source_is_named_once_for_each_reason(places):
         result = completed(*words, under=under, env=env)
         return [title for title in ("eBPF", "perf events") if title in result.stderr]
 
-    # One that was asked for needs no word.
+    # A requested source is not mentioned.
     assert recorded("--capture", "perf") == []
     assert recorded() == ["eBPF"]
     assert recorded() == []
@@ -113,8 +113,8 @@ def test_the_source_is_named_once_for_each_reason(places):
 @cases(
     ("is_root", "words"), [(True, ("CAP_PERFMON", "seccomp")), (False, ("another user", "as root"))]
 )
-def test_a_running_process_that_may_not_be_observed(open_places, is_root, words):
-    """Perf is refused to anybody, or it is a process of another user."""
+def test_a_process_that_may_not_be_observed_is_refused(open_places, is_root, words):
+    """Perf is refused to everyone, or the process is another user's."""
     if not is_root and os.geteuid() != 0:
         pytest.skip("only root can start a process of another user")
     open_places.root.chmod(0o777)
@@ -139,7 +139,7 @@ def test_preload_cannot_join_a_running_process(places):
     assert "--capture preload -- COMMAND" in only_line(result, 2)
 
 
-def test_without_proc_it_says_what_mends_that(places):
+def test_without_proc_the_mount_command_is_named(places):
     if os.geteuid() != 0:
         pytest.skip("only root can take /proc away")
     command = 'umount -l /proc && exec "$@"'

@@ -1,5 +1,4 @@
-"""Time runnable but not scheduled: what the observed threads waited for each other, and for
-others."""
+"""Time runnable but not scheduled: threads that waited for each other, or for other programs."""
 
 import json
 import os
@@ -14,15 +13,15 @@ import pytest
 from harness import completed, target
 
 CPUS = os.cpu_count()
-#: The kernel counts the machine's CPU time in ticks, and looks are 0.25 s apart.
+# The kernel counts the machine's CPU time in ticks, and samples are 0.25 s apart.
 TICKS_S = 0.1
-#: CPU time that each program burns.
+# CPU time that each program burns.
 BURNT_S = 0.4
 BUSY = "import time\nwhile True: pass"
 
 
 def machine_cpu_s():
-    """CPU time that anybody has had since the machine started."""
+    """The CPU time of all processes since the machine started."""
     user, nice, system, _idle, _wait, irq, softirq, steal = map(
         int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
     )
@@ -35,7 +34,7 @@ def children_cpu_s():
 
 
 def recorded(places, *, burners):
-    """The account of a recorded program of so many processes that burn CPU time."""
+    """The capture account of a program with this many CPU-burning processes."""
     output = places.root / "run.spill"
     command = target(
         "burn", "--file", places.temp / "spill", "--processes", burners, "--cpu", BURNT_S
@@ -44,24 +43,24 @@ def recorded(places, *, burners):
     return json.loads((output / "meta.json").read_text())["capture"]
 
 
-def test_threads_that_wait_for_each_other_wait_for_no_others(places):
-    """More processes than CPUs; what others had meanwhile is what the machine had and they had not.
+def test_waiting_for_each_other_is_not_waiting_for_others(places):
+    """With more processes than CPUs, other programs had the machine's CPU time minus theirs.
 
-    On a machine with nothing else to do that is next to nothing.
+    On an otherwise idle machine that is next to nothing.
     """
     machine_s, children_s = machine_cpu_s(), children_cpu_s()
     capture = recorded(places, burners=CPUS + 2)
     most_s = (machine_cpu_s() - machine_s) - (children_cpu_s() - children_s)
-    # Two processes more than there are CPUs for.
+    # Two processes more than CPUs.
     assert capture["run_queue_delay_s"] > BURNT_S
     assert 0 <= capture["run_queue_others_s"] <= capture["run_queue_delay_s"]
-    # The recorder is another, too, and a child of ours.
+    # The recorder counts as another program, and is a child of this process.
     assert capture["run_queue_others_s"] <= most_s + capture["tracer_cpu_s"] + CPUS * TICKS_S
 
 
 @contextmanager
 def others(count):
-    """So many busy processes of somebody else."""
+    """Busy processes that are not observed."""
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         yield
@@ -72,7 +71,7 @@ def others(count):
 
 
 @pytest.mark.nightly
-def test_one_that_waits_for_others_says_so(places):
+def test_waiting_for_others_is_reported(places):
     with others(CPUS):
         capture = recorded(places, burners=1)
     assert capture["run_queue_delay_s"] > 0

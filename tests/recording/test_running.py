@@ -1,4 +1,4 @@
-"""What is known of a recording under way is what the finished recording says."""
+"""The totals of a recording in progress equal those of the finished recording."""
 
 from collections import Counter
 from itertools import pairwise
@@ -20,7 +20,7 @@ def recording(spilled):
 
 
 def fed(recording, rows):
-    """What came in of a recording, so many rows at a time."""
+    """A recording in progress, which got its rows in portions of ``rows``."""
     made = Running()
     for at in range(0, recording.waits.num_rows, rows):
         made.add_waits(recording.waits.take(slice(at, at + rows)))
@@ -29,7 +29,7 @@ def fed(recording, rows):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1000])
-def test_totals_are_those_of_the_recording(recording, rows):
+def test_totals_are_those_of_the_finished_recording(recording, rows):
     waits = pa.table(recording.waits)
     keys = ["event", "op", "temp"]
     sums = waits.group_by(keys, use_threads=False).aggregate(
@@ -41,7 +41,7 @@ def test_totals_are_those_of_the_recording(recording, rows):
         if row["op"] is not None:
             expected[tuple(row[key] for key in keys)] = reported
         else:
-            # Its one session does temp I/O.
+            # Its only session does temp I/O.
             before = waited.get(row["event"], (0, 0, 0))
             waited[row["event"]] = tuple(map(sum, zip(before, reported, strict=True)))
     result = fed(recording, rows)
@@ -51,7 +51,7 @@ def test_totals_are_those_of_the_recording(recording, rows):
     }
 
 
-def test_its_forecast_is_that_of_the_recording(recording):
+def test_the_forecast_is_that_of_the_finished_recording(recording):
     so_far = fed(recording, 100).recording(recording.meta)
     matches = [
         forecast(item, resolve("latency:2ms", item)).to_json() for item in (recording, so_far)
@@ -59,7 +59,7 @@ def test_its_forecast_is_that_of_the_recording(recording):
     assert matches[0] == matches[1]
 
 
-def test_only_what_began_before_is_in_it(recording):
+def test_only_earlier_waits_are_included(recording):
     so_far = fed(recording, 100).recording(recording.meta, before_s=1)
     whole = recording.waits
     expected = whole.filter(whole["start_ns"].values < 1_000_000_000)
@@ -94,7 +94,7 @@ def test_single_waits_are_thinned_and_totals_are_not(recording, monkeypatch):
     }
 
 
-def test_sums_by_second_of_a_long_run_take_no_more_memory(recording, monkeypatch):
+def test_sums_by_second_of_a_long_run_take_bounded_memory(recording, monkeypatch):
     monkeypatch.setattr(live, "SECONDS_MAX", 200)
     monkeypatch.setattr(live, "BATCHES_MAX", 50)
     rows, whole, many = recording.seconds.take(slice(8)), [], Running()
@@ -111,7 +111,7 @@ def test_sums_by_second_of_a_long_run_take_no_more_memory(recording, monkeypatch
 
 
 def histogram(seconds):
-    """Waits by what they are and their latency."""
+    """The counts of waits by kind and latency."""
     sums = Counter()
     for row in seconds.to_pylist():
         for latency_ns, count in zip(row["latency_ns"], row["latency_count"], strict=True):
@@ -119,7 +119,7 @@ def histogram(seconds):
     return sums
 
 
-def test_waits_of_ever_new_threads_take_no_more_memory(recording, monkeypatch):
+def test_waits_of_ever_new_threads_take_bounded_memory(recording, monkeypatch):
     monkeypatch.setattr(live, "WAITS_MAX", 20)
     batch = recording.waits.filter(recording.waits["op"].is_null()).take(slice(3))
     many = Running()

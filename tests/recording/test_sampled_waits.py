@@ -1,4 +1,4 @@
-"""A sample of a recording: the waits of some windows, and what all of them say of files."""
+"""A sample of a recording: the waits of some windows, with the file sizes of all waits."""
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,12 @@ def test_a_sample_has_all_waits_of_its_windows_and_no_others(path):
     assert sum(its) == sample.sample.rows == len(sample.waits)
     assert len(sample.waits) == pytest.approx(ROWS, rel=0.05)
     assert pa.table(sample.seconds) == pa.table(whole.seconds)
-    # Each window is of another part of the waits of equal number.
+    # Each window lies in another part of the waits, all of equal count.
     share = np.searchsorted(start_s, edges[::2]) / WAITS * WINDOWS
     assert (np.abs(share - np.arange(WINDOWS) - 0.5) <= 0.51).all()
 
 
-def test_its_parts_are_all_of_it(path):
+def test_the_parts_of_a_sample_add_up_to_it(path):
     sample = sampled(Recording.open(path), ROWS)
     parts = parts_of(sample)
     assert len(parts) == PARTS
@@ -42,7 +42,7 @@ def test_its_parts_are_all_of_it(path):
     assert not parts_of(Recording.open(path))
 
 
-def test_files_are_known_of_the_whole(path):
+def test_files_are_those_of_the_whole_recording(path):
     sample, whole = sampled(Recording.open(path), ROWS), Recording.open(path)
     assert sample.held_bytes == whole.held_bytes
     assert sample.other_files == whole.other_files
@@ -50,7 +50,7 @@ def test_files_are_known_of_the_whole(path):
     assert whole.whole is whole
 
 
-def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_path, monkeypatch):
+def test_a_sample_for_a_page_cache_has_the_sizes_of_temp_files(tmp_path, monkeypatch):
     path = write_large_recording(tmp_path / "cached.spill", WAITS, page_cached=True)
     room = PageCacheSize(1 << 28, 9_999.0, 0.0)
     held = Recording.open(path).held_bytes
@@ -60,16 +60,16 @@ def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_pat
     assert sample.held_bytes == held
 
 
-def test_the_first_of_a_window_follow_nothing_that_is_known(path):
-    """Waits of the file lie one behind the other: all that are told of are sequential."""
+def test_the_first_waits_of_a_window_have_no_known_predecessor(path):
+    """The file's waits are consecutive: all with a known pattern are sequential."""
     whole, sample = Recording.open(path), sampled(Recording.open(path), ROWS)
     assert whole.work.sequential["write", 8192] == pytest.approx(
         sample.work.sequential["write", 8192], abs=0.001
     )
 
 
-def test_time_outside_of_windows_is_nobodys(path):
-    """Neither ready without a CPU nor waiting: of each thread a window has what lies in it."""
+def test_time_outside_of_windows_is_not_counted(path):
+    """Neither as waiting for a CPU nor as blocked: a window has only what lies in it."""
     sample = sampled(Recording.open(path), ROWS)
     trace, whole = sample.work.trace, Recording.open(path).work.trace
     known_ns = sum(high - low for low, high in sample.slices_s) * 1e9
@@ -82,7 +82,7 @@ def test_time_outside_of_windows_is_nobodys(path):
         assert getattr(trace, name).sum() == pytest.approx(of_all, rel=0.03)
 
 
-def test_a_damaged_file_is_refused_whatever_windows_are_taken(path, tmp_path):
+def test_a_damaged_file_is_refused_for_any_windows(path, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""A recording, what is printed of it and its page hold no secret that a command line carried."""
+"""No secret of a command line is in its recording, the output about it or its page."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ WAYS = {
     "statement": [f"alter role etl password '{SECRET}'", f"alter user x identified by {SECRET}"],
     "token": ["--token", SECRET, f"api_key:{SECRET}", f"Authorization: Bearer {SECRET}"],
 }
-#: Reads and writes a temp file, until its input ends where it has one; its arguments mean nothing.
+# Reads and writes a temp file until its input ends, if it has one; its arguments mean nothing.
 PROGRAM = """
 import os, sys, tempfile
 with tempfile.NamedTemporaryFile() as file:
@@ -35,7 +35,7 @@ def bytes_of(folder):
 
 
 def reported(run, folder):
-    """All that can be seen of a recording: its bytes, and what verbs say of it."""
+    """Everything visible of a recording: its bytes, and the output of verbs."""
     page = folder / "page.html"
     shown = [bytes_of(run)]
     for line in (
@@ -48,9 +48,9 @@ def reported(run, folder):
     return b"".join([*shown, page.read_bytes()])
 
 
-def test_a_command(tmp_path):
+def test_secrets_of_a_command_are_removed(tmp_path):
     run = tmp_path / "run.spill"
-    # Each is another, for what is known of one may be struck out of all.
+    # Each secret differs, as one that is recognised is removed from all texts.
     words = [
         word.replace(SECRET, f"{name[-3:]}{SECRET}") for name, way in WAYS.items() for word in way
     ]
@@ -59,14 +59,14 @@ def test_a_command(tmp_path):
         env=environment(TMPDIR=tmp_path, MY_PASSWORD=SECRET[::-1]),
     )  # fmt: skip
     seen = reported(run, tmp_path) + (done.stdout + done.stderr).encode()
-    # That of the environment is another, for it is struck out of all texts.
+    # The environment has a different secret, which is removed from all texts.
     assert SECRET.encode() not in seen
     assert SECRET[::-1].encode() not in seen
     struck = json.loads((run / "meta.json").read_text())["engine"]["command"]
     assert sum("***" in word for word in struck) >= len(WAYS)
 
 
-def test_a_process_that_runs_already(tmp_path):
+def test_secrets_of_a_running_process_are_removed(tmp_path):
     run = tmp_path / "run.spill"
     words = [word for way in WAYS.values() for word in way]
     process = subprocess.Popen(
@@ -84,8 +84,8 @@ def test_a_process_that_runs_already(tmp_path):
     assert SECRET.encode() not in reported(run, tmp_path)
 
 
-def test_a_command_that_is_rehearsed_without_its_secret_is_refused(tmp_path):
-    """What was struck out cannot be run again, and is not guessed."""
+def test_a_rehearsal_of_a_command_with_removed_secrets_is_refused(tmp_path):
+    """What was removed cannot be run again, and is not guessed."""
     run = tmp_path / "run.spill"
     command = target("spill", "--file", tmp_path / "temp", "--base", tmp_path / "base")
     (tmp_path / "base").write_bytes(bytes(512 * 101))

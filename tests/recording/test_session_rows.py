@@ -10,7 +10,7 @@ from spillcast.recording.server import RecordingsFolder, SessionRows
 from spillcast.tables import Table
 
 MS = 1_000_000
-#: Session, start and duration in ms, whether on a temp file.
+# Session, start and duration in ms, and whether it is temp I/O.
 WAITS = [
     (1, 500, 10, True),
     (2, 900, 10, False),
@@ -40,7 +40,7 @@ def batch(waits):
 @pytest.fixture
 def rows(tmp_path):
     made = SessionRows(tmp_path / "rows")
-    # As they come: in portions that end anywhere.
+    # In portions with arbitrary ends, as they arrive.
     for portion in (WAITS[:3], WAITS[3:4], WAITS[4:]):
         made.add_waits(batch(portion))
     return made
@@ -50,13 +50,13 @@ def starts(tables):
     return [start // MS for rows in tables for start in rows["start_ns"].to_pylist()]
 
 
-def test_a_window_of_some_sessions_counts_from_its_begin(rows):
+def test_a_window_of_sessions_counts_from_its_start(rows):
     assert starts(rows.waits([1], 0, 10_000 * MS)) == [500, 1990, 3000]
     assert starts(rows.waits({1, 2}, 900 * MS, 2600 * MS)) == [0, 1090, 1600]
     assert starts(rows.waits([2], 0, 2500 * MS)) == [900]
 
 
-def test_a_wait_that_reaches_over_an_edge_is_cut_there(rows):
+def test_a_wait_across_the_edge_of_a_window_is_cut(rows):
     (late,) = [item for item in rows.waits([1], 2000 * MS, 2500 * MS) if item.num_rows]
     assert late["start_ns"].to_pylist() == [0]
     assert late["elapsed_ns"].to_pylist() == [10 * MS]
@@ -64,14 +64,14 @@ def test_a_wait_that_reaches_over_an_edge_is_cut_there(rows):
     assert early["elapsed_ns"].to_pylist() == [10 * MS]
 
 
-def test_who_spilled_when(rows):
+def test_spills_are_found_by_session_and_time(rows):
     assert rows.spilled([1, 2], 0, 400 * MS)
     assert not rows.spilled([2], 0, 9000 * MS)
     assert not rows.spilled([1], 2000 * MS, 9000 * MS)
     assert rows.spilled([2, 3], 7000 * MS, 7100 * MS)
 
 
-def test_what_nobody_needs_is_gone(rows, tmp_path):
+def test_forgotten_rows_are_removed(rows, tmp_path):
     rows.forget(4_500 * MS)
     assert rows.whole_from_ns == 4_000 * MS
     assert starts(rows.waits([1, 2, 3], 0, 10_000 * MS)) == [3000, 7000]
@@ -80,7 +80,7 @@ def test_what_nobody_needs_is_gone(rows, tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_samples_are_split_alike(rows):
+def test_samples_are_selected_by_session_and_time(rows):
     samples = [
         {"time_ns": time * MS, "session": session, "event": "BufFileRead", "weight_us": 50_000}
         for time, session in ((100, 1), (1200, 1), (1200, 2), (1300, 1))
@@ -92,7 +92,7 @@ def test_samples_are_split_alike(rows):
     assert [item["time_ns"] for item in matches] == [200 * MS]
 
 
-def test_too_many_rows_make_the_oldest_go_and_say_so(tmp_path, monkeypatch):
+def test_too_many_rows_remove_the_oldest(tmp_path, monkeypatch):
     monkeypatch.setattr(server, "ROWS_MAX", 10)
     rows = SessionRows(tmp_path / "rows")
     for second in range(30):
@@ -104,7 +104,7 @@ def test_too_many_rows_make_the_oldest_go_and_say_so(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_recordings_go_to_a_folder_of_their_own(tmp_path):
+def test_a_folder_of_other_files_is_refused_for_recordings(tmp_path):
     (tmp_path / "notes.txt").touch()
     (tmp_path / "run.spill").mkdir()
     (tmp_path / "run.spill" / "meta.json").touch()
@@ -118,7 +118,7 @@ def test_recordings_go_to_a_folder_of_their_own(tmp_path):
             RecordingsFolder(path).check()
 
 
-def test_what_a_killed_recorder_left_is_taken_away(tmp_path):
+def test_the_rest_of_a_killed_recorder_is_removed(tmp_path):
     path = tmp_path / "server.spills"
     (path / "rows.0123abcd.partial" / "waits").mkdir(parents=True)
     (path / "7-1.spill").mkdir()

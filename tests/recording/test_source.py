@@ -21,7 +21,7 @@ from spillcast.recording.record import Recorder, record_command, record_pid
 from spillcast.report.recording import overhead_text, recording_text
 
 
-def test_its_cost_is_described_in_a_sentence(tmp_path):
+def test_the_cost_is_described_in_a_sentence(tmp_path):
     recording = made_up_recording(tmp_path / "run.spill", [("read", 8192, 9, 1000)], elapsed_s=1)
     capture = CaptureAccount(
         "perf", calls=700, tracer_cpu_s=0.41, recorder_memory_bytes=58 << 20,
@@ -44,20 +44,20 @@ def test_its_cost_is_described_in_a_sentence(tmp_path):
 def test_the_command_line_offers_the_sources_of_the_core():
     options = runpy.run_path(record_verb.__file__)
     assert typing.get_args(options["CaptureName"]) == (AUTO, *SOURCES)
-    # The core names its own where it does not know one.
+    # The core lists the names if it does not know the given one.
     with pytest.raises(ChoiceUnknown) as refused:
         Recorder(None, RecordOptions(capture="magic")).prepare()
     assert refused.value.hint == f"give one of {', '.join((AUTO, *SOURCES))}"
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_both_languages_agree_on_what_attaches(name):
+def test_python_and_rust_agree_on_sources_that_attach(name):
     attaches = nullcontext() if SOURCES[name].attaches else pytest.raises(CaptureUnavailable)
     with attaches:
         _core.check_attaches(name, "a server", "")
 
 
-def test_a_source_that_attaches_to_nothing_is_refused_for_what_runs(tmp_path):
+def test_a_source_that_cannot_attach_is_refused_for_running_processes(tmp_path):
     with pytest.raises(CaptureUnavailable):
         record_pid(1, tmp_path / "x.spill", RecordOptions(capture=PRELOAD))
     _core.check_attaches(AUTO, "a server", "")
@@ -70,8 +70,8 @@ def test_a_missing_preload_library_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("of_command", [True, False])
-def test_a_recording_that_cannot_begin_leaves_nothing_running(monkeypatch, tmp_path, of_command):
-    """The capture has begun when the recording fails."""
+def test_a_recording_that_fails_to_start_leaves_nothing_running(monkeypatch, tmp_path, of_command):
+    """The capture has already started when the recording fails."""
     started = []
 
     def children():
@@ -89,7 +89,7 @@ def test_a_recording_that_cannot_begin_leaves_nothing_running(monkeypatch, tmp_p
         begin(subject, tmp_path / "run.spill")
     [(folders, during)] = started
     assert len(folders) == 1
-    # The command, and the shell that removes the folder of a recorder that is killed.
+    # The command, and the shell that removes the folder of a killed recorder.
     assert len(during - before) == 1 + of_command
     assert list(tmp_path.iterdir()) == []
     assert children() == before
@@ -110,5 +110,5 @@ def test_a_recording_leaves_no_descriptor_open(tmp_path):
     for _ in range(2):
         record_both()
     gc.collect()
-    # Closing what a source has open takes the kernel a moment, in a thread of its own.
+    # The kernel takes a moment to close what a source has open, in its own thread.
     until(lambda: len(os.listdir("/proc/self/fd")) <= before, "the descriptors")

@@ -1,4 +1,4 @@
-"""Executors of Spark under observation: a job in local mode beside its own event log."""
+"""Spark executors under observation: a job in local mode, with its event log."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.observed import TempKind
 
-#: A sort whose rows are shuffled and spilled.
+# A sort whose rows are shuffled and spilled.
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ spark.stop()
 @pytest.mark.skipif(
     find_spec("pyspark") is None or shutil.which("java") is None, reason="needs pyspark and Java"
 )
-def test_kinds_of_files_are_those_that_the_event_log_counts(tmp_path):
+def test_kinds_of_files_are_those_in_the_event_log(tmp_path):
     local, logs, output = tmp_path / "local", tmp_path / "logs", tmp_path / "run.spill"
     logs.mkdir()
     done = completed("record", "-o", output, "--", sys.executable, "-c", JOB, local, logs)
@@ -66,18 +66,18 @@ def test_kinds_of_files_are_those_that_the_event_log_counts(tmp_path):
     assert kinds["spill"].written_bytes == pytest.approx(spilled, rel=0.02)
     assert kinds["shuffle"].written_bytes == pytest.approx(written, rel=0.02)
     assert kinds["shuffle"].read_bytes == pytest.approx(read, rel=0.02)
-    # Each partition has a file of its own first.
+    # At first each partition has its own file.
     assert kinds["unmerged shuffle"].written_bytes == pytest.approx(written, rel=0.02)
     assert recording.meta.capture.mapped_temp_files == []
     assert "spill: " in done.stdout
     forecast = json_of("forecast", log, output, "--to", "tmpfs")
-    # On a busy machine tasks wait for what no log tells.
+    # On a busy machine tasks have waits that no log shows.
     assert {warning["code"] for warning in forecast["warnings"]} <= {"event-log"}
     assert forecast["forecast_s"] <= forecast["baseline_s"]
 
 
 def executor(rows, *, started_s=0.0, blocked=True):
-    """A recording in memory of its temp I/O: op, file, bytes, begin and length in seconds."""
+    """A recording in memory of its temp I/O: op, file, bytes, start and duration in seconds."""
     table_of_rows = waits(
         (7, op, size, round(1e9 * begin_s), round(1e9 * length_s))
         for op, _, size, begin_s, length_s in rows
@@ -113,31 +113,31 @@ ROWS = [
     ("write", "shuffle_0_1_0.data.f0b1", 200_000_000, 2.0, 0.7),
     ("write", "shuffle_0_0_0.data.56ab", 200_000_000, 4.2, 0.4),
     ("read", "shuffle_0_0_0.data", 400_000_000, 6.0, 0.5),
-    # No task runs then.
+    # No task runs at that time.
     ("read", "shuffle_0_0_0.data", 0, 10.2, 0.5),
 ]
 
 
-def test_waits_are_those_of_the_tasks_that_ran(application):
-    """Two tasks share 0.7 s as 50 to 66.7 MB/s; what is not theirs goes to nobody."""
+def test_waits_are_assigned_to_the_running_tasks(application):
+    """Two tasks share 0.7 s as 50 to 66.7 MB/s; waits outside of tasks are assigned to none."""
     recorded = observed(application, [executor(ROWS)])
     assert recorded.observed.coverage == 1.0
     assert recorded.observed.waits_s == pytest.approx([0.3 + 0.4, 0.4, 0.5])
-    # By the log's own times writes took nothing; the second stage takes 4.5 s of 5 s.
+    # By the log's times writes took nothing; the second stage takes 4.5 s of 5 s.
     [(forecast, _)] = forecast_application(recorded, ["tmpfs"], Question(page_cache_bytes=1 << 40))
     assert forecast.forecast_s == pytest.approx(11.0 - 0.5)
     assert forecast.warnings == []
 
 
-def test_calls_that_never_left_the_cpu_waited_for_no_storage(application):
+def test_calls_that_never_blocked_did_not_wait_for_storage(application):
     recorded = observed(application, [executor(ROWS, blocked=False)])
     assert recorded.observed.waits_s == [0.0, 0.0, 0.0]
 
 
-def test_what_faster_storage_would_not_save_is_no_wait(application):
-    """A queue for a core at the end of waits, and cores that other threads need meanwhile."""
+def test_time_that_faster_storage_would_not_save_is_not_a_wait(application):
+    """Run queue time at the end of waits, and cores that other threads need at the same time."""
     recording = executor(ROWS)
-    # The first three waits were of 0.7 s, 0.4 s and 0.5 s.
+    # The first three waits took 0.7 s, 0.4 s and 0.5 s.
     change(recording, capture=replace(recording.meta.capture, run_queue_delay_s=1.0, switches=10))
     recorded = observed(application, [recording])
     assert recorded.observed.waits_s == pytest.approx([0.6 * 3 / 7 + 0.3, 0.6 * 4 / 7, 0.4])
@@ -148,13 +148,13 @@ def test_what_faster_storage_would_not_save_is_no_wait(application):
     assert observed(application, [busy]).observed.waits_s == pytest.approx([0.7, 0.4, 0.3])
 
 
-def test_threads_that_only_remove_files_are_no_tasks(application):
+def test_threads_that_only_remove_files_are_not_tasks(application):
     recording = executor([*ROWS, (None, "shuffle_0_0_0.data", 0, 7.0, 2.0)])
     recording.waits = recording.waits.with_column("session", [7] * len(ROWS) + [8])
     assert observed(application, [recording]).observed.waits_s == pytest.approx([0.7, 0.4, 0.5])
 
 
-def test_more_memory_saves_the_waits_for_spills_alone(application):
+def test_more_memory_saves_only_the_waits_for_spills(application):
     """The last task waits for 400 MB of a shuffle, and for 300 MB that it writes and reads."""
     recorded = observed(application, [executor(ROWS)])
     question = Question(page_cache_bytes=1 << 40)
@@ -163,7 +163,7 @@ def test_more_memory_saves_the_waits_for_spills_alone(application):
     assert forecast.forecast_s == pytest.approx(11.0 - 0.5)
 
 
-def test_the_more_waits_are_taken_off_the_wider_is_the_interval(application):
+def test_the_interval_widens_with_the_subtracted_waits(application):
     def width(read_s):
         rows = [*ROWS[:2], ("read", "shuffle_0_0_0.data", 400_000_000, 5.5, read_s)]
         recorded = observed(application, [executor(rows)])
@@ -177,7 +177,7 @@ def test_the_more_waits_are_taken_off_the_wider_is_the_interval(application):
     assert width(0.9) > width(0.5) > width(0.1) > 1.0
 
 
-def test_one_executor_of_two_stands_for_both(application):
+def test_a_single_executor_of_two_is_scaled_to_both(application):
     half = [(op, file, size // 2, *times) for op, file, size, *times in ROWS]
     recorded = observed(application, [executor(half)])
     assert recorded.observed.coverage == 0.5
@@ -215,7 +215,7 @@ def test_local_directories_of_a_running_executor(tmp_path, variables, argument, 
     executor = subprocess.Popen([*command, "org.apache.spark.executor.X"], env=environment)
     other = subprocess.Popen(command, env=environment)
     try:
-        # Its arguments are there a moment after it has begun.
+        # Its arguments become visible a moment after its start.
         until(lambda: local_dirs_notice(executor.pid) is not None, "the arguments")
         notice = local_dirs_notice(executor.pid)
         assert setting in notice

@@ -1,4 +1,4 @@
-"""How much temp files held and how sequential their I/O was, on recordings written by hand."""
+"""How much temp files held and how sequential their I/O was, on hand-written recordings."""
 
 from evidence import known, table
 from spillcast.recording.schema import SECONDS, WAITS
@@ -8,7 +8,7 @@ K = 1024
 
 
 def recorded(path, calls):
-    """A recording of temp calls in the order of time: (op, file, offset, bytes)."""
+    """A recording of temp calls in order of time: (op, file, offset, bytes)."""
     waits, seconds = [], []
     for number, (op, file, offset, size) in enumerate(calls):
         waits.append(
@@ -25,7 +25,7 @@ def recorded(path, calls):
     return writer.finish(known(1.0, 0, 0))
 
 
-def test_files_hold_up_to_their_ends_however_often_they_are_written(tmp_path):
+def test_the_size_of_a_file_is_its_largest_end(tmp_path):
     calls = [
         ("write", "a", 0, 8 * K),
         ("write", "a", 0, 8 * K),
@@ -36,25 +36,25 @@ def test_files_hold_up_to_their_ends_however_often_they_are_written(tmp_path):
     assert recorded(tmp_path / "r.spill", calls).held_bytes == 72 * K + 100
 
 
-def test_without_offsets_all_that_was_written_counts(tmp_path):
+def test_without_offsets_all_written_bytes_count(tmp_path):
     calls = [("write", None, None, 5000), ("write", "a", 0, 100), ("read", None, None, 5000)]
     assert recorded(tmp_path / "r.spill", calls).held_bytes == 5100
 
 
-def test_an_operation_follows_the_last_of_its_kind_on_its_file(tmp_path):
+def test_an_operation_is_sequential_to_the_last_of_its_op_and_file(tmp_path):
     calls = [
         ("write", "a", 0, 8 * K),  # the first of its kind on the file
         ("write", "b", 0, 8 * K),  # likewise
-        ("write", "a", 8 * K, 8 * K),  # follows, though another file came between
+        ("write", "a", 8 * K, 8 * K),  # sequential, although a call on another file came between
         ("read", "a", 0, 8 * K),  # the first read
-        ("write", "a", 16 * K, 8 * K),  # follows the last write, whatever is read
-        ("write", "a", 0, 8 * K),  # goes back
-        ("read", "a", 16 * K, 8 * K),  # leaves 8 KiB out
-        ("read", "a", 24 * K, 256 * K),  # follows; of another size
+        ("write", "a", 16 * K, 8 * K),  # sequential to the last write, whatever is read
+        ("write", "a", 0, 8 * K),  # back to the start
+        ("read", "a", 16 * K, 8 * K),  # skips 8 KiB
+        ("read", "a", 24 * K, 256 * K),  # sequential, of another size
     ]
     shares = recorded(tmp_path / "r.spill", calls).work.sequential
     assert shares == {("write", 8 * K): 4 / 5, ("read", 8 * K): 1 / 2, ("read", 256 * K): 1.0}
 
 
-def test_nothing_is_said_where_offsets_are_not_known(tmp_path):
+def test_without_offsets_sequentiality_is_unknown(tmp_path):
     assert recorded(tmp_path / "r.spill", [("write", None, None, 5)]).work.sequential == {}

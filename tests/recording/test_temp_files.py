@@ -1,4 +1,4 @@
-"""What real commands leave and remove: which of their files are temp, the same by every source."""
+"""Which files of real commands are temp files, the same for every capture source."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from harness import available, completed, environment
 class Case(NamedTuple):
     """A command in a folder D for data and a folder T below TMPDIR.
 
-    ``temp`` are the files that are temp, ``other`` some that are not, by patterns below both.
+    ``temp`` are its temp files, ``other`` some that are not, as patterns below both.
     """
 
     command: str
@@ -27,12 +27,12 @@ class Case(NamedTuple):
     other: str | None = None
 
 
-#: By shell. IN is a file of lines, made before.
+# Shell commands. IN is an existing file of lines.
 COMMANDS = {
     # Runs of a merge sort are read back and removed; its result stays, wherever it lies.
     "sort": Case("sort -S 100k -T $T $IN -o $T/sorted", "sort??????*", "sorted"),
     "sort-elsewhere": Case("sort -S 100k -T $D $IN > $T/out", "sort??????*", "out"),
-    # A result that is only written is output, under TMPDIR as well.
+    # A result that is only written is output, even under TMPDIR.
     "seq": Case("seq 1 20000 > $T/o.txt", None, "o.txt"),
     "tar": Case("tar cf $T/a.tar $IN", None, "a.tar"),
     "dd": Case("dd if=/dev/zero of=$T/x bs=4k count=20 status=none", None, "x"),
@@ -44,20 +44,20 @@ COMMANDS = {
     "xz": Case("xz -0 -c $IN > $T/lines.xz", None, "lines.xz"),
     "zstd": Case("zstd -q $IN -o $T/lines.zst", None, "lines.zst"),
     "awk": Case('awk \'{ print > ENVIRON["T"] "/" NR % 2 }\' $IN', None, "[01]"),
-    # A file that existed before is data, though it is removed after it was read.
+    # An existing file is data, even if it is removed after it was read.
     "gzip-in-place": Case("gzip $D/before", None, "before*"),
-    # What is written beside its place and renamed is output.
+    # A file written under a temporary name and renamed is output.
     "sed": Case("sed -i s/1/2/ $T/before", None, "sed*"),
     "zip": Case("zip -q $T/a.zip $IN", None, "zi*"),
     "git-commit": Case("cd $D && git add -A && git commit -q -m two", None, "*.git/*"),
     "git-gc": Case("cd $D && git gc -q", None, "*.git/*"),
-    # Objects of a compiler are read by the next program and removed.
+    # Object files of a compiler are read by the next program and removed.
     "cc": Case("cd $D && printf 'int main(void){return 0;}' > a.c && cc -o a a.c", "cc*", "a.c"),
-    # A program's printed output that another reads and the script removes.
+    # Printed output of a program that another program reads and the script removes.
     "pipeline": Case("seq 20000 > $T/a; sort $T/a > $T/b; rm $T/a", "a", "b"),
     "reading": Case("cat $IN $IN > /dev/null", None),
 }
-#: By Python, which has T and D as paths.
+# Python programs, which have T and D as paths.
 PROGRAMS = {
     "sqlite": Case(
         """
@@ -105,7 +105,7 @@ PROGRAMS = {
     "zipfile": Case(
         "zipfile.ZipFile(T / 'a.zip', 'w').write(D / 'before')", None, "a.zip"
     ),
-    # Read back: scratch where temp files belong, a database elsewhere.
+    # Read back: scratch below TMPDIR, a database elsewhere.
     "scratch": Case("write_and_read(T / 'scratch')", "scratch"),
     "database": Case("write_and_read(D / 'table')", None, "table"),
     "removed": Case("write_and_read(D / 'run'); os.unlink(D / 'run')", "run"),
@@ -170,12 +170,12 @@ def write_and_read(path):
 root = Path(sys.argv[1])
 """
 CASES = COMMANDS | PROGRAMS
-#: What perf events and the preload library see of these is not all.
+# Perf events and the preload library do not see all of these.
 COMPLETE = "bpf"
 
 
 def script(root):
-    """A shell script of all commands that there are, and the cases it has."""
+    """A shell script of all available commands, and its cases."""
     lines, cases = [], []
     for name, case in COMMANDS.items():
         program = case.command.replace("cd $D && ", "").split()[0]
@@ -196,7 +196,7 @@ def script(root):
 
 
 def prepare(root, cases):
-    """What is there before: folders, lines, a file in each folder, repositories."""
+    """Creates folders, lines, a file in each folder, and repositories before the script."""
     (root / "lines").write_text("".join(f"{n * 7919 % 100_003}\n" for n in range(60_000)))
     for name in cases:
         for folder in (root / "data" / name, root / "tmp" / name):
@@ -211,7 +211,7 @@ def prepare(root, cases):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
-def test_temp_is_told_by_use(tmp_path, capture):
+def test_temp_files_are_recognised_by_use(tmp_path, capture):
     available(capture)
     pytest.importorskip("duckdb")
     text, cases = script(tmp_path)
@@ -237,7 +237,7 @@ def test_temp_is_told_by_use(tmp_path, capture):
         case = CASES[name]
         for file, temp in sorted(actual[name]):
             expected = case.temp is not None and fnmatch(file, case.temp)
-            # Of a file that is soon gone, perf events may miss calls: it is no temp file then.
+            # Perf events may miss calls on a short-lived file, which then is not temp.
             if temp != expected and (temp or capture != "perf"):
                 wrong.append((name, file, temp))
         for pattern in filter(None, (case.temp, case.other)):
@@ -249,7 +249,7 @@ def test_temp_is_told_by_use(tmp_path, capture):
 
 
 def check_sums(output, waits):
-    """Seconds and meta.json count as temp what the rows say is temp."""
+    """Seconds and meta.json count the same temp I/O as the rows."""
     by_rows, by_seconds = Counter(), Counter()
     for row in waits:
         by_rows[row["op"], row["temp"]] += 1

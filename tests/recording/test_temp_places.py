@@ -1,4 +1,4 @@
-"""Which storages temp files were on, by the mounts; the files of a recording, without spillcast."""
+"""The storage of temp files, by the mounts; the files of a recording, read without spillcast."""
 
 import ctypes
 import json
@@ -33,13 +33,13 @@ MNT_DETACH = 2
 
 
 def device(path):
-    """The number of a device, as the kernel writes it."""
+    """The number of a device, in the kernel's format."""
     number = path.stat().st_dev
     return f"{os.major(number)}:{os.minor(number)}"
 
 
 def recorded(path, files):
-    """A recording with so many writes to each file."""
+    """A recording with the given number of writes to each file."""
     rows = [
         {
             "start_ns": number * 2 * LATENCY_NS, "elapsed_ns": LATENCY_NS, "session": 1,
@@ -58,7 +58,7 @@ def warned(answer):
     return {warning.code: warning.message for warning in answer.warnings}
 
 
-def test_a_recording_tells_where_its_temp_files_lay(spilled):
+def test_a_recording_names_the_storage_of_its_temp_files(spilled):
     meta = Recording.open(spilled.path).meta
     [place] = meta.temp_places
     assert place.directory == str(spilled.places.temp)
@@ -70,8 +70,8 @@ def test_a_recording_tells_where_its_temp_files_lay(spilled):
     )
 
 
-def test_temp_files_on_two_devices_are_said(tmp_path):
-    """One --to would move both; --temp moves one of them."""
+def test_temp_files_on_two_devices_are_a_warning(tmp_path):
+    """A single --to would move both; --temp selects one of them."""
     if device(SHARED) == device(tmp_path):
         pytest.skip("only one device is here")
     near, far = SHARED / "ts1" / "pgsql_tmp", tmp_path / "ts2"
@@ -84,20 +84,20 @@ def test_temp_files_on_two_devices_are_said(tmp_path):
     text = warned(forecast(run, TARGET))["devices"]
     assert f"75% in {near} (tmpfs), 25% in {far}" in text
     assert text.endswith(f"use --temp {near} or --temp {far}")
-    # As is said there.
+    # The warning states these counts.
     for folder, count in ((near, 180), (far, 60)):
         [(answer, _)] = ask(run, [TARGET], Question(temp_dirs=[folder]))
         assert sum(term.count or 0 for term in answer.terms if term.op) == count
         assert "devices" not in warned(answer)
 
 
-def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
+def test_a_relative_directory_is_relative_to_the_recorder(tmp_path):
     (tmp_path / "temp").mkdir()
     command = target("duckdb_sort", tmp_path / "temp", 600_000)
     completed("record", "-o", "run.spill", "--temp", "temp", "--", *command, cwd=tmp_path)
     recording = Recording.open(tmp_path / "run.spill")
     assert [Path(path) for path in recording.meta.asked.temp_dirs] == [tmp_path / "temp"]
-    # As earlier versions wrote it.
+    # The form of earlier versions.
     reported = replace(
         recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")])
     )
@@ -105,13 +105,13 @@ def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
     completed("forecast", tmp_path / "run.spill", "--to", "factor:1")
 
 
-def test_a_relative_place_is_below_no_directory_that_the_user_named():
+def test_a_relative_place_is_below_no_named_directory():
     places = [TempPlace(path, "8:1", "ext4", False, 1) for path in ("mnt/temp", "/mnt/temp/a")]
     options = RecordOptions(temp_dirs=[Path("/mnt/temp")])
     assert Meta(temp_places=places, asked=options).named_temp_places == places[1:]
 
 
-def test_a_few_blocks_elsewhere_are_no_second_device(tmp_path):
+def test_a_few_blocks_elsewhere_are_not_a_second_device(tmp_path):
     if device(SHARED) == device(tmp_path):
         pytest.skip("only one device is here")
     run = recorded(tmp_path / "run.spill", {SHARED / "a": 200, tmp_path / "b": 2})
@@ -121,7 +121,7 @@ def test_a_few_blocks_elsewhere_are_no_second_device(tmp_path):
 
 @contextmanager
 def never_answering(point, kind):
-    """A FUSE file system of this type that nobody serves: who asks it waits for ever."""
+    """A FUSE file system of this type without a server: every access waits for ever."""
     libc = ctypes.CDLL(None, use_errno=True)
     server = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
@@ -136,8 +136,8 @@ def never_answering(point, kind):
         os.close(server)
 
 
-def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
-    """A server that hangs must not hang the recorder."""
+def test_a_network_is_recognised_by_its_type_without_access(tmp_path):
+    """A hanging server must not hang the recorder."""
     point, plain = tmp_path / "far", tmp_path / "near"
     point.mkdir()
     plain.mkdir()
@@ -150,7 +150,7 @@ def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
     assert f"{point / 'tmp'} (fuse.sshfs)" in warned(forecast(run, TARGET))["source-network"]
 
 
-def test_what_an_earlier_version_recorded_says_nothing_of_it(tmp_path):
+def test_a_recording_without_storages_gives_no_warning(tmp_path):
     run = recorded(tmp_path / "run.spill", {tmp_path / "a": 10})
     change(run, temp_places=())
     assert not {"source-network", "devices"} & set(warned(forecast(run, TARGET)))
@@ -166,11 +166,11 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_column_is_there_with_its_type(spilled, name):
+def test_every_column_exists_with_its_type(spilled, name):
     assert pq.read_schema(spilled.path / name).equals(arrow_schema(FILES[name]))
 
 
-def test_a_folder_holds_these_files_alone(spilled):
+def test_a_recording_has_only_these_files(spilled):
     assert {path.name for path in spilled.path.iterdir()} - {"stacks.json"} == {"meta.json", *FILES}
 
 
@@ -188,7 +188,7 @@ def test_seconds_add_up_to_the_waits(spilled):
     assert duckdb.sql(query).fetchall() == duckdb.sql(expected).fetchall()
 
 
-def test_meta_says_what_was_seen_and_what_it_cost(spilled):
+def test_meta_has_the_counts_and_the_cost(spilled):
     meta = json.loads((spilled.path / "meta.json").read_text())
     assert meta["schema"] == "spillcast.recording/1"
     ops = Counter()
@@ -208,7 +208,7 @@ def test_meta_says_what_was_seen_and_what_it_cost(spilled):
     }  # fmt: skip
 
 
-def test_a_process_of_its_own_measures_the_caches(places):
+def test_a_new_process_measures_the_caches(places):
     output = places.root / "run.spill"
     command = spill_in(places)
     completed("record", "-o", output, "--", *command, env=places.env, anew=True)

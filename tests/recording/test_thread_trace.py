@@ -1,4 +1,4 @@
-"""Programs of threads, from waits whose order and wakers are known."""
+"""Traces of threads, from waits whose order and wakers are known."""
 
 from dataclasses import replace
 
@@ -49,8 +49,8 @@ def by_source(trace, values):
     return {int(source): int(value) for source, value in zip(trace.source, values, strict=True)}
 
 
-def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
-    """B waits from 15 to 140; A reads until 110 and wakes it 30 us of work later."""
+def test_a_woken_thread_continues_at_the_work_of_its_waker(tmp_path):
+    """B waits from 15 to 140; A reads until 110 and wakes it after 30 us of work."""
     rows = [
         io(A, 10, 100, cpu_us=10),
         waited(B, 15, 125, cpu_us=15, woken_by=A),
@@ -58,7 +58,7 @@ def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
         io(B, 150, 100, cpu_us=10),
     ]
     trace = recorded(tmp_path / "run.spill", rows).work.trace
-    # Sorted by start, the rows are 0, 1, 3, 2, and B's beginning and A's come first.
+    # Sorted by start, the rows are 0, 1, 3, 2, after the starts of A and B.
     assert trace.source.tolist() == [NONE, NONE, 0, 1, 2, 3]
     after = by_source(trace, trace.after)
     assert trace.source[after[1]] == 0
@@ -66,8 +66,8 @@ def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
     assert simulated_us(trace) == 250
 
 
-def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
-    """B sleeps from 120 to 220, and A does nothing meanwhile; A waits for B's read afterwards."""
+def test_a_wait_with_an_unobserved_waker_keeps_its_length(tmp_path):
+    """B sleeps from 120 to 220, while A is idle; then A waits for B's read."""
     rows = [io(A, 10, 100, 10), waited(B, 120, 100, 120), io(B, 230, 50, 10)]
     rows.append(waited(A, 115, 170, 5, woken_by=B))
     trace = recorded(tmp_path / "run.spill", rows).work.trace
@@ -77,8 +77,8 @@ def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
     assert simulated_us(trace) == 280
 
 
-def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
-    """B looks every 50 us, woken by a timer, until A has read."""
+def test_a_polling_thread_follows_the_thread_it_polls(tmp_path):
+    """B polls every 50 us, woken by a timer, until A has read."""
     rows = [io(A, 10, 100, 10), *(waited(B, 50 * n, 50) for n in range(1, 3)), io(B, 160, 10, 5)]
     rows.append(waited(A, 115, 60, 5, woken_by=B))
     trace = recorded(tmp_path / "run.spill", rows).work.trace
@@ -87,14 +87,14 @@ def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
     assert trace.source[after[2]] == 0
 
 
-def test_without_wakings_the_last_row_of_another_thread_is_what_was_waited_for(tmp_path):
+def test_without_wakers_the_last_row_of_another_thread_ended_the_wait(tmp_path):
     rows = [io(A, 10, 100, 10), waited(B, 15, 105, 15), io(A, 160, 40, 50), io(B, 130, 70, 10)]
     trace = recorded(tmp_path / "run.spill", rows).work.trace
     assert trace.source[by_source(trace, trace.after)[1]] == 0
     assert by_source(trace, trace.after_cpu_ns)[1] == 10 * US
 
 
-def test_a_thread_that_begins_late_follows_what_had_ended_by_then(tmp_path):
+def test_a_thread_that_starts_late_follows_what_had_ended_by_then(tmp_path):
     rows = [io(A, 10, 100, 10), io(B, 170, 30, 10), io(A, 160, 20, 50)]
     trace = recorded(tmp_path / "run.spill", rows).work.trace
     beginning = [
@@ -106,14 +106,14 @@ def test_a_thread_that_begins_late_follows_what_had_ended_by_then(tmp_path):
     assert simulated_us(trace) == 200
 
 
-def test_io_that_kept_its_core_takes_a_core(tmp_path):
+def test_io_that_does_not_block_uses_a_core(tmp_path):
     rows = [io(session, 0, 100, blocked=False) for session in (A, B, 43, 44)]
     trace = recorded(tmp_path / "run.spill", rows).work.trace
     assert trace.on_core.sum() == 4
     assert simulated_us(trace) == pytest.approx(200)
 
 
-def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
+def test_without_cpu_times_all_time_between_waits_is_cpu_time(tmp_path):
     rows = [io(A, 10, 100) | {"cpu_before_ns": None}, io(A, 150, 50) | {"cpu_before_ns": None}]
     trace = recorded(tmp_path / "run.spill", rows).work.trace
     assert not trace.cpu_known
@@ -121,16 +121,16 @@ def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
     assert simulated_us(trace) == 200
 
 
-def test_threads_that_no_temp_io_holds_up_are_left_out(tmp_path):
-    """43 waits for A; 44 only sleeps, much longer than all else takes."""
+def test_threads_without_dependence_on_temp_io_are_left_out(tmp_path):
+    """43 waits for A; 44 only sleeps, for much longer than everything else."""
     rows = [io(A, 10, 100, 10), waited(43, 5, 105, 5, woken_by=A), waited(44, 0, 900_000)]
     trace = recorded(tmp_path / "run.spill", rows).work.trace
     assert trace.threads == 2
     assert simulated_us(trace) == 110
 
 
-def test_requests_that_overlap_are_no_time_of_their_thread(tmp_path):
-    # The thread waits for both together: 100 us, and not 90 and 80.
+def test_overlapping_requests_count_once_for_their_thread(tmp_path):
+    # The thread waits for both together: 100 us, not 90 us plus 80 us.
     both = [
         io(A, start_us, elapsed_us, blocked=None, temp=False) | {"event": "io_uring_read"}
         for start_us, elapsed_us in ((1, 90), (2, 80))

@@ -1,4 +1,4 @@
-"""Spills outside of TMPDIR: recognised by use, or labelled anew when a directory is named."""
+"""Spills outside of TMPDIR: recognised by use, or relabelled when a directory is named."""
 
 import importlib.util
 import random
@@ -34,7 +34,7 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
 from spillcast.tables import Table
 
-#: Two threads, and work memory for a tenth of the lines.
+# Two threads, and work memory for a tenth of the lines.
 SORT = ("sort", "-S", "1M", "--parallel=2")
 LINES = 200_000
 
@@ -69,13 +69,13 @@ def sorted_elsewhere(tmp_path_factory):
 def test_gnu_sort_is_recognised(sorted_elsewhere):
     root = sorted_elsewhere
     plain = Recording.open(root / "plain.spill")
-    # All lines go to temp files at least once, and all that is there is read.
+    # All lines are written to temp files at least once, and all temp files are read.
     assert plain.written_bytes.temp >= (root / "lines").stat().st_size
     assert plain.meta.temp.bytes == 2 * plain.written_bytes.temp
     assert plain.other_files.keys() >= {str(root / "lines"), str(root / "sorted")}
 
 
-def test_one_that_is_not_is_kept(sorted_elsewhere):
+def test_unrecognised_io_is_kept_and_the_option_is_named(sorted_elsewhere):
     root = sorted_elsewhere
     unknown = Recording.open(root / "unknown.spill")
     assert unknown.meta.temp.operations == 0
@@ -86,7 +86,7 @@ def test_one_that_is_not_is_kept(sorted_elsewhere):
         assert "--temp" in answer
 
 
-def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
+def test_the_forecast_equals_that_of_a_named_directory(sorted_elsewhere):
     root = sorted_elsewhere
     named = Recording.open(root / "named.spill")
     for same in (named, Recording.open(root / "plain.spill")):
@@ -100,13 +100,13 @@ def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
 
     plain = requested(named.path)
     assert requested(named.path, "--temp", root / "scratch") == plain
-    # Two threads of sort cut the lines a little otherwise each time.
+    # Two threads of sort split the lines slightly differently each time.
     other = requested(root / "unknown.spill", "--temp", root / "scratch")
     temp_s = [sum(t["forecast_s"] for t in answer["terms"] if t["op"]) for answer in (plain, other)]
     assert temp_s[1] == pytest.approx(temp_s[0], rel=0.01)
 
 
-def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):
+def test_profile_and_report_relabel_temp_files(sorted_elsewhere, tmp_path):
     root = sorted_elsewhere
     temp = ("--temp", root / "scratch")
     words = ("profile", root / "unknown.spill", "--where", "temp")
@@ -120,8 +120,8 @@ def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["bpf", "preload", *nightly("perf")])
-def test_an_unknown_engine(places, capture):
-    """Row for row, temp is what the program says that it did to its temp file."""
+def test_temp_io_of_an_unknown_engine_equals_its_account(places, capture):
+    """Row for row, temp I/O is what the program reports for its temp file."""
     output, scratch = places.root / "run.spill", places.data / "deep" / "scratch"
     scratch.mkdir(parents=True)
     command = target(
@@ -138,21 +138,21 @@ def test_an_unknown_engine(places, capture):
     assert again.meta.temp == Recording.open(output).meta.temp
 
 
-def test_where_nothing_lies(sorted_elsewhere, tmp_path):
+def test_a_directory_without_io_is_refused(sorted_elsewhere, tmp_path):
     root = sorted_elsewhere
     words = ("forecast", root / "unknown.spill", "--temp", tmp_path, "--to", "latency:1ms")
     message = only_line(spillcast(*words), 2)
     assert f"none of the recorded I/O was under {tmp_path}" in message
 
 
-def test_slices_cannot_be_told_apart(sorted_elsewhere):
+def test_sliced_recordings_cannot_be_relabelled(sorted_elsewhere):
     whole = Recording.open(sorted_elsewhere / "unknown.spill")
     raw = replace(whole.meta.raw, slices_s=[(0.0, 0.3)])
     with pytest.raises(TimesUnknown):
         with_temp(Recording(whole.path, replace(whole.meta, raw=raw)), [sorted_elsewhere])
 
 
-def test_only_recordings_are_told_apart(tmp_path):
+def test_only_recordings_can_be_relabelled(tmp_path):
     from spillcast.evidence.open import EvidenceFiles
     from spillcast.forecast.question import Question
 
@@ -164,9 +164,9 @@ SCRATCH = "/nowhere/scratch"
 
 
 def made_up(path, operations, **parts):
-    """A recording of 10 s: (op, file, bytes) one after the other, 10 ms each; none is temp I/O.
+    """A recording of 10 s: (op, file, bytes) in sequence, 10 ms each; none is labelled temp I/O.
 
-    What is temp I/O is a write of 59 bytes.
+    Only a write of 59 bytes is.
     """
     writer = RecordingWriter(path)
     waits = [
@@ -201,7 +201,7 @@ def warned(recording):
     return {warning.code: warning.message for warning in answer.warnings}
 
 
-def test_a_stray_write_is_not_all_temp_io(tmp_path):
+def test_a_single_temp_write_is_not_all_temp_io(tmp_path):
     count = 100
     recording = made_up(tmp_path / "run.spill", spilling(count))
     result = warned(recording)
@@ -216,11 +216,12 @@ def test_a_stray_write_is_not_all_temp_io(tmp_path):
     )
 
 
-def test_writeback_is_of_the_files_with_more_writes_before_it(tmp_path):
-    """It names no file."""
+def test_writeback_belongs_to_the_files_with_more_preceding_writes(tmp_path):
+    """A writeback row names no file."""
     writes = [("write", f"{SCRATCH}/part", 1 << 20)] * 3 + [("write", "/nowhere/table", 9)] * 3
     recording = made_up(tmp_path / "run.spill", writes)
-    # After the first write of scratch and the stray one, the third of scratch, and the last.
+    # After the first scratch write and the stray one, after the third scratch write, and at the
+    # end.
     waits = [
         {"start_ns": at_ms * 1_000_000, "elapsed_ns": 1_000_000, "session": 1,
          "event": WRITEBACK, "temp": True}
@@ -232,20 +233,20 @@ def test_writeback_is_of_the_files_with_more_writes_before_it(tmp_path):
     assert changes["start_ns"].to_pylist() == [55_000_000]
 
 
-def test_large_other_io_that_is_no_spill(tmp_path):
+def test_much_other_io_is_a_warning(tmp_path):
     reads = [("read", "/nowhere/table", 1 << 20)] * 100
     result = warned(made_up(tmp_path / "run.spill", reads))
     assert "little-io" not in result
     assert "I/O on other files took 1 s: the forecast keeps that unchanged" in result["other-io"]
 
 
-def test_little_io_of_any_kind(tmp_path):
+def test_little_io_of_any_kind_is_a_warning(tmp_path):
     result = warned(made_up(tmp_path / "run.spill", [("read", "/nowhere/table", 100)]))
     assert "no storage for temp files can help much" in result["little-io"]
     assert "other-io" not in result
 
 
-def test_what_the_user_said_is_believed(tmp_path):
+def test_named_directories_suppress_the_warning(tmp_path):
     requested = RecordOptions(temp_dirs=[Path("/nowhere")])
     result = warned(made_up(tmp_path / "run.spill", spilling(2), asked=requested))
     assert "other-io" not in result
@@ -269,7 +270,7 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("engine", ["chdb", *nightly("polars")])
-def test_engines_that_nobody_told_of(places, engine):
+def test_spills_of_other_engines_are_recognised(places, engine):
     if importlib.util.find_spec(engine) is None:
         pytest.skip(f"there is no {engine}")
     scratch, output = places.data / "scratch", places.root / "run.spill"

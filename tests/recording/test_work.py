@@ -19,7 +19,7 @@ SLICES_S = [(0.05, 0.15), (0.2, 0.22), (0.4, 0.5)]
 
 
 def drawn_rows(seed, slices_s):
-    """Rows of four threads in the order of their start, some with unknown values."""
+    """Rows of four threads in order of their start, some with unknown values."""
     rng = random.Random(seed)
     rows = []
     for number in range(800):
@@ -58,7 +58,7 @@ def slice_of(row, slices_s):
 
 
 def covered_ns(spans, begin=float("-inf"), end=float("inf")):
-    """How long at least one span covers the time between two instants."""
+    """The time between two instants that at least one span covers."""
     edges = sorted({min(max(edge, begin), end) for span in spans for edge in span})
     pairs = itertools.pairwise(edges)
     return sum(b - a for a, b in pairs if any(s[0] <= a and b <= s[1] for s in spans))
@@ -121,7 +121,7 @@ def data_reads(rows):
 
 @pytest.mark.parametrize("slices_s", [None, SLICES_S])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_sum_is_that_of_its_definition(tmp_path, seed, slices_s):
+def test_each_sum_follows_its_definition(tmp_path, seed, slices_s):
     rows = drawn_rows(seed, slices_s)
     work = work_of(tmp_path / "run.spill", rows, slices_s)
     temp_io = [row for row in rows if row["temp"] and row["op"]]
@@ -160,7 +160,7 @@ def test_bursts_are_those_of_each_thread(tmp_path, slices_s):
     assert result.end_s.tolist() == pytest.approx(end_s)
 
 
-def test_reads_of_data_share_the_time_with_threads_that_are_active(tmp_path):
+def test_data_reads_share_the_time_with_active_threads(tmp_path):
     rows = drawn_rows(6, None)
     result = work_of(tmp_path / "run.spill", rows, None).data_reads
     count, size, elapsed_s, threads = data_reads(rows)
@@ -169,7 +169,7 @@ def test_reads_of_data_share_the_time_with_threads_that_are_active(tmp_path):
     assert result.threads_at_once == pytest.approx(threads)
 
 
-def test_no_rows_are_no_work(tmp_path):
+def test_without_rows_there_is_no_work(tmp_path):
     work = work_of(tmp_path / "run.spill", [], None)
     assert (work.threads, work.sequential, list(work.changes)) == (0, {}, [])
     assert work.bursts is None
@@ -195,8 +195,8 @@ def recorded(path, rows, slices_s=None):
     return run
 
 
-def test_all_that_a_thread_does_between_counts(tmp_path):
-    """A table read, a wait for nothing that moved: their CPU time is of the burst between."""
+def test_a_burst_includes_rows_that_move_no_temp_data(tmp_path):
+    """A table read and a wait without bytes: their CPU time belongs to the burst around them."""
     run = recorded(
         tmp_path / "run.spill",
         [
@@ -215,7 +215,7 @@ def test_all_that_a_thread_does_between_counts(tmp_path):
     assert result.end_s.tolist() == pytest.approx([2e-3, 14e-3])
 
 
-def test_threads_are_apart(tmp_path):
+def test_threads_have_separate_bursts(tmp_path):
     rows = [row(n, "read", session=n % 2, cpu_ms=1 + n % 2) for n in range(6)]
     kept = recorded(tmp_path / "run.spill", rows).work.bursts
     assert sorted(zip(kept.session.tolist(), kept.cpu_s.tolist(), strict=True)) == [
@@ -223,13 +223,13 @@ def test_threads_are_apart(tmp_path):
     ]  # fmt: skip
 
 
-def test_what_was_not_kept_is_no_burst(tmp_path):
+def test_a_gap_between_slices_is_not_a_burst(tmp_path):
     rows = [row(start_ms, "read", cpu_ms=1) for start_ms in (0, 4, 500, 504)]
     run = recorded(tmp_path / "run.spill", rows, slices_s=[(0.0, 0.1), (0.5, 0.6)])
     assert run.work.bursts.end_s.tolist() == pytest.approx([2e-3, 502e-3])
 
 
-def test_nothing_is_known_without_cpu_time(tmp_path):
+def test_without_cpu_times_there_are_no_bursts(tmp_path):
     rows = [row(n, "read", cpu_ms=None) for n in range(3)]
     assert recorded(tmp_path / "run.spill", rows).work.bursts is None
     made_up = recording(tmp_path / "other.spill", [("read", 8192, 5, 1000)], elapsed_s=1.0)

@@ -1,4 +1,4 @@
-"""Waits for memory that dirty pages leave, on a disk that stores them slowly."""
+"""Waits for memory until dirty pages are written back, on a slow disk."""
 
 import os
 import sys
@@ -12,10 +12,10 @@ from spillcast.workspace import memory_group
 from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, why_not
 
 MIB = 1 << 20
-#: So much of the group is dirty when its program asks for memory that only writeback can free.
+# This much of the group is dirty when its program needs memory that only writeback can free.
 LIMIT_BYTES, DIRTY_BYTES, MEMORY_BYTES = 64 * MIB, 32 * MIB, 48 * MIB
 BYTES_PER_S = 20 * MIB
-#: Joins the group, writes, and prints how long it takes to touch memory.
+# Joins the group, writes, and prints how long it takes to touch memory.
 PROGRAM = f"""
 import mmap, os, sys, time
 group, path = sys.argv[1:]
@@ -33,7 +33,7 @@ print(time.monotonic() - begun)
 
 @pytest.fixture
 def slow_disk(tmp_path):
-    """A directory on a file system that is written back with so many bytes a second, by whoever."""
+    """A directory on a file system with a limited writeback rate, whichever process causes it."""
     available("bpf")
     if (reason := why_not()) is not None:
         pytest.skip(reason)
@@ -59,11 +59,11 @@ def test_a_page_fault_that_waits_for_writeback_is_temp_io(tmp_path, slow_disk):
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     matches = [wait for wait in waits if wait["event"] == WRITEBACK]
     assert {(wait["op"], wait["temp"], wait["file"]) for wait in matches} == {(None, True, None)}
-    # The disk's rate is the reason, and the program's clock the upper bound.
+    # The disk's rate gives the lower bound, and the program's clock the upper bound.
     room_bytes = LIMIT_BYTES - DIRTY_BYTES
     waited_s = sum(wait["elapsed_ns"] for wait in matches) / 1e9
     assert (MEMORY_BYTES - room_bytes) / BYTES_PER_S / 2 <= waited_s <= touched_s
-    # They are work of the storage, and no time in which the thread waits for another.
+    # They are the storage's work, and not a wait for another thread.
     trace = Recording.open(output).work.trace
     assert trace.change.sum() == len(matches) + sum(
         wait["temp"] and wait["op"] is None and wait["file"] is not None for wait in waits

@@ -1,4 +1,4 @@
-"""What the writer leaves on disk is what the slow obvious way gives of the same rows."""
+"""The writer's files equal those of a slow, obvious implementation for the same rows."""
 
 import functools
 import random
@@ -26,7 +26,7 @@ FILES = [None, *(f"/t/spill-{number}" for number in range(40))]
 
 @functools.cache
 def made_up(count, seed, *, duration_s=30.0, late=0.02):
-    """Waits in the order in which they end: some end long after they began."""
+    """Waits in order of their ends: some end long after they started."""
     draw = random.Random(seed)
 
     def maybe(value):
@@ -74,7 +74,7 @@ def write(path, rows, seconds=(), *, clock=None, batches=7, **options):
 
 
 def slow(rows, part_s, rows_max, parts_max):
-    """Parts by their number: of the smallest step at which they are few enough."""
+    """Rows by part number, at the smallest step with few enough parts and rows."""
     parts = defaultdict(list)
     for row in rows:
         parts[row["start_ns"] // round(part_s * S)].append(row)
@@ -91,7 +91,7 @@ def rows_of(path):
 
 @cases("count", [0, 1, 5_000, 70_000])
 @pytest.mark.nightly
-def test_rows_come_back_by_parts_in_the_order_they_came(tmp_path, count):
+def test_rows_are_grouped_by_part_and_keep_their_order(tmp_path, count):
     rows = made_up(count, seed=count)
     recording = write(tmp_path / "run.spill", rows)
     parts = slow(rows, 1.0, 10**9, 10**9)
@@ -101,7 +101,7 @@ def test_rows_come_back_by_parts_in_the_order_they_came(tmp_path, count):
     assert (raw.rows, raw.rows_seen, raw.slices_s) == (count, count, None)
 
 
-def test_files_are_read_by_others_with_their_types(tmp_path):
+def test_files_are_readable_by_pyarrow_with_their_types(tmp_path):
     rows, seconds = made_up(1_000, seed=1), made_up_seconds(seed=1)
     path = write(tmp_path / "run.spill", rows, seconds).path
     schemas = {"waits": WAITS, "seconds": SECONDS, "samples": SAMPLES}
@@ -120,7 +120,7 @@ def test_files_are_read_by_others_with_their_types(tmp_path):
     ("rows_max", "parts_max"), [(20_000, 2_000), (3_000, 2_000), (10**9, 20), (10**9, 3), (10, 1)]
 )
 @pytest.mark.parametrize("batches", [50, *nightly(1)])
-def test_every_second_part_goes_when_there_are_too_many(tmp_path, rows_max, parts_max, batches):
+def test_every_second_part_is_dropped_if_there_are_too_many(tmp_path, rows_max, parts_max, batches):
     rows = made_up(20_001, seed=5)
     bounds = {"rows_max": rows_max, "parts_max": parts_max}
     recording = write(tmp_path / "run.spill", rows, batches=batches, **bounds)
@@ -149,7 +149,7 @@ def test_slices_are_spread_evenly(tmp_path, slices):
 
 
 @cases("zero_ns", [1, 3 * S, 7_654_321_098, 40 * S])
-def test_times_count_from_the_runs_start(tmp_path, zero_ns):
+def test_times_count_from_the_start_of_the_run(tmp_path, zero_ns):
     rows, seconds = made_up(5_000, seed=8), made_up_seconds(seed=8)
     path = tmp_path / "run.spill"
     clock = TimeShift(zero_ns)
@@ -162,7 +162,7 @@ def test_times_count_from_the_runs_start(tmp_path, zero_ns):
     assert rows_of(path / "seconds.parquet") == of_run
 
 
-def test_it_knows_the_sums_that_the_files_tell(tmp_path):
+def test_the_finished_recording_knows_the_sums_of_its_files(tmp_path):
     writer = RecordingWriter(tmp_path / "run.spill", slices=9)
     writer.add_waits(Table.from_rows(made_up(20_000, seed=9), WAITS))
     writer.add_seconds(Table.from_rows(made_up_seconds(seed=9), SECONDS))
@@ -174,7 +174,7 @@ def test_it_knows_the_sums_that_the_files_tell(tmp_path):
     assert finished.other_files == read.other_files
 
 
-def test_columns_of_another_kind_are_refused(tmp_path):
+def test_columns_of_another_type_are_refused(tmp_path):
     writer = _core.RecordingWriter(tmp_path / "run.spill")
     with pytest.raises(ValueError, match="second"):
         writer.add_seconds(pa.record_batch({"x": [1]}))
@@ -186,7 +186,7 @@ def test_columns_of_another_kind_are_refused(tmp_path):
         writer.add_waits(unnamed)
 
 
-#: Runs the command line in this process; its peak memory in kB and what it imported of any size.
+# Runs the command line in this process; prints its peak memory in kB and its large imports.
 RECORD = """
 import re, sys
 from spillcast.cli import main
@@ -213,9 +213,7 @@ for _ in range(int(sys.argv[2])):
     [(100, "not_recognised", 65),
      *nightly(*((count, "duckdb_temp_made_up", 80) for count in (1, 400_000, 5_000_000)))],
 )  # fmt: skip
-def test_a_recording_takes_little_memory_however_long_it_is(
-    tmp_path, monkeypatch, count, name, peak_mb
-):
+def test_a_long_recording_takes_little_memory(tmp_path, monkeypatch, count, name, peak_mb):
     monkeypatch.setenv("TMPDIR", "/nowhere")
     output, spilled = tmp_path / "run.spill", tmp_path / name
     record = [sys.executable, "-c", RECORD, "-o", str(output), "--"]
