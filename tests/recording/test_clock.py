@@ -1,4 +1,4 @@
-"""Times count from the start of the run, on disk and in memory, after an earlier recording start."""
+"""Times count from the start of the run, on disk and in memory, if recording started earlier."""
 
 from itertools import chain
 
