@@ -1,4 +1,4 @@
-"""The recorder of a session, on a server on paper: no capture, states alone."""
+"""The recorder of a session, on a simulated server: no capture, only session states."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ class PaperSession(SessionRecorder):
 
 
 def script(*looks):
-    """Lists of sessions: one for each look, the last for ever."""
+    """Lists of sessions: one for each sample, the last repeatedly."""
     left = list(looks)
 
     def look():
@@ -94,7 +94,7 @@ def test_the_next_query_of_an_idle_session_is_recorded_to_its_end(tmp_path):
     assert "from orders" in recording.meta.engine.query
 
 
-def test_what_is_waited_for_is_shown_once(tmp_path, monkeypatch):
+def test_the_wait_for_a_query_is_shown_once(tmp_path, monkeypatch):
     monkeypatch.setattr("spillcast.engines.live.ENDED_S", 0.0)
     monkeypatch.setattr("spillcast.engines.live.TICK_S", 1 / RATE_HZ)
     looks = *([idle()] for _ in range(20)), *([runs(0.005 * n)] for n in range(60))
@@ -106,7 +106,7 @@ def test_what_is_waited_for_is_shown_once(tmp_path, monkeypatch):
 def test_a_running_query_is_selected_by_its_text_and_counts_from_its_start(tmp_path):
     looks = *([runs(1200 + 0.005 * n), idle(8)] for n in range(20)), [idle(query_id=2), idle(8)]
     recording = recorded(tmp_path, SessionSelector(query="FROM orders"), *looks)
-    # Ages on paper go on at another pace than this machine.
+    # Simulated ages grow at another rate than this machine's clock.
     assert recording.meta.server.before_recording_s > 1100
     assert recording.meta.server.query_elapsed_s > 1100
 
@@ -116,7 +116,7 @@ def test_another_execution_of_the_same_text_ends_the_first(tmp_path):
     assert recorded(tmp_path, SessionSelector(7), *looks).meta.ended_by == "end"
 
 
-def test_a_lost_connection_keeps_what_was_seen(tmp_path):
+def test_a_lost_connection_keeps_the_samples(tmp_path):
     looks = *([runs(1.0 + 0.005 * n)] for n in range(9)), StatementFailed("gone away")
     meta = recorded(tmp_path, SessionSelector(7), *looks).meta
     assert (meta.ended_by, meta.server.ended_by) == ("failure", "failure")
@@ -133,20 +133,20 @@ def test_a_lost_connection_keeps_what_was_seen(tmp_path):
         (SessionSelector(query="("), [idle()], InputError),
     ],
 )
-def test_what_cannot_be_recorded(tmp_path, wanted, look, error):
+def test_sessions_that_cannot_be_recorded(tmp_path, wanted, look, error):
     with pytest.raises(error):
         recorded(tmp_path, wanted, look, duration_s=0.05)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_query_that_ended_before_it_was_seen_is_none(tmp_path):
+def test_a_query_that_ended_before_its_first_sample_is_refused(tmp_path):
     with pytest.raises(QueryEnded):
         recorded(tmp_path, SessionSelector(query="orders"), [runs(1.0)], [idle()])
 
 
 def test_a_duration_that_ends_after_a_short_statement_has_no_query(tmp_path, monkeypatch):
     monkeypatch.setattr("spillcast.engines.live.TICK_S", 1 / RATE_HZ)
-    # However long this machine takes, that is short.
+    # Whatever time this machine takes, that is short.
     monkeypatch.setattr(activity, "SKIPPED_S", 60.0)
     over = replace(idle(query_id=2), seconds=60.0)
     looks = [idle()], [idle()], *([runs(0.005 * n)] for n in range(20)), [over]
@@ -165,7 +165,7 @@ def test_a_source_that_cannot_attach_is_refused(tmp_path):
 
 
 class Late:
-    """The clock, and a server whose answers come late, but for every seventh.
+    """The clock, and a server with slow responses, except for every seventh.
 
     Its session runs a query from 5 s to 15 s; its own clock is ahead, and further at 12 s.
     """
@@ -209,8 +209,8 @@ class Late:
 
 
 @cases("set_s", [0, 3600, -3600])
-def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypatch, set_s):
-    """On a busy machine: what it did in its first moments is of it."""
+def test_slow_responses_change_neither_start_nor_end_of_a_query(monkeypatch, set_s):
+    """On a busy machine, the first moments of a query belong to it."""
     server = Late(set_s)
     monkeypatch.setattr(sampler, "time", server)
     monkeypatch.setattr(activity, "time", server)
@@ -224,7 +224,7 @@ def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypat
 
 
 class Preceded(Late):
-    """Its session runs a statement of 30 ms from 1 s on, and at once a query, up to 3 s."""
+    """Its session runs a statement of 30 ms from 1 s on, then immediately a query until 3 s."""
 
     def sessions(self):
         self.now_s += 0.01

@@ -1,4 +1,4 @@
-"""The printed moves of Oracle, Exadata, DuckDB and tmpfs: parsed, or run where there is what to."""
+"""Printed moves of Oracle, Exadata, DuckDB and tmpfs: parsed, or run where that is possible."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def statements(steps):
 @pytest.mark.parametrize("user", [(), ("--user", "etl")])
 @pytest.mark.parametrize("to", ["/u02/temp", "+FLASH"])
 @pytest.mark.filterwarnings("ignore")
-def test_oracles_statements_parse(to, user):
+def test_statements_of_oracle_parse(to, user):
     answer = document("oracle", "--to", to, *user, "--size", "200g")
     for text in statements(answer["steps"] + answer["revert"]):
         assert text.endswith(";")
@@ -61,7 +61,7 @@ def test_oracles_statements_parse(to, user):
         ),
     ],
 )
-def test_oracles_way_back_is_asked_of_the_database(user, view, row, back):
+def test_the_way_back_in_oracle_is_queried_from_the_database(user, view, row, back):
     query = statements(document("oracle", "--to", "+FLASH", *user)["steps"])[0]
     with duckdb.connect() as connection:
         connection.execute(f"create table {view}")
@@ -70,15 +70,15 @@ def test_oracles_way_back_is_asked_of_the_database(user, view, row, back):
         assert connection.execute(translated).fetchall() == [(back,)]
 
 
-def test_exadata_says_its_price():
+def test_exadata_shows_the_space_that_it_costs():
     text = re.sub(r"\n# ", " ", printed(*EXADATA, "--cells", "3", "--cell-flash", "5.8T"))
-    # By hand: 3 x (5.8 - 2) = 11.4 of 17.4 TiB are taken, and every block is there twice.
+    # By hand: 3 x (5.8 - 2) = 11.4 of 17.4 TiB are used, as every block is stored twice.
     assert "3 cells give 11.4 TiB of their 17.4 TiB, which hold 5.70 TiB of temp" in text
     assert "at least half of the flash that is taken is lost to redundancy" in text
     assert "at least half" in re.sub(r"\n# ", " ", printed(*EXADATA))
 
 
-def test_exadata_goes_and_comes_back_in_order():
+def test_exadata_steps_and_their_reverse_are_in_order():
     answer = document(*EXADATA, "--cell-cache", "1T")
 
     def order(steps, *words):
@@ -102,7 +102,7 @@ def test_a_cache_below_a_gib_keeps_its_size():
     assert "create flashcache all size=512m" in printed(*EXADATA, "--cell-cache", "512M")
 
 
-def test_exadatas_commands_are_commands_of_a_shell():
+def test_commands_of_exadata_are_valid_shell():
     script = printed(*EXADATA)
     checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -123,7 +123,7 @@ def test_exadatas_commands_are_commands_of_a_shell():
         ((*EXADATA, "--cells", "3", "--cell-flash", "3T", "--size", "2T"), "does not fit"),
         ((*EXADATA, "--cell-cache", "0"), "cannot be created"),
         (("duckdb", "--to", "/x", "--size", "much"), "is not a size"),
-        # Less than the unit of the setting: a limit of 0 would let every spill fail.
+        # Less than the unit of the setting: a limit of 0 would make every spill fail.
         (("duckdb", "--to", "/x", "--size", "500K"), "is less than"),
         (("tmpfs", "--to", "temp", "--size", "1G"), "is not an absolute path"),
         (("tmpfs", "--to", "/mnt/temp", "--size", "1K"), "is less than"),
@@ -142,12 +142,12 @@ def test_only_folders_that_systemd_protects_are_named():
     assert not names_systemd("/home2/temp")
 
 
-def test_a_quote_in_a_path_stays_in_its_string():
+def test_a_quote_in_a_path_is_escaped():
     answer = document("oracle", "--to", "/u02/it's")
     assert "'/u02/it''s/temp_spillcast.dbf'" in statements(answer["steps"])[1]
 
 
-def test_duckdb_spills_where_it_is_told_to(tmp_path):
+def test_duckdb_spills_into_the_given_directory(tmp_path):
     to = tmp_path / "it's fast"
     answer = document("duckdb", "--to", to, "--size", "3G")
     *settings, files = statements(answer["steps"])
@@ -174,7 +174,7 @@ def test_duckdb_spills_where_it_is_told_to(tmp_path):
         assert all(path.startswith(str(to)) for path, _ in result)
 
 
-def test_duckdbs_advice_for_python_works(tmp_path):
+def test_the_advice_for_duckdb_in_python_works(tmp_path):
     (note,) = document("duckdb", "--to", tmp_path / "fast", "--size", "3G")["warnings"]
     config = re.search(r"config=(\{.*\})", note)[1]
     with duckdb.connect(str(tmp_path / "x.db"), config=eval(config)) as connection:
@@ -182,7 +182,7 @@ def test_duckdbs_advice_for_python_works(tmp_path):
         assert answer == (str(tmp_path / "fast"),)
 
 
-def test_more_than_the_memory_there_is_is_refused():
+def test_a_size_above_available_memory_is_refused():
     message = only_line(spillcast("move", "tmpfs", "--to", "/mnt/temp", "--size", "900T"), 3)
     assert "do not fit" in message
 

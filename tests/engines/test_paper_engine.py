@@ -1,4 +1,4 @@
-"""The door: an engine of one file, once it is in the registry, goes from record to report."""
+"""The interface of engines: a registered engine of one file works from recording to report."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ except InputError as error:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the recording, the page and what was printed are."""
+    """The folder of the recording, the page and the printed output."""
     folder = tmp_path_factory.mktemp("paper")
     recording, page = str(folder / "run.spill"), str(folder / "page.html")
     run(
@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
 
 
 def run(folder, **commands):
-    """Record, and run the commands, each of which prints to a file of its name."""
+    """Records, then runs the commands; each prints to a file of its name."""
     path = environment().get("PYTHONPATH", "")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, folder, json.dumps(commands)],
@@ -93,6 +93,6 @@ def test_it_is_reported_by_its_label(folder):
     assert "Paper 1.0" in (folder / "page.html").read_text()
 
 
-def test_what_it_lacks_is_refused_by_its_name(folder):
+def test_a_missing_feature_is_refused_by_name(folder):
     refused = (folder / "refused").read_text()
     assert "--engine paper: Paper does not support this: its work memory" in refused

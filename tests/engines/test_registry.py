@@ -1,4 +1,4 @@
-"""The registry: who offers what, refusals by name, and that nothing heavy is imported for it."""
+"""The registry: features of engines, refusals by name, and no heavy imports."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 generate = generator("engines")
 
 
-def test_who_offers_what():
+def test_engines_by_feature():
     offered = {
         feature: {engine.name for engine in engines(feature)}
         for feature in ("lab", "memory", "collect", "move")
@@ -47,11 +47,11 @@ def test_each_feature_can_be_imported():
     assert len(offered) >= 15
 
 
-def test_the_page_is_as_it_is_generated():
+def test_the_engines_page_is_up_to_date():
     assert generate.PAGE.read_text() == generate.page(), "docs/generate_engines.py"
 
 
-def test_measured_errors_are_those_of_the_cases():
+def test_measured_errors_match_the_cases():
     cases = read_truth(ROOT / "docs" / "accuracy" / "cases.parquet").cases
     errors = [abs(case.error) for case in cases if case.error is not None
               and case.engine.startswith("DuckDB") and case.threads == 1
@@ -74,7 +74,7 @@ def test_the_recorder_has_the_names_of_temp_files():
             assert known[1] == kind or engine.name == "greenplum"
 
 
-def test_what_is_not_there_is_refused_by_name():
+def test_unknown_engines_and_missing_features_are_refused_by_name():
     with pytest.raises(ChoiceUnknown, match="--engine db2: no such engine"):
         engine_of("db2")
     with pytest.raises(
@@ -94,7 +94,7 @@ def test_names_of_documents_are_known(name, label):
     assert (known and known.label) == label
 
 
-def test_asking_for_all_imports_no_driver():
+def test_listing_all_features_imports_no_driver():
     code = (
         "import sys; from spillcast.engines.registry import engines; engines(); print(*sys.modules)"
     )

@@ -1,4 +1,4 @@
-"""Engines of one declaration: real processes spill, and the names of their temp files are known."""
+"""Engines with a single declaration: real processes spill, and their temp files are recognised."""
 
 import sys
 from dataclasses import replace
@@ -55,7 +55,7 @@ PROGRAMS = {"datafusion": DATAFUSION, "polars": POLARS, "sqlite": SQLITE, "dask"
 
 
 def temp_owners(output):
-    """The engines by whose names the files of temp I/O are known, with the bytes of each."""
+    """The engines recognised by the names of files of temp I/O, with the bytes of each."""
     waits = Recording.open(output).waits
     temp = waits.filter(waits["temp"].values)
     owners = {}
@@ -66,8 +66,8 @@ def temp_owners(output):
 
 
 @pytest.mark.parametrize("engine", [*PROGRAMS, "sort"])
-def test_a_spill_is_recognised_without_its_directory(places, engine):
-    """The directory is none that a process is to put temp files in."""
+def test_a_spill_is_recognised_by_file_names_alone(places, engine):
+    """The directory is not one that a process is expected to put temp files in."""
     module = {"sqlite": "sqlite3", "dask": "distributed"}.get(engine, engine)
     env = {**places.env, "SQLITE_TMPDIR": str(places.data)}
     if engine == "sort":
@@ -89,7 +89,7 @@ def test_a_spill_is_recognised_without_its_directory(places, engine):
 
 
 @pytest.mark.parametrize("name", ["sort", "datafusion"])
-def test_a_query_of_experiments_spills_what_it_is_to(tmp_path, name):
+def test_a_lab_query_spills_the_expected_amount(tmp_path, name):
     if name == "datafusion":
         pytest.importorskip("datafusion")
     lab = lab_of(name)(tmp_path)
@@ -103,7 +103,7 @@ def test_a_query_of_experiments_spills_what_it_is_to(tmp_path, name):
     temp = recording.meta.temp
     assert ran.cpu_s > 0
     if name == "sort":
-        # Each line is written to one run, and read once to be merged.
+        # Each line is written to a run once, and read once to be merged.
         assert temp.bytes == 2 * next(tmp_path.glob("*.txt")).stat().st_size
     assert temp.writes > 500
     assert temp_owners(recording.path).keys() == {name}

@@ -1,4 +1,4 @@
-"""What tests of ClickHouse share: the query log of real queries, by chdb, and their recording."""
+"""Fixtures of ClickHouse: the query log of real queries, made by chdb, and their recording."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from harness import completed
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """A folder with exports of the query log of queries that spilled, and ``run.spill`` of them."""
+    """Folder with query log exports of queries that spilled, and their recording ``run.spill``."""
     if find_spec("chdb") is None:
         pytest.skip("chdb is not installed: pip install chdb")
     folder = tmp_path_factory.mktemp("clickhouse")
@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server(runs):
-    """The address of a server that has this log."""
+    """The address of a server with this log."""
     command = [sys.executable, Path(clickhouse_runs.__file__), "serve", runs]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         port = process.stdout.readline().strip()

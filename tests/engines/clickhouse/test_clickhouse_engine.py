@@ -1,4 +1,4 @@
-"""ClickHouse as an engine: its temp files are recognised, a move is printed, experiments spill."""
+"""ClickHouse as an engine: its temp files are recognised, a move is printed, lab queries spill."""
 
 import json
 import os
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(
 KIND = "sort runs, hash buckets, join blocks"
 
 
-def test_a_recording_counts_what_the_log_counts(runs):
-    """Without --temp: of the same queries, the system calls and the server's events agree."""
+def test_a_recording_has_the_counts_of_the_log(runs):
+    """Without --temp: system calls and the server's events of the same queries agree."""
     spilled = [query for query in read_rows(runs / "log.jsonl") if spilled_bytes(query)]
     waits = Recording.open(runs / "run.spill").waits
     rows = zip(*(waits[name].to_pylist() for name in ("file", "op", "temp", "bytes")), strict=True)
@@ -35,7 +35,7 @@ def test_a_recording_counts_what_the_log_counts(runs):
 
 
 @pytest.mark.nightly
-def test_the_lab_spills_where_it_is_told(tmp_path):
+def test_the_lab_spills_into_the_given_directory(tmp_path):
     lab, temp = ClickHouseLab(tmp_path), tmp_path / "elsewhere"
     temp.mkdir()
     lab.build(300_000)

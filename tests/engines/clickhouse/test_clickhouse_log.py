@@ -1,4 +1,4 @@
-"""Exports of ClickHouse's query log: every format and version alike, exact counts, and damage."""
+"""Exports of ClickHouse's query log: every format and version, exact counts, and damage."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ def test_every_format_has_the_same_queries(runs):
         assert not any("hunter2" in q.query for q in queries), suffix
 
 
-def test_a_statement_with_more_commas_than_columns_is_in_one_cell(runs, tmp_path):
+def test_a_statement_with_more_commas_than_columns_is_a_single_cell(runs, tmp_path):
     commas = ", ".join(map(str, range(200)))
     text = (runs / "log.tsv").read_text().replace("select id, amount", f"select {commas}, amount")
     (path := tmp_path / "log.tsv").write_text(text)
@@ -54,8 +54,8 @@ def test_a_pasted_table_is_the_table(runs, tmp_path, suffix):
     assert [query.events for query in read_rows(path)] == wanted
 
 
-def test_rows_that_python_prints_are_the_rows(runs, tmp_path):
-    """As a client returns them, with its dates."""
+def test_rows_printed_by_python_are_read(runs, tmp_path):
+    """The form in which a client returns them, with dates."""
     rows = [json.loads(line) for line in (runs / "log.jsonl").read_text().splitlines()]
     printed = [{**row, "query_start_time": datetime(2026, 3, 1, 9, 30)} for row in rows]
     (path := tmp_path / "rows.txt").write_text(f"{printed}\n")
@@ -69,8 +69,8 @@ def test_rows_that_python_prints_are_the_rows(runs, tmp_path):
         read_rows(path)
 
 
-def test_counts_are_those_of_the_server(runs):
-    """All is known of queries by one thread: each spill is read once, for none has a LIMIT."""
+def test_counts_match_the_events_of_the_server(runs):
+    """Queries of one thread are known completely: each spill is read once, as none has a LIMIT."""
     spilled = [
         query
         for query in read_rows(runs / "log.jsonl")
@@ -87,8 +87,8 @@ def test_counts_are_those_of_the_server(runs):
         assert 0 < counts.total_s < query.elapsed_s
 
 
-def test_events_in_columns_of_their_own(runs):
-    """They lack those of reads, which leaves bounds around the same query's full row."""
+def test_events_in_separate_columns(runs):
+    """Events of reads are missing, so bounds contain the values of the same query's full row."""
     counts = read_figures([runs / "columns.csv"])
     [full] = [
         query
@@ -103,8 +103,8 @@ def test_events_in_columns_of_their_own(runs):
     assert counts.time_bounds.lower <= exact.total_s <= counts.time_bounds.upper
 
 
-def test_columns_of_a_letter_one_a_line(tmp_path):
-    """Beside a value stands what a person added; two queries are not mixed into one."""
+def test_single_letter_columns_one_on_each_line(tmp_path):
+    """Remarks stand beside values; two queries are not merged."""
     lines = """type = QueryFinish (completed cleanly)
     query_duration_ms = 458,063
     - ExternalSortCompressedBytes   = 86,072,587,094  (80.16 GiB)
@@ -146,8 +146,8 @@ def test_limits_of_memory(tmp_path):
     assert names == [[limit], ["max_bytes_ratio_before_external_group_by"]]
 
 
-def test_an_insert_writes_more_than_temp_files(tmp_path):
-    """What else the query wrote leaves bounds around the temp files."""
+def test_other_writes_of_an_insert_leave_bounds(tmp_path):
+    """The query's other writes leave bounds of the temp files."""
     [query] = read_rows(log_in(tmp_path, OLD))
     more = {**query.events, "WriteBufferFromFileDescriptorWrite": 25,
             "WriteBufferFromFileDescriptorWriteBytes": 20_000_000}  # fmt: skip
@@ -174,14 +174,14 @@ def test_cut_exports_are_refused(runs, tmp_path):
         content = (runs / f"log.{suffix}").read_bytes()
         for share in (0.35, 0.6, 0.9):
             path = tmp_path / f"cut.{suffix}"
-            # In the middle of a map, where there is text: a row that is whole shows no cut.
+            # In the middle of a map with text: a row that is complete does not reveal the cut.
             at = content.rfind(b"OSCPUVirtual", 0, round(share * len(content)))
             path.write_bytes(content[: at + 5 if at > 0 else len(content) // 2])
             with pytest.raises(InputError, match=str(path)):
                 pytest.fail(f"{suffix}: {len(read_rows(path))} rows of {share:.0%} of the bytes")
 
 
-def test_a_cut_row_with_as_many_commas_as_columns_is_no_text_below_the_table(runs, tmp_path):
+def test_a_cut_row_with_enough_commas_is_not_text_below_the_table(runs, tmp_path):
     lines = (runs / "log.pretty.txt").read_text().splitlines()
     columns = lines[1].count("│") - 1
     number = next(n for n in range(6, len(lines)) if lines[n].count(",") >= columns)
@@ -192,7 +192,7 @@ def test_a_cut_row_with_as_many_commas_as_columns_is_no_text_below_the_table(run
         read_rows(path)
 
 
-def test_parts_without_their_bytes_are_a_spill(tmp_path):
+def test_written_parts_without_bytes_are_an_incomplete_spill(tmp_path):
     readable = "formatReadableSize(ProfileEvents['ExternalAggregationCompressedBytes'])"
     row = {"query_duration_ms": "9", "ProfileEvents['ExternalAggregationWritePart']": "12"}
     cells = {**row, readable: "2.34 GiB", "query": "select 1"}

@@ -1,4 +1,4 @@
-"""The ranking of a ClickHouse server: sums against the server's own, rights, and damage."""
+"""The ranking of a ClickHouse server: sums against the server's own, permissions, and damage."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ def password(monkeypatch):
     monkeypatch.setenv("CLICKHOUSE_PASSWORD", "pw-of-monitor")
 
 
-def test_sums_are_those_of_the_log(runs):
+def test_sums_match_the_log(runs):
     ranking = rank_clickhouse(str(runs / "log.jsonl"), RankRequest(TARGETS))
     by_hash = {}
     for query in read_rows(runs / "log.jsonl"):
@@ -35,7 +35,7 @@ def test_sums_are_those_of_the_log(runs):
         total = sum(call.events["ExternalProcessingCompressedBytesTotal"] for call in calls)
         assert statement.calls == 2
         assert statement.elapsed_s == pytest.approx(sum(call.elapsed_s for call in calls))
-        # Written once, read once.
+        # Each is written once and read once.
         assert statement.temp_bytes == pytest.approx(2 * total, abs=4)
         assert set(statement.gains) == set(TARGETS), statement.refused
         peak = max(call.peak_memory_bytes for call in calls)
@@ -45,7 +45,7 @@ def test_sums_are_those_of_the_log(runs):
 
 
 def test_a_server_ranks_as_its_export(runs, server, password):
-    """Also by all replicas of a cluster. The time is that of the log, not that of its rows."""
+    """Also over all replicas of a cluster. The time span is that of the log, not of its rows."""
     exported = rank_clickhouse(str(runs / "log.parquet"), RankRequest(TARGETS))
     for cluster in (None, "prod"):
         ranking = rank_clickhouse(server, RankRequest(TARGETS), since_s=86400, cluster=cluster)
@@ -72,13 +72,13 @@ def test_the_verb_shows_no_password(runs, server, password):
     "source",
     ["http://monitor@127.0.0.1:1", "http://h:port", "http://[::1", "ftp://h", "http://", "nothing"],
 )
-def test_no_server(source):
+def test_an_unreachable_server_is_refused(source):
     with pytest.raises(InputError):
         rank_clickhouse(source, RankRequest(TARGETS))
 
 
 class Latin1Server(BaseHTTPRequestHandler):
-    """A server with one query, whose text is no UTF-8; ClickHouse writes its bytes as they are."""
+    """A server with one query, whose text is not UTF-8; ClickHouse writes its bytes unchanged."""
 
     def do_GET(self):
         [sql] = parse_qs(urlsplit(self.path).query)["query"]
@@ -105,9 +105,9 @@ def test_a_text_in_another_encoding():
 
 
 class FailingServer(Latin1Server):
-    """Its queries fail after their first row, of which HTTP's status tells nothing."""
+    """Its queries fail after their first row, which the status of HTTP does not show."""
 
-    #: What follows the row.
+    #: The data after the row.
     end = ""
 
     def do_GET(self):
@@ -128,8 +128,8 @@ DENIED = "Code: 497. DB::Exception: Not enough privileges."
         f"\r\n__exception__\r\nabcdefghij\r\n{DENIED}\r\n50 abcdefghij\r\n__exception__\r\n",
     ],
 )
-def test_an_error_after_the_first_rows_is_the_servers(end):
-    """As text, as a row, in the middle of one, and with the marks of version 25.11."""
+def test_an_error_after_the_first_rows_is_reported_in_the_words_of_the_server(end):
+    """As text, as a row, within a row, and with the markers of version 25.11."""
     FailingServer.end = end
     with HTTPServer(("127.0.0.1", 0), FailingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -139,7 +139,7 @@ def test_an_error_after_the_first_rows_is_the_servers(end):
 
 
 class RedirectingServer(Latin1Server):
-    """Sends each request to another port, as a foreign host is another one."""
+    """Redirects each request to another port, which counts as a foreign host."""
 
     keys: ClassVar[list[str]] = []
     to = ""
@@ -155,7 +155,7 @@ class OtherServer(RedirectingServer):
     keys: ClassVar[list[str]] = []
 
 
-def test_a_redirect_gets_no_password(password):
+def test_a_redirect_does_not_receive_the_password(password):
     servers = [HTTPServer(("127.0.0.1", 0), kind) for kind in (RedirectingServer, OtherServer)]
     RedirectingServer.to = f"http://127.0.0.1:{servers[1].server_port}/?query=x"
     for server in servers:
@@ -182,8 +182,8 @@ def test_refusals(runs, server, monkeypatch):
         rank_clickhouse(str(runs / "log.csv"), RankRequest(TARGETS), cluster="prod")
 
 
-def test_parts_of_a_distributed_query(tmp_path):
-    """Without hashes, texts that differ in constants are one statement."""
+def test_parts_of_a_distributed_query_are_merged(tmp_path):
+    """Without hashes, texts that differ in constants are the same statement."""
     rows = [{**OLD, "query": f"select sum(x) from local where y > {y}", "is_initial_query": 0,
              "hostname": f"ch{y}"} for y in (1, 2)]  # fmt: skip
     ranking = rank_clickhouse(str(log_in(tmp_path, *rows)), RankRequest(TARGETS))
@@ -197,8 +197,8 @@ def test_a_log_without_spills(tmp_path):
     assert json_of("clickhouse", log_in(tmp_path, row))["statements"] == []
 
 
-def test_memory_with_which_no_call_spills_is_bounded_by_all_calls(tmp_path):
-    """The call with the higher peak has less to hold; 4 times the uncompressed bytes at most."""
+def test_the_memory_that_avoids_all_spills_is_bounded_by_all_calls(tmp_path):
+    """From the highest peak to the largest sum of a peak and 4 times the uncompressed bytes."""
     names = [*OLD["ProfileEvents.Names"], "ExternalProcessingUncompressedBytesTotal"]
     rows = [
         {**OLD, "memory_usage": peak, "ProfileEvents.Names": names,

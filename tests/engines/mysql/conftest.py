@@ -1,4 +1,4 @@
-"""A private server of MariaDB, and one of MySQL where it is installed, with tables."""
+"""A private MariaDB server, and a MySQL server where it is installed, with tables."""
 
 import threading
 from contextlib import closing, contextmanager
@@ -14,8 +14,8 @@ from spillcast.engines.mysql.record import record_mysql
 from spillcast.errors import InputError
 
 ROWS = 60_000
-#: About 30 runs of the sort below, in two levels of merges. Both statements sleep, for one that
-#: ends between two looks is not seen.
+#: About 30 runs of the sort below, merged in two passes. Both statements sleep, because one that
+#: ends between two samples is missed.
 SORT = (
     "select sleep(0.5), max(sha2(concat(amount01, id), 256)) from "
     "(select amount01, id from t order by amount02, id limit 59000) s"
@@ -24,13 +24,13 @@ GROUP_BY = (
     "select sleep(0.5), count(*), max(sha2(repeat(pad, 200), 256)) from "
     "(select pad, count(*) from wide group by pad) s"
 )
-#: How a statement waits, once it has spilled, for what holds it.
+#: How a statement waits, after it has spilled, for the session that holds it.
 HELD = "get_lock('gate', 600)"
 
 
 @dataclass
 class Rig:
-    """The server, and how to reach it."""
+    """The server and its DSN."""
 
     lab: ServerLab
     dsn: str
@@ -49,7 +49,7 @@ class Rig:
             yield cursor
 
     def recorded(self, statement, output, *, first=None, dsn=None, notify=lambda _text: None):
-        """The recording of a statement which begins while it is waited for, and its text.
+        """The recording of a statement that begins after its recorder, and the statement's text.
 
         It ends once it was seen: until then another session holds it. ``first`` is run before it,
         and the recorder looks between them.
@@ -79,7 +79,7 @@ class Rig:
 
     @contextmanager
     def repeating(self, statement):
-        """Another session that runs a statement again and again."""
+        """Another session, which runs a statement repeatedly."""
         ended = threading.Event()
 
         def repeat():

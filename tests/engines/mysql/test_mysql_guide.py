@@ -1,4 +1,4 @@
-"""The commands of the guide to MySQL, on a server."""
+"""The commands of the MySQL guide, on a server."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from engines.mysql.conftest import HELD, SORT
 from harness import completed, started, until
 from oracle_files import ROOT
 
-#: It sorts, waits for what holds it, and sorts again and again, for some seconds.
+#: Sorts, waits for the session that holds it, and then sorts repeatedly for some seconds.
 LONG = " union all ".join([SORT.replace("sleep(0.5)", HELD), *[SORT] * 5])
 GUIDE = ROOT / "docs" / "guides" / "mysql.md"
 ADDRESS = "mysql://root@localhost"
@@ -21,7 +21,7 @@ def commands():
 
 
 def record(words, rig, folder):
-    """Begin the statement when the recorder waits for it; its exit status."""
+    """Begins the statement when the recorder waits for it; returns the recorder's exit status."""
     with (
         rig.session() as cursor,
         rig.session() as gate,

@@ -1,4 +1,4 @@
-"""Recording a session of MariaDB: its thread alone, and what is refused."""
+"""Recording a session of MariaDB: only its thread is recorded; refusals."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ def test_only_the_thread_of_the_session_is_recorded(rig, tmp_path):
 
 
 @needs_capture
-def test_a_short_statement_before_the_query_is_passed_over(rig, tmp_path):
+def test_a_short_statement_before_the_query_is_skipped(rig, tmp_path):
     recording, query = rig.recorded(SORT, tmp_path / "run.spill", first="select 1")
     assert recording.meta.engine.query == query
     assert recording.meta.temp.writes > 0
@@ -49,7 +49,7 @@ def test_a_short_statement_before_the_query_is_passed_over(rig, tmp_path):
 def test_a_temporary_table_on_disk_is_temp_io(rig, tmp_path):
     recording, _ = rig.recorded(GROUP_BY, tmp_path / "run.spill")
     if rig.lab.engine == "mysql":
-        # InnoDB's threads write its pages, sooner or later: the server's own counts tell.
+        # InnoDB's threads write its pages at some later time, so the server's own counts are used.
         calls = recording.meta.server.table_calls
         assert recording.meta.temp.operations == 0
         assert recording.meta.spilled is (None if calls else False)
@@ -59,7 +59,7 @@ def test_a_temporary_table_on_disk_is_temp_io(rig, tmp_path):
 
 
 @needs_capture
-def test_calls_on_temporary_tables_count_though_the_client_leaves(rig, tmp_path):
+def test_calls_on_temporary_tables_count_after_the_client_disconnects(rig, tmp_path):
     if rig.lab.engine != "mysql":
         pytest.skip("the session's own thread does the I/O of its temporary tables")
     with rig.session() as cursor:
@@ -80,7 +80,7 @@ def test_calls_on_temporary_tables_count_though_the_client_leaves(rig, tmp_path)
 
 
 def leaves(connection):
-    """A client that sends a query and is gone before its result is there."""
+    """A client that sends a query and disconnects before the result."""
     connection._execute_command(COMMAND.COM_QUERY, GROUP_BY.replace("0.5", "1.5"))
     time.sleep(1.0)
     connection._force_close()
@@ -88,7 +88,7 @@ def leaves(connection):
 
 @needs_capture
 @pytest.mark.parametrize("granted", ["performance_schema.*", "performance_schema.threads"])
-def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
+def test_an_optional_privilege_that_is_missing_is_named(rig, tmp_path, granted):
     tables = [granted]
     if granted.endswith("threads"):
         tables.append("performance_schema.events_statements_current")
@@ -110,7 +110,7 @@ def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
         assert any(f"grant {missing} to 'watcher'@'localhost'" in text for text in matches)
 
 
-def test_a_session_that_does_not_exist_ends_or_cannot_be_searched_for(rig):
+def test_a_nonexistent_session_is_refused(rig):
     for selector in (SessionSelector(999_999), SessionSelector(query="(")):
         with pytest.raises(InputError):
             record_mysql(rig.dsn, None, selector)
@@ -123,12 +123,12 @@ def test_a_session_that_does_not_exist_ends_or_cannot_be_searched_for(rig):
             record_mysql(rig.dsn, None, selector)
 
 
-def test_each_list_of_sessions_has_the_session_with_its_thread(rig):
+def test_each_view_of_sessions_gives_the_session_and_its_thread(rig):
     with rig.session() as cursor, connected(rig.dsn) as connection:
         cursor.execute("select connection_id()")
         [number] = cursor.fetchone()
         server = server_of(connection)
-        # MariaDB has the tables of MySQL as well.
+        # MariaDB has MySQL's tables, too.
         flavors = {server.flavor, "mysql"}
         threads = {
             session.thread
@@ -157,12 +157,12 @@ def test_a_session_behind_a_pool_is_refused():
     ["db01", "mysql://db01:port", "mysql://db01?ssl=1", "/no/such/socket", "postgres://db",
      "~no-such-user/my.cnf", "x" * 300],
 )  # fmt: skip
-def test_a_dsn_that_is_none_is_refused(dsn):
+def test_an_invalid_dsn_is_refused(dsn):
     with pytest.raises(InputError):
         parts_of(dsn)
 
 
-def test_a_dsn_is_read_and_shown_without_its_password(monkeypatch, tmp_path):
+def test_a_dsn_is_parsed_and_shown_without_its_password(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MYSQL_PWD", "from-environment")
     parts = parts_of("mysql://etl:p%40ss@db01:3307/dw")

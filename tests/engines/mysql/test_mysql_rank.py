@@ -1,4 +1,4 @@
-"""The ranking of a server's statements against its own counters; what it refuses."""
+"""The ranking of a server's statements against the server's own counters; refusals."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def counters(cursor):
     return {name.lower(): int(value) for name, value in cursor.fetchall()}
 
 
-def test_counts_are_those_of_the_session(rig):
+def test_counts_match_the_counters_of_the_session(rig):
     began_s = time.monotonic()
     with rig.session() as cursor:
         cursor.execute("truncate performance_schema.events_statements_summary_by_digest")
@@ -47,7 +47,7 @@ def test_counts_are_those_of_the_session(rig):
         for statement in ranking.statements
     }
     assert ranked == expected
-    # Not since the server's start.
+    # Not since the server was started.
     assert 0 < ranking.window_s <= time.monotonic() - began_s
     assert expected[2][1] > 0
     assert expected[3][0] > 0
@@ -61,7 +61,7 @@ def test_counts_are_those_of_the_session(rig):
     assert json.loads(result.stdout)["statements"]
 
 
-def test_bytes_written_to_temporary_tables_are_those_that_the_kernel_counts(rig):
+def test_bytes_written_to_temporary_tables_match_the_counts_of_the_kernel(rig):
     if rig.lab.engine == "mysql":
         pytest.skip("pages of its temporary tables are InnoDB's")
     with rig.session() as cursor:
@@ -79,8 +79,8 @@ def test_bytes_written_to_temporary_tables_are_those_that_the_kernel_counts(rig)
     assert counted == pytest.approx(written, rel=0.1)
 
 
-def test_merges_of_a_new_index_count_as_temp_files(rig):
-    """More than the buffer of a build, 1 MiB; the server counts the file by its name as well."""
+def test_merges_of_an_index_build_count_as_temp_files(rig):
+    """More than the build's buffer of 1 MiB; the server also counts the file by its name."""
     name = "performance_schema.file_summary_by_instance where file_name like '%Merge Temp File'"
     with rig.session() as cursor:
         looks = []
@@ -99,8 +99,8 @@ def test_merges_of_a_new_index_count_as_temp_files(rig):
     assert counted == pytest.approx(merged, rel=0.1)
 
 
-def test_storage_matters_if_memory_holds_temp_files_at_one_bound_alone():
-    """From no temp I/O to 31 s of it, with writes of 26 us that did not stay in memory."""
+def test_storage_matters_if_memory_holds_temp_files_at_only_one_bound():
+    """Bounds of 0 s and 31 s of temp I/O; writes take 26 us, too long for writes to memory."""
     reads, writes = OpCounts.timed(900_000, 10**9, 4.4), OpCounts.timed(7_000, 34 * 10**6, 0.18)
     counts = Counts(
         path=Path("digest"), elapsed_s=31.0, reads=reads, writes=writes, source="figures",
@@ -113,7 +113,7 @@ def test_storage_matters_if_memory_holds_temp_files_at_one_bound_alone():
     assert gain.without_cache_s is None
 
 
-def test_no_rights_are_said_and_no_password(rig, tmp_path, monkeypatch):
+def test_missing_privileges_are_reported_without_the_password(rig, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("MYSQL_PWD", raising=False)
     with rig.session() as cursor:
@@ -128,7 +128,7 @@ def test_no_rights_are_said_and_no_password(rig, tmp_path, monkeypatch):
     assert "other-secret" not in str(refused.value)
 
 
-def test_statements_are_ranked_without_the_times_of_files(rig):
+def test_statements_are_ranked_without_file_times(rig):
     with rig.session() as cursor:
         cursor.execute(SORT)
         cursor.execute("drop user if exists counter@localhost")
@@ -169,7 +169,7 @@ def test_the_printed_check_of_a_move_reaches_the_server(rig, tmp_path):
     shown = b""
     with suppress(OSError):
         while part := os.read(terminal, 4096):
-            # What is typed before the question is dropped.
+            # Input typed before the prompt is discarded.
             if b"assword" in part:
                 os.write(terminal, b"a-word\n")
             shown += part
@@ -177,7 +177,7 @@ def test_the_printed_check_of_a_move_reaches_the_server(rig, tmp_path):
     assert temp in shown.decode().split()
 
 
-def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig, tmp_path):
+def test_a_server_accepts_the_settings_of_a_move_and_counts_nothing_by_default(rig, tmp_path):
     (to := tmp_path / "moved").mkdir()
     result = spillcast("move", "mysql", rig.dsn, "--to", to, "--user", "root", "--json")
     document = json.loads(result.stdout)
@@ -210,7 +210,7 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
             assert Path(f"/proc/{session.thread}/status").exists()
 
 
-def test_statements_that_did_not_fit_into_the_digests_are_named(tmp_path):
+def test_statements_that_exceed_the_digest_table_are_named(tmp_path):
     try:
         lab = MariaDbLab(tmp_path)
     except InputError as error:

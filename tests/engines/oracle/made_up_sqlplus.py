@@ -1,4 +1,4 @@
-"""A SQL*Plus that is made up: runs a collecting script on views in DuckDB, and spools as it does.
+"""An imitation of SQL*Plus: runs a collecting script on views in DuckDB and spools its output.
 
 Statements are read in Oracle's dialect and translated. Of the PL/SQL blocks the loop is done here,
 its query and what it puts out are the script's own.
@@ -17,7 +17,7 @@ from sqlglot import exp
 NOW = datetime(2024, 10, 14, 13)
 COMMANDS = re.compile(r"(set|prompt|spool|exec|whenever|accept)\b|--")
 
-# Columns that the views have by Oracle's reference, with types that hold them.
+# Columns of the views by Oracle's reference, with types that can hold them.
 ASH_COLUMNS = (
     "sample_time timestamp, session_id bigint, session_serial# bigint, sql_id text, "
     "sql_exec_id bigint, sql_exec_start timestamp, sql_plan_line_id bigint, "
@@ -55,7 +55,7 @@ VIEWS = {
 
 
 def statements(script):
-    """The SELECTs of a script, those in PL/SQL too; any line that is none of it fails."""
+    """The SELECTs of a script, including those in PL/SQL; any other line is an error."""
     result, lines = [], iter(script.splitlines())
     for line in lines:
         if not line or COMMANDS.match(line):
@@ -79,7 +79,7 @@ def parsed(script):
 
 @contextmanager
 def database():
-    """DuckDB with the views, empty, and the Oracle functions that it lacks."""
+    """DuckDB with the empty views, and the Oracle functions that it lacks."""
     with duckdb.connect() as connection:
         for name, columns in VIEWS.items():
             quoted = re.sub(r"(\w+#)", r'"\1"', columns)
@@ -112,7 +112,7 @@ def run(oracle, script, view, **variables):
 
 
 def rows_of(oracle, tree, variables):
-    """The rows of a SELECT as dictionaries; columns called like a variable are its value."""
+    """The rows of a SELECT as dictionaries; columns named after a variable have its value."""
     for column in list(tree.find_all(exp.Column)):
         if column.name in variables and column.table in ("", "r"):
             column.replace(exp.convert(variables[column.name]))
@@ -125,7 +125,7 @@ def rows_of(oracle, tree, variables):
 
 
 def _joined(node):
-    """Oracle takes null for a text of no letters."""
+    """Oracle treats an empty string as null."""
     if not isinstance(node, exp.DPipe):
         return node
     parts = [part.transform(_joined) for part in node.flatten()]
@@ -133,7 +133,7 @@ def _joined(node):
 
 
 def run_script(oracle, script, folder, look: Callable[[int], None] = lambda _number: None):
-    """Spool into a folder what the script does with `set markup csv on`.
+    """Runs the script and spools into a folder as with `set markup csv on`.
 
     ``look`` is told of each turn of a loop before its query, and may change what the views hold;
     at -1 a loop begins.
@@ -160,7 +160,7 @@ def run_script(oracle, script, folder, look: Callable[[int], None] = lambda _num
 
 
 def as_csv(rows):
-    """An empty line, headings and texts in quotes; nothing at all where there is no row."""
+    """CSV with an empty line, headings and quoted text; empty where there are no rows."""
     if not rows:
         return ""
     quoted = [",".join(f'"{name.upper()}"' for name in rows[0])]
@@ -176,7 +176,7 @@ def _cell(value):
 
 
 def run_block(oracle, block, look):
-    """What a block puts out: its headings, and a line for each row of its query in each turn."""
+    """A block's output: its headings, and a line for each row of its query in each iteration."""
     query = re.search(r"for r in \((.*?)\n    \) loop", block, re.DOTALL)[1]
     puts = re.findall(r"put_line\((.*?)\);\n", block, re.DOTALL)
     texts = query, *(f"select {put} as line from dual" for put in puts)

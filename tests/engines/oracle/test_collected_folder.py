@@ -1,4 +1,4 @@
-"""One folder is one evidence: script -> what SQL*Plus spools -> readers -> profile and forecast."""
+"""A folder as evidence: script -> SQL*Plus's spool files -> readers -> profile and forecast."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from spillcast.evidence.oracle.ash_profile import executions
 
 SQL_ID = "4q7zf0d2m8kcx"
 SESSION = "35,65385"
-#: Growth of the session's statistics each time: all of 1,000 reads of temp come from flash.
+#: Growth of the session's statistics in each interval: all 1,000 reads of temp come from flash.
 FLASH = {
     1: ("cell flash cache read hits for temp IO", 1_000),
     2: ("physical read IO requests", 1_000),
@@ -29,7 +29,7 @@ ON_CPU = {"session_state": "ON CPU", "event": None, "time_waited": 0}
 
 @pytest.fixture
 def oracle():
-    """A database in which a hash join of line 3 spills: 60 of 100 s are reads of temp."""
+    """A database in which the hash join of line 3 spills: 60 of 100 s are reads of temp."""
     with database() as connection:
         parameters = {"db_block_size": "16384", "pga_aggregate_target": str(8 << 30)}
         for name, value in parameters.items():
@@ -57,7 +57,7 @@ def oracle():
 
 
 def look(oracle):
-    """What changes while the script looks: statistics grow."""
+    """Changes while the script samples: statistics grow."""
 
     def at(turn):
         oracle.execute('delete from "v$sesstat"')
@@ -70,7 +70,7 @@ def look(oracle):
 
 @pytest.fixture
 def folder(oracle, tmp_path):
-    """What the script leaves, and the trace that somebody put beside it."""
+    """The output of the script, and a trace that a user put beside it."""
     target = tmp_path / "collected"
     target.mkdir()
     script = collect(sql_id=SQL_ID, sid=SESSION, interval=20)
@@ -81,7 +81,7 @@ def folder(oracle, tmp_path):
     return target
 
 
-def test_every_spool_has_a_reader(folder):
+def test_every_spool_file_has_a_reader(folder):
     result = find_evidence([folder])
     assert result.collected == [folder]
     spooled = {path.name for path in folder.glob("*.csv")}
@@ -89,7 +89,7 @@ def test_every_spool_has_a_reader(folder):
     for name in spooled:
         assert [path.name for path in getattr(result, SPOOLS[name])] == [name]
     assert [path.name for path in result.traces] == ["orcl_ora_1.trc"]
-    # Each is known by what stands in it as well, wherever it was put.
+    # Each is also recognised by its content, in any folder.
     for name in spooled:
         other = folder.parent / f"other_{name}"
         other.write_bytes((folder / name).read_bytes())
@@ -105,7 +105,7 @@ def test_the_folder_is_forecast(folder, tmp_path):
     assert document["forecast_s"] == pytest.approx(40 + 6, abs=0.2)
     warnings = {warning["code"]: warning["message"] for warning in document["warnings"]}
     assert "100% of temp reads" in warnings["flash-cache"]
-    # Its parameters say how large a block is.
+    # Its parameters have the block size.
     document = json.loads(
         spillcast("forecast", folder, "--to", "catalogue:aws-gp3", "--json").stdout
     )
@@ -114,8 +114,8 @@ def test_the_folder_is_forecast(folder, tmp_path):
     assert "block-assumed" not in warnings
 
 
-def test_what_spills_and_the_other_fix(folder, tmp_path):
-    """The figures of the fixture: a join of 1 GiB that Oracle thinks would need 12."""
+def test_the_spilling_operation_and_its_memory_are_named(folder, tmp_path):
+    """The fixture's figures: a join of 1 GiB, for which Oracle estimates 12."""
     target = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
     document = json.loads(spillcast("forecast", folder, "--to", target, "--json").stdout)
     (line,) = document["spilled"]["lines"]
@@ -159,14 +159,14 @@ def test_the_folder_is_profiled_by_its_samples(folder):
     }
 
 
-def test_sql_asks_all_of_the_folder_together(folder):
+def test_sql_queries_all_files_of_the_folder(folder):
     tables = ("samples", "statistics", "work_areas", "temp_usage", "waits", "calls", "statements")
     query = "select " + ", ".join(f"(select count(*) from {name})" for name in tables)
     rows = json_of("profile", folder, "--sql", query)["rows"]
     assert rows == [[100, 12, 1, 1, 100, 0, 1]]
 
 
-def test_a_statement_that_does_not_run_leaves_empty_spools(oracle, tmp_path):
+def test_a_failed_statement_leaves_empty_spool_files(oracle, tmp_path):
     """SQL*Plus writes nothing at all where a query has no row."""
     for view in ("gv$sql_workarea_active", "gv$tempseg_usage"):
         oracle.execute(f'delete from "{view}"')
@@ -177,8 +177,8 @@ def test_a_statement_that_does_not_run_leaves_empty_spools(oracle, tmp_path):
     assert len(read_ash(result.ash).samples) == 100
 
 
-def test_without_the_pack_sessions_are_sampled(oracle, tmp_path):
-    """A session and its worker: 8 s at work, 4 of them in reads of temp; then nothing."""
+def test_without_the_diagnostics_pack_sessions_are_sampled(oracle, tmp_path):
+    """A session and its worker: active for 8 s, 4 s of them in reads of temp; then idle."""
     script = collect(sql_id=SQL_ID, without_pack=True, minutes=1)
     assert "active_session_history" not in script
     assert "accept" not in script
@@ -198,7 +198,7 @@ def test_without_the_pack_sessions_are_sampled(oracle, tmp_path):
         at_work = reading if turn < 4 else on_cpu
         insert(oracle, "gv$session", running | idle | status | {"sid": 35, "serial#": 65385})
         insert(oracle, "gv$session", running | at_work | status | {"sid": 50, "serial#": 2})
-        # The script's own session is none of it.
+        # The script's own session is excluded.
         insert(oracle, "gv$session", running | on_cpu | {"status": "ACTIVE", "audsid": 4711})
 
     run_script(oracle, script, tmp_path, at)

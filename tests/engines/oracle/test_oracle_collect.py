@@ -45,7 +45,7 @@ def test_every_statement_parses_and_runs(oracle, sql_id, session, history):
 
 
 @cases("session", [None, SESSION])
-def test_nothing_is_changed_but_the_trace_of_the_session(session):
+def test_the_script_changes_only_the_trace_of_the_session(session):
     script = collect(sql_id=SQL_ID, sid=session)
     calls = re.findall(r"^exec (\S+?)\((.*)\)$", script, re.MULTILINE)
     who = "session_id => 33, serial_num => 4711"
@@ -60,7 +60,7 @@ def test_nothing_is_changed_but_the_trace_of_the_session(session):
     assert "password" not in script.lower().replace("no password stands here", "")
 
 
-def test_the_licence_is_asked_about_before_ash_is_read():
+def test_the_licence_is_confirmed_before_ash_is_read():
     for history in (False, True):
         script = collect(history=history)
         requested = script.index("accept licensed")
@@ -78,7 +78,7 @@ def test_licence_answers(oracle):
 
 
 def ash_rows():
-    """One of each reason to be left out, and two that belong: the session and its worker."""
+    """A row for each reason to be excluded, and two that belong: the session and its worker."""
     usual = {"sql_id": SQL_ID, "session_id": 33, "session_serial#": 4711, "p3": 31}
     usual |= {"session_state": "WAITING", "event": READ, "time_waited": 9_000}
     usual |= {"sql_exec_id": 16777216, "sql_exec_start": NOW - timedelta(seconds=40)}
@@ -128,7 +128,7 @@ def test_ash_of_a_session_and_its_workers(oracle, tmp_path, view, source, more):
     assert ash.samples["instance"].to_pylist() == [2, 2]
     assert ash.samples["p3"].to_pylist() == [31, 31]
     assert set(ash.samples["exec_start"].to_pylist()) == {"2024-10-14 12:59:20"}
-    # The worker and its session are one execution.
+    # The worker and its session are a single execution.
     assert [item.session for item in executions(ash)] == [33]
 
 
@@ -139,12 +139,12 @@ def test_the_first_sample_in_memory_is_shown(oracle):
 
 
 @cases(("minutes", "history"), [(60, False), (61, True)])
-def test_memory_or_history_by_the_minutes(minutes, history):
+def test_the_number_of_minutes_chooses_memory_or_history(minutes, history):
     assert ("dba_hist" in collect(minutes=minutes)) == history
 
 
-def test_statistics_are_growth_rate_and_sum(oracle, tmp_path):
-    """Three samples; by hand from the sums, with a session and a statistic that do not belong."""
+def test_statistics_have_growth_rate_and_total(oracle, tmp_path):
+    """Three samples; computed by hand, with a session and a statistic that do not belong."""
     names = {7: "physical reads", 70: "physical writes", 9: "redo size"}
     insert(oracle, "v$statname", *({"statistic#": n, "name": name} for n, name in names.items()))
     script = collect(sid=SESSION)
@@ -155,7 +155,7 @@ def test_statistics_are_growth_rate_and_sum(oracle, tmp_path):
             insert(oracle, "v$sesstat", {"sid": sid, "statistic#": number, "value": value})
         rows = run(oracle, script, "v$sesstat", v_before=before, v_seconds=3)
         assert [row["accumulated"] for row in rows] == [reads, writes]
-        # What the frame in PL/SQL does with the rows.
+        # As the PL/SQL block does with the rows.
         before = "".join(f",{row['statistic#']}={row['accumulated']}" for row in rows)
         for row in rows:
             if row["value"] is not None:
@@ -186,7 +186,7 @@ def test_work_areas_and_temp_of_the_session(oracle):
     assert (row["sid"], row["serial#"]) == (33, 4711)
 
 
-def test_where_the_trace_lies(oracle):
+def test_the_path_of_the_trace_is_shown(oracle):
     insert(oracle, "v$session", {"sid": 33, "serial#": 4711, "paddr": "p"})
     insert(oracle, "v$process", {"addr": "p", "tracefile": "/diag/trace/x_ora_1.trc"})
     script = collect(sid=SESSION)
@@ -194,13 +194,13 @@ def test_where_the_trace_lies(oracle):
 
 
 @cases("sql_id", ["", "short", "09BMJ7J9Q8A5Z", "' or 1=1 --  ", SQL_ID + "\n"])
-def test_what_is_no_sql_id(sql_id):
+def test_an_invalid_sql_id_is_refused(sql_id):
     with pytest.raises(OptionInvalid, match="--sql-id"):
         collect(sql_id=sql_id)
 
 
 @cases("text", ["33", "33,", "33;4711", "33,4711;drop", "-1,2", "1,1234567890"])
-def test_what_is_no_session(text):
+def test_an_invalid_session_is_refused(text):
     with pytest.raises(OptionInvalid, match="--sid"):
         parse_session(text)
 

@@ -1,4 +1,4 @@
-"""The guide's commands do on a real server what the guide says, one after the other."""
+"""The commands of the guide, run in order on a real server, do what the guide says."""
 
 import re
 import shlex
@@ -48,7 +48,7 @@ def place(tmp_path_factory):
         yield tmp_path_factory.mktemp("guide"), {"PGHOST": host, "PGUSER": "postgres"}, fast, psql
 
 
-def test_the_guide_tells_of_the_whole_way():
+def test_the_guide_covers_all_steps():
     verbs = [command.split()[1] for command in commands() if command.startswith("spillcast")]
     assert verbs == ["forecast", "record", "record", "forecast", "move", "move", "move"]
 

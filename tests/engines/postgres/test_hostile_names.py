@@ -1,4 +1,4 @@
-"""Names that would be statements or lines if they were not quoted: recorded, ranked, moved."""
+"""Names that would be statements or lines without quoting: recorded, ranked, moved."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def server(room):
 
 
 @pytest.mark.parametrize("kind", ["quotes and lines", *nightly("percent and unicode")])
-def test_a_name_is_only_a_name(server, room, tmp_path, kind):
+def test_a_name_is_never_interpreted(server, room, tmp_path, kind):
     name = NAMES[kind]
     quoted = identifier(name)
     query = (
@@ -67,7 +67,7 @@ def test_a_name_is_only_a_name(server, room, tmp_path, kind):
     assert recording.meta.engine.query == query
     assert [item.tablespace for item in recording.meta.server.temp_files] in ([], [name])
     page = spillcast("forecast", output, "--to", "latency:1ms")
-    # What a parallel worker did before it was attached may be too much for a number.
+    # The I/O of a parallel worker before the attachment may make a forecast impossible.
     assert page.returncode in (0, 3), page.stderr
     assert not any(letter in page.stdout for letter in "\r\x1b\u202e")
 

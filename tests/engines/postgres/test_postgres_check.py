@@ -1,4 +1,4 @@
-"""A forecast held against plans of a real server, what it counted, and a session's query."""
+"""A forecast compared with plans of a real server, its counters, and a session's query."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def server():
 
 @pytest.fixture
 def connection(server):
-    """A session, and no statement is counted yet."""
+    """A session, with all statement counters reset."""
     with server.connect() as made:
         made.execute("select pg_stat_statements_reset()")
         yield made
@@ -59,7 +59,7 @@ def connection(server):
 
 @pytest.fixture(scope="module")
 def kept(server, tmp_path_factory):
-    """A forecast made of a plan as auto_explain logs it: it knows the text, and no identifier."""
+    """A forecast of a plan that auto_explain logged: it has the text, and no identifier."""
     folder = tmp_path_factory.mktemp("kept")
     with server.connect() as made:
         [[[plan]]] = made.execute(f"explain (analyze, buffers, format json) {QUERY}").fetchall()
@@ -81,7 +81,7 @@ def checked(*arguments):
 
 
 def counted(connection, query, column="mean_exec_time"):
-    """What the server itself says of a statement."""
+    """A statement's counter of the server."""
     requested = f"select {column} from pg_stat_statements where query like %s"
     [[value]] = connection.execute(requested, [query.split("where")[0] + "%"]).fetchall()
     return value
@@ -96,7 +96,7 @@ FORMS = {
 
 @pytest.mark.parametrize("before", ["", ENOUGH, "set track_io_timing = off"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_plan_tells_what_came_whether_it_spills_or_is_timed(
+def test_a_plan_gives_the_actual_time_whether_it_spills_or_is_timed(
     kept, connection, tmp_path, form, before
 ):
     if before:
@@ -128,8 +128,8 @@ def test_a_plan_that_was_not_run_is_refused(kept, connection, tmp_path):
     assert "it was not run" in only_line(spillcast("check", kept, path), 2)
 
 
-def test_an_export_and_the_server_say_the_same(server, connection, tmp_path):
-    """Of a forecast of counts, after memory enough: the statement spills no more."""
+def test_an_export_and_the_server_agree(server, connection, tmp_path):
+    """The forecast is of counts; with enough memory, the statement spills no more."""
     connection.execute(QUERY)
     export = "select json_agg(s) from pg_stat_statements s where temp_blks_written > 0"
     [[rows]] = connection.execute(export).fetchall()
@@ -147,7 +147,7 @@ def test_an_export_and_the_server_say_the_same(server, connection, tmp_path):
         assert result["work"] == 0
 
 
-def test_the_statement_is_found_by_the_text_of_the_forecast(kept, server, connection):
+def test_the_statement_is_matched_by_the_text_of_the_forecast(kept, server, connection):
     for query in (QUERY.replace("<> 7", "<> 8"), QUERY.replace(" ", "\n  "), OTHER):
         connection.execute(query)
     assert counted(connection, QUERY, "calls") == 2
@@ -159,7 +159,7 @@ def test_the_statement_is_found_by_the_text_of_the_forecast(kept, server, connec
     )
 
 
-def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
+def test_the_statement_is_selected_by_a_pattern(server, connection, tmp_path):
     made = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
     kept = forecast(made.path)
     connection.execute(QUERY)
@@ -180,7 +180,7 @@ def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
 
 
 LONG = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(2)")
-#: Its text is longer than what a session shows of it.
+#: Its text is longer than the part that a session shows.
 LONGER = LONG.replace("select id, f", "select id, f" + ", f || id as " + "x" * 40 + "y" * 1000, 1)
 
 
@@ -194,7 +194,7 @@ LONGER = LONG.replace("select id, f", "select id, f" + ", f || id as " + "x" * 4
     ],
     ids=lambda item: item if len(item) < 40 else f"{len(item)} letters",
 )
-def test_a_recorded_session_s_statement_is_found_by_itself(
+def test_the_statement_of_a_recorded_session_is_matched(
     server, connection, tmp_path, query, known_by
 ):
     if known_by == "text":
@@ -224,7 +224,7 @@ def test_a_recorded_session_s_statement_is_found_by_itself(
 
 
 @cases("end", ["c", "cd", "cd = 'so", "cd = 7 ord"])
-def test_a_text_that_was_cut_is_the_beginning_of_the_statement(end):
+def test_a_truncated_text_matches_the_beginning_of_the_statement(end):
     counted = "select a from t where b = $1 and cd = $2 order by a"
     cut = f"select a from t where b = 'x' and {end}"
     assert re.match(pattern_of(cut, cut=True), counted)
@@ -233,7 +233,7 @@ def test_a_text_that_was_cut_is_the_beginning_of_the_statement(end):
     assert not re.match(pattern_of(cut.replace("t where", "u where"), cut=True), counted)
 
 
-def test_calls_before_a_look_do_not_count(kept, server, connection, tmp_path):
+def test_calls_before_a_snapshot_do_not_count(kept, server, connection, tmp_path):
     connection.execute(QUERY)
     before_ms = counted(connection, QUERY)
     look = tmp_path / "look.json"
@@ -249,8 +249,8 @@ def test_calls_before_a_look_do_not_count(kept, server, connection, tmp_path):
     assert result["work"] == 0
 
 
-def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
-    # It sleeps, for one that ends between two looks is not seen.
+def test_a_session_s_query_is_reported_when_it_ends(kept, server, connection):
+    # The query sleeps, because one that ends between two samples is missed.
     slow = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(2)")
     pid = connection.info.backend_pid
     command = ("check", kept, server.dsn, "--backend", pid, "--json")
@@ -268,13 +268,13 @@ def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
     assert document["work"] == pytest.approx(blocks / reported)
 
 
-def test_what_is_for_a_server_goes_with_a_server(kept, tmp_path):
+def test_options_for_a_server_need_a_server(kept, tmp_path):
     (tmp_path / "after.json").write_text("{}")
     message = only_line(spillcast("check", kept, tmp_path / "after.json", "--since", "10m"), 2)
     assert "--since is for a server" in message
 
 
-def test_a_server_s_dsn_may_be_longer_than_a_file_s_name(kept, server):
+def test_a_server_s_dsn_may_be_longer_than_a_file_name(kept, server):
     long = f"{server.dsn} options='-c search_path={'x' * 300}'"
     assert "has counted no statement" in only_line(
         spillcast("check", kept, long, "--query", "none is like this"), 2
@@ -289,7 +289,7 @@ ALONE = "select count(*) from (select id, f from t order by f, id offset 0) s"
 
 @pytest.fixture(scope="module")
 def old():
-    """A server that counts no workers: the oldest that is installed."""
+    """A server that counts no workers: the oldest installed one."""
     installations = [item for item in of_debian() if float(item.version) < 18]
     if not installations:
         pytest.skip("no PostgreSQL before 18 is installed")
@@ -304,7 +304,7 @@ def old():
         yield made
 
 
-def test_statements_are_told_by_the_workers_that_were_seen(old):
+def test_sampled_workers_give_the_processes_of_statements(old):
     requested = ("postgres", old.dsn, "--to", "factor:1000", "--since", "4s", "--json")
     with old.connect() as alone, old.connect() as parallel:
         for name, value in PARALLEL.items():
@@ -318,7 +318,7 @@ def test_statements_are_told_by_the_workers_that_were_seen(old):
     assert command.returncode == 0
     document = json.loads(answer)
     by_text = {item["query"][:10]: item for item in document["statements"]}
-    # One process: its temp I/O took that time. Of several none is known but what they add up to.
+    # A single process: its temp I/O took that time. For several only the sum is known.
     low_s, high_s = by_text[ALONE[:10]]["temp_s"]
     assert low_s == high_s
     low_s, high_s = by_text[SHARED[:10]]["temp_s"]
@@ -326,12 +326,12 @@ def test_statements_are_told_by_the_workers_that_were_seen(old):
     assert "processes" not in {note["code"] for note in document["unseen"]}
 
 
-def test_a_session_that_the_server_ends_is_told_in_a_line(old):
+def test_a_session_terminated_by_the_server_is_reported_in_a_line(old):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = started("postgres", old.dsn, "--since", "60s", **pipes)
     end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
     with old.connect() as connection:
-        # Its looks come after its first counts.
+        # Sessions are sampled after the first counts.
         until(
             lambda: connection.execute(
                 "select 1 from pg_stat_activity "
@@ -342,6 +342,6 @@ def test_a_session_that_the_server_ends_is_told_in_a_line(old):
         )
         connection.execute(end, [NAME])
     stdout, stderr = command.communicate()
-    # In the server's own words, or in those of libpq where the connection went first.
+    # In the server's words, or libpq's where the connection ended first.
     ended = subprocess.CompletedProcess([], command.returncode, stdout, stderr)
     assert "\n  start again when the server answers\n" in only_line(ended, 1)

@@ -1,4 +1,4 @@
-"""A drawn load on real servers, looked at again and again: all is found, nothing counts twice."""
+"""A random load on real servers with repeated snapshots: all is counted, nothing twice."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ def rank(load, **options):
     return ranking
 
 
-def test_every_call_that_was_not_lost_counts_once_and_what_happened_is_found(load):
+def test_every_call_that_was_not_lost_counts_once_and_events_are_detected(load):
     ranking = rank(load)
     assert problems(load, ranking) == []
     # The same sums by time.
@@ -41,12 +41,12 @@ def test_every_call_that_was_not_lost_counts_once_and_what_happened_is_found(loa
     assert ranking.history.lower_bounds > 0
 
 
-def test_a_look_is_small(load):
+def test_a_snapshot_is_small(load):
     assert len(load.bytes) == LOOKS
     assert max(load.bytes) < 100_000
 
 
-def test_alerts_are_by_what_was_written(load):
+def test_alerts_follow_the_bytes_written(load):
     rules = [
         RateLimit.of(text) for text in ("temp > 1M/h", "temp > 1T/d", "new > 0/d", "new > 1/d")
     ]
@@ -56,13 +56,13 @@ def test_alerts_are_by_what_was_written(load):
         assert spillcast("postgres", load.folder, "--alert", rule).returncode == status
 
 
-def test_a_fleet_reads_the_same_looks(load):
+def test_a_fleet_reads_the_same_snapshots(load):
     ranked = {statement.queryid: statement.elapsed_s for statement in rank(load).statements}
     rows = {row.sql: row.elapsed_s for row in fleet(str(load.folder), "factor:10").statements}
     assert rows == pytest.approx(ranked)
 
 
-def test_storage_is_sized_for_the_runs_that_the_looks_count(load):
+def test_storage_is_sized_for_the_calls_of_the_snapshots(load):
     document = json_of("size", load.folder, "--provider", "aws")
     ranking = rank(load)
     spilling = [row for row in ranking.counted if row.spills]

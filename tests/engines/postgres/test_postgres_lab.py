@@ -1,4 +1,4 @@
-"""Experiments with PostgreSQL: servers of one version beside each other."""
+"""Experiments with PostgreSQL: concurrent servers of one version."""
 
 import pytest
 

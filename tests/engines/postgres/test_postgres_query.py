@@ -1,4 +1,4 @@
-"""When a query begins and ends, told from what the server says of its session."""
+"""When a query begins and ends, derived from the states that the server shows of its session."""
 
 from dataclasses import replace
 from unittest import mock
@@ -7,12 +7,12 @@ from cases import cases
 from spillcast.engines import activity
 from spillcast.engines.activity import QueryLife, ServerClock, SessionState
 
-#: A query that began at 100 s, seen a second later.
+#: A query that began at 100 s, sampled a second later.
 RUNNING = SessionState(1, None, None, None, 101.0, "active", 100.0, 100.0, 100.0, text_hash=1)
 
 
 class Clock:
-    """Our clock, and a server that has a session or none."""
+    """The recorder's clock, and a server with a session or none."""
 
     now_s, session = 0.0, None
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def life_of(*sessions, set_s=0.0):
-    """Its life after these looks, and its phases; the server's clock is set after the second."""
+    """The query's life after these samples, and its phases; the clock is set after the second."""
     ours, clock = Clock(), ServerClock()
     life, phases = QueryLife(clock), []
     with mock.patch.object(activity, "time", ours):
@@ -37,7 +37,7 @@ def life_of(*sessions, set_s=0.0):
     return life, phases
 
 
-def test_it_ends_when_the_session_says_that_it_is_idle():
+def test_a_query_ends_when_its_session_is_idle():
     idle = replace(RUNNING, now_s=103.0, state="idle", xact_start_s=None, state_change_s=102.5)
     life, phases = life_of(RUNNING, replace(RUNNING, now_s=102.0), idle)
     assert phases == ["running", "running", "ended"]
@@ -45,20 +45,20 @@ def test_it_ends_when_the_session_says_that_it_is_idle():
     assert life.unseen_s == 0.5
 
 
-def test_a_session_that_is_gone_ends_where_it_was_last_seen():
+def test_a_session_that_disappears_ends_at_its_last_sample():
     life, phases = life_of(RUNNING, replace(RUNNING, now_s=104.0), None)
     assert phases[-1] == "ended"
     assert life.ended_s == 104.0
     assert life.unseen_s == 0.0
 
 
-def test_the_next_query_ends_the_last():
+def test_the_next_query_ends_the_previous_one():
     after = replace(RUNNING, now_s=103.0, query_start_s=102.9, xact_start_s=102.9, text_hash=2)
     life, _ = life_of(RUNNING, after)
     assert life.ended_s == 102.9
 
 
-def test_the_same_text_again_is_another_query():
+def test_a_repeated_text_is_another_query():
     again = replace(RUNNING, now_s=103.0, query_start_s=102.9, xact_start_s=102.9)
     assert life_of(RUNNING, again)[0].ended_s == 102.9
 
@@ -74,8 +74,8 @@ def test_rows_fetched_in_portions_are_one_query():
 
 
 @cases("set_s", [-3600.0, -5.0, 0.0, 3600.0])
-def test_a_clock_that_is_set_neither_hides_a_query_nor_ends_it(set_s):
-    """An NTP step, or a virtual machine that was moved."""
+def test_a_clock_step_neither_hides_nor_ends_a_query(set_s):
+    """An NTP step, or a virtual machine that was migrated."""
     idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
     runs = replace(RUNNING, now_s=109.0 + set_s)
     changed_s, states = 110.0 + set_s, ("idle in transaction", "idle")
@@ -102,7 +102,7 @@ def test_a_procedure_that_commits_goes_on():
 
 
 @cases(("took_s", "phase"), [(0.05, "waiting"), (0.2, "ended")])
-def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
+def test_statements_before_the_awaited_query_are_skipped(took_s, phase):
     idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
     done = replace(
         idle, now_s=103.0, query_start_s=100.0, state_change_s=100.0 + took_s, text_hash=1
@@ -111,7 +111,7 @@ def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
     assert life_of(idle, seen, done)[1] == ["waiting", "running", phase]
 
 
-def test_a_query_that_follows_a_statement_at_once_begins_when_it_did():
+def test_a_query_right_after_a_statement_begins_at_its_own_start():
     idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
     runs = replace(RUNNING, now_s=100.12, query_start_s=100.05, state_change_s=100.05, text_hash=2)
     looks = idle, replace(RUNNING, now_s=100.03), runs, replace(runs, now_s=100.22)
@@ -120,6 +120,6 @@ def test_a_query_that_follows_a_statement_at_once_begins_when_it_did():
     assert life.began_s == 100.05
 
 
-def test_a_query_that_runs_at_the_first_look_is_never_passed_over():
+def test_a_query_that_runs_at_the_first_sample_is_never_skipped():
     idle = replace(RUNNING, state="idle", xact_start_s=None, state_change_s=100.01)
     assert life_of(RUNNING, idle)[1] == ["running", "ended"]

@@ -1,4 +1,4 @@
-"""What spills on a server, ranked: by its counts, between two looks, and by its logs alone."""
+"""Statements that spill on a server, ranked: by counters, between snapshots, and by logs alone."""
 
 import gzip
 import shlex
@@ -35,18 +35,18 @@ LARGE = "select count(*) from (select id, f from t order by f, id offset 0) s"
 MIDDLE = "select max(x.f) from t x join t y using (id) where x.id % 4 = 0"
 SMALL = "select count(*) from (select id from t where id % 5 = 0 order by id offset 0) s"
 NONE = "select count(*) from t"
-#: A message in the log after theirs.
+#: A message in the log after those of the statements.
 WRITTEN = b"all of them are written"
-#: How often each is run: what the third spills in all is far less than what the others do.
+#: Number of calls of each statement: the third spills far less in total than the others.
 RUNS = ((LARGE, 4), (MIDDLE, 2), (SMALL, 1), (NONE, 5))
-#: Letters by which their texts differ, before any constant.
+#: Letters in which their texts differ, before any constant.
 BEGINNING = 36
 TARGETS = ("--to", "factor:10", "--to", "latency:5ms")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server of the newest version that has run all of them; its log in three formats."""
+    """A server of the newest version that has run all statements; its log in three formats."""
     logs = {"log_directory": "log", "log_destination": "stderr,csvlog,jsonlog"}
     with workspace() as room, private_server(room, {**SETTINGS, **logs}, INSTALLATIONS[0]) as made:
         with made.connect() as connection:
@@ -66,7 +66,7 @@ def server(tmp_path_factory):
             connection.execute(f"do $$ begin raise log '{WRITTEN.decode()}'; end $$")
         folder = tmp_path_factory.mktemp("logs")
         for file in (room / "postgres" / "data" / "log").iterdir():
-            # A process of its own writes them, which may be in the middle of a message.
+            # A separate process writes the logs, and may be in the middle of a message.
             until(lambda: WRITTEN in file.read_bytes(), file)  # noqa: B023
             before, _, _ = file.read_bytes().partition(WRITTEN)
             (folder / file.name).write_bytes(before[: before.rindex(b"\n") + 1])
@@ -91,13 +91,13 @@ def in_order(result):
 
 
 def check_order(result):
-    """Each query that spills, by what not spilling saves; load on the machine decides that."""
+    """Each query that spills, by the saving without spills, which depends on the load."""
     assert set(in_order(result)) == {query[:BEGINNING] for query, _ in RUNS[:3]}
     check_sorted(result)
 
 
 def check_sorted(result):
-    """By that, or by the time in temp I/O where the saving is refused."""
+    """Sorted by saving, or by the time in temp I/O where the saving is refused."""
     weights = [
         item["no_spill"]["saved_s"] if item["no_spill"] else sum(item["temp_s"]) / 2
         for item in result["statements"]
@@ -117,7 +117,7 @@ def explained(connection, query):
     return top["Temp Read Blocks"] + top["Temp Written Blocks"]
 
 
-def test_those_that_spill_most_stand_first_with_what_fixes_bring(server, dsn):
+def test_the_largest_spills_are_first_with_the_savings_of_fixes(server, dsn):
     ranking = ranked(dsn, *TARGETS)
     check_order(ranking)
     statements = by_text(ranking)
@@ -133,12 +133,12 @@ def test_those_that_spill_most_stand_first_with_what_fixes_bring(server, dsn):
         assert 0 < low_s <= high_s <= item["elapsed_s"]
         saved = {name: gain["saved_s"] for name, gain in item["gains"].items()}
         assert 0 < saved["factor:10"] <= item["no_spill"]["saved_s"]
-        # A disk of 5 ms is no fix.
+        # A disk of 5 ms is not a fix.
         assert saved.get("latency:5ms", -1.0) < 0
     assert ranking["statements_seen"] > 3
 
 
-def test_a_person_reads_it_on_one_screen(dsn):
+def test_the_ranking_fits_one_screen(dsn):
     result = completed("postgres", dsn, *TARGETS, env=environment(COLUMNS="80"))
     lines = result.stdout.splitlines()
     assert len(lines) < 24
@@ -147,7 +147,7 @@ def test_a_person_reads_it_on_one_screen(dsn):
     assert " --query " in " ".join(lines)
 
 
-def test_between_two_looks_only_what_came_between_counts(server, dsn, tmp_path):
+def test_between_two_snapshots_only_the_growth_counts(server, dsn, tmp_path):
     look = tmp_path / "look.json"
     ranked(dsn, "--save", look)
     with server[0].connect() as connection:
@@ -160,11 +160,11 @@ def test_between_two_looks_only_what_came_between_counts(server, dsn, tmp_path):
         for query, times in RUNS:
             for _ in range(times):
                 connection.execute(query)
-    # What was reset meanwhile counts from its reset on.
+    # A statement that was reset meanwhile counts from its reset on.
     check_order(ranked(dsn, "--since", look))
 
 
-def test_looks_in_a_folder_have_only_what_came_between(server, dsn, tmp_path):
+def test_snapshots_in_a_folder_give_only_the_growth(server, dsn, tmp_path):
     looks = tmp_path / "looks"
     refused = spillcast("postgres", dsn, "--save", looks, "--since", "1m")
     assert refused.returncode == 2
@@ -177,24 +177,24 @@ def test_looks_in_a_folder_have_only_what_came_between(server, dsn, tmp_path):
     ranked(dsn, "--save", looks)
     [result] = ranked(looks)["servers"]
     assert [statement["calls"] for statement in result["statements"]] == [2]
-    # Another program's folder is not written to.
+    # A folder of another program is not written to.
     assert spillcast("postgres", dsn, "--save", tmp_path).returncode == 2
 
 
-def test_who_may_see_nothing_is_told_so(server):
+def test_a_role_without_access_is_refused(server):
     nobody = server[0].dsn.replace("user=postgres", "user=nobody")
     result = spillcast("postgres", nobody)
     assert "not available: statements and sessions of others: grant pg_monitor" in result.stdout
 
 
-def test_plans_in_the_log_tell_work_memory(server, dsn):
+def test_plans_in_the_log_give_work_memory(server, dsn):
     ranking = ranked(dsn, "--log", server[1])
     statements = by_text(ranking)
     large, middle, small = (statements[query[:BEGINNING]] for query, _ in RUNS[:3])
     assert middle["work_mem_bytes"] is not None
-    # 60,000 rows of 40 letters are more than 4 MB, and a fifth of them without is less.
+    # 60,000 rows of 40 letters exceed 4 MB, and a fifth of them without the text does not.
     assert large["work_mem_bytes"] > 4 << 20 > small["work_mem_bytes"]
-    # The nodes of the plan of one call did all of its temp I/O.
+    # The nodes of the plan of a single call did all of its temp I/O.
     for statement in (large, middle, small):
         assert (
             sum(node["temp_bytes"] for node in statement["nodes"])
@@ -203,7 +203,7 @@ def test_plans_in_the_log_tell_work_memory(server, dsn):
 
 
 @pytest.mark.parametrize("ending", ["log", "csv", "json"])
-def test_logs_alone_tell_the_same(server, tmp_path, ending):
+def test_logs_alone_give_the_same_ranking(server, tmp_path, ending):
     [file] = server[1].glob(f"*.{ending}")
     (tmp_path / f"server.{ending}.gz").write_bytes(gzip.compress(file.read_bytes()))
     ranking = ranked(tmp_path, *TARGETS)
@@ -211,7 +211,7 @@ def test_logs_alone_tell_the_same(server, tmp_path, ending):
     assert all(by_text(ranking)[query[:BEGINNING]]["work_mem_bytes"] for query in (LARGE, MIDDLE))
 
 
-def test_logs_without_spills_say_what_to_set(tmp_path):
+def test_logs_without_spills_name_the_settings(tmp_path):
     (tmp_path / "server.log").write_text("2026-01-01 00:00:00 UTC [7] LOG:  checkpoint starting\n")
     assert "no temp file and no plan in 1 file" in only_line(spillcast("postgres", tmp_path), 2)
 
@@ -237,7 +237,7 @@ def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
     assert "is of another server" in message
 
 
-def test_a_named_storage_replaces_the_remedy_for_times(server):
+def test_a_named_storage_replaces_the_advice_to_enable_timing(server):
     untimed = f"{server[0].dsn} options='-c track_io_timing=off'"
     without, named = (ranked(untimed, *more)["unseen"] for more in ((), ("--from", "latency:1ms")))
     codes, kept = ({note["code"] for note in notes} for notes in (without, named))
@@ -255,13 +255,13 @@ def test_a_named_storage_replaces_the_remedy_for_times(server):
         ("<insufficient privilege>", None),
     ],
 )
-def test_the_next_call_is_found_by_what_does_not_change(query, pattern):
+def test_the_printed_pattern_matches_the_constant_part_of_a_statement(query, pattern):
     command = _record("DSN", [Ranked("1", query, 1, 1.0, 1, None)])
     assert (command and shlex.split(command)[5]) == pattern
 
 
-def test_the_setting_that_avoids_spills_is_that_of_the_statement(server, dsn):
-    """By the temp blocks that are written with much of one setting and little of the other."""
+def test_the_setting_that_avoids_spills_is_specific_to_the_statement(server, dsn):
+    """Judged by the temp blocks written with a large value of one and a small one of the other."""
     settings = ("work_mem", "maintenance_work_mem")
     least = dict(zip(settings, ("64kB", "1MB"), strict=True))
     statements = (
@@ -293,7 +293,7 @@ def test_the_setting_that_avoids_spills_is_that_of_the_statement(server, dsn):
     assert avoiding.items() <= named.items()
 
 
-def test_calls_that_other_statements_make_are_said_to_count_twice(server, dsn):
+def test_calls_by_other_statements_are_reported_to_count_twice(server, dsn):
     with server[0].connect() as connection:
         connection.execute("select pg_stat_statements_reset()")
         called = "select count(*) from (select * from t order by id offset 0) s"
@@ -303,8 +303,8 @@ def test_calls_that_other_statements_make_are_said_to_count_twice(server, dsn):
             assert ("nested" in {item["code"] for item in ranked(dsn)["unseen"]}) == twice
 
 
-def test_where_the_server_does_not_tell_since_when_it_counts_the_time_is_unknown(server, dsn):
-    """Before version 1.9 of the extension; its counts outlast the server's restarts."""
+def test_where_the_server_does_not_show_its_reset_the_time_is_unknown(server, dsn):
+    """Before version 1.9 of the extension; its counts survive the server's restarts."""
     with server[0].connect() as connection:
         connection.execute("create database earlier")
     with server[0].connect(dbname="earlier") as connection:
@@ -315,7 +315,7 @@ def test_where_the_server_does_not_tell_since_when_it_counts_the_time_is_unknown
 
 CALLS, TEMP_S = 4, 1.92
 
-#: Of one process or of three: 96 % of the elapsed time, or a third of that.
+#: Either one process or three: 96 % of the elapsed time, or a third of that.
 ROW = statement_files.row(
     calls=CALLS, mean_ms=2000.0, temp_ms=1000 * TEMP_S, max_parallel_workers_per_gather=2
 )
@@ -340,7 +340,7 @@ def gain(target, logs=None, **seen):
 
 
 @cases("factor", [2, 1000])
-def test_bounds_of_what_is_saved_are_told_where_those_of_the_time_left_tell_nothing(factor):
+def test_bounds_of_a_saving_are_shown_where_the_remaining_time_is_unbounded(factor):
     result = gain(f"factor:{factor}")
     least, most = (CALLS * TEMP_S * (1 - 1 / factor) / processes for processes in (3, 1))
     assert result.saved_s == pytest.approx((least + most) / 2, rel=0.01)
@@ -349,8 +349,8 @@ def test_bounds_of_what_is_saved_are_told_where_those_of_the_time_left_tell_noth
     assert high_s >= most
 
 
-def test_looks_at_its_sessions_tell_the_processes():
-    """Often enough; and never more of them than there were."""
+def test_samples_of_sessions_give_the_processes():
+    """Given enough samples; and never more than there were."""
     wide = gain("factor:1000")
     assert gain("factor:1000", looks=3, workers_seen=0) == wide
     alone = gain("factor:1000", looks=40, workers_seen=0)
@@ -361,7 +361,7 @@ def test_looks_at_its_sessions_tell_the_processes():
     assert 0 <= wide.interval_s[0] <= two.interval_s[0] < alone.interval_s[0]
 
 
-def test_a_plan_in_the_log_tells_the_processes():
+def test_a_plan_in_the_log_gives_the_processes():
     result = gain("factor:1000", Logs(plans=[PLAN]))
     assert result.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
     low_s, high_s = result.interval_s
@@ -369,8 +369,8 @@ def test_a_plan_in_the_log_tells_the_processes():
 
 
 @cases("temp_ms, temp_s", [(0.0, 1.2), (1920.0, 1.92)])
-def test_its_temp_io_takes_what_it_takes_on_the_named_storage_unless_it_was_timed(temp_ms, temp_s):
-    """1,200 blocks of 1 ms in each call, of which gains are computed as well."""
+def test_untimed_temp_io_takes_its_time_on_the_named_storage(temp_ms, temp_s):
+    """1,200 blocks of 1 ms in each call, from which savings are computed, too."""
     row = statement_files.row(calls=CALLS, temp_ms=temp_ms, max_parallel_workers_per_gather=0)
     request = RankRequest(["factor:1000"], "latency:1ms")
     [item] = of_rows(rows_of(Snapshot(0.0, None, [row])), None, request)

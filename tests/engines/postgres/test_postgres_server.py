@@ -1,4 +1,4 @@
-"""The private PostgreSQL server: it runs, it ends with us, it leaves nothing."""
+"""The private PostgreSQL server: it runs, it ends with its process, it leaves nothing."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ with workspace() as room, serve(make_cluster(room)) as server:
 
 
 @pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda i: i.version)
-def test_it_answers_with_its_version_and_the_settings_asked_for(installation, tmp_path):
+def test_it_reports_its_version_and_the_requested_settings(installation, tmp_path):
     with workspace() as room:
         with private_server(room, {"work_mem": "1MB"}, installation) as server:
             with server.connect() as connection:
@@ -59,19 +59,19 @@ def refused_to(user_id, dsn):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("installation", INSTALLATIONS, ids=lambda i: i.version)
-def test_no_other_user_of_the_machine_reaches_its_superuser(installation):
+def test_other_users_of_the_machine_cannot_connect_as_superuser(installation):
     with workspace() as room:
         cluster = make_cluster(room, installation)
         with serve(cluster) as server:
             server.connect().close()
             assert refused_to(65_533, server.dsn)
-            # Without the closed directory the socket itself asks who it is.
+            # Without the closed directory, the socket itself authenticates the user.
             cluster.home.chmod(0o711)
             for user_id in (65_533, 65_534):
                 assert refused_to(user_id, server.dsn)
 
 
-def test_a_setting_it_does_not_know_is_told_in_its_own_words():
+def test_an_unknown_setting_is_refused_in_the_words_of_the_server():
     message = "did not start.*no_such_setting"
     with (
         workspace() as room,
@@ -81,7 +81,7 @@ def test_a_setting_it_does_not_know_is_told_in_its_own_words():
         pass
 
 
-def test_killed_it_takes_the_server_and_its_data_along():
+def test_a_killed_process_ends_the_server_and_removes_its_data():
     process = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True)
     room, pid = process.stdout.readline().split()
     assert Path(f"/proc/{pid}").exists()
@@ -91,7 +91,7 @@ def test_killed_it_takes_the_server_and_its_data_along():
     until(lambda: not Path(room).exists(), "its data to go")
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch):
+def test_without_the_package_the_error_names_it(monkeypatch):
     monkeypatch.setattr("spillcast.engines.postgres.server.find_spec", lambda _name: None)
     with pytest.raises(ProgramMissing) as error:
         embedded()

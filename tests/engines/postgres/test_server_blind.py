@@ -1,4 +1,4 @@
-"""A server with default settings: what its databases have written, and what enables more."""
+"""A server with default settings: bytes written by its databases, and settings that show more."""
 
 import json
 import shlex
@@ -34,8 +34,8 @@ def cluster(request):
         yield copied_cluster(room, request.param)
 
 
-def test_databases_tell_what_statements_do_not(cluster):
-    """Then the commands that enable more are run, and the same statement is counted."""
+def test_databases_show_what_statements_do_not(cluster):
+    """The commands that enable more are then run, and the same statement is counted."""
     with serve(cluster, LOGGED) as server:
         with server.connect() as connection:
             spill(connection)
@@ -54,9 +54,9 @@ def test_databases_tell_what_statements_do_not(cluster):
         assert (database["temp_files"], database["temp_bytes"]) == (files, size)
         assert 0 < database["active_s"] < 60
         assert database["since_s"] < server_time(server)
-        # A gibibyte a second is more, and 100 a second of blocks less than any such volume has.
+        # Any such volume does more than 100 blocks and less than a GiB per second.
         assert 2 * size / 2**30 < database["spill_s"]["catalogue:aws-gp3"] < 2 * size / 8192 / 100
-        # The log is read by a superuser.
+        # A superuser reads the log.
         assert [item["query"] for item in document["statements"]] == [SPILLING]
         assert document["statements"][0]["temp_bytes"] == size
         with server.connect() as connection:
@@ -77,7 +77,7 @@ def server_time(server):
 
 
 def statements_of(lines):
-    """What the commands have psql run."""
+    """The statements that the commands pass to psql."""
     words = [shlex.split(line, comments=True) for line in lines]
     matches = [line[3::2] for line in words if line[:1] == ["psql"]]
     return [statement for line in matches for statement in line]
@@ -96,7 +96,7 @@ def test_statements_of_spillcast_do_not_count(cluster):
 
 
 def test_columns_of_version_12_are_ranked(cluster):
-    """They remain in a database whose extension nobody updated."""
+    """They remain in a database whose extension was not updated."""
     loaded = {"shared_preload_libraries": "pg_stat_statements"}
     with serve(cluster, loaded) as server, server.connect() as connection:
         connection.execute("create extension pg_stat_statements version '1.7'")
@@ -109,8 +109,8 @@ def test_columns_of_version_12_are_ranked(cluster):
         assert before_s <= ranking.elapsed_s <= connection.execute(total).fetchone()[0]
 
 
-def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
-    """A role that may not see the list would replace it, and unload what others need."""
+def test_commands_keep_loaded_libraries_and_name_the_required_role(cluster):
+    """A role that cannot see the list would replace it, and unload libraries that others need."""
     with serve(cluster, {"shared_preload_libraries": "auto_explain"}) as server:
         with server.connect() as connection:
             superuser = connection.info.user
@@ -128,8 +128,8 @@ def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
     assert "'auto_explain', 'pg_stat_statements'" in preload
 
 
-def test_only_what_needs_a_restart_asks_for_one(monkeypatch):
-    """Where ALTER SYSTEM is switched off, from PostgreSQL 17 on."""
+def test_only_settings_that_need_a_restart_ask_for_one(monkeypatch):
+    """Where ALTER SYSTEM is disabled, from PostgreSQL 17 on."""
     info = SimpleNamespace(server_version=170002, parameter_status=lambda _name: "on")
     extensions = ["pg_stat_statements", "plpgsql"]
 
@@ -147,7 +147,7 @@ def test_only_what_needs_a_restart_asks_for_one(monkeypatch):
 @pytest.mark.parametrize(
     ("provider", "tool"), [("rds", "aws"), ("cloudsql", "gcloud"), ("azure", "az")]
 )
-def test_a_managed_server_has_its_own_commands(provider, tool, monkeypatch):
+def test_a_managed_server_has_commands_of_its_provider(provider, tool, monkeypatch):
     monkeypatch.setattr(enable, "row", lambda _connection, query: rows_of(query, provider))
     lines = enable_commands(
         None, "dbname=dw", {"track_io_timing": "off", "shared_preload_libraries": ""}
@@ -173,7 +173,7 @@ SLOWER = ServerRanking(
 )
 
 
-def test_numbers_are_those_that_were_counted():
+def test_slowdowns_and_call_counts_are_shown():
     cells = ranking_page(SLOWER, 10).text(200).split("  ")
     assert any(cell.strip() == "7.70 s slower" for cell in cells)
     assert any(cell.strip() == "2" for cell in cells)

@@ -17,7 +17,7 @@ from spillcast_lab.tpc.suite import TPCH, chill, cold, warm
 
 #: Scale factor 0.01.
 ROWS = 60_000
-#: Queries of which order leaves nothing to chance, and which have rows at this scale.
+#: Queries with deterministic order, and with rows at this scale.
 AGREEING = {
     "tpch": ("Q4", "Q7", "Q13", "Q16", "Q21"),
     "tpcds": ("Q67", "Q78", "union", "self-join", "wide-group", "string-keys"),
@@ -43,7 +43,7 @@ def built(lab):
 
 
 def ran(lab, query, temp):
-    """A query's rows, alike for engines that write numbers and padded texts their own way."""
+    """A query's rows, normalised across engines that format numbers and padded text differently."""
     memory = {"memory": "200MB"} if isinstance(lab, DuckDbTpch) else {"memory": "4MB"}
     workload = LabQuery(query, lab.suite.text(query), ROWS, **memory)
     with lab.hold(workload, temp, {}) as held:
@@ -59,13 +59,13 @@ def plain(value):
         return value and value.rstrip()
 
 
-def test_tables_are_as_the_specification_has_them(duckdb, tmp_path):
+def test_tables_match_the_specification(duckdb, tmp_path):
     count = replace(
         LabQuery("", "", ROWS, "200MB"), sql="select count(*), min(o_orderdate) from orders"
     )
     with duckdb.hold(count, tmp_path, {}) as held:
         held.start()
-        # 1,500,000 orders at scale factor 1, from 1992 on.
+        # 1,500,000 orders at scale factor 1, beginning in 1992.
         assert json.loads(held.result().rows) == [[15_000, str(date(1992, 1, 1))]]
 
 
@@ -83,7 +83,7 @@ def test_duckdb_and_postgresql_agree(room, name):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_each_engine_has_queries_that_are_asked_for_by_one_word(threads):
+def test_each_engine_has_queries_selected_by_a_keyword(threads):
     for lab in (DuckDbTpch, DuckDbTpcds, PostgresTpch, PostgresTpcds, DebianTpch):
         queries = lab.verified(threads)
         assert {item.suite for item in queries} == {lab.suite.name}
@@ -92,7 +92,7 @@ def test_each_engine_has_queries_that_are_asked_for_by_one_word(threads):
 
 
 def cached_pages(path):
-    """How many pages of a file the page cache holds, as the kernel says."""
+    """Pages of a file in the page cache, by the kernel."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         pages = -(-len(mapped) // mmap.PAGESIZE)
         reported = (ctypes.c_ubyte * pages)()
@@ -123,7 +123,7 @@ def test_tables_are_dropped_and_read_before_each_run(duckdb, room, tmp_path):
             assert cached_pages(file)[0] < pages / 10
 
 
-def test_what_was_just_written_is_dropped_too(tmp_path):
+def test_recently_written_pages_are_dropped_too(tmp_path):
     file = tmp_path / "written"
     file.write_bytes(bytes(1 << 20))
     if not on_disk(file):
@@ -139,6 +139,6 @@ def test_a_missing_generator_is_named(monkeypatch, tmp_path):
     assert reported.value.hint == "pip install 'spillcast[lab]'"
 
 
-def test_without_space_nothing_is_made(room):
+def test_without_free_space_nothing_is_created(room):
     with pytest.raises(SpaceInsufficient, match=r"TPC-H needs .* of free space"):
         TPCH.generate(room, ROWS * 10**6)

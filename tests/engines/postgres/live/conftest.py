@@ -12,7 +12,7 @@ from spillcast.engines.postgres.server import embedded
 
 @pytest.fixture(scope="session")
 def rigs():
-    """The server of an installation, one for all tests."""
+    """Server of an installation, shared by all tests."""
     with ExitStack() as stack:
         yield functools.cache(lambda installation: stack.enter_context(rig(installation)))
 
@@ -23,11 +23,11 @@ def rigs():
     ids=lambda i: i.version,
 )
 def served_nightly(request, rigs):
-    """The newest PostgreSQL, and nightly all others that are installed on this machine."""
+    """The newest PostgreSQL, and in nightly runs all others that are installed."""
     return rigs(request.param)
 
 
 @pytest.fixture(scope="session")
 def newest(rigs):
-    """The newest one alone, where versions do not differ."""
+    """Only the newest server, for tests that do not depend on the version."""
     return rigs(embedded())

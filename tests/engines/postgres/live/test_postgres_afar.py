@@ -1,4 +1,4 @@
-"""A statement explained on a server that cannot be observed: its plan carries the forecast."""
+"""A statement explained on a server that cannot be observed: the forecast is made from its plan."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def answer(*words):
     return json_of("forecast", *words)
 
 
-def test_it_is_what_the_plan_says(afar):
+def test_the_recording_matches_the_plan(afar):
     alone = answer(afar / "plan.json", *FACTOR)
     result = answer(afar, *FACTOR)
     numbers = ("baseline_s", "forecast_s", "interval_s", "ceiling_s", "terms")
@@ -36,12 +36,12 @@ def test_it_is_what_the_plan_says(afar):
     [reported] = [item["message"] for item in result["warnings"] if item["code"] == "counts-only"]
     assert "no I/O was recorded (cannot observe the server's processes" in reported
     assert "so the plan is used" in reported
-    # The recording knows what the plan does not say.
+    # The recording has what the plan does not.
     assert alone["work_memory"]["current_bytes"] is None
     assert result["work_memory"]["current_bytes"] == 64 << 10
 
 
-def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
+def test_it_is_also_a_target_and_a_probe_pattern(afar, tmp_path):
     destination = answer(afar, "--to", afar)
     assert destination["target"] == "run"
     assert destination["forecast_s"] == pytest.approx(destination["baseline_s"])
@@ -50,7 +50,7 @@ def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
     completed("probe", room, "--like", afar, "--budget", "2s", "--json")
 
 
-def test_options_are_those_of_a_plan(afar):
+def test_options_of_plans_apply(afar):
     assert answer(afar, *FACTOR, "--elapsed", "60s")["baseline_s"] == 60
     assert answer(afar, *FACTOR, "--from", "latency:100us")["warnings"]
     for option, value in (("--temp", "/tmp"), ("--cpus", "2"), ("--cpu-quota", "0.4")):
@@ -58,7 +58,7 @@ def test_options_are_those_of_a_plan(afar):
         assert only_line(refused, 2).startswith(f"spillcast: {option} ")
 
 
-def test_a_plan_without_times_says_so(newest, tmp_path):
+def test_a_plan_without_times_is_reported(newest, tmp_path):
     with newest.connect() as connection:
         connection.execute("drop role if exists untimed")
         connection.execute("create role untimed login")

@@ -1,4 +1,4 @@
-"""Whenever a recorder came, what it saw of a parallel query lies on the query's own clock."""
+"""Whenever a recorder attaches to a parallel query, its times are on the query's clock."""
 
 import threading
 import time
@@ -19,13 +19,13 @@ from spillcast.units import format_duration
 
 #: Spills for some seconds, in two processes.
 EVEN = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
-#: The same; its processes wait at the gate with their first rows.
+#: The same; its processes wait at the gate at their first rows.
 HELD = EVEN.replace("max(t.f)", "max(t.f) filter (where t.id % 16 <> 0 or gate())")
 TWO = {**PARALLEL, "max_parallel_workers_per_gather": 1}
 
 
 def recorded_before(served, client, output, ahead_s):
-    """Recorded from so long before the query on; 0 is as the recorder begins."""
+    """Records from this long before the query begins; 0 is as the recorder begins."""
 
     def query():
         until(lambda: partial_folders(output), "the attachment")
@@ -41,7 +41,7 @@ def recorded_before(served, client, output, ahead_s):
 
 
 def recorded_late(served, client, output, late_s, on_status=once_watched):
-    """Recorded from so long after the query's start on, from its first rows to its end.
+    """Records from ``late_s`` after the query's start, and from its first rows to its end.
 
     ``on_status`` gets what opens the gate.
     """
@@ -54,7 +54,7 @@ def recorded_late(served, client, output, late_s, on_status=once_watched):
 
 
 def check(recording):
-    """Every operation is there once, within the run, after the one before it of its process."""
+    """Every operation occurs once, within the run, after the previous one of its process."""
     elapsed_s, waits = recording.elapsed_s, recording.temp_waits
     session, start_ns = waits["session"].values, waits["start_ns"].values
     end_ns = start_ns + waits["elapsed_ns"].values
@@ -62,7 +62,7 @@ def check(recording):
     assert end_ns.max() / 1e9 < 1.1 * elapsed_s + 0.5
     assert recording.waits["start_ns"][0] >= 0
     assert waits.num_rows == recording.meta.temp.operations
-    # A wrong clock would put those before its start, or after its end, in one place.
+    # A wrong clock would put operations before the start, or after the end, at a single instant.
     order = np.lexsort((start_ns, session))
     same = np.diff(session[order]) == 0
     assert (start_ns[order][1:] >= end_ns[order][:-1])[same].all()
@@ -80,7 +80,7 @@ def test_attached_before_the_query(newest, tmp_path, ahead_s):
     recording = Recording.open(output)
     check(recording)
     query = recording.meta.server
-    # The folder is there a while before the recorder attaches, and a worker may be, too.
+    # The folder exists some time before the recorder attaches, and a worker may, too.
     assert query.before_recording_s >= 0
     assert not ahead_s or query.before_recording_s < 1e-9
     [worker] = query.workers
@@ -91,7 +91,7 @@ def test_attached_before_the_query(newest, tmp_path, ahead_s):
 
 
 @pytest.mark.parametrize("late_s", [0.5, *nightly(1.5)])
-def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
+def test_attached_late_times_count_from_the_recording(newest, tmp_path, late_s):
     output = tmp_path / "run.spill"
     with newest.client(**TWO) as client:
         recorded_late(newest, client, output, late_s)
@@ -104,7 +104,7 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     )
     [worker] = query.workers
     assert worker.started_s < 0 <= worker.attached_s
-    # The whole query is known all the same.
+    # The whole query is known nevertheless.
     answer = forecast(recording, resolve("latency:100us", recording))
     assert answer.baseline_s == query.query_elapsed_s
     assert answer.part is None
@@ -112,17 +112,17 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     assert f" instead of {whole}, judging by the {seen} recorded, " in answer.sentence()
 
 
-def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
+def test_attached_late_and_ended_early_both_durations_are_reported(newest, tmp_path):
     early = partial(interrupted_after, 500)
     with newest.client(**TWO) as client:
         recording = recorded_late(newest, client, tmp_path / "run.spill", 0.5, early)
-    # Its plan would tell the whole.
+    # Its plan would reveal the whole.
     (recording.path / "estimate.json").unlink()
     query = recording.meta.server
     before, seen = map(format_duration, (query.before_recording_s, recording.elapsed_s))
     answer = forecast(recording, resolve("latency:100us", recording))
     if answer.part is None:
-        # What it had written and not read showed the whole.
+        # The bytes that it had written and not yet read revealed the whole.
         assert answer.baseline_s > query.before_recording_s + recording.elapsed_s
         assert f", judging by the {seen} recorded, " in answer.sentence()
     else:

@@ -1,4 +1,4 @@
-"""Parts of a PostgreSQL recording hold each other to account, and no worker is lost unnoticed."""
+"""Parts of a PostgreSQL recording are checked against each other; every lost worker is noticed."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def parallel(newest, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def serial(newest, tmp_path_factory):
-    """The same without workers, whose temp files the server lists."""
+    """The same without workers; the server lists its temp files."""
     available("bpf")
     return explained(newest, tmp_path_factory.mktemp("serial") / "run.spill", SERIAL)
 
@@ -55,7 +55,7 @@ def refused(recording):
 
 
 def kept(recording, rows):
-    """The recording with some of its waits alone, without its plan."""
+    """The recording with a selection of its waits, and without its plan."""
     waits = recording.waits.filter(rows)
     temp, other_io = totals(waits)
     result = Recording(Path("gone.spill"), replace(recording.meta, temp=temp, other_io=other_io))
@@ -63,7 +63,7 @@ def kept(recording, rows):
     return result
 
 
-def test_what_agrees_says_nothing(parallel, serial):
+def test_consistent_parts_give_no_contradiction(parallel, serial):
     by_plan = {"temp blocks read", "temp blocks written"}
     compared = {check.quantity for check in checks_of(parallel)}
     assert compared >= by_plan | {"parallel workers with waits"}
@@ -73,7 +73,7 @@ def test_what_agrees_says_nothing(parallel, serial):
     assert refused(serial) is None
 
 
-def test_a_worker_without_waits(parallel):
+def test_a_worker_without_waits_is_a_contradiction(parallel):
     worker = parallel.meta.server.workers[0].pid
     result = kept(parallel, parallel.waits["session"].values != worker)
     [check] = contradictions_of(result)
@@ -81,11 +81,11 @@ def test_a_worker_without_waits(parallel):
     assert check.text in refused(result)
 
 
-def test_fewer_files_than_the_server_listed(serial):
+def test_fewer_files_than_the_server_listed_are_a_contradiction(serial):
     [listed] = serial.meta.server.temp_files
     names = serial.temp_waits["file"].unique()
     assert len(names) >= listed.peak_files > 4
-    # At most so many were there at once: more in all contradict nothing.
+    # The server listed the most files at any instant: more in total are no contradiction.
     fewer = replace(listed, peak_files=len(names) - 1)
     server = replace(serial.meta.server, temp_files=[fewer])
     more = Recording(serial.path, replace(serial.meta, server=server))
@@ -99,7 +99,7 @@ def test_fewer_files_than_the_server_listed(serial):
 
 
 @pytest.mark.parametrize(("factor", "is_refused"), [(1.1, False), (2, True)])
-def test_a_plan_of_another_run(serial, tmp_path, factor, is_refused):
+def test_a_plan_of_another_run_is_a_contradiction(serial, tmp_path, factor, is_refused):
     output = tmp_path / "run.spill"
     shutil.copytree(serial.path, output)
     plan = json.loads((output / "plan.json").read_text())
@@ -124,7 +124,7 @@ def test_a_file_without_a_plan(serial, tmp_path, document):
 
 @contextmanager
 def reader_delayed():
-    """Whenever this process starts to read a capture, that thread gets a CPU only now and then."""
+    """Lets the thread that reads a capture run only occasionally."""
     ended = threading.Event()
 
     def look():
@@ -150,7 +150,7 @@ def reader_delayed():
 
 
 @pytest.mark.nightly
-def test_what_a_late_reader_misses_is_stated(newest, tmp_path):
+def test_losses_of_a_late_reader_are_stated(newest, tmp_path):
     available("perf")
     with reader_delayed():
         run = explained(newest, tmp_path / "run.spill", PARALLEL | {"temp_tablespaces": ""}, "perf")
@@ -162,13 +162,13 @@ def test_every_block_of_many_workers_is_recorded(newest, tmp_path):
     for count in (1, 4):
         more = PARALLEL | {"temp_tablespaces": "", "max_parallel_workers_per_gather": count}
         run = explained(newest, tmp_path / f"{count}.spill", more, "perf")
-        # No file is closed before its name is known, though workers read and close it at once.
+        # No file is closed before its name is known, although workers read and close it at once.
         assert run.meta.capture.unknown_file == 0
         late = [worker for worker in run.meta.server.workers if worker.late]
         assert outcome(run) == "equal" or (late and outcome(run) != "not stated")
 
 
-def test_what_an_ordinary_user_misses_is_stated():
+def test_losses_of_an_unprivileged_user_are_stated():
     available("perf")
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
         pytest.skip("kernel.perf_event_paranoid keeps ordinary users from perf events")

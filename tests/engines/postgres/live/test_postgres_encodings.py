@@ -1,4 +1,4 @@
-"""Sessions in databases of other encodings than ours, and ours in one of any."""
+"""Sessions in databases of other encodings than the recorder's connection, and vice versa."""
 
 import json
 import os
@@ -20,7 +20,7 @@ REPLACED = SORT.replace("é", "\ufffd")
 
 @pytest.fixture(scope="module")
 def encoded(newest):
-    """The DSN of a database by its encoding; that of LATIN1 has a table."""
+    """The DSN of a database by its encoding; the LATIN1 database has a table."""
     with newest.connect() as connection:
         for name, encoding in PLACES.items():
             connection.execute(
@@ -38,7 +38,7 @@ def encoded(newest):
 
 
 def sort(newest):
-    """Sort in the database of LATIN1, slowly."""
+    """Sorts slowly in the LATIN1 database."""
     with newest.connect(dbname="latin", client_encoding="UTF8") as connection:
         connection.execute("set work_mem = '128kB'; set temp_tablespaces = slow")
         client = Client(connection)
@@ -81,7 +81,7 @@ def test_all_sessions_are_recorded_from_anywhere(encoded, newest, tmp_path, plac
     assert item["query"] == (SORT if place == "latin" else REPLACED)
 
 
-def test_a_statement_of_any_letters_is_explained(encoded, tmp_path):
+def test_a_statement_of_any_characters_is_explained(encoded, tmp_path):
     for place, dsn in encoded.items():
         output = tmp_path / f"{place}.spill"
         requested = ("--set", "work_mem=64kB", "-o", output, "--explain", OURS)
@@ -90,7 +90,7 @@ def test_a_statement_of_any_letters_is_explained(encoded, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--explain", "--set", "--query", "--postgres"])
-def test_bytes_that_are_no_text_are_refused(newest, tmp_path, option):
+def test_bytes_that_are_not_text_are_refused(newest, tmp_path, option):
     no_text = os.fsdecode(b"a=\xe9")
     given = {"--postgres": newest.dsn, option: no_text}
     given |= {"--explain": "select 1"} if option in ("--set", "--postgres") else {}

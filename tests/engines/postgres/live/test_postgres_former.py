@@ -1,4 +1,4 @@
-"""A part of a query whose server counted earlier calls of it: they tell the whole."""
+"""A part of a query of which the server counted earlier calls: the counts give the whole."""
 
 import json
 
@@ -21,19 +21,19 @@ COUNTED = "select queryid, calls, temp_blks_written from pg_stat_statements wher
 PATTERN = "select max(t.f), (select pg_sleep(%"
 
 
-#: Seconds that a query which is cancelled sleeps after its spill: it does not end before.
+#: Seconds that a query sleeps after its spill, so that it cannot end before it is cancelled.
 LONG_S = 600
 
 
 def spills(constant, sleep_s=LONG_S, values="max(t.f)"):
-    """Spills, then sleeps; with other constants it is another call of the same statement."""
+    """Spills, then sleeps; other constants give another call of the same statement."""
     joins = " ".join(f"join t t{n} using (id)" for n in range(4))
     return f"select {values}, (select pg_sleep({sleep_s})) from t {joins} where t.id <> {constant}"
 
 
 @pytest.fixture(scope="module")
 def counting():
-    """A server that counts statements, and has counted two calls of one."""
+    """A server that counts statements, and has counted two calls of one of them."""
     with rig(embedded(), shared_preload_libraries="pg_stat_statements") as made:
         with made.connect() as connection:
             connection.execute("create extension pg_stat_statements")
@@ -47,7 +47,7 @@ def counting():
 
 @pytest.fixture(scope="module")
 def part(counting, tmp_path_factory):
-    """The first operations of a third call, which is then cancelled: it is not counted."""
+    """The first operations of a third call, which is then cancelled and so not counted."""
     path = tmp_path_factory.mktemp("former") / "part.spill"
     with counting.client(**ALONE) as client:
 
@@ -62,19 +62,19 @@ def part(counting, tmp_path_factory):
 
 
 def counted(counting):
-    """Its identifier, and blocks written by a call."""
+    """The statement's identifier, and the blocks that a call writes."""
     with counting.connect() as connection:
         queryid, calls, blocks = connection.execute(COUNTED, [PATTERN]).fetchone()
     assert calls == 2
     return queryid, blocks / calls
 
 
-def test_earlier_calls_tell_the_whole(counting, part):
+def test_earlier_calls_give_the_whole(counting, part):
     storage = resolve("latency:100us", part)
     answer = forecast(part, storage)
     assert answer.part is None
     assert CALLS_SOURCE in answer.to_come.writes_bytes.source
-    # By the calls alone: what the planner guesses of the bytes is another source.
+    # With the calls alone: the planner's estimate of the bytes is another source.
     alone = RemainingWorkHints(without=("plan", "input", "spill"))
     writes = forecast(part, storage, known=alone).to_come.writes_bytes
     assert writes.source == CALLS_SOURCE
@@ -83,7 +83,7 @@ def test_earlier_calls_tell_the_whole(counting, part):
     assert writes.done + writes.centre == pytest.approx(8192 * blocks, rel=0.02)
 
 
-def test_nothing_of_the_statement_but_numbers_is_kept(counting, part):
+def test_only_numbers_of_the_statement_are_kept(counting, part):
     text = (part.path / "former_calls.json").read_text()
     [row] = json.loads(text)
     assert row["queryid"] == counted(counting)[0]
@@ -91,8 +91,8 @@ def test_nothing_of_the_statement_but_numbers_is_kept(counting, part):
     assert "join" not in text
 
 
-def test_a_run_that_is_given_is_used_instead(part, tmp_path):
-    """Of another statement: it is said, and so the calls that the server counted are not used."""
+def test_a_given_run_replaces_the_counted_calls(part, tmp_path):
+    """The run is of another statement, which is reported, and the server's counts are not used."""
     plan = tmp_path / "plan.json"
     node = {"Node Type": "Sort", "Plan Rows": 1, "Plan Width": 8, "Actual Loops": 1}
     node |= {"Temp Written Blocks": 9, "Temp Read Blocks": 9, "Actual Rows": 1}
@@ -106,17 +106,17 @@ def test_a_run_that_is_given_is_used_instead(part, tmp_path):
 
 
 @pytest.mark.parametrize(("database", "of"), [("postgres", 1), ("other", 0)])
-def test_calls_in_another_database_are_of_another_statement(counting, database, of):
+def test_calls_in_another_database_are_another_statement(counting, database, of):
     queryid, _ = counted(counting)
     assert len(former_calls(counting.dsn, database, str(queryid))) == of
 
 
-def test_a_server_that_counts_none_is_left_alone(newest):
+def test_a_server_without_counters_is_not_used(newest):
     assert former_calls(newest.dsn, "postgres", "1") == []
 
 
 def record_cancelled(served, path, query, *, begin=""):
-    """Record a query that is cancelled while it is recorded; it, and what was said.
+    """Records a query that is cancelled meanwhile; returns the recording and the messages.
 
     It begins while the recorder waits for it.
     """
@@ -128,7 +128,7 @@ def record_cancelled(served, path, query, *, begin=""):
         def cancel(_recorder, status):
             client.begin(query)
             ticks.append(status["waiting"])
-            # A server shares its counts once a second.
+            # A server publishes its counts once a second.
             if ticks.count(False) == 6:
                 client.connection.cancel()
 
@@ -141,7 +141,7 @@ def record_cancelled(served, path, query, *, begin=""):
 
 @pytest.mark.parametrize("begin", ["", "begin"])
 def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
-    """Told by the counted calls, and of an open transaction by its state."""
+    """The counted calls show it, and in an open transaction its state."""
     recording, _ = record_cancelled(counting, tmp_path / "cut.spill", spills(7), begin=begin)
     assert recording.meta.ended_by == recording.meta.server.ended_by == "error"
     answer = forecast(recording, resolve("latency:100us", recording))
@@ -150,8 +150,8 @@ def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
     assert "previous calls, by pg_stat_statements" in answer.to_come.writes_bytes.source
 
 
-def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):
-    """Nothing counts calls there, but transactions that are rolled back."""
+def test_a_call_that_may_have_been_cancelled_is_reported(newest, tmp_path):
+    """No calls are counted there, but rolled back transactions are."""
     _, words = record_cancelled(newest, tmp_path / "cut.spill", spills(7))
     assert MAYBE_CANCELLED in words
 

@@ -1,4 +1,4 @@
-"""However the recorder of a server's query is ended, the query comes to the same rows."""
+"""However the recorder of a server's query is killed, the query returns the same rows."""
 
 import subprocess
 
@@ -15,15 +15,15 @@ pytestmark = pytest.mark.nightly
 
 @pytest.fixture(scope="module")
 def expected(newest):
-    """The rows where nobody records."""
+    """The rows without a recorder."""
     with newest.client() as client:
         client.run(QUERY)
         return client.result()
 
 
-# Each source that attaches, each way to name the processes: one does not depend on the other.
+# Each source that attaches, and each way to select processes: they are independent.
 @pytest.mark.parametrize(("capture", "how"), [("bpf", "backend"), ("perf", "pid")])
-def test_a_query_goes_on(newest, expected, tmp_path, capture, how):
+def test_a_query_survives_its_recorder(newest, expected, tmp_path, capture, how):
     for number, (death, after_s) in enumerate(moments(f"{available(capture)} {how}")):
         output = tmp_path / f"{number}.spill"
         with newest.client() as client:
@@ -43,7 +43,7 @@ def test_a_query_goes_on(newest, expected, tmp_path, capture, how):
             assert client.result() == expected
             if how == "pid" and recorder.poll() is None:
                 recorder.terminate()
-        # One that came after the query has waited for another until its session ended.
+        # A recorder that attached after the query waited for another one until its session ended.
         _, stderr = recorder.communicate()
         check_no_crash(stderr)
         check_recording(output)

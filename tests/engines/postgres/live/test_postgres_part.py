@@ -1,4 +1,4 @@
-"""A part of a server's query: its plan, which is not run, tells what is to come."""
+"""A part of a server's query: its plan, which is not executed, gives the remaining work."""
 
 import json
 
@@ -13,7 +13,7 @@ from spillcast.forecast import forecast
 from spillcast.recording import Recording, minute
 from spillcast.storage.target import resolve
 
-#: Spills in one process, and waits at the gate before it goes on to.
+#: Spills in one process, and waits at the gate before it continues.
 SPILLS = MIDWAY + " " + " ".join(f"join t t{n} using (id)" for n in range(7))
 #: Spills for longer than three bursts take to attach; a server shows 1,023 bytes of a statement.
 ONCE = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(10))
@@ -23,7 +23,7 @@ ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
 @pytest.fixture
 def part(newest, tmp_path):
-    """Some operations of a query that goes on."""
+    """The first operations of a query that continues."""
     with newest.client(**ALONE) as client, newest.gate() as gate:
         client.run(SPILLS)
         newest.until_held(client)
@@ -36,7 +36,7 @@ def part(newest, tmp_path):
     return Recording.open(tmp_path / "part.spill")
 
 
-def test_its_plan_is_kept_and_tells_the_whole(part):
+def test_the_plan_is_kept_and_gives_the_whole(part):
     document = json.loads((part.path / "estimate.json").read_text())
     assert "max(" not in json.dumps(document)
     answer = forecast(part, resolve("latency:100us", part))
@@ -62,7 +62,7 @@ def test_bursts_keep_samples_and_plan(newest, tmp_path, monkeypatch):
     assert recording.samples.num_rows > 1
     assert len(recording.meta.raw.slices_s) == 3
     assert "Plan" in (output / "estimate.json").read_text()
-    # Bursts are gone from beside it.
+    # The folders of the bursts are gone.
     assert [item.name for item in tmp_path.iterdir()] == ["part.spill"]
 
 
@@ -70,21 +70,21 @@ def test_bursts_keep_samples_and_plan(newest, tmp_path, monkeypatch):
     "statement",
     ["delete from t", "select 1; drop table t", "select max(f) from nothing_of_that_name"],
 )
-def test_what_cannot_be_explained_is_left(newest, statement):
+def test_statements_that_cannot_be_explained_are_skipped(newest, statement):
     assert estimate(newest.dsn, None, statement, {}) == {}
     assert estimate(newest.dsn, None, "select max(f) from t", {})
 
 
-def test_the_beginning_of_a_statement_is_not_planned(newest):
-    """A server shows 1,023 bytes of a statement, which may be another statement."""
+def test_a_truncated_statement_is_not_planned(newest):
+    """A server shows 1,023 bytes of a statement, and the beginning may be a different statement."""
     shown = "select max(f) from t where f <> 'x' and id > 1".ljust(1022) + "2"
     assert len(shown) == 1023
     assert estimate(newest.dsn, None, shown, {}) == {}
     assert estimate(newest.dsn, None, shown[:1000], {})
 
 
-def test_nothing_that_writes_is_run(newest):
-    """Not even by a function that the planner would call."""
+def test_statements_that_write_are_not_executed(newest):
+    """Nor is a function that the planner would evaluate."""
     with newest.connect() as connection:
         connection.execute("create table if not exists seen (n int)")
         connection.execute(

@@ -1,4 +1,4 @@
-"""Recordings of real PostgreSQL queries hold what EXPLAIN says that they did."""
+"""Recordings of real PostgreSQL queries match EXPLAIN."""
 
 import json
 import signal
@@ -33,13 +33,13 @@ from spillcast.report.recording import PROPOSAL
 ROOT = Path(__file__).parents[4]
 
 EXPLAIN = "explain (analyze, buffers, format json) "
-#: Waits at the gate with what it spilled for.
+#: Waits at the gate after its spill.
 SPILLED = f"select m from ({JOIN}) j(m) where gate()"
 SETTINGS = [f"{name}={value}" for name, value in SPILLING.items()]
 
 
 def temp_blocks(output):
-    """Temp blocks read and written, counted from the single waits; every one is a whole block."""
+    """Temp blocks read and written, counted from single waits, each of which is a whole block."""
     waits = pq.read_table(output / "waits.parquet", columns=["op", "temp", "bytes"])
     moved = waits.filter(pc.and_(waits["temp"], pc.greater(waits["bytes"], 0)))
     ops = moved["op"].cast("string").to_pylist()
@@ -53,7 +53,7 @@ def check_counts(output, plan, off=0.02):
 
 
 def check_counts_of_workers(output, plan):
-    """On a busy machine a worker has done some before it can be attached: those are told."""
+    """On a busy machine a worker does some I/O before the recorder attaches; this is reported."""
     missed = [worker["missed"] for worker in meta_of(output)["server"]["workers"]]
     read, written = temp_blocks(output)
     for seen, key, reported in (
@@ -94,7 +94,7 @@ def test_an_explained_statement(served_nightly, tmp_path):
     assert spilling == plan["Temp Written Blocks"]
     assert {node["node"] for node in summary["spills"]} == {"Hash Join", "Hash"}
     assert meta["elapsed_s"] == pytest.approx(summary["execution_s"], rel=0.2, abs=0.4)
-    # The server's own times of temp I/O and those of the calls are of the same operations.
+    # The server's times of temp I/O and those of the system calls are of the same operations.
     timed_s = summary["temp_read_s"] + summary["temp_write_s"]
     assert meta["temp"]["total_s"] == pytest.approx(timed_s, rel=0.15)
     (listed,) = meta["server"]["temp_files"]
@@ -107,13 +107,13 @@ def test_an_explained_statement(served_nightly, tmp_path):
 
 
 def check_samples(samples, meta):
-    """They stand for the time of the query."""
+    """The samples represent the time of the query."""
     stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
     sampling = meta["sampling"]
     whole_s = meta["server"]["query_elapsed_s"]
     assert stood_for_s + sampling["gap_s"] == pytest.approx(whole_s, rel=0.1, abs=0.4)
     events = {str(sample["event"]).lower() for sample in samples}
-    # A busy machine keeps the sampler from running.
+    # A busy machine can keep the sampler from running.
     assert {"buffileread", "buffilewrite"} <= events or sampling["gap_s"] > 0
     assert sampling["samples"] == len(samples)
     assert sampling["client_cpu_s"] > 0
@@ -122,7 +122,7 @@ def check_samples(samples, meta):
     assert cut == sorted(cut)
 
 
-def test_parallel_workers_are_all_there(newest, tmp_path):
+def test_parallel_workers_are_all_recorded(newest, tmp_path):
     output = tmp_path / "run.spill"
     settings = [f"{name}={value}" for name, value in PARALLEL.items()]
     _, plan, meta = explained(newest, output, *settings)
@@ -136,17 +136,17 @@ def test_parallel_workers_are_all_there(newest, tmp_path):
     seen = set(zip(samples["session"].to_pylist(), samples["coordinator"].to_pylist(), strict=True))
     leader = meta["server"]["backend"]
     sessions = {(leader, None)} | {(worker["pid"], leader) for worker in workers}
-    # A busy machine keeps the sampler from running, too.
+    # A busy machine can keep the sampler from running, too.
     assert seen == sessions or (seen < sessions and meta["sampling"]["gap_s"] > 0)
 
 
-def test_a_session_that_is_idle_yet_with_its_late_workers(served_nightly, tmp_path):
+def test_an_idle_session_with_late_workers_is_recorded(served_nightly, tmp_path):
     output = tmp_path / "run.spill"
     with served_nightly.client(**PARALLEL) as client:
         requested = ("--postgres", served_nightly.dsn, "--backend", client.pid)
         with recorder(output, *map(str, requested)) as process:
             served_nightly.until_watched(process)
-            # Passed over: no query that anyone waits for.
+            # Skipped: a query that no user waits for.
             client.connection.execute("select 1")
             client.run(EXPLAIN + JOIN)
             plan = client.plan()
@@ -161,7 +161,7 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served_nightly, tmp_pa
 
 
 @pytest.mark.parametrize("how", [("--wait-for-spill",), *nightly((("--query", "JOIN t Y"),))])
-def test_a_session_is_found(newest, tmp_path, how):
+def test_a_session_is_selected_by_its_query(newest, tmp_path, how):
     output = tmp_path / "run.spill"
     with newest.client() as client, newest.client() as bystander, newest.gate() as gate:
         with recorder(output, "--postgres", newest.dsn, *how) as process:
@@ -185,7 +185,7 @@ def test_a_session_is_found(newest, tmp_path, how):
 
 @contextmanager
 def recorded(newest, output, query, *options):
-    """A client whose query waits at the gate, its recorder at work, and the gate."""
+    """A client whose query waits at the gate, its running recorder, and the gate."""
     with newest.client() as client, newest.gate() as gate:
         client.run(query)
         newest.until_held(client)
@@ -204,7 +204,7 @@ def temp_bytes(newest):
 
 
 def go_on(newest, gate):
-    """Let a query at the gate spill for a while, and hold it again before it ends."""
+    """Lets a query at the gate spill for a while, and holds it again before it ends."""
     before_bytes = temp_bytes(newest)
     gate.open()
     until(lambda: temp_bytes(newest) != before_bytes, "its spill")
@@ -228,7 +228,7 @@ def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
     assert sum(temp_blocks(output)) > 0
 
 
-def test_duration_counts_from_the_query_on(newest, tmp_path):
+def test_duration_counts_from_the_start_of_the_query(newest, tmp_path):
     output = tmp_path / "run.spill"
     idle_s, duration_s = 3, 6
     with newest.client() as client, newest.gate():
@@ -241,13 +241,13 @@ def test_duration_counts_from_the_query_on(newest, tmp_path):
         assert process.returncode == 0, stderr
     meta = meta_of(output)
     assert meta["server"]["ended_by"] == meta["ended_by"] == "duration"
-    # No more than this if it counted from the attachment; the last sample may be a while before.
+    # The limit if it counted from the attachment; the last sample may be some time before.
     assert meta["elapsed_s"] > duration_s - idle_s
 
 
 @pytest.mark.parametrize("which", ["idle", "none like it"])
-def test_duration_bounds_the_waiting_for_a_query(newest, tmp_path, which):
-    """Nobody runs one: the recorder gives up, says so, and leaves nothing."""
+def test_duration_limits_the_wait_for_a_query(newest, tmp_path, which):
+    """No query runs: the recorder gives up, reports it, and leaves nothing."""
     output = tmp_path / "run.spill"
     with newest.client() as client:
         idle = ("--backend", client.pid)
@@ -278,7 +278,7 @@ def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path)
     assert sum(temp_blocks(output)) > 0
 
 
-def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):
+def test_a_killed_recorder_leaves_server_and_query_running(newest, tmp_path):
     output = tmp_path / "run.spill"
     with recorded(newest, output, MIDWAY) as (client, process, gate):
         go_on(newest, gate)
@@ -288,7 +288,7 @@ def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):
     assert not output.exists()
 
 
-def test_killed_its_own_statement_ends_too(newest, tmp_path):
+def test_a_killed_recorder_ends_its_own_statement(newest, tmp_path):
     output = tmp_path / "run.spill"
     endless = f"{JOIN} cross join generate_series(1, 100000)"
     requested = ("--postgres", newest.dsn, "--explain", endless)
@@ -301,7 +301,7 @@ def test_killed_its_own_statement_ends_too(newest, tmp_path):
         until(lambda: connection.execute(sessions).fetchone() == (0,), "their end")
 
 
-def test_a_statement_is_undone(newest, tmp_path):
+def test_a_recorded_statement_is_rolled_back(newest, tmp_path):
     with newest.connect() as connection:
         connection.execute("create table if not exists kept as select 1 as one")
         record_postgres(
@@ -310,7 +310,7 @@ def test_a_statement_is_undone(newest, tmp_path):
         assert connection.execute("select one from kept").fetchone() == (1,)
 
 
-def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tmp_path):
+def test_python_keeps_a_query_without_a_spill_with_its_samples(newest, tmp_path):
     with newest.client() as client, newest.gate() as gate:
         client.run("select gate()")
         newest.until_held(client)
@@ -324,7 +324,7 @@ def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tm
     assert "PgSleep" in recording.samples["event"].to_pylist()
 
 
-def test_json_is_the_meta_alone(newest, tmp_path):
+def test_json_output_is_only_the_meta(newest, tmp_path):
     output = tmp_path / "run.spill"
     requested = ("--postgres", newest.dsn, "--explain", JOIN, "--set", "work_mem=64kB")
     result = completed("record", *requested, "-o", output, "--json")
@@ -344,7 +344,7 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
         "role etl in database postgres set hash_mem_multiplier": "4",
         "database postgres set max_parallel_workers_per_gather": "5",
         "database postgres set work_mem": "6MB",
-        # Of the role that watches, and none of the session's business.
+        # Settings of the monitoring role do not belong to the session.
         "role watcher set work_mem": "99MB",
         "role watcher set temp_tablespaces": "slow",
     }
@@ -382,7 +382,7 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
     }
 
 
-def test_what_a_client_does_after_its_query_is_not_of_it(newest, tmp_path):
+def test_statements_after_the_query_are_not_recorded(newest, tmp_path):
     output = tmp_path / "run.spill"
     with (
         newest.client() as client,
@@ -391,7 +391,7 @@ def test_what_a_client_does_after_its_query_is_not_of_it(newest, tmp_path):
         until_attached(output, process)
         client.connection.execute("begin")
         client.run(JOIN)
-        # It stays idle in its transaction: it might yet fetch rows of a cursor.
+        # The session remains idle in its transaction: it might fetch more rows of a cursor.
         _, stderr = process.communicate()
         assert process.returncode == 0, stderr
     sampled = pq.read_table(output / "samples.parquet").to_pylist()
@@ -400,12 +400,12 @@ def test_what_a_client_does_after_its_query_is_not_of_it(newest, tmp_path):
     assert meta_of(output)["sampling"]["samples"] == len(sampled)
 
 
-#: Sources other than perf that join running processes.
+#: Capture sources other than perf that attach to running processes.
 OTHERS = [name for name in SOURCES if SOURCES[name].attaches and name != "perf"]
 
 
 def blocks_by_session(output):
-    """Temp blocks read and written by each process, counted from the single waits."""
+    """Temp blocks read and written by each process, counted from single waits."""
     waits = pq.read_table(output / "waits.parquet", columns=["session", "op", "file", "bytes"])
     result = {}
     for row in waits.to_pylist():
@@ -416,11 +416,11 @@ def blocks_by_session(output):
 
 
 @pytest.mark.parametrize("capture", ["perf", *nightly(*OTHERS)])
-def test_sessions_that_are_there_already_are_observed(newest, tmp_path, capture):
+def test_sessions_that_already_exist_are_observed(newest, tmp_path, capture):
     available(capture)
     output = tmp_path / "run.spill"
     requested = ("--pid", newest.server.pid, "--capture", capture)
-    # Two idle, one in the middle of a query, and one that connects later.
+    # Two are idle, one is in the middle of a query, and one connects later.
     clients = newest.client(), newest.client(), newest.client()
     with clients[0] as first, clients[1] as second, clients[2] as busy, newest.gate() as gate:
         busy.run(HELD)

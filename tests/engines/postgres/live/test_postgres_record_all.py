@@ -1,4 +1,4 @@
-"""Recordings of all queries of a real server at once: each is what EXPLAIN says of its query."""
+"""Recordings of all queries of a real server at once: each matches EXPLAIN of its query."""
 
 import json
 import os
@@ -36,7 +36,7 @@ IN_MEMORY = "select count(*) from t"
 
 @contextmanager
 def all_recorded(server, output, *arguments):
-    """``record --all`` in the background, once it observes the server."""
+    """``record --all`` in the background, after it has begun to observe the server."""
     with recorder(output, "--postgres", server.dsn, "--all", *arguments) as process:
         message = process.stderr.readline()
         assert "are observed" in message, message + process.stderr.read()
@@ -44,7 +44,7 @@ def all_recorded(server, output, *arguments):
 
 
 def ended(process):
-    """What the recorder printed, ended as a user ends it."""
+    """The output of the recorder, ended as a user ends it."""
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate()
     assert process.returncode == 0, stderr
@@ -59,7 +59,7 @@ def recordings(output):
 
 
 def check_is_of(path, plan, unassigned=0):
-    """Blocks and time of the recording are those of the plan, but for those of unknown workers.
+    """Blocks and time match the plan, except for those of unknown workers.
 
     PostgreSQL may write a block of the query after its plan has been counted.
     """
@@ -68,7 +68,7 @@ def check_is_of(path, plan, unassigned=0):
     recording = Recording.open(path)
     whole_s = plan["Actual Total Time"] / 1e3
     assert recording.elapsed_s == pytest.approx(whole_s, rel=0.2, abs=0.4)
-    # Seconds, waits and the sums in meta.json are three accounts of the same calls.
+    # Seconds, waits and the sums in meta.json are three records of the same calls.
     temp, other = totals(recording.waits)
     assert recording.meta.temp == temp
     assert recording.meta.other_io == other
@@ -88,7 +88,7 @@ def test_sessions_that_spill_at_once(served_nightly, tmp_path):
         served_nightly.client() as counts,
         all_recorded(served_nightly, output, "--json") as process,
     ):
-        # A session that comes later, beside those that are there already.
+        # A session that connects later, in addition to those that already exist.
         with served_nightly.client() as late:
             joins.run(EXPLAIN + JOIN)
             sorts.run(EXPLAIN + SORT)
@@ -97,14 +97,14 @@ def test_sessions_that_spill_at_once(served_nightly, tmp_path):
             late.run(EXPLAIN + JOIN)
             spilling = (joins, sorts, parallel, late)
             plans = {client.pid: client.plan() for client in spilling}
-        # Nobody is connected any more of the last, and its recording is there all the same.
+        # The last session has disconnected, and its recording exists nevertheless.
         until_kept(output, len(spilling))
         document = json.loads(ended(process))
     metas = recordings(output)
     assert metas.keys() == {f"{client.pid}-1" for client in spilling}
     for client in spilling:
         path = output / f"{client.pid}-1.spill"
-        # A worker of a few ms may end before anybody has looked whose it is.
+        # A worker of a few ms may end before its session is known.
         check_is_of(path, plans[client.pid], document["unassigned"] if client is parallel else 0)
         meta = metas[path.stem]
         assert meta["capture"]["lost"] == 0
@@ -112,7 +112,7 @@ def test_sessions_that_spill_at_once(served_nightly, tmp_path):
         assert meta["engine"]["query"].startswith(EXPLAIN)
         assert meta["cpu_s"] > 0
         assert meta["memory"]["peak_rss_bytes"] > 0
-        # About what it was recorded on: else a busy machine alone could make it too unsure.
+        # The target resembles the recorded storage: on others a busy machine may be too uncertain.
         completed("forecast", path, "--to", "latency:500us", "--json")
     workers = metas[f"{parallel.pid}-1"]["server"]["workers"]
     assert 1 <= len(workers) <= 2
@@ -122,7 +122,7 @@ def test_sessions_that_spill_at_once(served_nightly, tmp_path):
 
 
 def check_document(answer, metas, output):
-    """The list tells of each recording what is in it."""
+    """The list describes the content of each recording."""
     assert answer["schema"] == "spillcast.server-recording/1"
     assert answer["ended_by"] == "interrupt"
     assert answer["unkept"] == []
@@ -141,7 +141,7 @@ def check_document(answer, metas, output):
 
 
 def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
-    """Of two recorders in turn: the second adds to what is there. No recording has a secret."""
+    """By two successive recorders: the second adds recordings. None contains a secret."""
     output = tmp_path / "server.spills"
     secret = SORT.replace("f, id", "f, f || 'password=Sesame-4711', id", 1)
     statements = (JOIN, secret, secret)
@@ -164,13 +164,13 @@ def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
     assert b"Sesame-4711" not in everything_in(output)
 
 
-def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
+def test_a_query_that_still_runs_at_the_end_is_kept_so_far(newest, tmp_path):
     output = tmp_path / "server.spills"
     with newest.client() as client, newest.gate() as gate:
         client.run(MIDWAY)
         newest.until_held(client)
         with all_recorded(newest, output, "--duration", "4s") as process:
-            # Observed, it goes on, and is held again until the recorder has ended.
+            # Once it is observed, it continues, and is held again until the recorder has ended.
             go_on(newest, gate)
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
@@ -183,7 +183,7 @@ def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
     assert meta["temp"]["reads"] + meta["temp"]["writes"] > 0
 
 
-def test_nothing_is_left_where_nobody_spilled(newest, tmp_path):
+def test_nothing_is_left_where_no_query_spilled(newest, tmp_path):
     output = tmp_path / "server.spills"
     with newest.client() as client, all_recorded(newest, output) as process:
         client.connection.execute(IN_MEMORY)
@@ -191,7 +191,7 @@ def test_nothing_is_left_where_nobody_spilled(newest, tmp_path):
     assert not output.exists()
 
 
-def test_a_server_that_goes_away(tmp_path):
+def test_a_server_that_stops_ends_the_recording(tmp_path):
     output, is_limited = tmp_path / "server.spills", False
     with ExitStack() as groups, workspace() as room, private_server(room) as server:
         with suppress(NoMemoryGroup):
@@ -213,7 +213,7 @@ def test_a_server_that_goes_away(tmp_path):
             done.result()
             cut.run(f"select m from ({JOIN}) j(m) where pg_sleep(600) is not null")
             until(lambda: sleeps(server, cut), "its spill")
-            # As a crash does.
+            # As after a crash.
             os.kill(server.pid, signal.SIGQUIT)
             stdout, stderr = process.communicate()
             assert process.returncode == 0, stderr
@@ -224,7 +224,7 @@ def test_a_server_that_goes_away(tmp_path):
     assert metas[f"{done.pid}-1"]["ended_by"] == "end"
     assert metas[f"{cut.pid}-1"]["ended_by"] == "failure"
     if is_limited:
-        # The sessions of the server share the group, whatever each of them holds.
+        # The server's sessions share the group, whichever of them fills it.
         for memory in (meta["memory"] for meta in metas.values()):
             assert 0 < memory["group_held_bytes"] < memory["limit_bytes"] == 2 << 30
     assert {str(path) for path in output.iterdir()} == {
@@ -233,13 +233,13 @@ def test_a_server_that_goes_away(tmp_path):
 
 
 def sleeps(server, client):
-    """Whether a client's query has got to its pg_sleep, after its spill."""
+    """Whether a client's query has reached its pg_sleep, after its spill."""
     query = "select wait_event = 'PgSleep' from pg_stat_activity where pid = %s"
     with server.connect() as connection:
         return connection.execute(query, [client.pid]).fetchone() == (True,)
 
 
-def test_a_query_whose_waits_were_not_all_kept_is_told(newest, tmp_path, monkeypatch):
+def test_a_query_whose_waits_were_thinned_out_is_reported(newest, tmp_path, monkeypatch):
     monkeypatch.setattr(recordings_of_server, "ROWS_MAX", 500)
     output = tmp_path / "server.spills"
     matches = []
@@ -276,24 +276,24 @@ SINGLE_SESSION = [
 
 
 @pytest.mark.parametrize("option", SINGLE_SESSION, ids=lambda option: option[0])
-def test_options_of_one_session(tmp_path, option):
+def test_options_of_one_session_are_refused(tmp_path, option):
     dsn = f"host={tmp_path}"
     result = spillcast("record", "--postgres", dsn, "--all", *option, cwd=tmp_path)
     assert f"{option[0]} does not go with --all" in only_line(result, 2)
 
 
-def test_it_needs_a_server(tmp_path):
+def test_a_server_is_required(tmp_path):
     result = spillcast("record", "--all", "--", "true", cwd=tmp_path)
     assert "needs --postgres" in only_line(result, 2)
 
 
-def test_a_folder_that_holds_something_else(newest, tmp_path):
+def test_a_folder_of_other_content_is_refused(newest, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     result = spillcast("record", "--postgres", newest.dsn, "--all", "-o", tmp_path)
     assert "notes.txt" in only_line(result, 2)
 
 
-def test_a_role_that_may_not_see_the_others(newest, tmp_path):
+def test_a_role_without_access_to_other_sessions_is_refused(newest, tmp_path):
     with newest.connect() as connection:
         connection.execute("drop role if exists blind")
         connection.execute("create role blind login")
@@ -302,14 +302,14 @@ def test_a_role_that_may_not_see_the_others(newest, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_its_processes_cannot_be_observed(newest, tmp_path):
+def test_a_server_whose_processes_cannot_be_observed_is_refused(newest, tmp_path):
     requested = ("record", "--postgres", newest.dsn, "--all", "--capture", "perf")
     result = spillcast(*requested, cwd=tmp_path, under=refuse_perf())
     assert "cannot observe the server's processes" in only_line(result, 2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_whose_processes_are_not_here(newest, tmp_path):
+def test_a_remote_server_is_refused(newest, tmp_path):
     apart = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*apart, "true"], capture_output=True).returncode:
         pytest.skip("process ids of one's own (unshare --pid) want root")

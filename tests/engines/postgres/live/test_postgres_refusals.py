@@ -38,7 +38,7 @@ def guarded(newest):
 
 @pytest.fixture
 def ordinary(newest):
-    """A role that may see nothing of others."""
+    """A role that cannot see other sessions."""
     with newest.connect() as connection:
         connection.execute("drop role if exists ordinary")
         connection.execute("create role ordinary login")
@@ -46,7 +46,7 @@ def ordinary(newest):
         connection.execute("drop owned by ordinary")
 
 
-def test_a_wrong_password_is_not_told(guarded, tmp_path):
+def test_a_wrong_password_is_not_shown(guarded, tmp_path):
     for wrong in (f"{guarded} password=Wrong-{PASSWORD}", guarded):
         result = record(wrong, "--explain", "select 1", cwd=tmp_path)
         message = only_line(result, 2)
@@ -87,13 +87,13 @@ def test_the_password_is_in_no_recording(guarded, tmp_path, way):
         f"host=/nowhere password={PASSWORD}",
     ],
 )
-def test_a_dsn_that_leads_nowhere_is_not_repeated(dsn, tmp_path):
+def test_an_invalid_dsn_is_not_repeated(dsn, tmp_path):
     result = record(dsn, "--explain", "select 1", cwd=tmp_path)
     assert PASSWORD not in only_line(result, 2)
     assert re.search("DSN|PostgreSQL: connection", result.stderr)
 
 
-def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):
+def test_data_that_an_ordinary_role_cannot_see_is_reported(newest, ordinary, tmp_path):
     with newest.client() as client:
         # Longer than all recorders take to start.
         client.run("select pg_sleep(300)")
@@ -109,13 +109,13 @@ def test_what_an_ordinary_role_may_not_see(newest, ordinary, tmp_path):
         assert result.returncode == 0, result.stderr
 
 
-def test_an_ordinary_role_may_record_what_it_runs_itself(newest, ordinary, tmp_path):
+def test_an_ordinary_role_can_record_its_own_statement(newest, ordinary, tmp_path):
     with newest.connect() as connection:
         connection.execute("grant select on t to ordinary")
     output = tmp_path / "run.spill"
     result = record(ordinary, "--explain", JOIN, "--set", "work_mem=64kB", "-o", output)
     assert result.returncode == 0, result.stderr
-    # Only superusers time I/O, and only pg_monitor lists temp files.
+    # Only superusers enable I/O timing, and only pg_monitor lists temp files.
     assert "the plan may have no I/O times" in result.stderr
     meta = meta_of(output)
     assert meta["engine"]["plan"]["temp_read_s"] is None
@@ -123,7 +123,7 @@ def test_an_ordinary_role_may_record_what_it_runs_itself(newest, ordinary, tmp_p
     assert meta["temp"]["writes"] > 0
 
 
-def test_a_pooler_in_between(newest, tmp_path):
+def test_a_connection_pooler_is_refused(newest, tmp_path):
     pooler = subprocess.Popen(
         target("pooler", newest.port), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -154,7 +154,7 @@ def test_several_sessions_are_listed(newest, tmp_path):
 def test_a_worker_names_its_leader(newest, tmp_path):
     with newest.client(**PARALLEL) as client, newest.gate():
         client.run("select count(*) from t where gate()")
-        # The session and two workers: they stay at the gate until the client cancels it.
+        # The session and two workers: they wait at the gate until the client cancels.
         newest.until_held(client, processes=3)
         query = "select pid from pg_stat_activity where leader_pid = %s"
         with newest.connect() as connection:
@@ -164,7 +164,7 @@ def test_a_worker_names_its_leader(newest, tmp_path):
     assert f"a parallel worker of {client.pid}" in message
 
 
-#: What is asked of a server, and words of the answer.
+#: Command lines, and words of the error.
 BAD_INPUT = {
     "nothing to find": ((), "--backend PID, --query PATTERN"),
     "to find and to run": (("--query", "x", "--explain", "select 1"), "--backend PID, --query"),
@@ -201,7 +201,7 @@ def test_its_options_need_a_server(tmp_path):
 
 
 def recorded(newest, dsn, output, **options):
-    """What a recorder said of a query that goes on once the recorder looks at it."""
+    """The message of a recorder about a query that continues after the recorder has started."""
     with newest.client() as client, newest.gate() as gate:
         client.run(HELD)
         newest.until_held(client)
@@ -214,14 +214,14 @@ def recorded(newest, dsn, output, **options):
     return stderr
 
 
-def test_without_perf_events_waits_alone_are_recorded(newest, tmp_path):
+def test_without_perf_events_only_waits_are_recorded(newest, tmp_path):
     output = tmp_path / "run.spill"
     stderr = recorded(newest, newest.dsn, output, under=refuse_tracing())
     assert "its processes: cannot observe the server's processes" in stderr
     check_samples_only(output)
 
 
-def test_another_users_server_without_privilege(newest, open_places):
+def test_another_users_server_needs_privilege(newest, open_places):
     under = ordinary_user()
     if not under:
         pytest.skip("only root has a server of another user")
@@ -233,7 +233,7 @@ def test_another_users_server_without_privilege(newest, open_places):
     check_no_io(output)
 
 
-def test_a_server_whose_processes_are_not_here(newest, tmp_path):
+def test_a_remote_server_is_refused(newest, tmp_path):
     apart = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*apart, "true"], capture_output=True).returncode:
         pytest.skip("process ids of one's own (unshare --pid) want root")
@@ -243,14 +243,14 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
     check_no_io(output)
 
 
-def test_perf_that_is_asked_for_by_name_and_refused(newest, tmp_path):
+def test_an_explicit_perf_source_that_is_refused_is_an_error(newest, tmp_path):
     requested = ("--explain", "select 1", "--capture", "perf")
     result = record(newest.dsn, *requested, under=refuse_tracing(), cwd=tmp_path)
     assert "cannot observe the server's processes" in only_line(result, 2)
 
 
 def check_no_io(output):
-    """It has samples alone."""
+    """The recording has only samples."""
     meta = meta_of(output)
     assert meta["temp"] is None
     assert meta["capture"]["method"] == "none"
@@ -259,7 +259,7 @@ def check_no_io(output):
 
 
 def check_samples_only(output):
-    """It says so, is profiled, and carries no forecast."""
+    """Only samples are reported; the recording can be profiled, but not forecast."""
     meta = check_no_io(output)
     profiled = completed("profile", output)
     assert re.search(r"Buf[Ff]ile(Read|Write) +\d", profiled.stdout)
@@ -274,7 +274,7 @@ def check_samples_only(output):
         assert "record on the server's own machine" in message
 
 
-def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
+def test_a_query_that_has_ended_gives_no_recording(newest, tmp_path):
     output = tmp_path / "run.spill"
     with newest.client() as client:
         with recorder(output, "--postgres", newest.dsn, "--backend", str(client.pid)) as process:
@@ -286,7 +286,7 @@ def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_statement_that_a_timeout_ends_is_not_a_whole_one(newest, tmp_path):
+def test_a_statement_that_a_timeout_cancels_is_not_complete(newest, tmp_path):
     limits = ("--set", "statement_timeout=200ms", "--set", "work_mem=128kB")
     requested = ("--set", "temp_tablespaces=slow", "-o", "run.spill", "--explain", JOIN)
     result = record(newest.dsn, *limits, *requested, cwd=tmp_path)
@@ -296,7 +296,7 @@ def test_a_statement_that_a_timeout_ends_is_not_a_whole_one(newest, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dsn_longer_than_a_file_s_name_keeps_its_password(guarded):
+def test_a_dsn_longer_than_a_file_name_hides_its_password(guarded):
     secret = "Wrong-" * 60
     message = only_line(spillcast("postgres", f"{guarded} password={secret}"), 2)
     assert "Wrong-" not in message

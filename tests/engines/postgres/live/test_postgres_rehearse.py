@@ -1,4 +1,4 @@
-"""A recorded SELECT is run again for a while in a read-only session, its temp files elsewhere."""
+"""A recorded SELECT runs again for some time in a read-only session, with other temp storage."""
 
 import json
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ SETTINGS = ["work_mem=128kB", "max_parallel_workers_per_gather=0"]
 
 @pytest.fixture(scope="module")
 def explained(newest, tmp_path_factory):
-    """The join, recorded with its temp files where the server's are."""
+    """The join, recorded with its temp files on the server's storage."""
     output = tmp_path_factory.mktemp("recorded") / "run.spill"
     given = [word for setting in SETTINGS for word in ("--set", setting)]
     completed("record", "--postgres", newest.dsn, "--explain", JOIN, "-o", output, *given)
@@ -27,13 +27,13 @@ def explained(newest, tmp_path_factory):
 
 @pytest.fixture
 def slow(newest):
-    """Where the tablespace ``slow`` is."""
+    """The path of the tablespace ``slow``."""
     skip_without_fuse()
     return newest.room / "slow"
 
 
 def sessions(newest):
-    """Sessions of others that are at work, and temp files in the tablespace ``slow``."""
+    """Active sessions of other clients, and temp files in the tablespace ``slow``."""
     with newest.connect() as connection:
         query = "select count(*) from pg_stat_activity where query like 'explain%%'"
         files = "select count(*) from pg_tablespace t, pg_ls_tmpdir(t.oid) where spcname = 'slow'"
@@ -44,11 +44,11 @@ def test_the_whole_query(newest, explained, slow, tmp_path):
     matches = []
     done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, notify=matches.append)
     assert done.ended
-    # The same plan and as many batches, so as many blocks, and all of them in the slow tablespace.
+    # The plan and the number of batches are equal, so are the blocks, all in the slow tablespace.
     assert done.recording.meta.temp.operations == pytest.approx(
         explained.meta.temp.operations, rel=0.01
     )
-    # The server may read a block again that the kernel still has.
+    # The server may read a block again that is in the page cache.
     groups = done.groups.values()
     waited_s = sum(group.count * group.mean_s for group in groups)
     assert waited_s >= 0.9 * OPERATION_S * sum(group.count for group in groups)
@@ -58,7 +58,7 @@ def test_the_whole_query(newest, explained, slow, tmp_path):
 
 
 def test_the_first_seconds(newest, explained, slow, tmp_path, monkeypatch):
-    # As on a machine without a CPU to spare, nobody looks at the session meanwhile.
+    # As on a machine without an idle CPU, the session is not sampled meanwhile.
     monkeypatch.setattr(Sampler, "_tick", lambda _sampler: None)
     done = rehearse_postgres(newest.dsn, explained, slow, 0.8, tmp_path)
     assert not done.ended
@@ -98,15 +98,15 @@ def test_no_tablespace_there(newest, explained, tmp_path):
         ("select pg_advisory_lock(1)", "calls pg_advisory_lock"),
     ],
 )
-def test_what_could_change_something_is_refused(newest, explained, slow, tmp_path, statement, why):
+def test_statements_that_may_write_are_refused(newest, explained, slow, tmp_path, statement, why):
     with pytest.raises(Refusal, match=why):
         rehearse_postgres(newest.dsn, explained, slow, 5.0, tmp_path, statement=statement)
     with newest.connect() as connection:
         assert connection.execute("select count(*) from t").fetchone()[0] > 0
 
 
-def test_a_text_that_the_server_cut_is_not_run(newest, tmp_path):
-    """The server cuts before a character of which not all bytes fit, here 3 bytes earlier."""
+def test_a_statement_truncated_by_the_server_is_not_run(newest, tmp_path):
+    """The server truncates before a character that does not fit, here 3 bytes earlier."""
     statement = f"select {1:<5} -- {chr(0x1D11E) * 400}"
     with newest.connect() as observer, newest.connect() as session:
         session.execute(statement)

@@ -1,4 +1,4 @@
-"""A PostgreSQL query watched live: lines of JSON while it runs, and nothing left."""
+"""A PostgreSQL query in the live view: JSON lines while it runs, and no leftovers."""
 
 import json
 from contextlib import closing
@@ -8,7 +8,7 @@ from screen import Terminal, screen
 from spillcast.engines.postgres import SAMPLER, open_session
 from spillcast.engines.postgres.rank.snapshot import take_snapshot
 
-#: Spills for half a minute, in one process.
+#: Spills for half a minute, in a single process.
 SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(12))
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
@@ -30,12 +30,12 @@ def test_a_query_is_watched_to_its_end(newest, tmp_path):
     assert {row["event"] for row in last["rows"]} >= {"pread64", "pwrite64"}
     assert {of["op"] for of in last["temp"]} == {"read", "write"}
     assert last["lost"] == 0
-    # By its end the query is seen whole, or from where it was attached.
+    # At its end the whole query is known, or the part from the attachment on.
     assert last["forecast"]["to_come"] is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_to_come_is_told_by_its_plan(newest):
+def test_the_plan_gives_the_remaining_work(newest):
     with newest.client(**ALONE) as client:
         client.run(SPILLS)
         newest.until_running(client)
@@ -56,7 +56,7 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
     assert "known from the remaining bytes, at the time each took" in text
 
 
-def test_a_session_whose_workers_alone_spill_is_live(newest):
+def test_a_session_of_which_only_workers_spill_is_live(newest):
     settings = {"enable_parallel_hash": "off", "parallel_leader_participation": "off"}
     with newest.gate(), newest.client(**PARALLEL, **settings) as client:
         client.run(MIDWAY)

@@ -1,4 +1,4 @@
-"""The sampling thread beside the others: what it changes they may read; when it fails they know."""
+"""The sampling thread: other threads can read its data, and learn of its failure."""
 
 import os
 
@@ -10,11 +10,11 @@ from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.activity import ActivityQueries
 from spillcast.engines.sampler import SessionQuery
 
-#: Longer than a recorder takes to attach; it is cancelled.
+#: Longer than a recorder takes to attach; the statement is cancelled.
 SLEEP = "select pg_sleep(600)"
 
 
-def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
+def test_a_worker_may_join_a_query_while_its_processes_are_iterated():
     query = SessionQuery(1, QueryLife(ServerClock()))
     seen = []
     for pid in query.pids:
@@ -25,7 +25,7 @@ def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
 
 
 def failing_look(monkeypatch, after):
-    """Fails as a bug would, at a look some time after the first."""
+    """Makes the sampler fail, as by a bug, at a later sample."""
     looks, sessions = [], ActivityQueries.sessions
 
     def look(self):
@@ -37,7 +37,7 @@ def failing_look(monkeypatch, after):
     monkeypatch.setattr(ActivityQueries, "sessions", look)
 
 
-def test_a_sampler_that_crashed_does_not_end_the_query(newest, tmp_path, monkeypatch):
+def test_a_crashed_sampler_does_not_end_the_query(newest, tmp_path, monkeypatch):
     with newest.client() as client:
         client.run(SLEEP)
         newest.until_running(client)

@@ -6,13 +6,13 @@ from harness import completed
 from postgres_rig import SERIAL
 from spillcast import forecast
 
-#: Work of the processor on every row, which a little spilling accompanies.
+#: CPU work for every row, with little spilling.
 BUSY = (
     "select sum(length(md5(repeat(f, 200) || id))) "
     "from (select id, f from t where id % 4 = 0 order by f, id offset 0) s"
 )
 SPILLING = "select max(x.f) from t x join t y using (id)"
-#: A table on the slow storage, of which the server has no page in memory: it was copied there.
+#: A table on the slow storage, none of whose pages are in shared buffers, as it was copied there.
 COLD_TABLE = (
     "drop table if exists cold",
     "create table cold as select i as id, repeat('x', 950) as f from generate_series(1, 16000) i",
@@ -23,7 +23,7 @@ TARGETS = ("--to", "latency:20us", "--to", "catalogue:aws-gp3")
 
 
 def verdict_on(newest, folder, query, **settings):
-    """What ``forecast`` says first of a run of ``query``, as one line."""
+    """The verdict of ``forecast`` on a run of ``query``, as a single line."""
     output = folder / "run.spill"
     options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     completed("record", "--postgres", newest.dsn, "--explain", query, *options, "-o", output)
@@ -33,7 +33,7 @@ def verdict_on(newest, folder, query, **settings):
 
 
 def test_storage_is_the_problem_and_work_mem_the_cheapest_fix(newest, tmp_path):
-    """Temp files on storage of 0.5 ms an operation, which is most of the time."""
+    """Temp files on storage of 0.5 ms an operation take most of the time."""
     answer = verdict_on(
         newest, tmp_path, SPILLING, temp_tablespaces="slow", work_mem="128kB", **SERIAL
     )
@@ -47,7 +47,7 @@ def test_storage_is_the_problem_and_work_mem_the_cheapest_fix(newest, tmp_path):
 
 
 def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
-    """Temp files in the page cache, and most of the time in a function.
+    """Temp files are in the page cache, and most of the time is in a function.
 
     Or, on a busy machine, in waits for a CPU.
     """
@@ -59,8 +59,8 @@ def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
     assert int(share) >= 30
 
 
-def test_cold_table_files_are_told_from_temp_files(newest, tmp_path):
-    """Temp files in the page cache, and a table that is read from storage of 0.5 ms a page."""
+def test_cold_table_files_are_distinguished_from_temp_files(newest, tmp_path):
+    """Temp files are in the page cache; a table is read from storage of 0.5 ms a page."""
     with newest.connect() as connection:
         for statement in COLD_TABLE:
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of each version found, with a role, a database and a place to move to."""
+"""A PostgreSQL server of each installed version, with a role, a database and a target directory."""
 
 import os
 import shutil
@@ -17,10 +17,10 @@ from spillcast.cli import run
 from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
-#: The newest, and with SPILLCAST_SERVERS=all every one that is installed: `make nightly`.
+#: The newest version, and with SPILLCAST_SERVERS=all all installed ones: `make nightly`.
 INSTALLATIONS = [embedded(), *(of_debian() if os.environ.get("SPILLCAST_SERVERS") == "all" else [])]
 
-#: What a session sees of a move.
+#: The settings of a move that a session sees.
 STATE = {
     "settings": (
         "select setdatabase::regclass::text, setrole::regrole::text, setconfig "
@@ -33,7 +33,7 @@ STATE = {
     ),
     "effective": "show temp_tablespaces",
 }
-#: Takes back the settings that tests made.
+#: Resets the settings that tests made.
 RESET = (
     "alter role all reset all",
     "alter role etl reset all",
@@ -45,10 +45,10 @@ RESET = (
 
 
 class Moving(SimpleNamespace):
-    """A server, and what can be seen of its temp files from outside of spillcast."""
+    """A server, and its temp files as observed without spillcast."""
 
     def rows(self, query, *values, user="postgres", database="postgres"):
-        """The rows of a statement, in a session of its own."""
+        """The rows of a statement, run in a separate session."""
         with self.connect(user, database) as connection:
             cursor = connection.execute(query, values)
             return cursor.fetchall() if cursor.description else []
@@ -58,7 +58,7 @@ class Moving(SimpleNamespace):
         return psycopg.connect(dsn, autocommit=True)
 
     def move(self, *arguments, status=0, to=True):
-        """Run ``spillcast move postgres`` in this process, and expect a status."""
+        """Runs ``spillcast move postgres`` in this process, and asserts its exit status."""
         answer, complained = StringIO(), StringIO()
         where = ["--to", str(self.to)] if to else []
         line = ["move", "postgres", self.dsn, *where, *arguments]
@@ -71,13 +71,13 @@ class Moving(SimpleNamespace):
         return SimpleNamespace(stdout=answer.getvalue(), stderr=complained.getvalue())
 
     def reload(self):
-        """Have the server read its settings, and wait until new sessions have them."""
+        """Reloads the server's settings, and waits until new sessions have them."""
         loaded = self.rows("select pg_conf_load_time()")
         self.rows("select pg_reload_conf()")
         until(lambda: self.rows("select pg_conf_load_time()") != loaded, "the settings")
 
     def state(self):
-        """Everything that a move may change, as a new session sees it."""
+        """All that a move may change, as a new session sees it."""
         with self.connect() as connection:
             seen = {name: connection.execute(query).fetchall() for name, query in STATE.items()}
         return seen | {
@@ -90,14 +90,14 @@ class Moving(SimpleNamespace):
         }
 
     def is_as(self, before):
-        """All is as it was; the server is given time to read its settings again."""
+        """Asserts the former state, after the server had time to reload its settings."""
         deadline = time.monotonic() + 60
         while (now := self.state()) != before and time.monotonic() < deadline:
             time.sleep(0.05)
         assert now == before
 
     def spilling(self, user="postgres", database="postgres"):
-        """A session in the middle of a spilling hash join, and the files that it has."""
+        """A session in the middle of a spilling hash join, and its temp files."""
         connection = self.connect(user, database)
         connection.execute("set work_mem = '64kB'; set enable_mergejoin = off")
         connection.execute("begin")
@@ -136,7 +136,7 @@ def running(request):
 
 @pytest.fixture
 def moving(running):
-    """The server as new: whatever a test leaves is taken away."""
+    """The server in its initial state: changes of a test are undone."""
     yield running
     running.rows("alter system reset all")
     running.reload()

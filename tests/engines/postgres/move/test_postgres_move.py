@@ -1,4 +1,4 @@
-"""Temp files of a real server are moved, seen at the new place, and moved back."""
+"""Temp files of a real server are moved, observed at the new place, and moved back."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from cases import nightly
 
 GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "moving-temp.md"
 SCOPES = ("role:etl", "database:dw", "server")
-#: Who spills in a scope: user and database.
+#: The user and the database that spill in a scope.
 WHO = {
     "role:etl": ("etl", "postgres"),
     "database:dw": ("etl", "dw"),
@@ -22,8 +22,8 @@ WHO = {
 }
 
 
-def test_the_guide_shows_what_is_printed(moving):
-    """On the version that the guide was written with; the directory has another name here."""
+def test_the_guide_shows_the_printed_move(moving):
+    """Only on the version of the guide; the directory has another name here."""
     if moving.server.installation.version.split(".")[0] != "18" or os.geteuid() != 0:
         pytest.skip("the guide's output is that of PostgreSQL 18, by root")
     shown = re.findall(r"^```text\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
@@ -34,7 +34,7 @@ def test_the_guide_shows_what_is_printed(moving):
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
+def test_temp_files_move_there_and_back(moving, scope):
     before = moving.state()
     document = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
     assert all(step["done"] for step in document["steps"])
@@ -45,7 +45,7 @@ def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
     assert files
     assert all(moving.to in path.parents for path in files)
     connection.close()
-    # The server has taken the mark of an unfinished move away.
+    # The server has removed the mark of an unfinished move.
     assert oct(moving.to.stat().st_mode)[-4:] == "0700"
 
     moving.move("--for", scope, "--revert")
@@ -56,7 +56,7 @@ def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
     connection.close()
 
 
-def test_the_way_back_is_found_without_the_directory(moving):
+def test_a_revert_does_not_need_the_directory(moving):
     before = moving.state()
     refused = moving.move("--revert", to=False, status=2)
     assert "moved temp files to no tablespace of this server" in refused.stderr
@@ -65,7 +65,7 @@ def test_the_way_back_is_found_without_the_directory(moving):
     moving.is_as(before)
 
 
-def test_a_session_sets_it_itself(moving):
+def test_a_session_can_set_the_tablespace_itself(moving):
     before = moving.state()
     document = json.loads(moving.move("--apply", "--json").stdout)
     *done, by_hand = document["steps"]
@@ -80,7 +80,7 @@ def test_a_session_sets_it_itself(moving):
 
 @pytest.mark.parametrize("names", [["plain", "Odd, \"name'"], *nightly([], [""])])
 @pytest.mark.parametrize("scope", SCOPES)
-def test_what_was_set_before_comes_back(moving, scope, names):
+def test_a_revert_restores_former_settings(moving, scope, names):
     for name in filter(None, names):
         path = moving.room / f"old{len(name)}"
         path.mkdir()
@@ -100,7 +100,7 @@ def test_what_was_set_before_comes_back(moving, scope, names):
     moving.is_as(before)
 
 
-def test_doing_it_twice_changes_nothing(moving):
+def test_repeated_moves_and_reverts_change_nothing(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     moved = moving.state()
@@ -114,13 +114,13 @@ def test_doing_it_twice_changes_nothing(moving):
     moving.is_as(before)
 
 
-def test_several_scopes_share_a_tablespace_that_goes_with_the_last(moving):
+def test_several_scopes_share_a_tablespace_until_the_last_is_reverted(moving):
     before = moving.state()
     for scope in SCOPES:
         moving.move("--for", scope, "--apply")
     output = moving.move("--for", "role:etl", "--revert").stdout
     assert "the tablespace stays for database:dw, server" in output
-    # Rights that the role's move gave are needed by the others.
+    # Privileges granted by the role's move are needed by the others.
     connection, files = moving.spilling("etl", "dw")
     assert all(moving.to in path.parents for path in files)
     connection.close()
@@ -129,7 +129,7 @@ def test_several_scopes_share_a_tablespace_that_goes_with_the_last(moving):
     moving.is_as(before)
 
 
-def test_a_directory_that_was_there_stays(moving):
+def test_an_existing_directory_is_kept(moving):
     moving.to.mkdir()
     moving.server.give(moving.to)
     before = moving.state()
@@ -139,7 +139,7 @@ def test_a_directory_that_was_there_stays(moving):
     assert moving.to.is_dir()
 
 
-def test_a_tablespace_that_was_there_stays_with_its_comment(moving):
+def test_an_existing_tablespace_is_kept_with_its_comment(moving):
     moving.to.mkdir()
     moving.server.give(moving.to)
     moving.rows(f"create tablespace theirs location '{moving.to}'")
@@ -153,7 +153,7 @@ def test_a_tablespace_that_was_there_stays_with_its_comment(moving):
     moving.is_as(before)
 
 
-def test_a_tablespace_with_a_name_of_ones_own(moving):
+def test_a_tablespace_with_a_chosen_name(moving):
     before = moving.state()
     name = 'my "Temp"'
     moving.move("--for", "role:etl", "--tablespace", name, "--apply")
@@ -166,19 +166,19 @@ def test_a_tablespace_with_a_name_of_ones_own(moving):
 
 
 def refused_to_drop(moving, *words):
-    """A revert that leaves the tablespace and says why."""
+    """Asserts that a revert leaves the tablespace and gives the reason."""
     result = moving.move("--revert", "--json", status=1)
     assert "is in use and stays" in result.stderr
-    # One document, which says what was done.
+    # A single document, which lists the completed steps.
     assert json.loads(result.stdout)["left"]
     for word in words:
         assert word in result.stderr
     assert ("spillcast_temp",) in moving.rows("select spcname from pg_tablespace")
-    # What could be put back was.
+    # All that could be restored was.
     assert moving.rows("select 1 from pg_db_role_setting where 'etl'::regrole = setrole") == []
 
 
-def test_a_tablespace_with_temp_files_of_a_running_query_stays(moving):
+def test_a_tablespace_with_temp_files_of_a_running_query_is_kept(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     connection, files = moving.spilling("etl")
@@ -189,7 +189,7 @@ def test_a_tablespace_with_temp_files_of_a_running_query_stays(moving):
     moving.is_as(before)
 
 
-def test_a_tablespace_with_shared_temp_files_stays(moving):
+def test_a_tablespace_with_shared_temp_files_is_kept(moving):
     """Parallel workers share a directory of temp files, which pg_ls_tmpdir does not show."""
     moving.move("--for", "role:etl", "--apply")
     connection, files = moving.spilling("etl")
@@ -202,7 +202,7 @@ def test_a_tablespace_with_shared_temp_files_stays(moving):
     assert not moving.to.exists()
 
 
-def test_a_tablespace_with_a_table_stays(moving):
+def test_a_tablespace_with_a_table_is_kept(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     moving.rows("create table kept tablespace spillcast_temp as select 1 as one", database="dw")
@@ -215,7 +215,7 @@ def test_a_tablespace_with_a_table_stays(moving):
     moving.is_as(before)
 
 
-def test_a_tablespace_that_others_are_set_to_stays(moving):
+def test_a_tablespace_used_by_other_settings_is_kept(moving):
     moving.move("--for", "role:etl", "--apply")
     moving.rows("alter role postgres set temp_tablespaces = 'spillcast_temp'")
     moving.rows("alter database dw set default_tablespace = 'spillcast_temp'")
@@ -224,7 +224,7 @@ def test_a_tablespace_that_others_are_set_to_stays(moving):
     )
 
 
-def test_what_somebody_has_set_since_stays(moving):
+def test_later_settings_of_a_user_are_kept(moving):
     moving.move("--for", "role:etl", "--apply")
     moving.rows("alter role etl set temp_tablespaces = 'pg_default'")
     output = moving.move("--revert").stdout
@@ -233,19 +233,19 @@ def test_what_somebody_has_set_since_stays(moving):
     assert settings == [(["temp_tablespaces=pg_default"],)]
 
 
-def test_a_setting_that_wins_is_named(moving):
+def test_a_setting_with_precedence_is_named(moving):
     moving.rows("alter role etl in database dw set temp_tablespaces = 'pg_default'")
     output = moving.move("--for", "role:etl", "--apply").stdout
     assert "role:etl in database:dw has a setting of its own" in output
 
 
-def test_open_sessions_are_told_of(moving):
+def test_open_sessions_are_reported(moving):
     with moving.connect("etl"):
         output = moving.move("--for", "role:etl", "--apply").stdout
     assert "open sessions of role:etl keep their setting: 1" in " ".join(output.split())
 
 
-def test_a_directory_that_is_gone_is_noticed_and_mended(moving):
+def test_a_missing_directory_is_detected_and_restored(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     shutil.rmtree(moving.to)
@@ -257,7 +257,7 @@ def test_a_directory_that_is_gone_is_noticed_and_mended(moving):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the printed commands want root")
 @pytest.mark.parametrize("scope", SCOPES)
-def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
+def test_the_printed_commands_run_and_revert(moving, scope):
     before = moving.state()
     script = moving.move("--for", scope).stdout
     moving.is_as(before)
@@ -282,7 +282,7 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
     moving.move("--for", scope, "--apply")
     applied = moving.state()
     assert applied == printed
-    # What was moved by hand is moved back like all else.
+    # A manual move is reverted as any other.
     moving.move("--revert")
     run(target)
     moving.move("--revert")
@@ -290,7 +290,7 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
 
 
 @pytest.mark.parametrize("scope", ["server", "role:etl"])
-def test_moves_one_after_the_other_are_undone_from_the_last_on(moving, scope):
+def test_successive_moves_are_reverted_from_the_last_on(moving, scope):
     before = moving.state()
     then = moving.room / "then"
     moving.move("--for", scope, "--apply")

@@ -1,4 +1,4 @@
-"""A move that is killed with SIGKILL, at any point, is put back by --revert or ended by --apply."""
+"""A move that is killed by SIGKILL at any point is reverted by --revert or completed by --apply."""
 
 import json
 import random
@@ -14,12 +14,12 @@ from harness import spillcast_command
 from kills import KILLS
 from spillcast.engines.postgres.server import embedded
 
-#: The other servers differ in nothing that a kill could meet.
+#: Other servers do not differ in anything that a kill affects.
 pytestmark = pytest.mark.parametrize(
     "running", [embedded()], indirect=True, ids=lambda i: i.version
 )
 SCOPES = ("role:etl", "server", "session")
-#: Forks for each line of its input, and prints how the fork ended. That kills itself after some
+#: Forks for each line of its input, and prints how the fork ended. A fork kills itself after some
 #: steps; with half a step, within the transaction of the next one.
 KILLED = """
 import json, os, signal, sys
@@ -64,7 +64,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def killed():
-    """Run until so many steps are done, or all; whether it was killed."""
+    """Runs up to the given number of steps, or all; returns whether it was killed."""
     command = [sys.executable, "-c", KILLED]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as forks:
@@ -87,7 +87,7 @@ APPLIED += nightly(*(("session", n) for n in (2, 3, 4)))
 
 
 @pytest.mark.parametrize(("scope", "steps"), APPLIED)
-def test_an_apply_that_was_killed_is_put_back(moving, killed, scope, steps):
+def test_a_killed_apply_is_reverted(moving, killed, scope, steps):
     before = moving.state()
     assert killed(moving, "apply", scope, steps)
     assert (moving.state() != before) == (steps > 0)
@@ -96,7 +96,7 @@ def test_an_apply_that_was_killed_is_put_back(moving, killed, scope, steps):
 
 
 @pytest.mark.parametrize(("scope", "steps"), APPLIED)
-def test_an_apply_that_was_killed_is_ended_by_another(moving, killed, scope, steps):
+def test_a_killed_apply_is_completed_by_another(moving, killed, scope, steps):
     before = moving.state()
     assert killed(moving, "apply", scope, steps)
     document = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
@@ -105,7 +105,7 @@ def test_an_apply_that_was_killed_is_ended_by_another(moving, killed, scope, ste
     moving.is_as(before)
 
 
-#: Steps of a --revert: the transaction, chmod, DROP TABLESPACE, rmdir; the server's come first.
+#: Steps of a --revert: the transaction, chmod, DROP TABLESPACE, rmdir; server steps come first.
 REVERTED = [("role:etl", 0.5), ("role:etl", 2), ("server", 1)]
 REVERTED += nightly(*(("role:etl", n) for n in (0, 1, 3)))
 REVERTED += nightly(*(("server", n) for n in (2, 2.5, 3, 4, 5)))
@@ -113,7 +113,7 @@ REVERTED += nightly(*(("session", n) for n in (1, 2)))
 
 
 @pytest.mark.parametrize(("scope", "steps"), REVERTED)
-def test_a_revert_that_was_killed_is_ended_by_another(moving, killed, scope, steps):
+def test_a_killed_revert_is_completed_by_another(moving, killed, scope, steps):
     moving.rows("alter system set temp_tablespaces = 'pg_default'")
     moving.reload()
     before = moving.state()
@@ -124,7 +124,7 @@ def test_a_revert_that_was_killed_is_ended_by_another(moving, killed, scope, ste
     moving.is_as(before)
 
 
-def test_a_directory_that_was_there_is_never_taken_for_our_own(moving, killed):
+def test_an_existing_directory_is_never_treated_as_created(moving, killed):
     moving.to.mkdir()
     moving.server.give(moving.to)
     before = moving.state()
@@ -134,7 +134,7 @@ def test_a_directory_that_was_there_is_never_taken_for_our_own(moving, killed):
         moving.is_as(before)
 
 
-def test_another_place_waits_for_the_one_that_was_interrupted(moving, killed):
+def test_a_move_to_another_place_waits_for_the_interrupted_one(moving, killed):
     assert killed(moving, "apply", "role:etl", 3)
     first, moving.to = moving.to, moving.room / "other"
     try:
@@ -147,8 +147,8 @@ def test_another_place_waits_for_the_one_that_was_interrupted(moving, killed):
 
 
 @pytest.mark.nightly
-def test_killed_at_any_time(moving):
-    """The command itself, killed whenever: within its steps, before, or after."""
+def test_a_move_killed_at_any_time_can_be_reverted(moving):
+    """The command itself is killed at any time: within its steps, before, or after."""
     chance = random.Random(5)
     before = moving.state()
     command = spillcast_command(

@@ -1,4 +1,4 @@
-"""What a move prints is pasted into a shell: no name of the server's runs anything there."""
+"""A printed move is pasted into a shell: no name from the server executes anything there."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 from cases import cases, nightly
 from spillcast.engines.postgres import identifier, literal
 
-#: Each would make a file ``planted`` if some layer of quoting took it for its own.
+#: Each would create a file ``planted`` if a layer of quoting failed.
 EVIL = {
     "here-document": "SQL\ntouch {mark}\nSQL",
     "command of psql": "x\n\\! touch {mark}\n",
@@ -45,7 +45,7 @@ def psql(moving):
 
 
 @cases(("text", "conforming"), product(TEXTS, ["on", "off"]))
-def test_a_server_reads_what_was_meant(running, text, conforming):
+def test_a_server_reads_the_quoted_names(running, text, conforming):
     with running.connect() as connection:
         connection.execute(f"set standard_conforming_strings = {conforming}".encode())
         name = text[:20] or "x"
@@ -58,7 +58,7 @@ def test_a_server_reads_what_was_meant(running, text, conforming):
 
 @pytest.mark.parametrize("subject", EVIL)
 @pytest.mark.parametrize("conforming", ["off", *nightly("on")])
-def test_nothing_that_a_server_names_is_run(moving, psql, subject, conforming):
+def test_no_name_from_the_server_is_executed(moving, psql, subject, conforming):
     mark = moving.room / "planted"
     name = EVIL[subject].format(mark="planted")
     quoted = identifier(name)
@@ -80,7 +80,7 @@ def test_nothing_that_a_server_names_is_run(moving, psql, subject, conforming):
         ) == [(True,)]
         psql(re.sub("^# ?", "", back, flags=re.MULTILINE))
         moving.is_as(before)
-        # Done by spillcast it is the same.
+        # The same when spillcast applies the move.
         moving.move("--for", f"role:{name}", "--apply")
         moving.move("--revert")
         moving.is_as(before)
@@ -89,7 +89,7 @@ def test_nothing_that_a_server_names_is_run(moving, psql, subject, conforming):
         moving.rows(f"drop role {quoted}")
 
 
-def test_a_directory_that_no_command_can_name_is_refused(moving):
+def test_a_directory_that_cannot_be_quoted_is_refused(moving):
     moving.to = moving.room / "new\nline"
     try:
         assert "control characters" in moving.move("--for", "role:etl", status=2).stderr
@@ -97,7 +97,7 @@ def test_a_directory_that_no_command_can_name_is_refused(moving):
         moving.to = moving.room / "fast"
 
 
-def test_a_directory_of_quotes_is_one_word(moving, psql):
+def test_a_directory_of_quotes_is_a_single_word(moving, psql):
     moving.to = moving.room / '$(touch planted) `touch planted` "; touch planted; \\'
     before = moving.state()
     try:

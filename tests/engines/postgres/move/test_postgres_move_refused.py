@@ -1,4 +1,4 @@
-"""What stands against a move is named before anything is changed; passwords are never shown."""
+"""Obstacles to a move are named before anything is changed; passwords are never shown."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="wants root")
 
 
 def refused(moving, *words, to=None, dsn=None, options=("--for", "role:etl", "--apply"), **how):
-    """A refusal with these words, which has changed nothing."""
+    """Asserts a refusal with these words that changed nothing."""
     before = moving.state()
     line = ("move", "postgres", dsn or moving.dsn, "--to", to or moving.to, *options)
     message = only_line(spillcast(*line, **how), 2)
@@ -34,7 +34,7 @@ def refused(moving, *words, to=None, dsn=None, options=("--for", "role:etl", "--
     return message
 
 
-def test_directories_that_cannot_be_used(moving):
+def test_unusable_directories_are_refused(moving):
     full, foreign, mount = (moving.room / name for name in ("full", "foreign", "mount"))
     for path in (full, foreign, mount):
         path.mkdir()
@@ -55,7 +55,7 @@ def test_directories_that_cannot_be_used(moving):
 
 
 @pytest.mark.parametrize("database", ["postgres", "dw"])
-def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch, database):
+def test_a_move_blocked_by_another_names_it(moving, monkeypatch, database):
     monkeypatch.setattr("spillcast.engines.postgres.move.run.LOCK_S", 0.0)
     with moving.connect(database=database) as other:
         other.execute("set statement_timeout = '30s'")
@@ -66,7 +66,7 @@ def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch, database
         assert moving.state() == before
 
 
-def test_names_that_are_not_there(moving):
+def test_nonexistent_names_are_refused(moving):
     for wrong, words in (
         ("role:nobody", "the server has no such role"),
         ("database:none", "the server has no such database"),
@@ -78,7 +78,7 @@ def test_names_that_are_not_there(moving):
     refused(moving, "not both", options=("--apply", "--revert"))
 
 
-def test_a_tablespace_of_the_name_elsewhere(moving):
+def test_an_existing_tablespace_of_that_name_elsewhere_is_refused(moving):
     path = moving.room / "other"
     path.mkdir()
     moving.server.give(path)
@@ -86,7 +86,7 @@ def test_a_tablespace_of_the_name_elsewhere(moving):
     refused(moving, "there is a tablespace spillcast_temp elsewhere", "--tablespace")
 
 
-def test_without_superuser_the_missing_right_is_named_and_helps(moving):
+def test_without_superuser_the_missing_privilege_is_named_and_sufficient(moving):
     dsn = moving.dsn.replace("user=postgres", "user=etl")
     result = refused(moving, "role etl lacks SUPERUSER", "GRANT postgres TO etl", dsn=dsn)
     assert "options='-c role=postgres'" in result
@@ -108,7 +108,7 @@ def test_an_ordinary_user_cannot_make_the_directory(moving):
     refused(moving, "cannot be created without being root", under=ordinary_user())
 
 
-def test_a_standby_would_stop(moving):
+def test_a_standby_that_would_stop_is_an_obstacle(moving):
     moving.rows("select pg_create_physical_replication_slot('standby_one')")
     try:
         refused(moving, "stops if the directory is missing: standby_one", "--standbys-prepared")
@@ -118,13 +118,13 @@ def test_a_standby_would_stop(moving):
         moving.rows("select pg_drop_replication_slot('standby_one')")
 
 
-def test_a_note_that_somebody_changed(moving):
+def test_a_changed_note_is_refused(moving):
     moving.move("--for", "role:etl", "--apply")
     moving.rows("comment on tablespace spillcast_temp is 'spillcast move: hello'")
     refused(moving, "cannot be read", options=("--revert",))
 
 
-def test_what_is_on_the_servers_command_line_wins():
+def test_a_setting_on_the_servers_command_line_has_precedence():
     with workspace() as room, private_server(room, {"temp_tablespaces": "pg_default"}) as server:
         line = ("move", "postgres", server.dsn, "--to", room / "fast", "--for", "server")
         message = only_line(spillcast(*line, "--apply"), 2)
@@ -133,7 +133,7 @@ def test_what_is_on_the_servers_command_line_wins():
 
 
 @ROOT
-def test_a_server_that_runs_elsewhere(moving):
+def test_a_remote_server_is_refused(moving):
     elsewhere = ("unshare", "--mount", "--pid", "--fork", "--mount-proc")
     if subprocess.run([*elsewhere, "true"], capture_output=True).returncode:
         pytest.skip("unshare is refused here")
@@ -145,7 +145,7 @@ def test_a_server_that_runs_elsewhere(moving):
     assert "Note: --apply would be refused: the server's process" in plan.stdout
 
 
-def test_a_pooler_in_between(moving):
+def test_a_connection_pooler_is_refused(moving):
     command = target("pooler", moving.port)
     pooler = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     port = pooler.stdout.readline().strip()
@@ -157,7 +157,7 @@ def test_a_pooler_in_between(moving):
 
 @pytest.fixture
 def with_password(moving):
-    """A role that has to give a password."""
+    """A role that needs a password."""
     rules = moving.data / "pg_hba.conf"
     old = rules.read_text()
     quoted = PASSWORD.replace("'", "''")
@@ -178,7 +178,7 @@ def test_a_password_is_never_shown(with_password):
     for options in ((), ("--apply",), ("--apply", "--json"), ("--revert",)):
         done = completed("move", "postgres", good, "--to", moving.to, *options)
         assert "s3cret" not in done.stdout + done.stderr
-    # In the environment it works as well.
+    # The environment variable works, too.
     bare = f"host={host} user=secretive dbname=postgres"
     environ = environment(PGPASSWORD=PASSWORD)
     assert spillcast("move", "postgres", bare, "--to", moving.to, env=environ).returncode == 0
@@ -199,18 +199,18 @@ def test_a_password_is_never_shown(with_password):
         ("nosuchoption=s3cret", "the DSN is neither"),
     ],
 )
-def test_servers_that_are_not_there(tmp_path, dsn, words):
+def test_unreachable_servers_are_refused(tmp_path, dsn, words):
     message = only_line(spillcast("move", "postgres", dsn, "--to", tmp_path / "fast"), 2)
     assert words in message
     assert "s3cret" not in message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_such_database(moving):
+def test_a_nonexistent_database_is_refused(moving):
     refused(moving, 'database "none" does not exist', dsn=f"{moving.dsn} dbname=none")
 
 
-def test_a_link_is_followed(moving):
+def test_a_symbolic_link_is_followed(moving):
     real, link = moving.room / "real", moving.room / "link"
     real.mkdir()
     real.chmod(0o711)
@@ -227,7 +227,7 @@ def test_a_link_is_followed(moving):
         shutil.rmtree(real)
 
 
-def test_a_path_that_no_tablespace_can_have(moving):
+def test_a_path_that_no_tablespace_can_have_is_refused(moving):
     for options in ([], ["--apply"]):
         result = refused(moving, "a ' in its path", to=moving.room / "ours'", options=options)
         assert "another name" in result
