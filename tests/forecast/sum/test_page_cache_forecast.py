@@ -12,6 +12,7 @@ from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import priced, ranked, verdict
+from spillcast.forecast.workload.counted import timed_on
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage
@@ -177,6 +178,25 @@ def test_a_spill_of_any_size_has_the_throughput_of_its_volume():
     # Writeback and the CPU time of writers are parallel; a read of 128 KiB waits for its latency.
     written_s, read_s = (128 << 10) / 131, (128 << 13) * 1e-3
     assert answer.forecast_s == pytest.approx(written_s + read_s + cpu_s / 2, rel=0.05)
+
+
+def test_counts_without_times_take_as_long_on_the_storage_that_they_ran_on():
+    blocks, elapsed_s = (8 << 30) // 8192, 240.0
+    node = {
+        "Node Type": "Sort", "Actual Rows": 9.0, "Actual Loops": 1,
+        "Temp Read Blocks": blocks, "Temp Written Blocks": blocks,
+    }  # fmt: skip
+    counts = counts_of_plan({"Plan": node, "Execution Time": elapsed_s * 1e3})
+    storage = replace(
+        disk(1 * MS, TABLE), limits=[bytes_limit("throughput", 131 * MIB, burst=13 * MIB)]
+    )
+    [(answer, _)] = ask(timed_on(counts, storage), [storage], Question())
+    assert answer.forecast_s == pytest.approx(elapsed_s, rel=0.02)
+    # While writers use the CPU, 8 GiB are written back (62.5 s); a read of 128 KiB waits 1 ms.
+    # Memory takes 1 to 23 us a block.
+    read_s, memory_s = 65.5, 2 * blocks * 1e-6
+    assert elapsed_s - read_s - 23 * memory_s < answer.ceiling_s < elapsed_s - read_s - memory_s
+    assert answer.ceiling_s / 2 > 62.5
 
 
 def test_distant_answers_are_both_in_the_interval():

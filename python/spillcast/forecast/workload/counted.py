@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -144,14 +145,26 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     return timed
 
 
+#: Largest error of the CPU time, as a share of the elapsed time.
+THINK_ERROR = 0.01
+
+
 def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
-    """The mean latency of each load on ``storage``, in the order of the loads."""
-    if not (counts.buffered and storage.source.of_device):
-        return [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
-    threads = _threads(counts, loads, 0.0)
-    behaviour = behaviour_of(storage, access="buffered")
-    simulated = threads.on(behaviour, operations(loads), {}, threads.read_ahead(loads))
-    return [mean_s or 0.0 for mean_s in threads.mean_s(simulated, loads)]
+    """The mean latency of each load on ``storage``, in the order of the loads.
+
+    The rest of the elapsed time is CPU time, during which the kernel writes back and limits refill.
+    """
+    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    if not storage.source.of_device:
+        return mean_s
+    behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
+    while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
+        threads, before_s = _threads(counts, loads, think_s), think_s
+        simulated = threads.on(behaviour, operations(loads), {}, threads.read_ahead(loads))
+        mean_s = [mean or 0.0 for mean in threads.mean_s(simulated, loads)]
+        io_s = sum(load.count * mean for load, mean in zip(loads, mean_s, strict=True))
+        think_s = max(counts.elapsed_s - io_s / counts.processes, think_s)
+    return mean_s
 
 
 def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
