@@ -1,1 +1,1 @@
-"""What goes to other machines: wheels, the recorder, the bundle, and the checks of each."""
+"""Artifacts for other machines: wheels, the recorder, the bundle, and the checks of each."""

@@ -1,4 +1,4 @@
-"""One tar for servers without network: the wheel, what it depends on, the recorder, install.sh."""
+"""One tar for servers without network: the wheel, its dependencies, the recorder, install.sh."""
 
 import argparse
 import shutil
@@ -13,7 +13,7 @@ from release.tree import ROOT
 from release.wheel import DIST, wheel_of
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-#: The oldest C libraries that the wheels of what it depends on are made for.
+#: The oldest C libraries for which the dependencies have wheels.
 _PLATFORMS = {
     False: ("manylinux_2_28", "manylinux_2_17", "manylinux2014"),
     True: ("musllinux_1_2",),
@@ -21,7 +21,7 @@ _PLATFORMS = {
 
 
 def build(item: Platform, pythons: list[str], extras: str) -> Path:
-    """The bundle of a platform. SystemExit where its wheel or its recorder was not built."""
+    """The bundle of a platform. SystemExit if its wheel or its recorder was not built."""
     wheel, recorder = wheel_of(item), DIST / f"spillcast-recorder-{item.machine}"
     if wheel is None or not recorder.exists():
         raise SystemExit(f"{item.name}: run make wheel recorder first")
@@ -42,7 +42,7 @@ def build(item: Platform, pythons: list[str], extras: str) -> Path:
 
 
 def _download(wheel: Path, extras: str, python: str, item: Platform, to: Path) -> None:
-    """The wheels that it depends on, for one version of Python."""
+    """Downloads the wheels of its dependencies for one version of Python."""
     platforms = [f"{name}_{item.machine}" for name in _PLATFORMS[item.musl]]
     command = [TOOLS / "python", "-m", "pip", "download", "--quiet", "--dest", to]
     command += ["--only-binary", ":all:", "--python-version", python]
@@ -52,7 +52,7 @@ def _download(wheel: Path, extras: str, python: str, item: Platform, to: Path) -
 
 
 def main() -> None:
-    """Make the bundle of each platform that is asked for."""
+    """Makes the bundle of each requested platform."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--platform", nargs="*", default=[])
     parser.add_argument("--python", nargs="*", default=list(PYTHONS))

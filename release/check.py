@@ -1,4 +1,4 @@
-"""Checks wheels: what they promise, and the whole loop from clean virtual environments."""
+"""Checks wheels: their platform tags, and the whole loop from clean virtual environments."""
 
 import argparse
 import os
@@ -12,12 +12,12 @@ from release.installed import Installed, pythons
 from release.platforms import PLATFORMS, native
 from release.wheel import DIST, wheel_of
 
-#: Large packages that extras install, and the base package does not.
+#: Large packages of extras, which the base package does not install.
 NO_BASE = {"duckdb", "pandas", "polars", "pyarrow"}
 
 
 def main() -> None:
-    """Check every wheel of dist, and run the native one; ``--quick``: one Python, no charts."""
+    """Checks every wheel of dist, and runs the native one; ``--quick``: one Python, no charts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def check_loops(wheel: Path, python: Path, *, charts: bool) -> int:
-    """The loop in a clean environment of one Python, in every way; how many there were."""
+    """The loop in a clean environment of one Python, in every way; returns the number of loops."""
     with tempfile.TemporaryDirectory(prefix="spillcast-wheel-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Checks the bundle: installed and run where there is no network."""
+"""Checks the bundle: installed and run without network."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def check(bundle: Path) -> str:
-    """What was found, in a line. AssertionError says what failed."""
+    """Returns the result as a line. AssertionError says what failed."""
     with tempfile.TemporaryDirectory(prefix="spillcast-bundle-") as folder:
         with tarfile.open(bundle) as tar:
             tar.extractall(folder, filter="data")
@@ -24,7 +24,7 @@ def check(bundle: Path) -> str:
 
 
 def _offline(*words: str) -> str:
-    """Run in a network namespace that has no way out."""
+    """Runs in a network namespace without a way out."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(["unshare", "-rn", *words], capture_output=True, text=True, env=env)
     assert done.returncode == 0, f"{words[0]}: {done.stderr}"

@@ -1,4 +1,4 @@
-"""Checks the recorder: one static file that runs where nothing else is."""
+"""Checks the recorder: one static file that runs without anything else."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from release.recorder import SIZE_MAX_BYTES
 
 
 def check(recorder: Path) -> str:
-    """What was found, in a line. AssertionError names what is not as promised."""
+    """Returns the result as a line. AssertionError names the broken promise."""
     size = recorder.stat().st_size
     assert size <= SIZE_MAX_BYTES, f"{recorder.name}: {size:,} bytes"
     answer = subprocess.run(
@@ -22,7 +22,7 @@ def check(recorder: Path) -> str:
 
 
 def check_runs(recorder: Path) -> str:
-    """As ``check``, of one that runs here; as root in a root directory that holds nothing else."""
+    """Like ``check``, for a native one, run as root in a root directory without other files."""
     ldd = subprocess.run(["ldd", recorder], capture_output=True, text=True)
     words = ldd.stdout + ldd.stderr
     assert "not a dynamic executable" in words or "statically linked" in words, words
@@ -40,7 +40,7 @@ def check_runs(recorder: Path) -> str:
 
 
 def check_emulated(recorder: Path, emulator: str) -> str:
-    """As ``check``, of one of another processor, which QEMU stands in for."""
+    """Like ``check``, for one of another processor, run in QEMU."""
     with tempfile.TemporaryDirectory() as folder:
         version = _output([emulator, recorder, "--version"]).strip()
         probe = _output([emulator, recorder, "probe", folder, "--budget", "2s"])

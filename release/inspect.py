@@ -1,4 +1,4 @@
-"""What a wheel is, by what is in it: the platform it promises, and what its libraries ask for."""
+"""Inspects a wheel: the platform of its tag, and the symbols that its libraries need."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from release.wheel import check_whole
 
 
 def check(wheel: Path, item: Platform) -> str:
-    """What was found, in a line. AssertionError names what is not as promised."""
+    """Returns the result as a line. AssertionError names the broken promise."""
     check_whole(wheel)
     tag = _audited_tag(wheel)
     assert tag == f"{item.tag}_{item.machine}", f"{wheel.name}: auditwheel says {tag}"
@@ -28,14 +28,14 @@ def check(wheel: Path, item: Platform) -> str:
 
 
 def glibc_asked(library: Path) -> tuple[int, ...]:
-    """The newest version of glibc's symbols that a library asks for; (0, 0) for none."""
+    """The newest version of glibc's symbols that a library needs; (0, 0) for none."""
     answer = subprocess.run(["readelf", "-VW", library], capture_output=True, text=True, check=True)
     output = re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", answer.stdout)
     return max((tuple(map(int, item.split("."))) for item in output), default=(0, 0))
 
 
 def _audited_tag(wheel: Path) -> str:
-    """The widest platform that auditwheel finds a wheel fit for."""
+    """The most compatible platform tag that auditwheel accepts for a wheel."""
     command = [TOOLS / "auditwheel", "show", wheel]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     words = " ".join(answer.stdout.split())

@@ -1,4 +1,4 @@
-"""A wheel installed into a virtual environment of its own, where no compiler is on PATH."""
+"""A wheel installed into a separate virtual environment, without a compiler on PATH."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NEWEST_TRIED = 14
-#: What every server has; nothing else is on PATH.
+#: Directories that every server has; nothing else is on PATH.
 PROGRAMS = ("cat", "env", "ls", "rm", "seq", "sh", "sleep")
 
 
 class Installed:
-    """One virtual environment, and a home of its own beside it."""
+    """A virtual environment, with a separate home directory beside it."""
 
     def __init__(self, python: Path, folder: Path) -> None:
         self.bin, self.home = folder / "venv" / "bin", folder / "home"
@@ -27,7 +27,7 @@ class Installed:
             (self._programs / name).symlink_to(shutil.which(name) or f"/bin/{name}")
 
     def install(self, subject: str, *options: str) -> float:
-        """Install by pip, wheels alone; the seconds that it took."""
+        """Installs by pip, only from wheels; returns the seconds that it took."""
         began = time.monotonic()
         command = ["pip", "install", "--quiet", "--only-binary", ":all:", *options, subject]
         done = self.run(*command)
@@ -35,7 +35,7 @@ class Installed:
         return time.monotonic() - began
 
     def run(self, *words: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """Run one of its programs; on PATH are they, and what every server has."""
+        """Runs one of its programs, with PATH limited to them and to the base directories."""
         program, *arguments = map(str, words)
         kept = {
             name: value for name, value in os.environ.items() if name.startswith(("PIP", "SSL"))
@@ -56,7 +56,7 @@ class Installed:
 
     @property
     def size_mb(self) -> float:
-        """What its packages take, without pip."""
+        """The size of its packages, without pip."""
         done = self.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
         pip = ("pip", "setuptools", "pkg_resources", "_distutils")
         return sum(
@@ -69,7 +69,7 @@ class Installed:
 
 
 def pythons() -> list[Path]:
-    """The newest of each version of Python, 3.11 or later, on PATH or kept by pyenv."""
+    """The newest of each version of Python from 3.11, on PATH or installed by pyenv."""
     result: dict[str, Path] = {}
     for minor in range(11, NEWEST_TRIED + 1):
         name = f"python3.{minor}"

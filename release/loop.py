@@ -1,4 +1,4 @@
-"""Record, probe, forecast, report, as it is installed: by root, by a user, with events refused."""
+"""Record, probe, forecast and report with an installed wheel: as root, as a user, without perf."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ BASE_BYTES = 51_712
 
 
 def ways(installed: Installed) -> Iterator[tuple[str, list[str], set[str]]]:
-    """How it is run: a name, what runs it, and the captures of which one must be found."""
+    """How it is run: a name, the command prefix, and the allowed capture methods."""
     python = str(installed.bin / "python")
     refuse = [python, str(TARGETS / "refuse.py")]
     refused = [*refuse, "bpf", *refuse, "perf_event_open"]
@@ -23,7 +23,7 @@ def ways(installed: Installed) -> Iterator[tuple[str, list[str], set[str]]]:
 
 
 def run(installed: Installed, under: Sequence[str], captures: set[str], *, charts: bool) -> str:
-    """The whole loop; the capture that was used. AssertionError says what failed."""
+    """Runs the whole loop; returns the capture method. AssertionError says what failed."""
     work = installed.home / "loop"
     for folder in (work, work / "temp", work / "there"):
         folder.mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
     assert seen == len(temp), f"{seen} operations were recorded of {len(temp)}"
     assert meta["capture"]["method"] in captures, meta["capture"]["method"]
     spillcast("probe", work / "there", "--like", run, "-o", storage, "--budget", "5s")
-    # So short a run may be refused for its interval on a machine that builds beside it.
+    # Such a short run may be refused for its interval while the machine is building.
     result = spillcast("forecast", run, "--to", storage, "--json", refusable=True)
     forecast = json.loads(result)
     assert forecast["refused"] or forecast["forecast_s"] > 0
@@ -68,14 +68,14 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
 
 
 def _lacks_charts(installed: Installed, run: Path, page: Path) -> None:
-    """Without the extra a report names it, in one line."""
+    """Without the extra, a report names it in one line."""
     done = installed.run("spillcast", "report", run, "-o", page)
     assert done.returncode == 2, done.stderr
     assert "pip install 'spillcast[report]'" in done.stderr, done.stderr
 
 
 def remove(folder: Path) -> None:
-    """All that a run left."""
+    """Removes everything that a run left."""
     for path in sorted(folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     folder.rmdir()

@@ -1,4 +1,4 @@
-"""The platforms that are built for, and what each promises of the C library."""
+"""The platforms of the builds, and the C library that each promises."""
 
 import platform
 import subprocess
@@ -14,37 +14,37 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """As ``--platform`` names it."""
+        """The name for ``--platform``."""
         return f"{self.machine}-{'musl' if self.musl else 'gnu'}"
 
     @property
     def target(self) -> str:
-        """Rust's name."""
+        """Rust's target name."""
         return f"{self.machine}-unknown-linux-{'musl' if self.musl else 'gnu'}"
 
     @property
     def zig_target(self) -> str:
-        """The same with the oldest glibc that it is linked for."""
+        """The same with the oldest glibc that it links against."""
         return self.target if self.musl else f"{self.target}.2.17"
 
     @property
     def tag(self) -> str:
-        """The wheel's promise: glibc 2.17 (RHEL 7) or musl 1.2 (Alpine 3.13), or later ones."""
+        """The tag of the wheel: at least glibc 2.17 (RHEL 7) or musl 1.2 (Alpine 3.13)."""
         return "musllinux_1_2" if self.musl else "manylinux_2_17"
 
 
 PLATFORMS = [Platform(machine, musl) for machine in ("x86_64", "aarch64") for musl in (False, True)]
-#: The newest symbol version that a library of a manylinux wheel may ask for.
+#: The newest symbol version that a library of a manylinux wheel may need.
 GLIBC_MAX = (2, 17)
 
 
 def native() -> Platform:
-    """What this Python runs on."""
+    """The platform of this Python."""
     return Platform(platform.machine(), platform.libc_ver()[0] != "glibc")
 
 
 def requested(names: list[str]) -> list[Platform]:
-    """The platforms by name; ``native`` is this one, none at all means all."""
+    """The platforms by name; ``native`` is this one, and no name means all."""
     known = {item.name: item for item in PLATFORMS} | {"native": native()}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -53,7 +53,7 @@ def requested(names: list[str]) -> list[Platform]:
 
 
 def missing_toolchain(item: Platform) -> str | None:
-    """Why nothing can be built for a platform here, in a line; None where it can."""
+    """Why a platform cannot be built here, as a line; None if it can."""
     installed = _rustup("list", "--installed")
     lacking = installed is not None and item.target not in installed.split()
     if lacking and _rustup("add", item.target) is None:
@@ -62,7 +62,7 @@ def missing_toolchain(item: Platform) -> str | None:
 
 
 def _rustup(*arguments: str) -> str | None:
-    """What ``rustup target`` says; None where it fails. Rust of a distribution has none."""
+    """The output of ``rustup target``; None if it fails, as with Rust of a distribution."""
     try:
         done = subprocess.run(["rustup", "target", *arguments], capture_output=True, text=True)
     except FileNotFoundError:

@@ -14,14 +14,14 @@ SIZE_MAX_BYTES = 8_000_000
 
 
 def build(machine: str, profile: str) -> Path:
-    """The recorder of a processor. SystemExit where one of a release is too large."""
+    """The recorder of a processor. SystemExit if a release build is too large."""
     copied()
     libraries = {}
     for item in (Platform(machine, False), Platform(machine, True)):
         kept = TREE.parent / f"preload-{item.name}.so"
         shutil.copy2(preload_library(item, profile), kept)
         libraries[f"SPILLCAST_PRELOAD_{'MUSL' if item.musl else 'GNU'}"] = str(kept)
-    # A release is built for size.
+    # A release is optimised for size.
     profile = "recorder" if profile == "release" else profile
     target = cargo(Platform(machine, True), profile, "spillcast-recorder", libraries, strip=True)
     path = DIST / f"spillcast-recorder-{machine}"
@@ -32,7 +32,7 @@ def build(machine: str, profile: str) -> Path:
 
 
 def main() -> None:
-    """Build what is asked for; a processor whose toolchain cannot be had is skipped by name."""
+    """Builds what is requested; a processor without a toolchain is skipped by name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", default="release")
     parser.add_argument("--platform", nargs="*", default=[])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TREE = ROOT / "build" / "release" / "tree"
-#: Where the commit is told, beside the modules of a wheel.
+#: The file with the commit, beside the modules of a wheel.
 COMMIT = Path("python", "spillcast", "commit.txt")
 _SOURCES = (
     "Cargo.lock",
@@ -25,7 +25,7 @@ _SOURCES = (
 
 
 def copied() -> Path:
-    """The copy, brought up to date; files that did not change keep their time, for cargo."""
+    """The copy, brought up to date; unchanged files keep their modification time, for cargo."""
     wanted = {path.relative_to(ROOT) for name in _SOURCES for path in _files(ROOT / name)}
     for path in wanted:
         target = TREE / path
@@ -40,7 +40,7 @@ def copied() -> Path:
 
 
 def commit() -> str:
-    """The commit that is built, with a + where files differ; nothing where none is known."""
+    """The commit that is built, with a + if files differ; empty if unknown."""
     git = ["git", "-C", str(ROOT)]
     try:
         result = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
@@ -51,14 +51,14 @@ def commit() -> str:
 
 
 def target_folder() -> Path:
-    """Where cargo builds."""
+    """Cargo's target folder."""
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    # Bytecode appears and is renamed while others import what is copied.
+    # Bytecode appears and is renamed while other processes import from the copied tree.
     items = (item for item in path.rglob("*") if "__pycache__" not in item.parts)
     return [item for item in items if item.is_file() and item.suffix != ".so"]
 

@@ -1,4 +1,4 @@
-"""Builds one wheel a platform, each with the preload library in it, and the wheel of the lab."""
+"""Builds one wheel per platform, each with its preload library, and the wheel of the lab."""
 
 import argparse
 import shutil
@@ -13,7 +13,7 @@ from release.platforms import Platform, missing_toolchain, requested
 from release.tree import ROOT, TREE, copied
 
 DIST = ROOT / "dist"
-#: What a wheel is nothing without.
+#: Libraries that a wheel must contain.
 LIBRARIES = ("spillcast/_core.abi3.so", "spillcast/_preload.so")
 
 
@@ -32,9 +32,9 @@ def build(item: Platform, profile: str) -> Path:
 
 
 def build_lab() -> Path:
-    """The wheel of spillcast-lab, which is of Python alone."""
+    """The wheel of spillcast-lab, which is pure Python."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    # Of a copy: setuptools leaves folders beside what it builds.
+    # Built from a copy, as setuptools leaves folders beside the sources.
     with tempfile.TemporaryDirectory() as folder:
         left_out = shutil.ignore_patterns("__pycache__", "build")
         copy = shutil.copytree(ROOT / "lab", Path(folder) / "lab", ignore=left_out)
@@ -43,12 +43,12 @@ def build_lab() -> Path:
 
 
 def wheel_of(item: Platform) -> Path | None:
-    """The wheel of a platform; None where it was not built."""
+    """The wheel of a platform; None if it was not built."""
     return next(iter(DIST.glob(f"spillcast-*{item.tag}_{item.machine}*.whl")), None)
 
 
 def check_whole(wheel: Path) -> None:
-    """SystemExit where a wheel lacks a library."""
+    """SystemExit if a wheel lacks a library."""
     names = set(zipfile.ZipFile(wheel).namelist())
     for name in LIBRARIES:
         if name not in names:
@@ -57,7 +57,7 @@ def check_whole(wheel: Path) -> None:
 
 
 def main() -> None:
-    """Build what is asked for; a platform whose toolchain cannot be had is skipped by name."""
+    """Builds what is requested; a platform without a toolchain is skipped by name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", default="release")
     parser.add_argument("--platform", nargs="*", default=[])

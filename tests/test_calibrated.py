@@ -1,4 +1,4 @@
-"""The constants that commands measured: each with what it rests on, in a file that is read back."""
+"""Calibrated constants: each states its evidence, in a file that is read back."""
 
 import tomllib
 from dataclasses import fields
@@ -11,7 +11,7 @@ from spillcast.calibrated import ANY, Calibrated, calibrated, document
 from spillcast.forecast.workload import KINDS
 
 
-def test_every_constant_says_what_it_rests_on():
+def test_every_constant_states_its_evidence():
     assert document().keys() == {field.name for field in fields(Calibrated)}
     for name, item in document().items():
         assert name == "residuals" or item["unit"]
@@ -37,12 +37,12 @@ def test_quantiles_grow_with_their_levels():
         assert len(item.quantiles) == len(residuals.levels)
 
 
-def test_what_calibration_writes_is_what_is_read():
+def test_the_written_calibration_is_read_back():
     assert tomllib.loads(toml(document())) == document()
 
 
 @cases(
     ("mean_s", "size", "memory"), [(5e-6, 8192, True), (1e-3, 8192, False), (2e-4, 1 << 20, True)]
 )
-def test_memory_answers_within_microseconds_and_the_time_to_copy(mean_s, size, memory):
+def test_memory_answers_take_microseconds_and_the_time_to_copy(mean_s, size, memory):
     assert (mean_s <= calibrated().in_memory_s(size)) == memory

@@ -1,4 +1,4 @@
-"""Distinct values and groups without sorting, beside numpy, which sorts."""
+"""Distinct values and groups without sorting, against numpy, which sorts."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ COLUMNS = {
 
 
 @cases("values", COLUMNS.values())
-def test_distinct_values_are_those_that_sorting_finds(values):
+def test_distinct_values_equal_those_of_numpy(values):
     expected, which = np.unique(values, return_inverse=True)
     result, number = distinct(values)
     assert result.tolist() == expected.tolist()
@@ -28,7 +28,7 @@ def test_rows_of_a_group_keep_their_order(codes):
     assert grouped(codes).tolist() == sorted(range(len(codes)), key=lambda row: codes[row])
 
 
-def test_ascending():
+def test_ascending_accepts_equal_neighbours():
     assert ascending(np.array([]))
     assert ascending(np.array([1, 1, 2]))
     assert not ascending(np.array([1, 3, 2]))

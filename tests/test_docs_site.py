@@ -1,4 +1,4 @@
-"""The docs build without a warning: every page and file that is linked to is there."""
+"""The docs build without a warning: every linked page and file exists."""
 
 import subprocess
 import sys
@@ -37,16 +37,16 @@ def test_every_page_is_in_the_site(built):
 @pytest.mark.parametrize("command", COMMANDS, ids=verbs.path)
 def test_every_command_is_in_the_man_page_and_in_the_site(built, command):
     manual = (built / "man" / "spillcast.1").read_text().replace("\\-", "-").replace("\\&", "")
-    # The page of storage has probe, too.
+    # The page of storage also documents probe.
     verb = verbs.path(command).split()[0]
     name = "storage" if verb == "probe" else verb
     page = (built / "html" / "reference" / f"{name}.html").read_text()
     for text in (manual, page):
         assert verbs.usage(command).split(" [")[0] in text
         for parameter in command.command.get_params(command):
-            # That every verb has --help is said once.
+            # The page states once that every verb has --help.
             assert "--help" in parameter.opts or verbs.term_of(parameter).split(" ")[0] in text
 
 
-def test_the_man_page_has_no_links_to_pages_it_is_not(built):
+def test_the_man_page_has_no_empty_links(built):
     assert "<>" not in (built / "man" / "spillcast.1").read_text()

@@ -1,4 +1,4 @@
-"""The gate: what is too long, too deep, or makes no sense is refused by the file's name."""
+"""The gate: input that is too long, too deep, or makes no sense is refused by its file name."""
 
 import csv
 import json
@@ -36,7 +36,7 @@ def refused(words):
         ('[{"Total Time": 1.5, "Node": "Sort", "Total Time": 2}]', "two values"),
     ],
 )
-def test_json_that_no_reader_can_use(text, words):
+def test_unusable_json_is_refused(text, words):
     with refused(rf"^cut or damaged: .*{words}"):
         gate.json_of(text)
 
@@ -50,7 +50,7 @@ def test_json_that_no_reader_can_use(text, words):
         '{"a": "\\ud83d\\ude00", "b": 1e30}',
     ],
 )
-def test_names_that_stand_again_without_another_figure_are_read(text):
+def test_repeated_names_with_equal_figures_are_read(text):
     """PostgreSQL 12 and earlier print the workers of a sort, and then their buffers."""
     assert gate.json_of(text) == json.loads(text)
 
@@ -61,7 +61,7 @@ def test_json_is_as_deep_as_a_plan_may_be():
 
 
 @cases("length", [*range(4085, 4100), 20_000])
-def test_json_among_other_text_is_found_however_long_it_is(length):
+def test_json_of_any_length_is_found_among_other_text(length):
     values = [["x" * length], {"a": [None] * length, "b": True}, {"a": 1}]
     other = "[2026-11-27] plan: {\nplan = [\n"
     text = other + f"\nplan: {other}".join(json.dumps(value, indent=0) for value in values)
@@ -96,7 +96,7 @@ def test_text_that_is_too_long_is_not_read():
         gate.bounded(b"x" * 1025, 1024)
 
 
-def test_an_error_about_a_file_names_it_once_with_what_mends_it():
+def test_an_error_names_its_file_once_with_the_remedy():
     with (
         pytest.raises(EvidenceDamaged) as raised,
         gate.reading("folder", "another remedy"),
@@ -111,36 +111,36 @@ def test_an_error_about_a_file_names_it_once_with_what_mends_it():
 
 
 @cases("kind", [NoTempIo, OptionInvalid])
-def test_making_a_file_again_mends_no_error_of_another_kind(kind):
+def test_the_remedy_of_a_file_is_not_given_for_other_errors(kind):
     with pytest.raises(kind) as raised, gate.reading("a", "make it again"):
         raise kind("--item 7")
     assert raised.value.hint is None
     assert str(raised.value) == ("a: --item 7" if kind is NoTempIo else "--item 7")
 
 
-def test_what_a_reader_did_not_expect_is_told_of_its_file_and_place():
+def test_an_unexpected_error_of_a_reader_names_its_file():
     with refused(r"^run\.trc: cut or damaged: it lacks 'x'$"), gate.reading("run.trc"):
         {}["x"]
 
 
-def test_what_is_said_already_stays_as_it_is():
+def test_an_input_error_is_unchanged():
     with refused("^other: is this$"), gate.reading("run.trc"):
         raise InputError("other: is this")
 
 
 @cases("fault", [AttributeError, TypeError, NameError, AssertionError])
-def test_a_fault_of_ours_is_no_damage(fault):
+def test_an_internal_error_is_not_damage(fault):
     with pytest.raises(fault), gate.reading("file"):
         raise fault
 
 
 @cases("damage", [ValueError, KeyError, ZeroDivisionError, EOFError, csv.Error, zipfile.BadZipFile])
-def test_what_a_parser_raises_is_damage(damage):
+def test_an_error_of_a_parser_is_damage(damage):
     with pytest.raises(EvidenceDamaged, match="file"), gate.reading("file"):
         raise damage("unexpected")
 
 
-def test_a_file_that_is_missing_or_closed_has_a_code_of_its_own(tmp_path):
+def test_a_missing_and_an_unreadable_file_have_separate_codes(tmp_path):
     for path, kind in ((tmp_path / "gone", PathMissing), (tmp_path, FileUnreadable)):
         with pytest.raises(kind):
             gate.text_of(path)

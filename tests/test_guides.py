@@ -1,4 +1,4 @@
-"""What the guides print is what spillcast prints: every command of a console block is run."""
+"""The guides print what spillcast prints: every command of a console block is run."""
 
 import json
 import re
@@ -20,58 +20,58 @@ from spillcast.cli import VERBS
 
 
 def make_io(directory):
-    """Write ckbig.csv and day.csv."""
+    """Writes ckbig.csv and day.csv."""
     make = ROOT / "examples" / "cache" / "make_example.py"
     subprocess.run([sys.executable, make, directory], check=True)
 
 
 def make_oracle(directory):
-    """The published case, and a plan."""
+    """Writes the published case, and a plan."""
     make_example(directory)
     shutil.copy(ROOT / "examples" / "oracle" / "plan.trc", directory)
 
 
 def make_array(directory):
-    """Write array.json."""
+    """Writes array.json."""
     make = ROOT / "examples" / "io_size" / "make_example.py"
     subprocess.run([sys.executable, make, directory], check=True)
 
 
 def copy_plan(directory):
-    """A plan of PostgreSQL."""
+    """Copies a PostgreSQL plan."""
     shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", directory)
 
 
 def copy_job(directory):
-    """A third of a DuckDB job that spills, with a third of its memory."""
+    """Copies a third of a DuckDB job that spills, with a third of its memory."""
     job = (ROOT / "examples" / "duckdb" / "etl.py").read_text()
     smaller = job.replace("range(3000000)", "range(1000000)").replace("100MB", "34MB")
     (directory / "etl.py").write_text(smaller)
 
 
 def copy_query_log(directory):
-    """Rows of ClickHouse's query log."""
+    """Copies rows of ClickHouse's query log."""
     shutil.copy(ROOT / "examples" / "clickhouse" / "query_log.jsonl", directory)
 
 
 def make_logs(directory):
-    """Event logs of two applications."""
+    """Writes event logs of two applications."""
     make = ROOT / "examples" / "spark" / "make_example.py"
     subprocess.run([sys.executable, make, directory / "logs"], check=True)
 
 
 def make_fleet(directory):
-    """Write some traces of four databases."""
+    """Writes some traces of four databases."""
     made = ("--gigabytes", "0.012", "--files", "60", "--databases", "4")
     command = [sys.executable, "-m", "bench.fleet_traces", directory / "traces", *made]
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 REFERENCE = ROOT / "docs" / "reference"
-#: Verbs on the page of another one.
+#: Verbs that are documented on the page of another verb.
 PAGES = {"probe": "storage"}
 GUIDES = sorted([*(ROOT / "docs" / "guides").glob("*.md"), *REFERENCE.glob("*.md")])
-#: A page of the reference whose command takes too long, and the test that does the same in small.
+#: Pages whose command takes too long, with the test that does the same in small.
 ELSEWHERE = {
     "demo": "tests/lab/test_demo.py",
     "mysql": "tests/engines/mysql/test_mysql_rank.py",
@@ -79,11 +79,11 @@ ELSEWHERE = {
     "calibrate": "tests/lab/test_machine_measured.py",
     "check": "tests/lab/test_check.py",
 }
-#: Verbs of which a process was started.
+#: Verbs that were run in a separate process.
 STARTED = set()
-#: What stands for any lines which the guide leaves out, or within a line for any words.
+#: Stands for any lines that the guide omits, or for any words within a line.
 LEFT_OUT = "..."
-#: What a guide's commands find in their directory.
+#: The files of a guide's working directory.
 PREPARE = {
     "oracle.md": make_oracle,
     "flash-cache.md": make_io,
@@ -98,7 +98,7 @@ PREPARE = {
 
 
 def commands(guide):
-    """Command and output, as the guide's console blocks have them."""
+    """Commands and outputs of a guide's console blocks."""
     blocks = re.findall(r"^```console\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
     for block in blocks:
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -107,7 +107,7 @@ def commands(guide):
 
 
 def matches(expected, printed):
-    """Whether lines are those expected, where ``...`` stands for any."""
+    """Whether the printed lines are the expected ones, where ``...`` matches any."""
     pattern = "".join(
         "(?:.*\n)*?" if line == LEFT_OUT else ".*".join(map(re.escape, line.split(LEFT_OUT))) + "\n"
         for line in expected.splitlines()
@@ -116,7 +116,7 @@ def matches(expected, printed):
 
 
 def make_everything(directory, recording):
-    """What the pages of the reference speak of: files of each kind, a program that spills."""
+    """The files used by the reference pages: one of each kind, and a program that spills."""
     make_example(directory)
     copy_query_log(directory)
     shutil.copytree(recording, directory / "run.spill")
@@ -162,7 +162,7 @@ def test_the_guide_prints_what_spillcast_prints(directory, guide, command, outpu
     environ = environment()
     environ.pop("COLUMNS", None)
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    # Each verb starts a process of its own once, on its page of the reference.
+    # Each verb is run once in a separate process, on its page of the reference.
     anew = guide.parent == REFERENCE and arguments[0] not in STARTED
     STARTED.update(arguments[:1] if anew else ())
     result = completed(*arguments, cwd=directory(guide), env=environ, anew=anew)
@@ -183,13 +183,13 @@ def test_every_verb_has_a_page_and_an_example_that_is_run(verb):
         assert any(command.startswith(f"spillcast {verb}") for command in examples)
 
 
-def test_every_page_of_the_reference_is_of_a_verb():
+def test_every_page_of_the_reference_belongs_to_a_verb():
     assert {page.stem for page in REFERENCE.glob("*.md")} == {
         PAGES.get(verb, verb) for verb in VERBS
     }
 
 
-def test_lines_left_out():
+def test_dots_match_omitted_lines_and_words():
     assert matches("a\n...\nc\n", "a\nb\nb\nc\n")
     assert matches("a\n...\nc\n", "a\nc\n")
     assert not matches("a\n...\nc\n", "a\nb\n")

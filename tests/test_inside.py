@@ -1,4 +1,4 @@
-"""A run in the process of the tests is as one in a process of its own, and leaves nothing."""
+"""A run inside the test process behaves as in a separate process, and leaves nothing behind."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ TRACE = EXAMPLES / "oracle" / "plan.trc"
         ("report", "--nonsense"),
     ],
 )
-def test_it_prints_what_another_process_prints(tmp_path, words):
+def test_it_prints_the_output_of_a_separate_process(tmp_path, words):
     (tmp_path / "here.csv").write_text("no evidence\n")
     options = {"cwd": tmp_path, "env": environment(COLUMNS=70, TZ="Asia/Tokyo")}
     before = Path.cwd(), dict(os.environ), time.tzname, sys.stdout
@@ -39,7 +39,7 @@ def test_it_prints_what_another_process_prints(tmp_path, words):
     assert result.stderr == alone.stderr
 
 
-def test_its_temp_files_are_where_its_environment_says(tmp_path):
+def test_its_temp_files_follow_its_environment(tmp_path):
     query = "select current_setting('temp_directory') as folder"
     requested = ("profile", TRACE, "--sql", query, "--json")
     result = spillcast(*requested, env=environment(TMPDIR=tmp_path))
@@ -47,7 +47,7 @@ def test_its_temp_files_are_where_its_environment_says(tmp_path):
     assert str(tmp_path) in result.stdout
 
 
-def test_what_a_library_logs_is_on_stderr(tmp_path, monkeypatch):
+def test_log_messages_of_a_library_are_on_stderr(tmp_path, monkeypatch):
     def main():
         logging.getLogger("library").warning("went wrong")
         sys.exit(0)
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_the_tests(tmp_path, monkeypatch):
         forked.run_inside(["storage"], TIMEOUT_S, cwd=tmp_path, env=os.environ)
 
 
-def test_what_a_run_leaves_is_seen(tmp_path):
+def test_changes_left_by_a_run_are_detected(tmp_path):
     left = []
     with pytest.raises(AssertionError), inside.unchanged():
         left.append((tmp_path / "file").open("w"))

@@ -1,4 +1,4 @@
-"""``with spillcast.record()``: what a block of Python did on temp files, and its forecast."""
+"""``with spillcast.record()``: the temp I/O of a block of Python, and its forecast."""
 
 import json
 import os
@@ -27,7 +27,7 @@ WRITES, BLOCK = 40, 65536
 
 
 def spill(folder):
-    """Write a temp file and read it again, in this very process."""
+    """Writes a temp file and reads it back, in this process."""
     descriptor = os.open(folder / "spilled", os.O_RDWR | os.O_CREAT)
     try:
         for at in range(WRITES):
@@ -47,7 +47,7 @@ def recorded(**options):
     return run
 
 
-def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
+def test_the_temp_io_of_a_block_is_recorded_and_forecast(tmp_path):
     run = recorded(temp=[tmp_path])
     spill(tmp_path)
     run.__exit__(None, None, None)
@@ -60,7 +60,7 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     assert answer.baseline_s == pytest.approx(run.recording.elapsed_s)
 
 
-def test_the_forecast_of_a_run_is_a_sentence_and_on_its_page(tmp_path):
+def test_the_forecast_of_a_run_is_a_sentence_and_has_a_page(tmp_path):
     written = written_and_read(WRITES * BLOCK, size=BLOCK)
     run = spillcast.interactive.Run(recording(tmp_path / "run.spill", written).path)
     answer = run.forecast("latency:5ms")
@@ -101,7 +101,7 @@ def test_an_interrupt_before_the_block_ends_the_recorder(tmp_path, monkeypatch):
     until(run.output.exists, "the end of the recorder")
 
 
-def test_before_its_block_has_ended_a_run_refuses(tmp_path):
+def test_a_run_has_no_forecast_before_its_block_ends(tmp_path):
     with pytest.raises(NothingRecorded) as raised:
         spillcast.record(tmp_path / "run.spill").forecast("latency:1ms")
     assert raised.value.hint
@@ -118,7 +118,7 @@ def test_a_block_may_change_its_working_directory(tmp_path, monkeypatch):
     assert run.recording.meta.temp.writes == WRITES
 
 
-def test_a_block_ends_though_a_process_that_it_forked_lives_on(tmp_path):
+def test_a_block_ends_although_a_forked_process_lives_on(tmp_path):
     program = f"""
 import os, time, spillcast
 with spillcast.record("run.spill", temp="."):
@@ -137,7 +137,7 @@ os.kill(child, 9)
     assert (tmp_path / "run.spill" / "meta.json").exists()
 
 
-def test_a_text_alone_is_one_directory_and_not_its_letters(tmp_path):
+def test_a_single_string_is_one_directory(tmp_path):
     run = recorded(temp=str(tmp_path), output=tmp_path / "run.spill")
     spill(tmp_path)
     run.__exit__(None, None, None)
@@ -149,7 +149,7 @@ def test_a_text_alone_is_one_directory_and_not_its_letters(tmp_path):
     assert spillcast.profile(run.output, by="op").by == ["op"]
 
 
-def test_a_sweep_is_that_of_the_command_line(tmp_path):
+def test_a_sweep_equals_that_of_the_command_line(tmp_path):
     made = recording(tmp_path / "run.spill", written_and_read(4 << 20, size=64 << 10))
     sizes = ("--min", "32K,64K", "--max", "64K,256K", "--memory", "1M")
     requested = ("sweep", "io-size", "catalogue:linux-hdd", "--like", made.path, *sizes, "--json")
@@ -164,7 +164,7 @@ def test_a_sweep_is_that_of_the_command_line(tmp_path):
     assert "64K/32K" in result._repr_html_()
 
 
-def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):
+def test_the_magic_records_a_cell(tmp_path, monkeypatch):
     magics = {}
     shell = SimpleNamespace(
         run_cell=lambda _cell: SimpleNamespace(success=spill(tmp_path) is None),
@@ -202,12 +202,12 @@ NOTEBOOK = [
 ]
 
 
-def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
-    """In a kernel of Jupyter, as a new user types them."""
+def test_notebook_cells_show_the_table_or_a_refusal(tmp_path):
+    """In a Jupyter kernel, with the input of a new user."""
     nbformat, nbclient = (pytest.importorskip(name) for name in ("nbformat", "nbclient"))
     pytest.importorskip("ipykernel")
     recorded().__exit__(ValueError, None, None)
-    # A folder of such a name holds temp files.
+    # A folder of this name holds temp files.
     (tmp_path / "temp").mkdir()
     words = {"tests": str(Path(__file__).parent), "folder": str(tmp_path)}
     book = nbformat.v4.new_notebook(
@@ -226,8 +226,8 @@ def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
         assert "ran" not in answer.splitlines()
 
 
-def test_a_refusal_is_said_and_not_hung(tmp_path, monkeypatch):
-    """The recorder cannot begin: its folder is a file."""
+def test_a_refused_recording_raises_and_does_not_hang(tmp_path, monkeypatch):
+    """The recorder cannot start: its folder is a file."""
     (tmp_path / "run.spill").write_text("")
     with pytest.raises(OutputExists, match=r"run\.spill"):
         spillcast.record(tmp_path / "run.spill").__enter__()

@@ -1,4 +1,4 @@
-"""What Ctrl-C does where something is kept."""
+"""Ctrl-C while a recording is being written."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_it_is_told_and_interrupts_nothing():
+def test_interrupts_are_reported_and_raise_nothing():
     with interrupts_reported() as reported:
         assert not reported
         interrupt()
@@ -30,8 +30,8 @@ def test_it_is_told_and_interrupts_nothing():
 
 
 @cases("number", [signal.SIGINT, signal.SIGTERM])
-def test_work_that_is_interrupted_at_any_moment_is_cancelled_and_ends(monkeypatch, number):
-    """Each of many works interrupts itself: from the start of its thread to the last wait."""
+def test_work_interrupted_at_any_moment_is_cancelled(monkeypatch, number):
+    """Each of many tasks interrupts itself, from the start of its thread to the last wait."""
     monkeypatch.setattr(interruptible, "TICK_S", 1e-4)
     for _ in range(200):
         cancelled, ended = threading.Event(), []
@@ -50,12 +50,12 @@ def test_work_that_is_interrupted_at_any_moment_is_cancelled_and_ends(monkeypatc
         assert ended == [True]
 
 
-def test_who_takes_signals_keeps_them_while_work_goes_on():
+def test_signal_handlers_of_the_caller_stay_in_place():
     with interrupts_reported() as reported:
 
         def work():
             signal.raise_signal(signal.SIGTERM)
-            # The main thread takes it, sooner or later.
+            # The main thread handles it sooner or later.
             until(lambda: reported, "the signal")
             return 7
 
@@ -63,7 +63,7 @@ def test_who_takes_signals_keeps_them_while_work_goes_on():
     assert reported == [signal.SIGTERM]
 
 
-def test_where_python_makes_a_class_it_is_one_too():
+def test_an_interrupt_during_the_creation_of_a_class_is_recognised():
     class Interrupted:
         def __set_name__(self, _owner, _name):
             raise KeyboardInterrupt
@@ -73,8 +73,8 @@ def test_where_python_makes_a_class_it_is_one_too():
     assert isinstance(raised.value, KeyboardInterrupt) or is_interruption(raised.value)
 
 
-def test_where_no_thread_can_start_a_verb_begins_all_the_same(monkeypatch):
-    """As at a limit of processes."""
+def test_a_verb_runs_without_its_thread(monkeypatch):
+    """As at the limit of processes."""
     attempts = []
 
     def refused(thread):

@@ -1,4 +1,4 @@
-"""The page of mistakes holds what is said to them: a line that names, and a line that mends."""
+"""The page of mistakes shows the real messages: a line with the error and one with the remedy."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 generate = generator("mistakes")
 
 
-def test_the_page_is_what_is_said(monkeypatch, tmp_path):
+def test_the_page_is_up_to_date(monkeypatch, tmp_path):
     def run(words, folder, under=()):
         return spillcast(*words, under=under, cwd=folder)
 
@@ -18,7 +18,7 @@ def test_the_page_is_what_is_said(monkeypatch, tmp_path):
     assert generate.PAGE.read_text() == result, "write it with: python docs/generate_mistakes.py"
 
 
-def test_each_is_named_in_a_line_and_mended_in_another():
+def test_each_mistake_has_one_line_and_one_remedy():
     blocks = re.findall(r"^```text\n(.*?)^```$", generate.PAGE.read_text(), re.M | re.S)
     assert len(blocks) == len(generate.MISTAKES) + len(generate.ORDINARY)
     for block in blocks:

@@ -1,4 +1,4 @@
-"""The example notebook runs in a clean environment that has nothing but the extra ``notebook``."""
+"""The example notebook runs in a clean environment with only the extra ``notebook``."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 
 
 def packages(extra):
-    """What an extra of pyproject.toml installs, with that of the extras it names."""
+    """The packages of an extra of pyproject.toml, including those of the extras it names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras, wanted = project["optional-dependencies"], [*project["dependencies"]]
     pending = [extra]
@@ -28,7 +28,7 @@ def packages(extra):
 
 @pytest.fixture
 def clean(tmp_path):
-    """The interpreter of an environment with the extra's packages and this checkout."""
+    """The Python of an environment with the extra's packages and this checkout."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

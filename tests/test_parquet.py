@@ -1,4 +1,4 @@
-"""Parquet files: what lacks, is of another kind or makes no sense is refused by the file's name."""
+"""Parquet files: missing, mistyped or impossible values are refused by the file's name."""
 
 import math
 from contextlib import suppress
@@ -28,7 +28,7 @@ def refused(words):
 
 
 def table(path, **changes):
-    """A Parquet file of ROWS with other columns in place of some; None leaves one out."""
+    """A Parquet file of ROWS with some columns replaced; None leaves a column out."""
     columns = {name: column for name, column in (ROWS | changes).items() if column is not None}
     arrays = [
         pa.array(column, TYPES.field(name).type) if name not in changes else pa.array(column)
@@ -42,11 +42,11 @@ def columns_of(result):
     return {name: column.to_pylist() for name, column in result.columns.items()}
 
 
-def test_a_table_that_is_as_it_should_be(tmp_path):
+def test_a_valid_table_is_read(tmp_path):
     assert columns_of(tables.table_of(table(tmp_path / "t.parquet"), FIELDS)) == ROWS
 
 
-def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
+def test_nullable_columns_may_be_missing_and_unknown_ones_are_ignored(tmp_path):
     result = tables.table_of(table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS)
     assert columns_of(result) == ROWS | {"name": [None, None]}
 
@@ -66,18 +66,18 @@ def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
         ({"buckets": [[1], [None]]}, "buckets is empty in 1 row"),
     ],
 )
-def test_what_makes_no_sense_is_named_with_its_file_and_column(changes, words, tmp_path):
+def test_an_impossible_value_is_named_with_its_file_and_column(changes, words, tmp_path):
     path = table(tmp_path / "t.parquet", **changes)
     with refused(rf"t\.parquet: cut or damaged: {words}"):
         tables.table_of(path, FIELDS)
 
 
-def test_numbers_of_names_may_be_negative(tmp_path):
+def test_columns_declared_as_signed_may_be_negative(tmp_path):
     path = table(tmp_path / "t.parquet", count=[-1, 2])
     assert tables.table_of(path, FIELDS, signed={"count"})["count"].to_pylist() == [-1, 2]
 
 
-def test_damage_at_which_the_reader_panics_is_an_error_alone(tmp_path, capfd):
+def test_damage_that_panics_the_reader_prints_nothing(tmp_path, capfd):
     path = table(tmp_path / "t.parquet")
     content = path.read_bytes()
     for at in range(4, len(content)):
@@ -87,7 +87,7 @@ def test_damage_at_which_the_reader_panics_is_an_error_alone(tmp_path, capfd):
     assert not capfd.readouterr().err
 
 
-def test_a_table_that_is_cut_or_none(tmp_path):
+def test_a_truncated_or_missing_table_is_refused(tmp_path):
     path = table(tmp_path / "t.parquet")
     path.write_bytes(path.read_bytes()[:-9])
     with refused(r"t\.parquet: cut or damaged: "):
@@ -96,7 +96,7 @@ def test_a_table_that_is_cut_or_none(tmp_path):
         tables.table_of(tmp_path / "gone.parquet", FIELDS)
 
 
-def test_text_of_another_coding_is_found(tmp_path):
+def test_text_that_is_not_utf8_is_refused(tmp_path):
     bad = pa.array([b"\xff\xfe", b"b"]).cast(pa.binary()).view(pa.string())
     pq.write_table(pa.table({**ROWS, "name": bad}), tmp_path / "t.parquet")
     with refused(r"t\.parquet: cut or damaged: .*UTF"):
@@ -117,7 +117,7 @@ def test_a_file_without_an_end_is_damaged(tmp_path):
 
 
 @cases("compression", ["none", "snappy", "gzip", "lz4", "zstd"])
-def test_files_of_others_are_read_however_they_are_compressed(compression, tmp_path):
+def test_files_of_pyarrow_are_read_with_any_compression(compression, tmp_path):
     path = tmp_path / "t.parquet"
     rows = pa.table({name: pa.array(ROWS[name] * 500, TYPES.field(name).type) for name in ROWS})
     pq.write_table(rows, path, compression=compression, row_group_size=300)
@@ -127,7 +127,7 @@ def test_files_of_others_are_read_however_they_are_compressed(compression, tmp_p
     assert result.to_pylist() == rows.to_pylist()
 
 
-def test_others_read_what_is_written(tmp_path):
+def test_pyarrow_reads_the_written_files(tmp_path):
     path = tmp_path / "t.parquet"
     rows = tables.table_of(table(tmp_path / "given.parquet"), FIELDS)
     tables.write_parquet(path, rows, group_rows=1, key_values={"spillcast": "{}"})

@@ -1,4 +1,4 @@
-"""What docs/python.md shows is what Python prints, and results show themselves in a notebook."""
+"""docs/python.md shows what Python prints, and results have a display in notebooks."""
 
 import copy
 import doctest
@@ -32,7 +32,7 @@ def place(tmp_path_factory, spilled):
     return path
 
 
-def test_the_guide(place, monkeypatch):
+def test_the_guide_prints_what_python_prints(place, monkeypatch):
     monkeypatch.chdir(place)
     blocks = re.findall(r"^```pycon\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, GUIDE.name, str(GUIDE), 0)
@@ -62,7 +62,7 @@ def test_impossible_arguments_are_refused_with_a_hint(place, monkeypatch, call, 
     monkeypatch.chdir(place)
     with pytest.raises(kind) as raised:
         call()
-    # What a traceback in a notebook shows below the message.
+    # A traceback in a notebook shows the notes below the message.
     assert raised.value.__notes__ == [raised.value.hint]
 
 
@@ -100,11 +100,11 @@ def test_a_value_of_another_type_is_refused_by_its_name(place, monkeypatch, name
         (lambda: spillcast.forecast("hdd.trc", "latency:1ms", elapsed=773), UsageInvalid),
         (lambda: spillcast.forecast("hdd.trc"), UsageInvalid),
         (lambda: spillcast.Storage.load(), UsageInvalid),
-        # A plan in place of the name of its file.
+        # A plan instead of the name of its file.
         (lambda: spillcast.forecast("Sort  (actual rows=1)\n" * 999, "latency:1ms"), PathMissing),
     ],
 )
-def test_a_wrong_call_names_what_is_right(place, monkeypatch, call, kind):
+def test_a_wrong_call_has_a_hint(place, monkeypatch, call, kind):
     monkeypatch.chdir(place)
     with pytest.raises(kind) as raised:
         call()
@@ -113,7 +113,7 @@ def test_a_wrong_call_names_what_is_right(place, monkeypatch, call, kind):
 
 
 @cases("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy])
-def test_calls_and_results_go_to_other_processes(place, monkeypatch, copied):
+def test_calls_and_results_can_be_pickled(place, monkeypatch, copied):
     monkeypatch.chdir(place)
     for call in (spillcast.forecast, spillcast.profile, spillcast.storage, spillcast.cache):
         assert copied(call) is call
@@ -135,7 +135,7 @@ def test_evidence_and_targets_may_be_any_iterables(place, monkeypatch):
 
 
 def committed():
-    """The notebook as it is in the repository."""
+    """The notebook of the repository."""
     import nbformat
 
     return nbformat.read(NOTEBOOK, as_version=4)
@@ -143,8 +143,8 @@ def committed():
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    """The notebook after it has run, as Jupyter runs it."""
-    # For every worker of the tests it takes long to import.
+    """The notebook after a run in Jupyter."""
+    # Imported here, as the import is slow for each test worker.
     from nbclient import NotebookClient
 
     notebook = committed()
@@ -157,19 +157,19 @@ def executed(tmp_path_factory):
 
 
 def shown(notebook):
-    """HTML that cells show."""
+    """The HTML output of the cells."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {})]
 
 
 @pytest.mark.nightly
-def test_the_notebook_runs_and_its_results_show_themselves(executed):
+def test_the_notebook_runs_and_displays_its_results(executed):
     tables = shown(executed)
     assert len(tables) >= 6
     assert any("this run would take about" in html for html in tables)
 
 
-def test_the_committed_notebook_holds_what_it_displays():
+def test_the_committed_notebook_contains_its_output():
     assert len(shown(committed())) >= 6
     assert "Traceback" not in NOTEBOOK.read_text()
 
@@ -190,7 +190,7 @@ def test_results_display_themselves_as_short_text():
         assert "float64" not in repr(result)
 
 
-def test_html_is_escaped_and_leaves_colours_to_the_theme():
+def test_html_is_escaped_and_sets_no_colours():
     evil = "<script>alert(1)</script>"
     row = {"event": evil, **bare_row(5, 10), "file": evil}
     profile = Profile(["event", "file"], 1.0, [row], warnings=[evil])
@@ -205,7 +205,7 @@ def test_html_is_escaped_and_leaves_colours_to_the_theme():
         assert "color" not in html
 
 
-def test_tables_have_their_columns_without_rows():
+def test_tables_without_rows_keep_their_columns():
     refused = Forecast.unanswered("x", 2.0, 0.9, refused="because")
     assert refused.to_arrow().num_rows == 0
     assert refused.to_polars().columns[0] == "name"
@@ -215,14 +215,14 @@ def test_tables_have_their_columns_without_rows():
     assert spillcast.Storage("x", ASSUMED, []).to_polars().columns[:2] == ["op", "size_class_bytes"]
 
 
-def test_a_column_has_one_type_whatever_its_first_row(place):
+def test_the_type_of_a_column_does_not_depend_on_the_order(place):
     profile = spillcast.profile(place / "hdd.trc")
     turned = Profile(profile.by, profile.elapsed_s, profile.rows[::-1])
     assert pa.table(turned.to_arrow()).schema == pa.table(profile.to_arrow()).schema
     assert turned.to_polars()["total_us"].sum() == pytest.approx(profile.elapsed_s * 1e6)
 
 
-def test_forecast_takes_what_the_command_line_takes(place):
+def test_forecast_takes_each_kind_of_evidence(place):
     recording = spillcast.Recording.open(place / "run.spill")
     matches = [
         spillcast.forecast(baseline, "latency:1ms").to_json()["ceiling_s"]

@@ -1,4 +1,4 @@
-"""The Python reference is made of stub and docstrings, and the stub says what there is."""
+"""The Python reference is generated from stub and docstrings, and the stub matches the code."""
 
 import ast
 import dataclasses
@@ -22,7 +22,7 @@ def stub_function(name):
     return next(n for n in STUB.body if isinstance(n, ast.FunctionDef) and n.name == name)
 
 
-def test_the_page_is_as_it_is_generated():
+def test_the_page_is_up_to_date():
     assert generate.PAGE.read_text() == generate.page(), "python docs/generate_python.py"
 
 
@@ -34,7 +34,7 @@ def test_every_call_of_the_front_door_is_on_the_page():
 
 
 @cases("kind", generate.RESULTS)
-def test_whatever_is_public_says_what_it_is(kind):
+def test_every_public_function_has_a_docstring(kind):
     for name, value in vars(kind).items():
         value = getattr(value, "__func__", value)
         if inspect.isfunction(value) and not name.startswith("_"):
@@ -51,7 +51,7 @@ def test_the_stub_has_the_options_of_a_forecast():
 def test_the_stub_has_the_parameters_of_each_call():
     names = [item.arg for item in stub_function("profile").args.kwonlyargs]
     real = [name for name in inspect.signature(profile).parameters if name != "evidence"]
-    # The last of them are for the command line.
+    # The last ones are for the command line.
     assert names == [name for name in real if name not in ("chosen", "on_progress")]
     assert inspect.signature(spillcast.profile) == inspect.signature(profile)
     names = [item.arg for item in stub_function("cache").args.kwonlyargs]
@@ -81,7 +81,7 @@ spillcast.storage(3)
 """
 
 
-def test_a_type_checker_sees_results_and_mistakes(tmp_path):
+def test_a_type_checker_accepts_results_and_detects_mistakes(tmp_path):
     path = tmp_path / "code.py"
     path.write_text(CODE)
     checked = subprocess.run(

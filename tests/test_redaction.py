@@ -1,4 +1,4 @@
-"""No secret is left of the forms in which programs are given one."""
+"""Secrets are removed in every form in which programs receive them."""
 
 from cases import cases
 from spillcast.redaction import masked_arguments, masked_text
@@ -81,7 +81,7 @@ def test_no_secret_is_left_in_arguments(arguments):
     struck = masked_arguments(arguments)
     assert SECRET not in " ".join(struck)
     assert len(struck) == len(arguments)
-    # Done again it changes nothing: what was kept may pass twice.
+    # A second pass changes nothing, as kept text may pass twice.
     assert SECRET not in " ".join(masked_arguments(struck))
 
 
@@ -93,7 +93,7 @@ def test_no_secret_is_left_in_a_statement(statement):
     assert "***" in struck
 
 
-def test_what_is_none_stays():
+def test_text_without_secrets_is_unchanged():
     for arguments in (
         ["psql", "-p", "5432", "-h", "db", "-U", "etl", "-d", "dw"],
         ["psql", "-p5432"],
@@ -116,7 +116,7 @@ def test_what_is_none_stays():
         assert masked_text(text) == text
 
 
-def test_values_of_secret_variables_are_struck_wherever_they_are(monkeypatch):
+def test_values_of_secret_variables_are_removed_everywhere(monkeypatch):
     monkeypatch.setenv("PGPASSWORD", SECRET)
     monkeypatch.setenv("MY_TOKEN", "postgres")
     assert masked_arguments(["x", f"a{SECRET}b", "postgres"]) == ["x", "a***b", "postgres"]
@@ -124,7 +124,7 @@ def test_values_of_secret_variables_are_struck_wherever_they_are(monkeypatch):
 
 
 @cases("part", ["://a:", ":thin:", "a/", "--a-", "password '", "pgp_x(", "mysql -p ", "-", "eyJ."])
-def test_a_long_text_takes_no_square_of_its_length(part):
-    """Of so many characters, work in proportion to their square would not end within the suite."""
+def test_a_long_text_takes_linear_time(part):
+    """For a text of this length, quadratic work would not end within the suite."""
     text = part * (100_000 // len(part))
     assert masked_text(f"{text} password={SECRET}").endswith("***")

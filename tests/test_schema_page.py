@@ -1,4 +1,4 @@
-"""The tables of docs/schema.md are those of the types."""
+"""The tables of docs/schema.md match the types."""
 
 import json
 
@@ -13,7 +13,7 @@ from spillcast.forecast.question import Question
 generate = generator("schema")
 
 
-def test_the_tables_are_those_of_the_types():
+def test_the_tables_match_the_types():
     text = generate.PAGE.read_text()
     assert generate.with_tables(text) == text, "write them with: python docs/generate_schema.py"
     for name, lines in generate.tables().items():
@@ -21,7 +21,7 @@ def test_the_tables_are_those_of_the_types():
         assert len(lines) > 5
 
 
-def test_the_json_schemas_are_those_of_the_types():
+def test_the_json_schemas_match_the_types():
     files = {path.name: path.read_text() for path in generate.SCHEMAS.iterdir()}
     assert files == generate.schemas(), "write them with: python docs/generate_schema.py"
 
@@ -55,6 +55,6 @@ def test_forecasts_of_each_shape_are_valid_by_their_json_schema(tmp_path):
             valid.validate(document)
 
 
-def test_another_meaning_is_seen():
+def test_a_changed_description_is_detected():
     text = generate.PAGE.read_text().replace("wall time of the run", "time")
     assert "wall time of the run" in generate.with_tables(text)

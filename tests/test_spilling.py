@@ -1,4 +1,4 @@
-"""The sort and the join that spill on purpose: levels and I/Os are those of the formula."""
+"""The sort and the join that spill on purpose: passes and I/Os follow the formula."""
 
 import json
 import math
@@ -23,7 +23,7 @@ DATA = 4 * M
 
 
 def formula(data, memory, unit):
-    """Fan-in, and levels as ceil(log_F(S/M))."""
+    """Fan-in, and the number of passes as ceil(log_F(S/M))."""
     at_once = memory // unit - 1
     return at_once, math.ceil(round(math.log(data / memory, at_once), 9))
 
@@ -44,7 +44,7 @@ def test_the_sort_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_unit_that_does_not_divide_leaves_a_rest_of_each_run(tmp_path):
+def test_a_unit_that_does_not_divide_leaves_a_rest_per_run(tmp_path):
     result = external_sort(tmp_path, data_bytes=DATA, memory_bytes=512 * K, unit_bytes=48 * K)
     assert formula(DATA, 512 * K, 48 * K) == (9, 1)
     assert result.reads == result.writes == 8 * math.ceil(512 / 48)
@@ -60,15 +60,15 @@ def test_the_join_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
     assert result.levels == levels
     moved = levels * 3 * M
     assert (result.read_bytes, result.write_bytes) == (moved, moved)
-    # Each part of each side ends with a rest.
+    # Each partition of each side ends with a partial unit.
     rests = 2 * sum(at_once**level for level in range(1, levels + 1))
     assert moved / unit <= result.writes == result.reads <= moved / unit + rests
-    # Two keys are equal with the chance of one in as many as the build side has.
+    # Two keys are equal with the probability of one over the number of build rows.
     assert matches == pytest.approx(M / 8, rel=0.05)
     assert os.listdir(tmp_path) == []
 
 
-def test_what_fits_or_cannot_be_merged_is_refused(tmp_path):
+def test_data_that_fits_or_cannot_be_merged_is_refused(tmp_path):
     with pytest.raises(OptionInvalid):
         external_sort(tmp_path, data_bytes=M, memory_bytes=M, unit_bytes=8 * K)
     with pytest.raises(InputError):
@@ -79,7 +79,7 @@ def test_what_fits_or_cannot_be_merged_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A recorded sort, and what it said of itself."""
+    """A recorded sort, and the result that it printed."""
     room = tmp_path_factory.mktemp("pattern")
     temp, output = room / "temp", room / "run.spill"
     temp.mkdir()
@@ -91,22 +91,22 @@ def recorded(tmp_path_factory):
     return Recording.open(output), json.loads(result.stdout.splitlines()[0])
 
 
-def test_a_recording_of_it_holds_these_ios(recorded):
+def test_a_recording_of_it_has_these_ios(recorded):
     recording, answer = recorded
     assert answer["levels"] == 2
     counts = recording.meta.temp
     assert (counts.reads, counts.writes) == (answer["reads"], answer["writes"]) == (128, 128)
 
 
-def test_the_made_up_sort_is_what_the_real_one_does(recorded):
-    """File by file and op by op the same operations; only which run is read next may differ."""
+def test_the_synthetic_sort_equals_the_real_one(recorded):
+    """The same operations by file and op; only the order in which runs are read may differ."""
     recording, _ = recorded
     made_up = SyntheticSpill(DATA, 512 * K, 8 * K).steps(IoSizeSetting(64 * K, 64 * K))
     assert by_file(plan(recording)) == by_file(made_up)
 
 
 def by_file(steps):
-    """Of each op and file, in the order in which they are written: what is moved where."""
+    """By op and file, what is moved where, in the order of the writes."""
     result = {}
     rows = steps.to_pylist()
     names = list(dict.fromkeys(row["file"] for row in rows if row["write"]))
@@ -116,7 +116,7 @@ def by_file(steps):
     return {key: of if key[0] else sorted(of) for key, of in result.items()}
 
 
-def test_as_a_program_it_says_what_is_wrong(tmp_path):
+def test_as_a_program_it_reports_errors(tmp_path):
     module = [sys.executable, "-m", "bench.spilling"]
     result = subprocess.run(
         [*module, "sort", tmp_path, "--data", "1M"], capture_output=True, text=True, cwd=ROOT

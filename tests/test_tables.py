@@ -1,4 +1,4 @@
-"""Tables of numpy columns: pyarrow takes them, gives them back and adds up to the same."""
+"""Tables of numpy columns: pyarrow reads them, returns them and computes the same sums."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +23,11 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_others_take_it_and_give_it_back():
+def test_pyarrow_reads_and_returns_a_table():
     rows = Table.from_rows(ROWS, FIELDS)
     arrow = pa.table(rows)
     assert rows.to_pylist() == arrow.to_pylist() == ROWS
-    # It takes long to import, for every worker of the tests.
+    # The import is slow for each test worker.
     from polars import DataFrame
 
     assert DataFrame(rows).to_dicts() == ROWS
@@ -47,7 +47,7 @@ def test_others_take_it_and_give_it_back():
         (pa.large_list(pa.float32()), [[0.5], None, []]),
     ],
 )
-def test_columns_of_other_arrow_types(kind, values):
+def test_columns_of_other_arrow_types_are_read(kind, values):
     assert Table.from_arrow(pa.table({"x": pa.array(values, kind)}))["x"].to_pylist() == values
 
 
@@ -64,7 +64,7 @@ def test_times_dates_and_decimals_become_numbers():
     assert set(nothing.values()) == {None}
 
 
-def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
+def test_filter_sort_and_sums_equal_those_of_pyarrow():
     draws = np.random.default_rng(0)
     columns = {
         "op": ColumnValues.of(
@@ -104,12 +104,12 @@ def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
     ("values", "kind"),
     [([1 << 40], "uint32"), ([-1], "uint64"), ([0.5], "int64"), (["1"], "int64"), ([300], "uint8")],
 )
-def test_a_value_that_another_type_does_not_hold_is_refused(values, kind):
+def test_a_value_that_another_type_cannot_hold_is_refused(values, kind):
     with pytest.raises(ValueError, match=kind):
         ColumnValues.of(ColumnValues.of(values), kind)
 
 
-def test_a_type_that_numpy_lacks_is_seen_when_it_is_asked_for():
+def test_an_unsupported_type_is_refused_on_access():
     rows = Table.from_arrow(pa.table({"n": [1], "t": pa.array([3], pa.duration("s"))}))
     assert rows["n"].to_pylist() == [1]
     with pytest.raises(ValueError, match="duration"):

@@ -1,4 +1,4 @@
-"""A table fits any terminal without cutting a number, and is the same in CSV and Markdown."""
+"""A table fits any terminal without truncated numbers, and is equal in CSV and Markdown."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max
 
 @st.composite
 def tables(draw):
-    """Tables as reports have them: up to three texts, some numbers, some of them to spare."""
+    """Tables as in reports: up to three texts, and numbers, some of which may be dropped."""
     units = draw(st.lists(st.sampled_from(["text", "words", *NUMBERS]), min_size=1, max_size=8))
     columns = [
         Column(f"column {at}", f"key_{at}", unit, spare=draw(st.integers(0, 2)))
@@ -39,7 +39,7 @@ def test_no_line_is_longer_than_the_terminal(table, width):
 
 
 @given(tables(), st.integers(60, 200))
-def test_numbers_that_are_shown_are_whole(table, width):
+def test_shown_numbers_are_not_truncated(table, width):
     text = " ".join(table.text(width).split())
     for at, column in enumerate(table.columns):
         if column.is_text or column.name not in text or column.spare:
@@ -48,7 +48,7 @@ def test_numbers_that_are_shown_are_whole(table, width):
 
 
 @given(tables())
-def test_csv_holds_the_very_numbers(table):
+def test_csv_has_exact_numbers(table):
     header, *rows = csv.reader(io.StringIO(table.csv()))
     assert header == [column.key for column in table.columns]
     assert len(rows) == len(table.rows)
@@ -57,7 +57,7 @@ def test_csv_holds_the_very_numbers(table):
             if value is None:
                 assert cell == ""
             elif column.is_text:
-                # What a spreadsheet would take for a formula begins with an apostrophe.
+                # A text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
                 formula = value.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
                 assert cell == f"'{value}" if formula else cell == value
             else:
@@ -65,10 +65,10 @@ def test_csv_holds_the_very_numbers(table):
 
 
 @given(tables())
-def test_markdown_has_as_many_cells_in_every_line(table):
+def test_markdown_has_equally_many_cells_in_each_line(table):
     lines = table.markdown().splitlines()
     assert len(lines) == 2 + len(table.rows)
-    # A column that holds nothing is left out.
+    # An empty column is left out.
     full = [any(row[at] is not None for row in table.rows) for at in range(len(table.columns))]
     for line in lines:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == (sum(full) or len(full)) + 1
@@ -96,14 +96,14 @@ def test_a_name_keeps_both_ends():
     assert len(line) == 60
 
 
-def test_what_repeats_is_said_once_and_in_csv_always():
+def test_repeated_values_are_shown_once_but_always_in_csv():
     columns = [Column("op", "op"), Column("size", "bytes", "bytes")]
     table = PrintedTable(columns, [["read", 1024], ["read", 2048], ["write", 1024]], grouped=1)
     assert [line.split()[0] for line in table.text(60).splitlines()[2:]] == ["read", "2", "write"]
     assert table.csv() == "op,bytes\nread,1024\nread,2048\nwrite,1024\n"
 
 
-def test_columns_to_spare_go_before_a_name_becomes_unreadable():
+def test_spare_columns_are_dropped_before_a_name_becomes_unreadable():
     columns = [Column("name", None), *(Column(f"number {n}", None, spare=n) for n in range(9))]
     columns = [columns[0], *(Column(c.name, None, "count", c.spare) for c in columns[1:])]
     table = PrintedTable(columns, [["n" * 40, *([1234567] * 9)]])
@@ -113,7 +113,7 @@ def test_columns_to_spare_go_before_a_name_becomes_unreadable():
     assert len(line.split()[0]) >= 12
 
 
-def test_a_row_that_fits_no_line_takes_several():
+def test_a_row_too_wide_for_a_line_takes_several():
     columns = [Column(f"c{n}", None, "raw") for n in range(20)]
     text = PrintedTable(columns, [list(range(1_000_000, 1_000_020))]).text(60)
     assert [line.split() for line in text.splitlines()] == [
@@ -122,12 +122,12 @@ def test_a_row_that_fits_no_line_takes_several():
 
 
 @cases("width", range(4, 30))
-def test_a_shortened_text_is_as_long_as_asked(width):
+def test_a_shortened_text_has_the_given_width(width):
     for text in ("x" * 30, "表" * 30, "a表" * 15):
         assert width - 2 <= cell_width(shortened(text, width)) <= width
 
 
-def test_markdown_of_a_page_says_all_its_parts():
+def test_markdown_of_a_page_has_all_its_parts():
     table = PrintedTable([Column("a|b", "a"), Column("n", "n", "count")], [["x|y\n<script>", 1234]])
     page = Page(
         [Prose(["One."]), table, Drawing(lambda width: "#" * width), Prose(["  b", "  c"])], table
@@ -146,6 +146,6 @@ def test_a_sentence_is_not_broken_between_a_number_and_its_unit():
     assert not re.search(r"\d$", text, re.MULTILINE)
 
 
-def test_names_of_others_command_no_terminal():
+def test_names_contain_no_terminal_controls():
     display = Display("\x1b[2J of a storage", remarks=["\x9b31m"])
     assert not re.search("[\x1b\x9b]", display.text())

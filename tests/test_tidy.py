@@ -15,7 +15,7 @@ from spillcast.engines.registry import ENGINES, engines
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "spillcast"
 LINES_MAX = 500
-#: Pages that are read whole, and so stay short.
+#: Pages that are meant to be read in full, and so stay short.
 PAGE_LINES_MAX = {"glossary.md": 40, "method.md": 300}
 
 
@@ -28,27 +28,27 @@ def name(path):
 
 
 def offenders(paths, violations):
-    """Each violation in these files, with the file that holds it."""
+    """Each violation in these files, with its file."""
     return [f"{name(path)}: {violation}" for path in paths for violation in violations(path)]
 
 
 @lru_cache(maxsize=1)
 def nodes(code):
-    """All nodes of a file's code."""
+    """All AST nodes of a file's code."""
     return list(ast.walk(ast.parse(code)))
 
 
-def test_imports_go_down():
+def test_imports_follow_the_layers():
     cli = pytest.importorskip("importlinter.cli")
     # The contracts are in pyproject.toml.
     assert cli.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
-#: Their ``__getattr__`` imports on first use what stands above all that they import.
+#: Their ``__getattr__`` imports modules of higher layers on first use.
 DOORS = {("spillcast.recording", "spillcast.recording.recording")}
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def test_there_are_no_import_cycles():
     # Imports for types and imports on first use count too.
     grimp = pytest.importorskip("grimp")
     graph = grimp.build_graph("spillcast", cache_dir=None)
@@ -60,11 +60,11 @@ def test_no_module_imports_itself_by_way_of_others():
         }
         for module in graph.modules
     }
-    # CycleError names the modules of a circle.
+    # CycleError names the modules of a cycle.
     TopologicalSorter(imports).prepare()
 
 
-#: What turns a workload and a storage into a forecast.
+#: Modules that turn a workload and a storage into a forecast.
 PROJECTING = ("workload/__init__", "workload/load", "workload/threads", "cpu",
               "projection", "interval", "project", "warnings", "remaining/model")  # fmt: skip
 
@@ -84,20 +84,21 @@ def test_a_projection_reads_no_file():
     assert offenders(paths, reading) == []
 
 
-#: Features by which an engine could be chosen.
+#: Attributes that may select an engine.
 FEATURES = ("lab", "memory", "move", "collect", "io_size")
-#: An engine's name, in whatever form something could be chosen by it.
+#: An engine's name in every form that may select it.
 ENGINE_NAMES = {word for engine in engines() if any(getattr(engine, of) for of in FEATURES)
                 for word in (engine.name, engine.label, *engine.aliases)}  # fmt: skip
-#: A node of plans, and the format of a plan.
+#: Also the names of a plan node and of a plan format.
 ENGINE_NAMES -= {"sort", "DataFusion"}
 
 
 def engines_chosen_by_name(code, *, imported=False):
-    """Lines where an engine's name is a literal of the code, or unless ``imported`` its package is.
+    """Lines where an engine's name is a literal of the code, or its package is imported unless
+    ``imported`` is set.
 
-    As the value of a key in a document, as an example of one, or of who was observed, a name
-    chooses nothing. Texts that hold one are no names.
+    A name selects nothing as a value in a document, in an example, or in the engine of an
+    observation. Texts that contain a name are not names.
     """
     tree = nodes(code)
     reported = {id(value) for node in tree if isinstance(node, ast.Dict)
@@ -107,7 +108,7 @@ def engines_chosen_by_name(code, *, imported=False):
     reported |= {id(part) for node in tree
              if isinstance(node, ast.keyword) and node.arg == "example"
              for part in ast.walk(node.value)}  # fmt: skip
-    # A verb may be called as an engine is.
+    # A verb may have the name of an engine.
     reported |= {id(part) for node in tree if isinstance(node, ast.Assign)
              and getattr(node.targets[0], "id", "") == "VERBS"
              for part in ast.walk(node.value)}  # fmt: skip
@@ -133,8 +134,8 @@ OUTSIDE = [
 ]
 
 
-def test_no_engine_is_chosen_by_its_name_outside_its_room():
-    # A verb or an option may be one engine's.
+def test_no_engine_is_chosen_by_its_name_outside_its_package():
+    # A verb or an option may be specific to one engine.
     assert offenders(
         OUTSIDE,
         lambda path: engines_chosen_by_name(path.read_text(), imported=path.parent.name == "cli"),
@@ -161,13 +162,13 @@ def test_a_choice_of_an_engine_by_name_is_detected():
 
 
 def beginning(text):
-    """The text to the end of the first string of several lines."""
+    """The text up to the end of the first multi-line string."""
     quotes = [match.end() for match in re.finditer('"""', text)]
     return text[: quotes[1]] if len(quotes) > 1 else text
 
 
 def faults_of_a_file(path):
-    """What is wrong with its first line and its length."""
+    """The faults of its first line and of its length."""
     text = path.read_text()
     docstring = ast.get_docstring(ast.parse(beginning(text)))
     if not docstring:
@@ -178,26 +179,26 @@ def faults_of_a_file(path):
         yield f"{lines} lines, at most {LINES_MAX}"
 
 
-def test_the_first_line_of_a_file_says_its_job_and_it_is_short():
+def test_a_file_is_short_and_its_first_line_says_its_job():
     assert (
         offenders(python_files("python", "lab", "tests", "bench", "release"), faults_of_a_file)
         == []
     )
 
 
-def test_a_file_that_is_long_or_says_nothing_is_detected(tmp_path):
+def test_a_long_file_and_a_missing_first_line_are_detected(tmp_path):
     path = tmp_path / "file.py"
     for text in ("", "import os\n", '"""No sentence"""\n', '"""Long."""\n' + "\n" * LINES_MAX):
         path.write_text(text)
         assert len(list(faults_of_a_file(path))) == 1
 
 
-def test_a_page_that_is_read_whole_is_short():
+def test_pages_read_in_full_are_short():
     lines = {page: len((ROOT / "docs" / page).read_text().splitlines()) for page in PAGE_LINES_MAX}
     assert {page: n for page, n in lines.items() if n > PAGE_LINES_MAX[page]} == {}
 
 
-def test_words_of_the_glossary_are_words_of_the_code():
+def test_words_of_the_glossary_occur_in_the_code():
     words = re.findall(r"^- \*\*(.+?)\*\*: ", (ROOT / "docs" / "glossary.md").read_text(), re.M)
     sources = [*python_files("python", "lab"), *(ROOT / "crates").rglob("*.rs")]
     code = "\n".join(path.read_text() for path in sources).lower()
@@ -206,12 +207,12 @@ def test_words_of_the_glossary_are_words_of_the_code():
 
 
 def nodes_that_may_hold(word, path):
-    """The nodes of a file, none where it lacks a word."""
+    """The AST nodes of a file; none if the word does not occur in it."""
     return nodes(code) if word in (code := path.read_text()) else []
 
 
 def read_by_name(path):
-    """Where a file looks something up by a string in what is called meta."""
+    """Lines where a file looks up a string in a variable called meta."""
     for node in nodes_that_may_hold("meta", path):
         looked, by = None, None
         if isinstance(node, ast.Subscript):
@@ -251,7 +252,7 @@ def test_a_verb_is_documented():
     assert [verb for verb in VERBS if not re.search(rf"spillcast {verb}\b", text)] == []
 
 
-def test_every_verb_has_a_module_and_no_file_is_left_without_a_reader():
+def test_every_verb_has_a_module_and_every_module_is_used():
     modules = {module.removeprefix("spillcast.cli.") for module in VERBS.values()}
     texts = {path.stem: path.read_text() for path in (PACKAGE / "cli").glob("*.py")}
     assert modules - {"spillcast_lab.cli"} <= set(texts)
@@ -261,7 +262,7 @@ def test_every_verb_has_a_module_and_no_file_is_left_without_a_reader():
 
 
 def test_no_index_address_is_committed():
-    # Put together here, so that this file does not hold them.
+    # Concatenated, so that this file does not contain them.
     words = [
         "index" + "-url",
         "files.python" + "hosted.org",
@@ -277,17 +278,17 @@ def test_no_index_address_is_committed():
         assert set(result.stdout.splitlines()) <= allowed, word
 
 
-#: Words that say nothing of what they name.
+#: Words that do not describe what they name.
 EMPTY_NAMES = {
     "asked", "came", "felt", "found", "here", "mend", "one", "own", "said", "there", "told", "what",
 }  # fmt: skip
 #: At the end of a name.
 UNIT = re.compile(r"_(s|ms|us|ns|bytes)$")
-#: Of documents on disk, whose keys stay.
+#: Keys of documents on disk, which stay.
 KEYS = {"asked", "what", "told"}
 
 
-#: Texts and comments of Python, in which a word is no identifier.
+#: Strings and comments of Python, which contain no identifiers.
 TEXT = re.compile(
     r"""(?P<quotes>\"{3}|'{3})(?:\\[\s\S]|(?!(?P=quotes))[\s\S])*+(?P=quotes)"""
     r"""|"(?:\\.|[^"\\\n])*+"|'(?:\\.|[^'\\\n])*+'|\#.*"""
@@ -296,8 +297,8 @@ EMPTY_WORD = re.compile(rf"(?i)\b_*(?:{'|'.join(EMPTY_NAMES)})(?:{UNIT.pattern[:
 
 
 def empty_names(code):
-    """The identifiers of a file that are among them; keys of documents may be attributes."""
-    # Nearly all files hold the words, few of them in their code; to parse takes ten times as long.
+    """The banned identifiers of a file; keys of documents may be attributes."""
+    # Nearly all files contain the words, but few in their code; parsing takes ten times as long.
     if not EMPTY_WORD.search(TEXT.sub("", code)):
         return
     for node in nodes(code):
@@ -317,14 +318,14 @@ def empty_names(code):
             yield f"line {node.lineno}: {name}"
 
 
-#: Comments and literals of Rust, in which a word is no identifier, or an identifier.
+#: Comments and literals of Rust, which contain no identifiers, or an identifier.
 RUST_TOKEN = re.compile(
     r"""//[^\n]*|r\#*"[\s\S]*?"\#*|b?"(?:\\[\s\S]|[^"\\])*"|'(?:\\.|[^'\\])'|(?P<name>\w+)"""
 )
 
 
 def empty_rust_names(path):
-    """The identifiers of a file in Rust that are among them, but for keys of documents."""
+    """The banned identifiers of a Rust file, except for keys of documents."""
     for token in RUST_TOKEN.finditer(path.read_text()):
         word = (token["name"] or "").strip("_").lower()
         if word in EMPTY_NAMES - {"asked"}:
@@ -353,6 +354,6 @@ def test_identifiers_name_what_they_hold():
     assert offenders(sorted((ROOT / "crates").rglob("*.rs")), empty_rust_names) == []
 
 
-def test_an_identifier_that_names_nothing_is_detected():
+def test_a_meaningless_identifier_is_detected():
     for code in ("found = 1", "def f(one): pass", "class Told: pass", "a._own"):
         assert list(empty_names(code)), code

@@ -1,4 +1,4 @@
-"""Words of a shell and characters of a terminal, as a shell and a terminal take them."""
+"""Shell quoting and visible characters, checked with a real shell and Unicode categories."""
 
 import subprocess
 import unicodedata
@@ -15,12 +15,12 @@ WORDS = [
 
 
 @cases("word", WORDS)
-def test_a_shell_reads_the_word_that_was_meant(tmp_path, word):
+def test_a_shell_reads_back_the_quoted_word(tmp_path, word):
     shown = shell_word(word)
     assert "\n" not in shown
     ran = subprocess.run(["bash", "-c", f"printf %s {shown}"], capture_output=True, cwd=tmp_path)
     assert ran.stdout == word.encode(errors="surrogateescape")
-    # A shell that lacks $'...' takes another word, but one word, and runs nothing.
+    # A shell without $'...' reads another word, but a single one, and runs nothing.
     lines = subprocess.run(
         ["sh", "-c", f"for one in {shown}; do echo one; done"], capture_output=True, cwd=tmp_path
     )
@@ -28,15 +28,15 @@ def test_a_shell_reads_the_word_that_was_meant(tmp_path, word):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_path_is_no_option_of_the_command_it_is_for(tmp_path):
+def test_a_quoted_path_is_not_an_option(tmp_path):
     (tmp_path / "-n").write_bytes(b"kept")
     command = ["bash", "-c", f"cat {shell_word(Path('-n'))}"]
     ran = subprocess.run(command, capture_output=True, cwd=tmp_path, stdin=subprocess.DEVNULL)
     assert ran.stdout == b"kept"
 
 
-def test_what_has_no_shape_of_its_own_is_shown():
-    """By Unicode's own categories: controls, formats that turn directions, separators of lines."""
+def test_invisible_characters_are_made_visible():
+    """By Unicode categories: controls, formats that change the text direction, line separators."""
     for code in range(0x3000):
         letter = chr(code)
         kind = unicodedata.category(letter)

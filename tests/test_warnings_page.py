@@ -1,4 +1,4 @@
-"""Each code of a warning that the program may print is explained on one page of the docs."""
+"""Each warning code of the program is explained on a page of the docs, and no other code."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 
 ROOT = Path(__file__).parents[1]
 generate = generator("warnings")
-#: How code writes one: of a class, in a document, or in evidence, there after a condition.
+#: How code writes a warning code: in a class, in a document, or in evidence after a condition.
 CODE = re.compile(
     r'(?:Caveat\(\s*|\bUnknown\([^,]*?|"code": |Note\(code=|warnings\.append\(\s*\(\s*)'
     r'"([a-z_-]+)"(?=[,)}])'
@@ -17,7 +17,7 @@ CODE = re.compile(
 SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))
 
 
-def test_every_code_in_the_program_is_explained_and_no_other():
+def test_exactly_the_codes_of_the_program_are_explained():
     result = {code for source in SOURCES for code, _ in source.warnings}
     for path in (ROOT / "python" / "spillcast").rglob("*.py"):
         result.update(CODE.findall(path.read_text()))
@@ -25,11 +25,11 @@ def test_every_code_in_the_program_is_explained_and_no_other():
     assert result == set(explanations())
 
 
-def test_the_page_is_as_it_is_generated():
+def test_the_page_is_up_to_date():
     assert generate.PAGE.read_text() == generate.page(), "python docs/generate_warnings.py"
 
 
-def test_each_has_a_short_title_a_cause_and_a_next_step():
+def test_each_code_has_a_short_title_a_cause_and_a_next_step():
     for code, about in explanations().items():
         assert len(about.title) <= 48, code
         assert not about.title.endswith("."), code

@@ -1,4 +1,4 @@
-"""The table of captures on many CPUs, from what the guest prints on its console."""
+"""The table of captures on many CPUs, from the console output of the guest."""
 
 from bench.wide.table import table
 
@@ -20,7 +20,7 @@ row two attach-1 attach: Too many open files
 [    9.1] reboot: Power down"""
 
 
-def test_figures_stand_beside_their_aims():
+def test_figures_are_shown_beside_their_targets():
     head, names, *lines = table(CONSOLE, ["one", "two"], [1]).splitlines()
     assert "64 emulated CPUs, BTF present" in head
     assert "2 us unobserved" in head
@@ -36,5 +36,5 @@ def test_figures_stand_beside_their_aims():
     ]
 
 
-def test_a_guest_that_does_not_come_up_is_told_apart():
+def test_a_guest_that_does_not_start_is_reported():
     assert table("Kernel panic", ["one"], [1]) == "the guest did not come up: Kernel panic"

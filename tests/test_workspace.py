@@ -1,4 +1,4 @@
-"""What is written stands under its name whole, and what is no file stays what it is."""
+"""Output files are written completely or not at all, and special files stay special files."""
 
 import os
 import stat
@@ -22,7 +22,7 @@ def trace(tmp_path_factory):
     return write_trace(tmp_path_factory.mktemp("traces") / "a.trc", [(READ, 500, blocks(31))] * 9)
 
 
-def test_a_file_is_replaced_only_by_a_whole_one(tmp_path):
+def test_a_file_is_replaced_only_by_a_complete_one(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
     with suppress(KeyError), whole_file(path) as partial:
@@ -35,7 +35,7 @@ def test_a_file_is_replaced_only_by_a_whole_one(tmp_path):
     assert [file.read_text() for file in tmp_path.iterdir()] == ["new"]
 
 
-def test_a_link_and_a_pipe_are_written_to(tmp_path):
+def test_links_and_pipes_are_written_through(tmp_path):
     link, pipe = tmp_path / "link", tmp_path / "pipe"
     link.symlink_to(tmp_path / "page.html")
     os.mkfifo(pipe)
@@ -67,13 +67,13 @@ def test_a_full_device_is_named(trace):
 
 
 @cases("name", ["x" * 255, "\u00e4" * 127])
-def test_the_longest_name_that_a_file_has_is_written(tmp_path, name):
+def test_the_longest_valid_name_is_written(tmp_path, name):
     with whole_file(tmp_path / name) as partial:
         partial.write_text("new")
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_name_that_no_file_has_is_refused(tmp_path, monkeypatch):
+def test_an_invalid_name_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in (".", "", "x" * 300):
         with pytest.raises(WriteFailed), whole_file(Path(name)) as partial:
@@ -82,15 +82,15 @@ def test_a_name_that_no_file_has_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [".", "/", "folder/"])
-def test_a_folder_is_not_written_over(tmp_path, trace, name):
+def test_a_folder_is_not_overwritten(tmp_path, trace, name):
     (tmp_path / "folder").mkdir()
     result = spillcast("report", trace, "-o", name, cwd=tmp_path)
     assert "is a directory" in only_line(result, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_where_a_page_goes_is_checked_before_a_probe(tmp_path, trace):
-    """And not after it, when minutes are lost."""
+def test_the_path_of_a_page_is_checked_before_a_probe(tmp_path, trace):
+    """A failure after the probe would waste minutes."""
     (tmp_path / "flash").mkdir()
     result = spillcast("report", trace, "--to", "flash", "-o", "none/page.html", cwd=tmp_path)
     assert "-o none/page.html: there is no directory" in only_line(result, 2)
@@ -100,7 +100,7 @@ def test_where_a_page_goes_is_checked_before_a_probe(tmp_path, trace):
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_nobodys(trace, closed):
+def test_closed_streams_are_ignored(trace, closed):
     words = spillcast_command("profile", trace, "--csv")
     shell = ["sh", "-c", f'exec "$0" "$@" {closed}']
     done = subprocess.run([*shell, *words], capture_output=True, text=True)
@@ -126,7 +126,7 @@ def test_no_link_of_another_user_is_followed(tmp_path, trace):
         assert "another user" in only_line(result, 2)
     assert kept.read_text() == "kept"
     assert not list((tmp_path / "folder").iterdir())
-    # Our own is followed.
+    # A link of the same user is followed.
     (tmp_path / "mine").symlink_to(kept)
     with whole_file(tmp_path / "mine") as partial:
         partial.write_text("new")

@@ -17,7 +17,7 @@ cell flash cache read hits                                       {:>13}
 
 """
 SCAN = "SQL> select count(*) from ckbig;\n\n  20000000\n\nElapsed: 00:00:{}\n"
-# seeds/004: from disk, filling the cache, and from both; the last in a separate session.
+#: seeds/004: from disk, filling the cache, and from both; the last in a separate session.
 SESSIONS = (
     STATS.format(0, 0)
     + SCAN.format("17.91")

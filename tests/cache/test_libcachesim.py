@@ -12,7 +12,7 @@ from spillcast.cache.rows import of_recording
 from spillcast.recording import Recording
 
 lcs = pytest.importorskip("libcachesim", reason="the package libcachesim is not installed")
-# The allowed difference of our miss ratio: rounding where the rules are exactly the same.
+#: The allowed difference of our miss ratio: rounding where the rules are exactly the same.
 POLICIES = {
     "lru": ("LRU", 5e-5),
     "fifo": ("FIFO", 5e-5),

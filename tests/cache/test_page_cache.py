@@ -20,7 +20,7 @@ from spillcast.workspace import NoMemoryGroup, memory_group, workspace
 
 PAGE, PAGES = 4096, 4096
 TIMES = 3
-# The group's own structures and pages in flight take a little of its limit.
+#: The group's own structures and pages in flight take a little of its limit.
 NEAR = 0.025
 
 

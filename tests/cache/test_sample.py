@@ -11,7 +11,7 @@ from cases import cases
 from io_made_up import oracle_general, zipf_with_scans
 from spillcast import _core
 
-# The peak memory of a process that reads ten million lines.
+#: The peak memory of a process that reads ten million lines.
 MEMORY_MAX_BYTES = 1 << 30
 
 

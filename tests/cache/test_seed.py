@@ -8,9 +8,9 @@ GIB, MIB = 1 << 30, 1 << 20
 SCANNED_BYTES = 81_920_516_096
 HITS = 61_209
 DISK = "4.26G/s"
-# Flash is read at 9.02 GiB/s; its write rate of 3.42 GiB/s is stated, not measured.
+#: Flash is read at 9.02 GiB/s; its write rate of 3.42 GiB/s is stated, not measured.
 FLASH = "9.02G/s,3.42G/s"
-# cachedSize of one of the three cells.
+#: cachedSize of one of the three cells.
 CELL_BYTES = 27_409_580_032
 
 

@@ -158,7 +158,7 @@ def test_slices_keep_few_waits_and_all_seconds(places):
         assert whole == [(len(temp), sum(operation[3] for operation in temp))]
 
 
-# Writes through one file position until it gets a line, then through two descriptors that share it.
+#: Writes through one file position until it gets a line, then by two descriptors that share it.
 SHARES_A_POSITION = """
 import os, select, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)

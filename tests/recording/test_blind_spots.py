@@ -44,7 +44,7 @@ def test_mapped_temp_files_are_refused(tmp_path):
     check_refused(output, "mapped")
 
 
-# Writes files by calls, maps and reads them, and keeps the last one.
+#: Writes files by calls, maps and reads them, and keeps the last one.
 READS_MAPPED = """
 import mmap, os, sys, time
 views = []
@@ -73,7 +73,7 @@ def test_mapped_output_is_not_a_temp_file(tmp_path):
     assert capture["mapped_temp_files"] == [str(spill)]
 
 
-# What every process pool of Python creates, and how it shares arrays.
+#: What every process pool of Python creates, and how it shares arrays.
 SHARES = """
 import multiprocessing.shared_memory, time
 locks = [multiprocessing.Lock() for _ in range(3)]
@@ -109,14 +109,14 @@ def test_libaio_is_refused(tmp_path, capture):
     check_refused(output, "libaio")
 
 
-# Changes its user, and then runs a program that the preload library cannot report from.
+#: Changes its user, and then runs a program that the preload library cannot report from.
 OTHER_USER = """
 import os
 os.setgid(65534)
 os.setuid(65534)
 os.execv("/bin/sleep", ["sleep", "2"])
 """
-# A program that writes, and a shell that starts it without the preload library.
+#: A program that writes, and a shell that starts it without the preload library.
 WRITES = "import sys, time; open(sys.argv[1], 'wb').write(bytes(2 << 20)); time.sleep(1)"
 DROPS_LIBRARY = 'env -u LD_PRELOAD "$0" "$@"; exit 0'
 
@@ -133,7 +133,7 @@ def test_a_process_without_the_preload_library_is_counted(tmp_path, program):
     assert Recording.open(output).meta.unseen.excessive
 
 
-# Opens the given file, writes 2 MiB to it, and sleeps for a second.
+#: Opens the given file, writes 2 MiB to it, and sleeps for a second.
 CODE_OF_32_BITS = bytes.fromhex("""
 8b5c2408 b805000000 b942000000 ba80010000 cd80 89c3
 b804000000 b900800408 ba00002000 cd80
@@ -240,7 +240,7 @@ def test_page_faults_that_read_a_file_are_counted(tmp_path):
     assert f"{capture['file_faults']} page fault" in answer
 
 
-# Copies 40 KiB twice between files; with ``socket``, also ten times to a socket.
+#: Copies 40 KiB twice between files; with ``socket``, also ten times to a socket.
 COPIES = """
 import os, socket, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -286,8 +286,8 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
     check_refused(output, "sendfile")
 
 
-# Writes and reads 1 MiB through streams, and other files by calls on the descriptors of streams,
-# one of them duplicated and inherited; another stream appends a byte to a log.
+#: Writes and reads 1 MiB through streams, and other files by calls on the descriptors of streams,
+#: one of them duplicated and inherited; another stream appends a byte to a log.
 STREAMS = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)

@@ -15,7 +15,7 @@ from harness import TARGETS, completed, ordinary_user
 MS = 1_000_000
 ROUNDS = 40
 WORK_US = 3000
-# The program's clocks include interruptions; in that case it is recorded again.
+#: The program's clocks include interruptions; in that case it is recorded again.
 ATTEMPTS = 4
 BLOCKED = {"event": "blocked", "op": None, "temp": False, "file": None, "offset": None,
            "bytes": None, "blocked": True}  # fmt: skip

@@ -168,7 +168,7 @@ def test_a_recording_states_its_cost(places, cache, name):
     assert (path.read_text(), path.stat().st_mtime_ns) == (kept, at_ns)
 
 
-# Calls on a file, a device and a pipe, sleeps, and the kernel's count of context switches.
+#: Calls on a file, a device and a pipe, sleeps, and the kernel's count of context switches.
 BUSY = """
 import os, resource, sys, tempfile, time
 file, zero, pipe = tempfile.TemporaryFile(), os.open("/dev/zero", os.O_RDONLY), os.pipe()

@@ -17,7 +17,7 @@ from spillcast.recording.derived import with_temp
 
 COUNT = 30
 BY_PATH = {"truncate", "unlink", "unlinkat"}
-# Offsets and sizes that tests/targets/changes.c uses on its first file.
+#: Offsets and sizes that tests/targets/changes.c uses on its first file.
 OFFSETS = {"ftruncate": 4096, "fallocate": 8192, "truncate": 100}
 
 

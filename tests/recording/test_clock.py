@@ -13,9 +13,9 @@ from spillcast.recording.schema import SAMPLES, SECONDS
 from spillcast.recording.writer import RecordingWriter, TimeShift
 
 S = 1_000_000_000
-# The run starts this long after the recording.
+#: The run starts this long after the recording.
 ZERO_NS = 2_600_000_000
-# Start, duration and preceding CPU time in seconds; and the same on the run's clock.
+#: Start, duration and preceding CPU time in seconds; and the same on the run's clock.
 WAITS = [
     ((0.5, 1.0, 0.1), None),
     ((2.0, 0.6, 0.1), None),

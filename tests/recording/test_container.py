@@ -18,7 +18,7 @@ from harness import (
     spillcast,
 )
 
-# The capabilities that Docker leaves to root, and those that docs/guides/install.md adds.
+#: The capabilities that Docker leaves to root, and those that docs/guides/install.md adds.
 CAPABILITIES = (
     "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw "
     "sys_chroot mknod audit_write setfcap"

@@ -58,7 +58,7 @@ def test_rows_equal_the_account_of_the_program(places, capture, shape):
     assert events["pread64", True] == READS // 4 * workers
 
 
-# These end before /proc can be read: their files are those inherited from the shell.
+#: These end before /proc can be read: their files are those inherited from the shell.
 SHORT_ONES = "for i in $(seq 30); do head -c 50000 /dev/zero > a; tr x y < a > b; done"
 
 
@@ -75,7 +75,7 @@ def test_all_io_of_short_programs_in_a_shell_is_seen(tmp_path):
     assert seen["bytes"] == 30 * 3 * 50_000
 
 
-# Writes a file and executes a program that inherits it, reads it, closes it and ends at once.
+#: Writes a file and executes a program that inherits it, reads it, closes it and ends at once.
 INHERITED = """
 import os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -84,7 +84,7 @@ for at in range(20):
     os.pwrite(fd, bytes(8192), at * 8192)
 os.execvp("sh", ["sh", "-c", f"dd bs=8192 count=20 of=/dev/null <&{fd} {fd}<&- 2>/dev/null"])
 """
-# Has a file in its own root directory.
+#: Has a file in its own root directory.
 OWN_ROOT = """
 import os, sys, time
 os.chroot(os.path.dirname(sys.argv[1]))
@@ -129,7 +129,7 @@ def test_names_that_are_not_utf8_are_recorded_and_read(tmp_path, capture):
     assert meta.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")
 
 
-# Moves the position of a file in the ways of SHAPE, and prints the kernel's position after each.
+#: Moves the position of a file in the ways of SHAPE, and prints the kernel's position after each.
 POSITIONS = """
 import ctypes, os, socket, sys, threading, time
 

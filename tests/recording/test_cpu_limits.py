@@ -14,7 +14,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import CpuLimits
 
-# CPU weight that puts a group before all others, so that only its quota limits it.
+#: CPU weight that puts a group before all others, so that only its quota limits it.
 FIRST = 200_000
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 

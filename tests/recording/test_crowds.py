@@ -27,7 +27,7 @@ from harness import (
 from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50
-# After this many polls the recorder has read everything that was there before them.
+#: After this many polls the recorder has read everything that was there before them.
 LOOKS = 3
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 

@@ -27,11 +27,11 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.forecast.oracle.evidence import read_traces
 from spillcast.storage import Storage
 
-# For ten times the input, linear work takes ten times as long, quadratic work a hundred times.
+#: For ten times the input, linear work takes ten times as long, quadratic work a hundred times.
 FACTOR, BOUND = 10, 12
-# The bound for CPU times, which include cache effects, lies between both.
+#: The bound for CPU times, which include cache effects, lies between both.
 TIME_BOUND = 30
-# A busy machine only adds to CPU times: the minimum of this many runs is closest to the work.
+#: A busy machine only adds to CPU times: the minimum of this many runs is closest to the work.
 RUNS_MIN, RUNS_MAX = 3, 30
 SORT = {
     "Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "Actual Total Time": 2.0,
@@ -185,7 +185,7 @@ def figures_of(sql_id=oracle_reports.SQL_ID):
     return lambda path: read_figures([path], Selection(sql_id=sql_id, timed=False))
 
 
-# By kind: the file's name, a writer for a number of parts, a reader, and the smaller number.
+#: By kind: the file's name, a writer for a number of parts, a reader, and the smaller number.
 READERS = {
     "plan-json": ("x.json", text(lambda n: json.dumps(plan_document(n))), read_plan, 300),
     "plan-text": ("x.txt", text(text_plan), read_plan, 300),

@@ -16,7 +16,7 @@ from spillcast.cli import main
 from spillcast.errors import EvidenceUnsuited, InputError
 from spillcast.recording import Recording
 
-# What a recording of a PostgreSQL query has in addition.
+#: What a recording of a PostgreSQL query has in addition.
 QUERY = {
     "engine": {
         "name": "postgres", "version": "18.6", "pid": 4711, "work_mem": "4MB", "query": "select 1",
@@ -43,11 +43,11 @@ QUERY = {
         "client_cpu_s": 0.1, "server_cpu_s": None,
     },
 }  # fmt: skip
-# Parts that not every recording has.
+#: Parts that not every recording has.
 OPTIONAL = {"server", "sampling", "sums", "ended_by", "capture.threads_sampled"} | {
     f"engine.{name}" for name in ("version", "server", "pid", "command", "query", "plan")
 }
-# Costs that recordings of earlier versions lack.
+#: Costs that recordings of earlier versions lack.
 OPTIONAL |= {
     f"capture.{name}"
     for name in ("calls", "switches", "recorder_memory_bytes", "overhead_low_s", "overhead_high_s")
@@ -66,12 +66,12 @@ OPTIONAL |= {
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
 OPTIONAL |= {"spilled", "server_connection", "capture.unobserved_processes"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
-# Settings, and keys that no reader uses.
+#: Settings, and keys that no reader uses.
 FREE = {"engine.exit_status", "engine.work_mem", "engine.plan.file", "engine.plan.execution_s"}
 MAY_BE_NEGATIVE = {"server.workers.started_s", "server.workers.attached_s"}
 
 
-# Threads that each read the first document of a new process.
+#: Threads that each read the first document of a new process.
 AT_ONCE = """
 import sys, threading
 from spillcast.recording.meta import Meta

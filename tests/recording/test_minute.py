@@ -26,7 +26,7 @@ from spillcast.recording.observed import CpuLimits, Missed, RecordedQuery, Sampl
 from spillcast.recording.record import record_pid
 
 MS = 1_000_000
-# Writes 8 KiB repeatedly.
+#: Writes 8 KiB repeatedly.
 WRITES = """
 import os, sys, time
 file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)

@@ -71,7 +71,7 @@ def test_only_the_writes_of_one_thread_are_counted(capture, tmp_path):
     assert (status["temp_writes"], status["temp_bytes"]) == (40, 40 * 8192)
 
 
-# Renames itself and writes at once: perf events that filter by name are too late.
+#: Renames itself and writes at once: perf events that filter by name are too late.
 RENAMED = """
 import ctypes, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -105,8 +105,8 @@ def test_unreported_writes_are_counted_as_lost(capture, tmp_path):
     assert 300 <= status["temp_writes"] + status["lost"] < 320
 
 
-# Has children from before the recording, some of which have ended, and adopts the children of its
-# child. Each reads 1,000 times.
+#: Has children from before the recording, some of which have ended, and adopts the children of its
+#: child. Each reads 1,000 times.
 CHILDREN = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER

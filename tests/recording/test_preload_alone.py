@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import completed, spillcast_command, until
 
-# Reads a block as often as each number on stdin says.
+#: Reads a block as often as each number on stdin says.
 READS = """
 import os, sys
 descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -21,9 +21,9 @@ for line in sys.stdin:
         os.pread(descriptor, 512, 0)
     print("done", flush=True)
 """
-# The offset of the next report's position in the ring's header.
+#: The offset of the next report's position in the ring's header.
 HEAD_OFFSET = 128
-# A recorder that has not polled for a second may be gone.
+#: A recorder that has not polled for a second may be gone.
 UNREAD_S = 1.2
 
 

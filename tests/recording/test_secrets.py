@@ -17,7 +17,7 @@ WAYS = {
     "statement": [f"alter role etl password '{SECRET}'", f"alter user x identified by {SECRET}"],
     "token": ["--token", SECRET, f"api_key:{SECRET}", f"Authorization: Bearer {SECRET}"],
 }
-# Reads and writes a temp file until its input ends, if it has one; its arguments mean nothing.
+#: Reads and writes a temp file until its input ends, if it has one; its arguments mean nothing.
 PROGRAM = """
 import os, sys, tempfile
 with tempfile.NamedTemporaryFile() as file:

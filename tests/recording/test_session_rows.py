@@ -10,7 +10,7 @@ from spillcast.recording.server import RecordingsFolder, SessionRows
 from spillcast.tables import Table
 
 MS = 1_000_000
-# Session, start and duration in ms, and whether it is temp I/O.
+#: Session, start and duration in ms, and whether it is temp I/O.
 WAITS = [
     (1, 500, 10, True),
     (2, 900, 10, False),

@@ -26,7 +26,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.observed import TempKind
 
-# A sort whose rows are shuffled and spilled.
+#: A sort whose rows are shuffled and spilled.
 JOB = """
 import sys
 from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ class Case(NamedTuple):
     other: str | None = None
 
 
-# Shell commands. IN is an existing file of lines.
+#: Shell commands. IN is an existing file of lines.
 COMMANDS = {
     # Runs of a merge sort are read back and removed; its result stays, wherever it lies.
     "sort": Case("sort -S 100k -T $T $IN -o $T/sorted", "sort??????*", "sorted"),
@@ -57,7 +57,7 @@ COMMANDS = {
     "pipeline": Case("seq 20000 > $T/a; sort $T/a > $T/b; rm $T/a", "a", "b"),
     "reading": Case("cat $IN $IN > /dev/null", None),
 }
-# Python programs, which have T and D as paths.
+#: Python programs, which have T and D as paths.
 PROGRAMS = {
     "sqlite": Case(
         """
@@ -170,7 +170,7 @@ def write_and_read(path):
 root = Path(sys.argv[1])
 """
 CASES = COMMANDS | PROGRAMS
-# Perf events and the preload library do not see all of these.
+#: Perf events and the preload library do not see all of these.
 COMPLETE = "bpf"
 
 

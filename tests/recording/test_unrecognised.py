@@ -34,7 +34,7 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.target import resolve
 from spillcast.tables import Table
 
-# Two threads, and work memory for a tenth of the lines.
+#: Two threads, and work memory for a tenth of the lines.
 SORT = ("sort", "-S", "1M", "--parallel=2")
 LINES = 200_000
 

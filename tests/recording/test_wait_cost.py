@@ -9,7 +9,7 @@ import pytest
 from cases import cases
 from spillcast.recording.calibration import ANY, SHORT_S, MachineCalibration, WaitCost
 
-# A wait of 1 ms makes reading a part that takes 100 us take half as long again.
+#: A wait of 1 ms makes reading a part that takes 100 us take half as long again.
 COST = WaitCost("any", 4, 0.3, [100e-6], [1e-3, 4e-3], [[0.5], [0.75]])
 
 

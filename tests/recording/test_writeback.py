@@ -12,10 +12,10 @@ from spillcast.workspace import memory_group
 from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, why_not
 
 MIB = 1 << 20
-# This much of the group is dirty when its program needs memory that only writeback can free.
+#: This much of the group is dirty when its program needs memory that only writeback can free.
 LIMIT_BYTES, DIRTY_BYTES, MEMORY_BYTES = 64 * MIB, 32 * MIB, 48 * MIB
 BYTES_PER_S = 20 * MIB
-# Joins the group, writes, and prints how long it takes to touch memory.
+#: Joins the group, writes, and prints how long it takes to touch memory.
 PROGRAM = f"""
 import mmap, os, sys, time
 group, path = sys.argv[1:]

@@ -186,7 +186,7 @@ def test_columns_of_another_type_are_refused(tmp_path):
         writer.add_waits(unnamed)
 
 
-# Runs the command line in this process; prints its peak memory in kB and its large imports.
+#: Runs the command line in this process; prints its peak memory in kB and its large imports.
 RECORD = """
 import re, sys
 from spillcast.cli import main

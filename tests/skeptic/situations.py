@@ -1,4 +1,4 @@
-"""Questions whose true answer is known, and which nothing disturbs."""
+"""Questions with a known true answer, without any disturbance."""
 
 import json
 import math
@@ -21,10 +21,10 @@ KIB = 1 << 10
 
 @dataclass(frozen=True)
 class Situation:
-    """What is given, what is asked, the truth, and what weakens an answer.
+    """The evidence, the question, the truth, and what weakens an answer.
 
-    Without ``truth_s`` no number can be right: it has to be refused, or to carry one of
-    ``causes``, the codes of warnings that name what is wrong. ``says`` is a pattern of refusals.
+    Without ``truth_s`` no number can be right: the answer must be a refusal, or a warning with one
+    of the codes in ``causes``. ``says`` is a pattern of refusals.
     """
 
     name: str
@@ -75,7 +75,7 @@ def probed(latency, work, draws, *, sizes=None, depths=(1,), pattern="recorded")
 
 
 def requested(work, target, draws):
-    """A target of one of the forms in which people name one, and its latencies."""
+    """A target in one of the forms in which people name one, and its latencies."""
     if draws.random() < 0.3:
         latency_ns = round(target.read_ns)
         return f"latency:{latency_ns}ns", Latency(latency_ns, latency_ns)
@@ -106,7 +106,7 @@ def threads_in_turn(folder, draws):
 
 
 def a_storage_that_serves_one_at_a_time(folder, draws):
-    """Threads that overlapped wait for each other there, as a probe of both depths shows."""
+    """Threads that overlapped wait for each other, as a probe of both depths shows."""
     threads, (source, destination) = draws.choice((2, 4)), (some_latency(draws) for _ in range(2))
     work, destination = some_work(draws, threads=threads), replace(destination, servers=1)
     elapsed_ns, rows = work.run(source, draws)
@@ -120,7 +120,7 @@ def a_storage_that_serves_one_at_a_time(folder, draws):
 
 
 def a_factor(folder, draws):
-    """A storage so many times as fast, on which every operation takes a part of what it took."""
+    """A storage that is faster by a factor: every operation takes that part of its time."""
     work, source, factor = some_work(draws), some_latency(draws), draws.choice((0.5, 2, 10))
     elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=work.cpus)
@@ -129,7 +129,7 @@ def a_factor(folder, draws):
 
 
 def a_part_of_known_length(folder, draws):
-    """The first part of a run whose whole time is given, and that goes on alike."""
+    """The first part of a uniform run whose whole time is given."""
     source, destination = some_latency(draws), some_latency(draws)
     works = [some_work(draws)]
     size, cpu_ns = works[0].threads[0][0].bytes, works[0].threads[0][0].cpu_ns
@@ -176,7 +176,7 @@ def a_plan(folder, draws):
 
 
 def a_statement(folder, draws):
-    """A row of a query of one process, beside others that spill nothing."""
+    """The counters of a single-process query, beside others that spill nothing."""
     count, cpu_ms, source_ms, target_ms = counted(draws)
     path = export(
         folder / "statements.csv", draws.choice(VERSIONS[2:]),
@@ -190,7 +190,7 @@ def a_statement(folder, draws):
 
 
 def trace(path, latencies_us, gaps_us, *, first=0):
-    """A trace of a read or a write after each stretch of CPU."""
+    """A trace of a read or a write after each stretch of CPU time."""
     tim, lines = 1_000_000, []
     for number, (took_us, gap_us) in enumerate(zip(latencies_us, gaps_us, strict=True), first):
         tim += gap_us + took_us
@@ -205,7 +205,7 @@ def drawn_us(draws, mean_us, sigma, count):
 
 
 def a_trace(folder, draws):
-    """A whole trace; the target is a stated latency, or a trace of the beginning over there."""
+    """A whole trace; the target is a stated latency, or a trace of the start of the run there."""
     count, source_us, target_us = 3000, log_uniform(draws, 200, 9000), log_uniform(draws, 100, 9000)
     gaps = drawn_us(draws, log_uniform(draws, 50, 2000), 0.5, count)
     source, destination = (drawn_us(draws, us, 0.4, count) for us in (source_us, target_us))
@@ -218,7 +218,7 @@ def a_trace(folder, draws):
 
 
 def samples(draws, *, seconds, source_us, gap_us, exec_id=16_777_216, after_s=0):
-    """Rows of ASH of a session that computes and reads by turns; and how often it read."""
+    """ASH rows of a session that alternates between CPU and reads; and the number of its reads."""
     whole_us, at_us, count, sampled = seconds * 1_000_000, 0, 0, execution(
         seconds, after_s=after_s, sql_exec_id=exec_id
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Runs of which everything is known: threads that compute and wait, followed one step at a time.
+"""Runs of which everything is known: threads that compute and wait, simulated step by step.
 
-The slow way to the truth: what each thread does is a list, and the same list is followed on any
-storage. Nothing of spillcast is used for that.
+A slow way to the truth: each thread is a list of steps, and the same list is run on any storage.
+Nothing of spillcast is used for that.
 """
 
 import heapq
@@ -29,9 +29,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Latency:
-    """How long operations take on a storage: a mean by op, and how they scatter around it.
+    """Latencies of a storage: a mean by op, and their scatter.
 
-    ``servers`` is how many it serves at once; the others wait for one to be free.
+    ``servers`` is the number of operations served at once; others wait for a free server.
     """
 
     read_ns: float
@@ -46,18 +46,18 @@ class Latency:
 
 @dataclass(frozen=True)
 class Work:
-    """What threads do; ``turns``: each waits until the one before it has done its step."""
+    """The steps of threads; with ``turns`` each waits until the previous one has done its step."""
 
     threads: list[list[Step]]
     cpus: int
     turns: bool = False
 
     def run(self, latency, draws):
-        """Elapsed ns on a storage and the rows that an observer writes down."""
+        """Elapsed ns on a storage, and the rows that an observer records."""
         return (_in_turn if self.turns else _side_by_side)(self, latency, draws)
 
     def another_time(self, draws, sigma=0.05):
-        """The same work, whose CPU time is never twice the same: caches, clocks, neighbours."""
+        """The same work with varied CPU time, as from caches, clocks and neighbours."""
         factor = draws.lognormvariate(0, sigma)
         threads = [
             [replace(step, cpu_ns=round(factor * step.cpu_ns)) for step in steps]
@@ -67,7 +67,7 @@ class Work:
 
 
 def spill(draws, *, operations, size, cpu_ns):
-    """Files written in order, and read back."""
+    """Files written in order and read back."""
     half = operations // 2
     return [
         Step(
@@ -81,7 +81,7 @@ def spill(draws, *, operations, size, cpu_ns):
 
 
 def _side_by_side(work, latency, draws):
-    """Threads share cores, first come, first served; they wait for their storage at once."""
+    """Threads share cores, first come, first served, and wait for the storage in parallel."""
     free_ns, served_ns = [0] * work.cpus, [0] * min(latency.servers, len(work.threads))
     ready = [(0, thread, 0) for thread in range(len(work.threads))]
     rows, end_ns = [], 0
@@ -102,7 +102,7 @@ def _side_by_side(work, latency, draws):
 
 
 def _in_turn(work, latency, draws):
-    """One thread after the other, each waked by the one before it."""
+    """One thread after the other, each woken by the previous one."""
     rows, now_ns, idle_since_ns = [], 0, {}
     count = len(work.threads)
     for number in range(len(work.threads[0])):
@@ -135,19 +135,19 @@ def _waited(thread, start_ns, elapsed_ns, woken_by):
 
 
 def cold_reads(count, size, latency_ns):
-    """Rows of reads of data files from storage before all else, and when they end."""
+    """Rows of reads of data files from storage before everything else, and their end."""
     step = Step(0, "read", size, 0)
     rows = [_row(0, n * latency_ns, latency_ns, step, file="/data/table") for n in range(count)]
     return rows, count * latency_ns
 
 
 def later(rows, by_ns):
-    """The rows of a run that began so much later."""
+    """The rows of a run that started ``by_ns`` later."""
     return [row | {"start_ns": row["start_ns"] + by_ns} for row in rows]
 
 
 def recorded(path, rows, elapsed_ns, *, cpus, parts=None, **capture):
-    """A recording of rows; ``parts`` are parts of its meta, ``capture`` what it lost and so on."""
+    """A recording of rows; ``parts`` are parts of its meta, ``capture`` its losses and counts."""
     waits = table(sorted(rows, key=lambda row: row["start_ns"]), WAITS)
     temp, other_io = totals(waits)
     writer = RecordingWriter(path)

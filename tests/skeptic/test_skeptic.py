@@ -1,6 +1,6 @@
-"""Questions drawn by a seed: each answer is right, or refused, or warns of what makes it wrong.
+"""Questions drawn from a seed: each answer is right, or refused, or warns of its error.
 
-SKEPTIC_SEED and SKEPTIC_COUNT draw others than the usual ones.
+SKEPTIC_SEED and SKEPTIC_COUNT select other questions.
 """
 
 import os
@@ -17,14 +17,14 @@ from spillcast.forecast.ask import ask
 
 SEED = int(os.environ.get("SKEPTIC_SEED", 20))
 COUNT = int(os.environ.get("SKEPTIC_COUNT", 200))
-#: A refusal for an interval that is no answer names no cause.
+#: A refusal because of a too wide interval names no cause.
 TOO_WIDE = "shows only"
-#: A 90 % interval misses one in ten, and with few questions some more.
+#: A 90 % interval misses one in ten, and somewhat more with few questions.
 MISSED_MAX = 0.2
 
 
 def outcome(situation):
-    """right, refused, warned, missed (by less than two half-widths) or wrong; and why."""
+    """right, refused, warned, missed (by less than two half-widths) or wrong; and the reason."""
     try:
         [(answer, _)] = ask(situation.evidence, [situation.target], situation.question)
     except (InputError, Refusal) as error:
@@ -58,7 +58,7 @@ def _refused(situation, text):
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    """By troubled or not: (what was asked, outcome, why)."""
+    """By troubled or not: (question, outcome, reason)."""
     draws, all_found = random.Random(SEED), defaultdict(list)
     for number in range(COUNT):
         kinds = UNTROUBLED if number % 2 else TROUBLED
@@ -73,14 +73,14 @@ def _wrong(result):
     return "\n".join(f"{name}: {why}" for name, subject, why in result if subject == "wrong")
 
 
-def test_nothing_is_wrong_without_a_word(result):
+def test_no_answer_is_wrong_without_a_warning(result):
     for troubled, answers in sorted(result.items()):
         counts = Counter(subject for _, subject, _ in answers)
         print("with something planted:" if troubled else "undisturbed:", dict(counts))
     assert not _wrong([*result[False], *result[True]])
 
 
-def test_what_is_undisturbed_is_answered_and_held(result):
+def test_undisturbed_questions_are_answered_within_the_interval(result):
     counts = Counter(subject for _, subject, _ in result[False])
     whole = sum(counts.values())
     assert counts["right"] >= whole / 2

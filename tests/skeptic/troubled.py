@@ -1,4 +1,4 @@
-"""Questions with something planted that makes a plain answer wrong."""
+"""Questions with a hidden disturbance that makes a plain answer wrong."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def _both(draws, **some):
 
 
 def threads_not_seen_to_wait(folder, draws):
-    """Threads in turn, of which it was not seen who waked whom."""
+    """Threads that take turns, without a record of who woke whom."""
     work, source, destination = _both(draws, threads=2, turns=True)
     elapsed_ns, rows = work.run(source, draws)
     rows = [row for row in rows if "woken_by" not in row]
@@ -45,7 +45,7 @@ def threads_not_seen_to_wait(folder, draws):
 
 
 def a_part_of_unknown_length(folder, draws):
-    """The first half: who asks means all of it."""
+    """The first half; the question is about the whole."""
     work, source, destination = _both(draws)
     _elapsed_ns, rows = work.run(source, draws)
     half = rows[: len(rows) // 2]
@@ -58,7 +58,7 @@ def a_part_of_unknown_length(folder, draws):
 
 
 def a_part_before_it_changes(folder, draws):
-    """The part that writes, with the time of a whole that reads all of it as well."""
+    """The part that writes, with the time of a whole that also reads everything."""
     work, source, destination = _both(draws)
     elapsed_ns, rows = work.run(source, draws)
     part = rows[: round(len(rows) * draws.uniform(0.1, 0.45))]
@@ -84,7 +84,7 @@ def lost_reports(folder, draws):
 
 
 def a_busy_machine(folder, draws):
-    """Others had the CPUs for a while, which they will not when it runs again."""
+    """Other programs used the CPUs for a while, and will not in the next run."""
     work, source, destination = _both(draws)
     elapsed_ns, rows = work.run(source, draws)
     stolen_ns = round(elapsed_ns * draws.uniform(0.1, 0.5))
@@ -98,7 +98,7 @@ def a_busy_machine(folder, draws):
 
 
 def cold_data(folder, draws):
-    """Data came from storage, and the next run finds it in memory."""
+    """Data came from storage, and is in memory for the next run."""
     work, source, destination = _both(draws)
     elapsed_ns, rows = work.run(source, draws)
     count = round(elapsed_ns * draws.uniform(0.2, 1.5) / (4 * MS))
@@ -126,7 +126,7 @@ def no_room(folder, draws):
 
 
 def behind_a_network(folder, draws):
-    """When the query runs, others use the storage more than while it was measured."""
+    """During the query, others use the storage more than during its measurement."""
     work, source, destination = _both(draws)
     elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
@@ -137,7 +137,7 @@ def behind_a_network(folder, draws):
 
 
 def recorded_behind_a_network(folder, draws):
-    """Waits were long for what others did; what a factor makes of them is not the storage's."""
+    """Waits were long because of other users, so a factor does not scale the storage alone."""
     work, origin, _ = _both(draws)
     busy_ns, rows = work.run(Latency(4 * origin.read_ns, 4 * origin.write_ns), draws)
     run = recorded(folder / "run.spill", rows, busy_ns, cpus=2)
@@ -148,7 +148,7 @@ def recorded_behind_a_network(folder, draws):
 
 
 def two_devices(folder, draws):
-    """One of two devices with temp files is replaced, and the target is taken for both."""
+    """One of two devices with temp files is replaced, but the target is used for both."""
     work, source, destination = _both(draws)
     elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
@@ -161,7 +161,7 @@ def two_devices(folder, draws):
 
 
 def sizes_never_measured(folder, draws):
-    """A storage whose cost grows with size in steps, measured at small sizes alone."""
+    """A storage whose cost grows with size in steps, measured only at small sizes."""
     work, source, destination = _both(draws)
     elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
@@ -175,7 +175,7 @@ def sizes_never_measured(folder, draws):
 
 
 def a_page_cache(folder, draws):
-    """A spill that memory holds: it takes as long on storage that was only looked up."""
+    """A spill that fits in memory takes the same time on a looked-up storage."""
     work, _, target = _both(draws)
     target = Latency(*(max(ns, 100 * US) for ns in (target.read_ns, target.write_ns)))
     elapsed_ns, rows = work.run(Latency(6 * US, 8 * US, 0.1), draws)
@@ -192,7 +192,7 @@ def a_page_cache(folder, draws):
 
 
 def a_parallel_statement(folder, draws):
-    """Times are summed over processes; servers before 18 do not count these."""
+    """Times are sums over processes; servers before 18 do not count parallel workers."""
     count, cpu_ms, source_ms, target_ms = counted(draws)
     processes, version = draws.choice((2, 3)), draws.choice(VERSIONS[2:])
     path = export(
@@ -236,7 +236,7 @@ def two_executions(folder, draws):
 
 
 def a_block_of_another_size(folder, draws):
-    """Blocks are 16 KiB, and nothing says so; latency goes with size on both storages."""
+    """Blocks are 16 KiB, which nothing states; latency grows with size on both storages."""
     count, source_us = 2000, round(log_uniform(draws, 500, 5000))
     waits = [(READ, source_us, blocks(31)) for _ in range(count)]
     path = write_trace(folder / "here.trc", waits)
@@ -254,7 +254,7 @@ def a_block_of_another_size(folder, draws):
 
 
 def a_damaged_trace(folder, draws):
-    """Some lines of it are cut."""
+    """Some of its lines are truncated."""
     count = 2000
     source = drawn_us(draws, 3000, 0.3, count)
     path = trace(folder / "here.trc", source, [500] * count)
@@ -268,7 +268,7 @@ def a_damaged_trace(folder, draws):
 
 
 def a_slip_of_the_hand(folder, draws):
-    """A word that means something else than it says."""
+    """A word whose meaning differs from what was intended."""
     work = some_work(draws)
     elapsed_ns, rows = work.run(some_latency(draws), draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)

@@ -1,4 +1,4 @@
-"""I/O that no read or write call shows: maps a temp file (``mmap``), or sets up ``io_uring`` or
+"""I/O without read or write calls: maps a temp file (``mmap``), or sets up ``io_uring`` or
 ``libaio``."""
 
 import ctypes

@@ -1,4 +1,4 @@
-"""A program of several processes that burn CPU time at once, each with a little spill before."""
+"""A program of several processes that burn CPU time in parallel, each after a small spill."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ BYTES = 8192
 
 
 def work(fd, cpu_s):
-    """Write and read one block, and burn so much CPU time."""
+    """Writes and reads one block, and burns this much CPU time."""
     os.pwrite(fd, os.urandom(BYTES), 0)
     os.pread(fd, BYTES, 0)
     while time.thread_time() < cpu_s:

@@ -1,8 +1,8 @@
-"""Processes and threads that are there before anybody looks, and spill when they are told to.
+"""Processes and threads that exist before the recording and spill on command.
 
-Prints its number and those of its children; each writes a file of BLOCKS blocks, FILE.PID, once a
-line comes in, and ends when the next one does or its parent has ended. With --name it calls itself
-so before it writes.
+Prints its process id and those of its children; each writes a file of BLOCKS blocks, FILE.PID,
+after one line of input, and ends at the next line or when its parent ends. With --name it renames
+itself before it writes.
 """
 
 import argparse
@@ -15,7 +15,7 @@ BLOCKS = 50
 
 
 def spill(path):
-    """Every block in a call of its own."""
+    """Writes each block in a separate call."""
     with open(path, "wb", buffering=0) as file:
         for _ in range(BLOCKS):
             file.write(b"x" * 8192)
@@ -23,7 +23,7 @@ def spill(path):
 
 
 def wait(gate):
-    """Until the next line; the parent's end is the end."""
+    """Waits for the next line; the end of the parent is end of file."""
     if not os.read(gate, 1):
         os._exit(0)
 
@@ -53,7 +53,7 @@ def main():
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
-            # Only the parent may hold what writes: the gates then close with it.
+            # Only the parent may hold the write ends, so that the gates close when it ends.
             for gate in [*gates, write]:
                 os.close(gate)
             member(read, options)

@@ -1,4 +1,4 @@
-"""A sort of DuckDB that spills: the directory of its temp files, and how many rows."""
+"""A sort of DuckDB that spills; arguments: the temp directory and the number of rows."""
 
 import sys
 

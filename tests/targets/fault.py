@@ -1,4 +1,4 @@
-"""Maps a file that is not in the page cache, touches pages far apart, prints major faults."""
+"""Maps a file that is not cached, touches pages far apart, and prints the major faults."""
 
 import mmap
 import os

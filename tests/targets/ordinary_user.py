@@ -1,7 +1,7 @@
 """Run by root: runs its arguments as a command of user 65534, without any privilege.
 
-Where the Python installation lies in a directory that only root may enter, that directory is
-replaced, in a mount namespace of this process alone, by one through which nothing else is seen.
+If the Python installation is in a directory that only root may enter, that directory is replaced in
+a private mount namespace by one that shows only the installation.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def call(function, *arguments):
 
 
 def show(tree, libc):
-    """Make ``tree`` reachable for everybody, if a directory above it is not."""
+    """Makes ``tree`` reachable for everyone, if a directory above it is not."""
     closed = [parent for parent in tree.parents if not parent.stat().st_mode & 0o001]
     if not closed:
         return

@@ -1,6 +1,6 @@
-"""Stands before a PostgreSQL server as a pooler does: sessions get process ids that are not theirs.
+"""A connection pooler in front of PostgreSQL: clients get process ids that are not the servers'.
 
-Arguments: the port of the server. Prints its own; serves until its input ends.
+Argument: the server's port. Prints its own port; serves until its input ends.
 """
 
 import socket

@@ -1,7 +1,7 @@
-"""Joins a memory group, then reads or writes pages of a file in a stated order; prints what moved.
+"""Joins a memory group, then reads or writes pages of a file in a given order; prints the bytes.
 
-The order: ``scan`` reads all pages in order, ``times`` over; ``zipf`` reads single pages of which
-some are wanted far more often; ``spill`` writes all pages, syncs and reads them back so often.
+The order: ``scan`` reads all pages in order, ``times`` over; ``zipf`` reads single pages, some far
+more often; ``spill`` writes all pages, syncs and reads them back ``times`` over.
 """
 
 import argparse
@@ -30,7 +30,7 @@ offsets = [page * requested.page_bytes for page in order]
 if requested.group:
     Path(requested.group, "cgroup.procs").write_text(str(os.getpid()))
 fd = os.open(requested.file, os.O_RDWR | os.O_CREAT)
-# No reading ahead: what is not asked for is not read.
+# No readahead: only requested pages are read.
 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
 if requested.pattern == "spill":
     block = bytes(requested.page_bytes)

@@ -18,13 +18,13 @@ RET_ERRNO, RET_ALLOW = 0x00050000, 0x7FFF0000
 
 
 class Program(ctypes.Structure):
-    """struct sock_fprog."""
+    """The C structure sock_fprog."""
 
     _fields_ = (("count", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def refuse(name):
-    """Install a filter that answers a system call of ``NUMBERS`` with EPERM."""
+    """Installs a filter that answers a system call of ``NUMBERS`` with EPERM."""
     number = NUMBERS[name][platform.machine()]
     instructions = [
         (LOAD_WORD, 0, 0, 0),

@@ -1,7 +1,7 @@
-"""A program that spills by plan: exactly so many reads and writes of known sizes and offsets.
+"""A program that spills by plan: an exact number of reads and writes of known sizes and offsets.
 
-Prints one JSON line: every operation it did on the temp file and on the base file, and a digest of
-all it read, which depends on the seed alone.
+Prints one JSON line: every operation on the temp file and on the base file, and a digest of all
+data it read, which depends only on the seed.
 """
 
 import argparse
@@ -16,19 +16,19 @@ from pathlib import Path
 
 SIZES = (1000, 4096, 8192, 49152, 229376, 262144)
 REGION_BYTES = 64 << 20
-#: Long enough open for an observer that looks at descriptors from outside.
+#: The file stays open long enough for an observer that inspects descriptors from outside.
 LINGER_S = 0.5
 
 
 class Worker:
-    """One thread's share of the plan, and its account of what it did."""
+    """One thread's share of the plan, and its account of its operations."""
 
     def __init__(self, number, options, temp_fd):
         self.number = number
         self.options = options
         self.temp_fd = temp_fd
         self.rng = random.Random(f"{options.seed}-{number}")
-        # What is written are pieces of it: to draw every byte takes longer than to write it.
+        # Writes are pieces of it, as drawing every byte takes longer than writing it.
         self.drawn = self.rng.randbytes(2 * max(SIZES))
         self.account = []
         self.digest = hashlib.sha256()
@@ -43,7 +43,7 @@ class Worker:
             os.close(base_fd)
 
     def positioned(self, base_fd):
-        """pwrite and pread on the shared temp file, pread on the base file in between."""
+        """pwrite and pread on the shared temp file, with pread on the base file in between."""
         end, written = self.number * REGION_BYTES, []
         for size in self.rng.choices(SIZES, k=self.options.writes):
             begin = self.rng.randrange(max(SIZES))
@@ -59,7 +59,7 @@ class Worker:
                 self.read(os.pread(base_fd, 512, offset), "pread64", offset, self.options.base)
 
     def sequential(self):
-        """write, writev, lseek, read and readv on a temp file of this worker's own."""
+        """write, writev, lseek, read and readv on this worker's own temp file."""
         if not self.options.sequential:
             return
         path = f"{self.options.file}.{self.number}"
@@ -124,14 +124,14 @@ def main():
 
 
 def run_in_threads(workers, gate):
-    """All workers at once; behind the gate their threads are there before the work begins."""
+    """Runs all workers in parallel; with ``gate`` their threads exist before the work starts."""
     opened = threading.Event()
 
     def wait_and_run(worker):
         opened.wait()
         worker.run()
 
-    # Daemons: one that waits for the event must not keep a program that is interrupted before it.
+    # Daemon threads, so that one waiting for the event does not keep an interrupted program alive.
     threads = [
         threading.Thread(target=wait_and_run, args=(worker,), daemon=True) for worker in workers
     ]
@@ -146,7 +146,7 @@ def run_in_threads(workers, gate):
 
 
 class Child:
-    """A forked child and the pipe that its account comes through."""
+    """A forked child, and the pipe that returns its account."""
 
     def __init__(self, pid, pipe):
         self.pid = pid

@@ -1,4 +1,4 @@
-"""A program that spills by plan and works after each operation: longer after a longer wait, or not.
+"""A program that spills by plan and works after each operation, longer after a longer wait or not.
 
 Prints one JSON line: the number of operations, and the times between two (s).
 """
@@ -13,7 +13,7 @@ BYTES = 8192
 
 
 def work(cpu_s):
-    """Burn so much CPU time of this thread."""
+    """Burns this much CPU time in this thread."""
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
         pass
@@ -33,7 +33,7 @@ def main():
     while number < options.operations or (options.until and not options.until.exists()):
         start, cpu = time.monotonic(), time.thread_time()
         os.pwrite(fd, data, number % 1024 * BYTES)
-        # All that this thread did not spend on the CPU: a wait, whoever made it.
+        # All time in which this thread was not on the CPU: a wait, whatever caused it.
         waited = max(0.0, time.monotonic() - start - (time.thread_time() - cpu))
         gaps.append(waited)
         work(options.cpu + options.feels * min(waited, 0.003))

@@ -5,7 +5,7 @@ from importlib.abc import MetaPathFinder
 
 
 class Absent(MetaPathFinder):
-    """Finds that they are not there."""
+    """An importer that reports these packages as missing."""
 
     def __init__(self, packages):
         self.packages = packages

@@ -19,16 +19,16 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
 
 US, MS = 1_000, 1_000_000
-# Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
+#: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
 CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 100 * US), (5 * MS, 200 * US)])
 MACHINE = Machine(caches=[CACHE])
-# A smaller cache, which any wait makes entirely cold.
+#: A smaller cache, which any wait makes entirely cold.
 PRIVATE_CACHE = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * US)])
-# A part of memory that takes 1 us to read, and 100 us more after a wait of 1 ms.
+#: A part of memory that takes 1 us to read, and 100 us more after a wait of 1 ms.
 COST = WaitCost("any", 9, 0.3, [1e-6], [1e-3, 3e-3], [[100.0], [150.0]])
 CALIBRATED = Machine(caches=[CACHE], calibration=MachineCalibration(1.8e9, [COST]))
 COUNT = 1000
-# The part of an operation's latency that copies its 8 KiB from memory.
+#: The part of an operation's latency that copies its 8 KiB from memory.
 COPIED_NS = 1e9 * (calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s)
 
 

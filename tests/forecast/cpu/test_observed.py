@@ -10,17 +10,17 @@ from spillcast.forecast import forecast
 from spillcast.forecast.result import RECORDING
 from spillcast.forecast.workload.recorded import capture_overhead, recorded_loads
 
-# 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 observed calls.
+#: 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 observed calls.
 LOADS = [("read", 8192, 500, 2_000_000), ("write", 8192, 200, 4_500_000)]
 TARGET = {("read", 8192): 100_000, ("write", 8192): 500_000}
 #: 500 * 0.1 ms + 200 * 0.5 ms
 TARGET_S = 0.05 + 0.1
-# 1 ms per call and 2 ms per context switch: 1.7 s and 0.2 s.
+#: 1 ms per call and 2 ms per context switch: 1.7 s and 0.2 s.
 COST = {
     "calls": 1700, "switches": 100, "call_cost_s": 1e-3, "switch_cost_s": 2e-3,
     "overhead_s": 1.9, "overhead_low_s": 1.9, "overhead_high_s": 1.9,
 }  # fmt: skip
-# Half of a temp call's cost lies inside its measured time: 700 * 0.5 ms. The rest lies outside.
+#: Half of a temp call's cost lies inside its measured time: 700 * 0.5 ms. The rest lies outside.
 INSIDE_S, OUTSIDE_S = 0.35, 1.55
 
 

@@ -15,7 +15,7 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
 
 COUNT, SLOPE_S = 4000, 20e-6
-# The part of an operation's latency that copies its 8 KiB from memory.
+#: The part of an operation's latency that copies its 8 KiB from memory.
 COPIED_S = calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s
 
 

@@ -25,7 +25,7 @@ from spillcast.storage.observed import observed
 US, MS = 1_000, 1_000_000
 WHOLE, SMALL = 262_144, 131_072
 LEVELS = calibrated().compression_levels
-# CPU time before the write of an uncompressed and of a compressed block, and after a read of each.
+#: CPU time before the write of an uncompressed and of a compressed block, and after a read of each.
 WRITE_NS, WRITE_SMALL_NS, READ_NS, READ_SMALL_NS = 100 * US, 500 * US, 50 * US, 250 * US
 BLOCKS = 1000
 ATTEMPTS = 4

@@ -7,7 +7,7 @@ from harness import completed
 from oracle_files import READ, blocks, write_trace
 
 GOOD = [(READ, 900, blocks(31))] * 40
-# More than 32 bits hold, and a negative size.
+#: More than 32 bits hold, and a negative size.
 IMPOSSIBLE = [(1 << 63) - 1, 1 << 33, -1]
 
 

@@ -24,7 +24,7 @@ OPERATIONS = [
     for item in written_and_read(60 * size, size=size, files=1)
 ]
 LATENCY_NS, GAP_NS = 2_000 * US, 500 * US
-# The latency of a read and of a write, in seconds.
+#: The latency of a read and of a write, in seconds.
 STORAGES = [(0.0005, 0.004), *nightly((0.0003, 0.0003), (0.001, 0.0005), (0.003, 0.001))]
 
 

@@ -20,11 +20,11 @@ from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.probe import plan
 
 Spill = namedtuple("Spill", "recording traces block")
-# The allowed difference from the recording's own forecast.
+#: The allowed difference from the recording's own forecast.
 POINTS = 0.03
-# Estimators that are left out where only the sum of the I/O is compared.
+#: Estimators that are left out where only the sum of the I/O is compared.
 ALONE = ("recording", "machine", "cost")
-# The latency of a read and of a write, in seconds.
+#: The latency of a read and of a write, in seconds.
 EMULATED = [(0.002, 0.0005), *nightly((0.0003, 0.0003))]
 ASSUMED = ["latency:2ms", "catalogue:linux-hdd"]
 DUCKDB = """

@@ -18,7 +18,7 @@ from spillcast.forecast.question import Question
 from spillcast.recording import TEMP_EVENTS
 
 REST = "CPU and other waits"
-# Operations of the made-up runs: enough for the smallest error of a mean.
+#: Operations of the made-up runs: enough for the smallest error of a mean.
 COUNT = 4_000
 
 

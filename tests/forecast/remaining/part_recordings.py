@@ -9,7 +9,7 @@ from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192
-# Each operation takes 2 ms and starts 2 ms after the previous one.
+#: Each operation takes 2 ms and starts 2 ms after the previous one.
 STEP_S = 0.004
 SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
 FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"

@@ -16,7 +16,7 @@ from spillcast.recording.meta import Machine
 MS = 1_000_000
 LOADS = [("write", 8192, 100, MS), ("read", 8192, 100, MS)]
 TARGET = storage({("write", 8192): MS, ("read", 8192): MS})
-# Three processes on two CPUs: in 2 s they use 3.4 s of CPU time and wait 1.6 s for a CPU.
+#: Three processes on two CPUs: in 2 s they use 3.4 s of CPU time and wait 1.6 s for a CPU.
 SESSIONS, ELAPSED_S, CPU_S, DELAY_S = 3, 2.0, 3.4, 1.6
 
 
@@ -60,7 +60,7 @@ def test_without_a_measurement_others_used_at_most_the_remaining_cpu_time(tmp_pa
     assert run.meta.run_queue_others_s == pytest.approx(others_s)
 
 
-# In 2 s one thread computes for 0.5 s; otherwise it waits for memory or for other processes.
+#: In 2 s one thread computes for 0.5 s; otherwise it waits for memory or for other processes.
 @cases(
     ("stalled_s", "spared_s"),
     [

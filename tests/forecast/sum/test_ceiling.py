@@ -14,9 +14,9 @@ from spillcast.recording.meta import CpuCache, Machine
 US, MS = 1_000, 1_000_000
 #: 1,000 reads of 1 ms in 11 s.
 LOADS = [("read", 8192, 1000, MS)]
-# The wait in one of the reads: the rest of its latency copies 8 KiB from memory.
+#: The wait in one of the reads: the rest of its latency copies 8 KiB from memory.
 WAIT_NS = MS - round(1e9 * (calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s))
-# After such a wait the whole cache is cold, which costs 1 ms.
+#: After such a wait the whole cache is cold, which costs 1 ms.
 CACHE = CpuCache(8 << 20, 100 * US, [(WAIT_NS, 1 * MS), (5 * MS, 3 * MS)])
 
 

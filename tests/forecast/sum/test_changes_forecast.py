@@ -18,7 +18,7 @@ KIB = 1024
 #: 1 s of writes in a run of 10 s.
 LOADS = [("write", 256 * KIB, 200, 5_000_000)]
 TARGET = {("write", 256 * KIB): 1_000_000}
-# 0.4 s of truncating and 0.1 s of removing.
+#: 0.4 s of truncating and 0.1 s of removing.
 CALLS = [("ftruncate", 100, 4_000_000), ("unlink", 50, 2_000_000)]
 
 

@@ -32,7 +32,7 @@ def baseline(tmp_path):
 LATENCY = {("read", 8 * K): MS, ("write", M): MS}
 
 
-# The cost of an operation exceeds its latency: 2 ms a read, 1 ms a write and 1 ms per MiB.
+#: The cost of an operation exceeds its latency: 2 ms a read, 1 ms a write and 1 ms per MiB.
 DEVICE = Limit(
     "device", read_random_ns=2 * MS, write_sequential_ns=MS, write_ns_per_byte=MS / M,
     write_random_ns=50 * MS, read_sequential_ns=9,

@@ -22,10 +22,10 @@ from spillcast.units import format_duration
 from spills import MIB, recording, written_and_read
 
 US, MS = 1_000, 1_000_000
-# Figures of a device, without readahead and writeback.
+#: Figures of a device, without readahead and writeback.
 TABLE = catalogue(1.0, "a table")
 SPILL = 64 * MIB
-# Pages of 4 KiB, read and written in order.
+#: Pages of 4 KiB, read and written in order.
 OPERATIONS = written_and_read(SPILL, size=64 << 10)
 COUNT = len(OPERATIONS)
 

@@ -116,7 +116,7 @@ def test_a_late_recording_with_an_unknown_end_names_both(run):
     assert answer.to_json()["part"]["because"] == "late"
 
 
-# A process that had worked for 3.61 s when it was attached.
+#: A process that had worked for 3.61 s when it was attached.
 WORKED = DoneBefore(3.61, 1.2, 900 << 20)
 
 
