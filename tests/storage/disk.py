@@ -1,4 +1,4 @@
-"""A directory on a block device, whatever the temp directory of the tests is."""
+"""A directory on a block device, wherever the temp directory of the tests is."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ PLACES = (tempfile.gettempdir(), "/var/tmp", str(Path(__file__).parents[2]))
 
 @contextmanager
 def directory_on_disk():
-    """``path``, and ``device`` as major:minor; skips where no place is on a device of its own."""
+    """``path``, and ``device`` as major:minor; skips if no directory is on a block device."""
     for place in PLACES:
         number = os.stat(place).st_dev
         device = f"{os.major(number)}:{os.minor(number)}"

@@ -1,4 +1,4 @@
-"""A replay has the page cache that the engine had: real memory cgroups on a real disk."""
+"""A replay gets a page cache as large as the engine's: real memory cgroups on a real disk."""
 
 import os
 import signal
@@ -18,18 +18,18 @@ from spillcast.workspace import NoMemoryGroup, memory_group
 from spills import MIB, recording, written_and_read
 
 SPILL_BYTES = 256 * MIB
-#: Beside the page cache a group's limit holds what the replay takes, which it may not use in full.
+#: A group's limit also covers the replay's own memory, which it may not use in full.
 LOOSE_BYTES = SLACK_BYTES + 80 * MIB
 
 
 @pytest.fixture
 def disk():
-    """An empty directory on a disk, whose pages can be dropped."""
+    """An empty directory on a disk, whose page cache can be dropped."""
     from disk import directory_on_disk
 
     with directory_on_disk() as where:
         yield where
-        # What a killed probe left a janitor removes, as it does its group.
+        # A janitor removes the files of a killed probe, and its group.
         until(lambda: list(where.iterdir()) == [], "an empty directory")
 
 
@@ -56,7 +56,7 @@ def need_groups():
 
 
 def read_bytes(device):
-    """What a block device has read so far."""
+    """The bytes read from a block device so far."""
     for line in Path("/proc/diskstats").read_text().splitlines():
         fields = line.split()
         if f"{fields[0]}:{fields[1]}" == device:
@@ -73,14 +73,14 @@ def test_a_working_set_of_twice_the_cache_is_read_from_the_disk(disk, tmp_path):
     from_disk = read_bytes(disk.device) - before
     assert storage.facts["memory_bound"] == cache
     assert storage.facts["memory_bound_reason"] is None
-    # Read twice in order, the pages that are wanted next are those that went first.
+    # In the second of two sequential reads, the next pages are those evicted first.
     assert from_disk >= 2 * (SPILL_BYTES - cache - LOOSE_BYTES)
     assert groups_of(os.getpid()) == []
     assert not {"page-cache"} & {w.code for w in forecast(held, storage).warnings}
 
 
 @pytest.mark.nightly
-def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
+def test_with_enough_memory_the_working_set_is_read_from_the_page_cache(disk, tmp_path):
     if machine_cache_bytes() < 4 * SPILL_BYTES:
         pytest.skip("this machine has less memory than two such spills need")
     free = spill(tmp_path, memory=Memory(None, 7), available=1 << 50)
@@ -89,7 +89,7 @@ def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
     assert storage.facts["memory_bound_reason"] is None
     assert storage.facts["page_cache_bytes"] == (1 << 50) - 7
     read = next(group for group in storage.groups if group.op == "read")
-    # Of 2,048 reads hardly any reached a disk.
+    # Hardly any of 2,048 reads reached a disk.
     assert read.quantile_s(0.5) < 0.001
 
 
@@ -102,18 +102,18 @@ def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
         ({"available": 100, "memory": Memory(80, 30)}, 50),
         ({"available": 100, "memory": Memory(80, None)}, 80),
         ({"available": 100, "memory": Memory(80, 90)}, 0),
-        # What the group held besides files: shared pages once.
+        # Memory of the group other than files: shared pages count once.
         ({"available": 200, "memory": Memory(80, 90, 30)}, 50),
         ({"available": 100, "memory": Memory(80, 90, 30)}, 10),
     ],
 )
-def test_the_page_cache_an_engine_had(tmp_path, meta, cache):
+def test_the_page_cache_of_an_engine_is_its_limit_minus_its_memory(tmp_path, meta, cache):
     operations = written_and_read(MIB)
     run = recording(tmp_path / "run.spill", operations, **meta)
     assert run.meta.engine_cache_bytes == cache
 
 
-def test_without_privilege_it_goes_on_and_says_so(open_places):
+def test_without_privilege_the_probe_continues_and_reports_it(open_places):
     user = ordinary_user()
     if not user:
         pytest.skip("only root can give up privilege")
@@ -141,7 +141,7 @@ def test_without_privilege_it_goes_on_and_says_so(open_places):
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, *nightly(signal.SIGINT)])
-def test_the_group_goes_with_its_owner(disk, tmp_path, death):
+def test_the_group_is_removed_with_its_owner(disk, tmp_path, death):
     need_groups()
     path = tmp_path / "run.spill"
     slow = written_and_read(8 * MIB, times=4)
@@ -151,7 +151,7 @@ def test_the_group_goes_with_its_owner(disk, tmp_path, death):
     process.send_signal(death)
     _, stderr = process.communicate()
     assert b"Traceback" not in stderr
-    # It can be removed only once the process in it has ended.
+    # It can be removed only after the process in it has ended.
     until(lambda: groups_of(process.pid) == [], "the end of the group")
 
 
@@ -165,7 +165,7 @@ def has_written(group):
     return any(int(count[count.index("wchar:") + 1]) >= 8192 for count in counts)
 
 
-def test_what_a_dead_owner_left_is_removed(tmp_path):
+def test_the_group_of_a_dead_owner_is_removed(tmp_path):
     need_groups()
     with memory_group(64 * MIB) as group:
         stale = group.with_name(group.name.replace(group.name.split("-")[-1], str(2**22 + 1)))

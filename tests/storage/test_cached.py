@@ -1,4 +1,4 @@
-"""A cache before a disk as the target of a forecast: shares of flash and disk, by arithmetic."""
+"""A forecast for a cache in front of a disk: shares of flash and disk, by arithmetic."""
 
 import pytest
 
@@ -11,13 +11,13 @@ from spillcast.storage.target import resolve
 SIZE = 256 << 10
 FLASH = {("read", SIZE): 100_000, ("write", SIZE): 200_000}
 DISK = {("read", SIZE): 9_000_000, ("write", SIZE): 4_000_000}
-#: Everything else of 10 s: what no storage changes.
+#: The rest of 10 s, which no storage changes.
 REST_S = 10 - 400 * 0.005 - 400 * 0.002
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """400 writes, then reads elsewhere in the same file, so that none finds what was written."""
+    """400 writes, then reads elsewhere in the same file, so that none hits written data."""
     monkeypatch.chdir(tmp_path)
     storage(FLASH, name="flash").save(tmp_path / "flash.json")
     storage(DISK, name="disk").save(tmp_path / "disk.json")
@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
     return recording(tmp_path / "run.spill", loads, elapsed_s=10.0, cpu_s=6.0)
 
 
-def test_a_cache_that_holds_all_is_flash(run):
+def test_a_cache_that_holds_everything_has_the_latency_of_flash(run):
     target = resolve("cache:flash.json+disk.json?size=2T", run)
     answer = forecast(run, target)
     assert answer.forecast_s == pytest.approx(REST_S + 400 * (0.0001 + 0.0002), rel=0.001)
@@ -33,7 +33,7 @@ def test_a_cache_that_holds_all_is_flash(run):
 
 
 @pytest.mark.parametrize("policy", ["", "&policy=keep", "&policy=s3fifo"])
-def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
+def test_data_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
     target = resolve(f"cache:flash.json+disk.json?size=128M{policy}", run)
     assert target.facts["read_share_from_flash"] == 0.0
     answer = forecast(run, target)
@@ -52,8 +52,8 @@ def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy
         "cache:flash.json+nope.json?size=2T",
     ],
 )
-def test_what_is_no_cache(run, text):
+def test_an_invalid_cache_is_refused(run, text):
     with pytest.raises(InputError) as refused:
         resolve(text, run)
-    # No option of another command.
+    # Not an option of another command.
     assert str(refused.value).startswith("--to cache:")

@@ -1,4 +1,4 @@
-"""The catalogue: figures by the formulas and documents they come from, and what it refuses."""
+"""The catalogue: figures by the formulas and documents they come from, and its refusals."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def service_s(storage, op, size, pattern):
 
 
 def idle_s(storage, op, size, pattern):
-    """An operation alone: its latency, and its cost where the storage has no burst."""
+    """A single operation: its latency, and its cost if the storage has no burst."""
     costs = [
         limit.cost_ns(op, size, sequential=pattern == "sequential") / 1e9
         for limit in storage.limits
@@ -33,7 +33,7 @@ def idle_s(storage, op, size, pattern):
 
 
 def many_s(storage, op, size, count, pattern="sequential"):
-    """The least time in which ``count`` operations go through every bucket, full at first."""
+    """The minimum time in which ``count`` operations pass every bucket, each full at first."""
     return max(
         count * limit.cost_ns(op, size, sequential=pattern == "sequential") / 1e9
         - limit.burst_ns / 1e9
@@ -54,7 +54,7 @@ def test_there_are_at_least_70_storages_of_every_kind():
 
 
 @each_row
-def test_a_row_says_where_it_is_from_and_what_is_assumed(row):
+def test_a_row_states_its_source_and_its_assumptions(row):
     assert "https://" in row.source
     facts = row.storage().facts
     assert facts["source"] == row.source
@@ -78,7 +78,7 @@ def test_a_larger_operation_is_never_faster_and_random_never_faster_than_sequent
             assert idle_s(storage, op, size, "random") >= idle_s(storage, op, size, "sequential")
 
 
-def test_a_row_is_the_same_after_it_was_written_and_read(tmp_path):
+def test_a_row_is_unchanged_by_saving_and_loading(tmp_path):
     for row in ROWS:
         storage = row.storage()
         assert storage.source.name == "catalogue"
@@ -98,26 +98,26 @@ def test_a_row_is_the_same_after_it_was_written_and_read(tmp_path):
         ("linux-hdd", "write", 256 * KIB, "sequential", 1e6 / 42705 + 63 * 4096 / 178.075866),
         ("linux-ssd-qd1", "write", 64 * KIB, "random", 1e6 / 26796 + 15 * 4096 / 141.365009),
         ("samsung-ssd-980-pro-1tb", "read", 4 * KIB, "random", 1e6 / 304477),
-        # Faster by operations than its bytes allow: the bytes alone count.
+        # The rate of operations exceeds what the bandwidth allows: only the bytes count.
         ("mtfdhba512tck-p1fb007", "read", 16 * KIB, "sequential", 4 * 4096 / 325.556971),
-        # Measured faster at random: a random operation costs what a sequential one does.
+        # Measured faster at random: a random operation then costs as much as a sequential one.
         ("linux-ssd-fast", "read", 4 * KIB, "random", 1e6 / 724816),
     ],
 )
-def test_device_time_is_that_of_the_kernels_formula(name, op, size, pattern, cost_us):
+def test_device_time_follows_the_formula_of_the_kernel(name, op, size, pattern, cost_us):
     (limit,) = catalogue.lookup(name).limits
     cost_ns = limit.cost_ns(op, size, sequential=pattern == "sequential")
     assert cost_ns / 1000 == pytest.approx(cost_us, rel=1e-6)
     assert limit.burst_ns == 0
 
 
-def test_an_idle_disk_takes_what_the_kernel_says():
+def test_an_idle_disk_has_the_latency_of_the_kernels_figures():
     disk = catalogue.lookup("linux-hdd")
     assert idle_s(disk, "read", 4 * KIB, "random") == pytest.approx(2.7e-3, rel=0.02)
     assert idle_s(disk, "write", 256 * KIB, "sequential") == pytest.approx(1.5e-3, rel=0.02)
 
 
-def test_an_ssd_that_writes_more_slowly_than_a_disk():
+def test_an_ssd_may_write_more_slowly_than_a_disk():
     ssd, disk = catalogue.lookup("intel-ssdpekka256g7"), catalogue.lookup("linux-hdd")
     write = ("write", 256 * KIB, "sequential")
     assert idle_s(ssd, *write) == pytest.approx(2.2e-3, rel=0.05)
@@ -125,19 +125,19 @@ def test_an_ssd_that_writes_more_slowly_than_a_disk():
     assert idle_s(ssd, "read", 8 * KIB, "random") < idle_s(disk, "read", 8 * KIB, "random") / 20
 
 
-def test_repeated_measurements_are_one_row_and_firmwares_of_a_model_are_told_apart():
+def test_repeated_measurements_are_merged_and_firmwares_are_kept_apart():
     twice = limit_of(catalogue.lookup("intel-ssdpekka256g7"), "device time")
     mean_bytes_per_s = (119694755 * 115458797) ** 0.5
     assert 1e9 / twice.write_ns_per_byte == pytest.approx(mean_bytes_per_s, rel=1e-6)
     phoenix = {row.name: row for row in catalogue.matching("phoenix")}
     assert set(phoenix) == {f"skhynix-phoenix{end}" for end in ("", "-80004e00", "-80005e00")}
-    # 31.9 and 213.3 MB/s were measured: no figure of it is surer than their distance.
+    # 31.9 and 213.3 MB/s were measured: the error of a figure is at least their distance.
     assert phoenix["skhynix-phoenix-80004e00"].spread == pytest.approx(
         (213311634 / 31940421) ** 0.5, rel=0.01
     )
 
 
-def test_gp3_has_what_is_included_and_what_can_be_bought():
+def test_gp3_has_included_and_purchased_limits():
     included = catalogue.lookup("aws-gp3")
     assert many_s(included, "read", 8 * KIB, 30_000) == pytest.approx(10, abs=0.2)
     assert many_s(included, "write", 256 * KIB, 5000) == pytest.approx(10, abs=0.2)
@@ -146,14 +146,14 @@ def test_gp3_has_what_is_included_and_what_can_be_bought():
     assert most.facts["parameters"] == {"iops": 80000, "throughput": 2000, "size": 1 << 40}
     assert many_s(most, "read", 8 * KIB, 800_000) == pytest.approx(10, abs=0.2)
     assert many_s(most, "write", 256 * KIB, 80_000) == pytest.approx(10, abs=0.2)
-    # An operation counts once for every 256 KiB that it has.
+    # An operation counts once per 256 KiB.
     cost_ns = limit_of(included, "iops").cost_ns("read", MIB, sequential=True)
     assert cost_ns == pytest.approx(4e9 / 3000)
 
 
 @cases(
     ("size_gib", "iops", "burst_s"),
-    # The table of the EBS guide: baseline, and how long 3,000 IOPS last on a full bucket.
+    # The table of the EBS guide: baseline, and how long a full bucket allows 3,000 IOPS.
     [(1, 100, 1802), (100, 300, 2000), (250, 750, 2400), (500, 1500, 3600), (750, 2250, 7200)],
 )
 def test_gp2_bursts_on_credit(size_gib, iops, burst_s):
@@ -161,16 +161,16 @@ def test_gp2_bursts_on_credit(size_gib, iops, burst_s):
     credits = limit_of(volume, "iops credits")
     cost_ns = credits.cost_ns("read", 16 * KIB, sequential=False)
     assert 1e9 / cost_ns == pytest.approx(iops)
-    # The bucket fills by a second each second, and 3,000 operations a second draw from it.
+    # The bucket gains one second per second, and 3,000 operations per second drain it.
     drawn = 3000 * cost_ns / 1e9 - 1
-    # The guide leaves the least baseline of 100 out where it divides for 1 GiB.
+    # For 1 GiB the guide's division ignores the minimum baseline of 100.
     assert credits.burst_ns / 1e9 / drawn == pytest.approx(burst_s, rel=0.04)
     iops_limit = limit_of(volume, "iops")
     assert 1e9 / iops_limit.cost_ns("read", 16 * KIB, sequential=False) == pytest.approx(3000)
 
 
 @cases(("size", "iops"), [("1000G", 3000), ("5334G", 16000), ("16T", 16000)])
-def test_gp2_that_is_large_has_no_burst(size, iops):
+def test_a_large_gp2_has_no_burst(size, iops):
     volume = catalogue.lookup(f"aws-gp2?size={size}")
     assert {limit.name for limit in volume.limits} == {"iops", "throughput"}
     assert catalogue.figures(volume)["reads_per_s"] == pytest.approx(iops, rel=0.001)
@@ -179,10 +179,10 @@ def test_gp2_that_is_large_has_no_burst(size, iops):
 @cases(
     ("size_gib", "mib_s", "sustained_mib_s"),
     # The EBS guide: 128 MiB/s up to 170 GiB; then 250, below 334 GiB only with credits, without
-    # which 3 operations of 256 KiB a second and GiB remain.
+    # which 3 operations of 256 KiB per second and GiB remain.
     [(100, 128, 75), (170, 128, 127.5), (171, 250, 128.25), (333, 250, 249.75), (334, 250, 250)],
 )
-def test_gp2_moves_what_its_size_and_credits_allow(size_gib, mib_s, sustained_mib_s):
+def test_the_throughput_of_gp2_follows_its_size_and_credits(size_gib, mib_s, sustained_mib_s):
     volume = catalogue.lookup(f"aws-gp2?size={size_gib}G")
     ten_minutes = many_s(volume, "write", 256 * KIB, mib_s * 4 * 600)
     assert ten_minutes == pytest.approx(600, rel=0.01)
@@ -195,7 +195,7 @@ def test_gp2_moves_what_its_size_and_credits_allow(size_gib, mib_s, sustained_mi
 @cases(
     ("name", "read_iops", "write_iops", "mib_s"),
     # Standard and balanced: https://github.com/DataBiosphere/leonardo/pull/4925, limits beside;
-    # SSD: 6,000 + 30 a GiB, 240 + 0.48 a GiB.
+    # SSD: 6,000 IOPS + 30 per GiB, 240 MiB/s + 0.48 per GiB.
     [
         ("gcp-pd-standard?size=250G", 188, 375, 30),
         ("gcp-pd-balanced?size=100G", 3600, 3600, 168),
@@ -203,7 +203,7 @@ def test_gp2_moves_what_its_size_and_credits_allow(size_gib, mib_s, sustained_mi
         ("gcp-pd-ssd?size=100G", 9000, 9000, 288),
     ],
 )
-def test_persistent_disks_have_a_baseline_beside_their_size(name, read_iops, write_iops, mib_s):
+def test_persistent_disks_have_a_baseline_plus_a_rate_by_size(name, read_iops, write_iops, mib_s):
     volume = catalogue.lookup(name)
     assert many_s(volume, "read", 4 * KIB, read_iops * 600) == pytest.approx(600, rel=0.01)
     assert many_s(volume, "write", 4 * KIB, write_iops * 600) == pytest.approx(600, rel=0.01)
@@ -227,7 +227,7 @@ def test_st1_and_sc1_are_rates_of_bytes_with_credit_for_one_scan(name, burst_mib
     assert 1e9 / credits.read_ns_per_byte == pytest.approx(base_mib_s * MIB)
     held_bytes = credits.burst_ns / credits.read_ns_per_byte
     assert held_bytes == pytest.approx(volume.facts["parameters"]["size"])
-    # A random operation counts as 1 MiB, sequential ones are merged and count by their bytes.
+    # A random operation counts as 1 MiB; sequential ones are merged and count by their bytes.
     assert many_s(volume, "read", 8 * KIB, 1e9, "random") == pytest.approx(
         many_s(volume, "read", MIB, 1e9), rel=0.01
     )
@@ -236,7 +236,7 @@ def test_st1_and_sc1_are_rates_of_bytes_with_credit_for_one_scan(name, burst_mib
     )
 
 
-def test_io2_answers_16_kib_within_what_is_documented():
+def test_io2_has_the_documented_latency_for_16_kib():
     volume = catalogue.lookup("aws-io2?iops=256000")
     for op in ("read", "write"):
         assert idle_s(volume, op, 16 * KIB, "random") < 500e-6
@@ -244,13 +244,13 @@ def test_io2_answers_16_kib_within_what_is_documented():
 
 
 @cases(("iops", "mib_s"), [(1000, 250), (2000, 500), (32000, 500), (48000, 750), (64000, 1000)])
-def test_io1_moves_what_its_operations_can(iops, mib_s):
+def test_the_throughput_of_io1_follows_its_iops(iops, mib_s):
     volume = catalogue.lookup(f"aws-io1?iops={iops}&size=2T")
     bytes_per_s = 1e9 / limit_of(volume, "throughput").read_ns_per_byte
     assert bytes_per_s == pytest.approx(mib_s * MIB)
 
 
-def test_what_is_not_asked_for_gives_way_to_what_is():
+def test_defaults_adapt_to_requested_parameters():
     assert catalogue.lookup("aws-io1?size=4G").facts["parameters"]["iops"] == 200
     ultra = catalogue.lookup("azure-ultra?iops=1000").facts["parameters"]
     assert ultra == {"iops": 1000, "throughput": 250, "size": 1 << 40}
@@ -266,7 +266,7 @@ def test_what_is_not_asked_for_gives_way_to_what_is():
         ("azure-e40", 500, 500, 60),
     ],
 )
-def test_tiers_of_azure_burst_for_half_an_hour(name, burst_iops, iops, burst_mb_s):
+def test_azure_tiers_burst_for_half_an_hour(name, burst_iops, iops, burst_mb_s):
     disk = catalogue.lookup(name)
     half_an_hour = many_s(disk, "read", 8 * KIB, burst_iops * 1800)
     assert half_an_hour == pytest.approx(1800, rel=0.01)
@@ -277,7 +277,7 @@ def test_tiers_of_azure_burst_for_half_an_hour(name, burst_iops, iops, burst_mb_
 
 
 @each_row
-def test_a_single_operation_on_a_rented_volume_does_not_wait_for_its_bucket(row):
+def test_a_single_operation_never_waits_for_a_full_bucket(row):
     requested = {parameter.key: str(parameter.low) for parameter in row.parameters}
     for limit in row.storage(requested).limits:
         for op in ("read", "write"):
@@ -286,7 +286,7 @@ def test_a_single_operation_on_a_rented_volume_does_not_wait_for_its_bucket(row)
 
 
 @cases("row", [row for row in ROWS if row.parameters])
-def test_the_defaults_and_the_bounds_of_every_parameter_can_be_asked_for(row):
+def test_parameters_accept_their_default_and_bounds(row):
     for parameter in row.parameters:
         assert parameter.low <= parameter.default <= parameter.high
         for text in (str(parameter.low / 2), str(parameter.high * 1.01), "nan", "much", "-1"):
@@ -317,18 +317,18 @@ def test_the_defaults_and_the_bounds_of_every_parameter_can_be_asked_for(row):
         ("aws-gp3?iops=6001&size=10G", "up to 5,000 IOPS", "size=13G"),
     ],
 )
-def test_what_is_not_there_is_named_with_what_is(text, message, hint):
+def test_an_unknown_name_or_parameter_is_refused_with_the_known_ones(text, message, hint):
     with pytest.raises(InputError) as caught:
         catalogue.lookup(text)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
-def test_a_name_may_be_written_as_the_device_writes_it():
+def test_a_name_may_have_the_form_of_the_device():
     assert catalogue.lookup("INTEL_SSDPEKKA256G7").name == "catalogue:intel-ssdpekka256g7"
 
 
-def test_a_pattern_finds_names_and_descriptions():
+def test_a_pattern_matches_names_and_descriptions():
     assert {row.name for row in catalogue.matching("GP3")} == {"aws-gp3"} | {
         row.name for row in catalogue.matching("shgp31")
     }
@@ -339,7 +339,7 @@ def test_a_pattern_finds_names_and_descriptions():
     assert "aws-gp3" in caught.value.hint
 
 
-def test_the_documentation_counts_the_rows_and_shows_what_is_assumed():
+def test_the_documentation_counts_the_rows_and_shows_the_assumptions():
     text = (Path(__file__).parents[2] / "docs" / "catalogue.md").read_text()
     assert f"\n{len(ROWS)} storages;" in text
     for entry in table("latencies"):

@@ -1,4 +1,4 @@
-"""A replay whose threads work and wait for each other as the recorded ones did."""
+"""A replay whose threads work and wait for each other like the recorded ones."""
 
 import json
 import shutil
@@ -17,9 +17,9 @@ from spillcast.storage.probe import probe, replay_plan
 ROUNDS = 150
 WORK_US = 500
 LATENCY_MS = 2
-#: One turn of a worker where an operation takes so long: its work, a write and a read.
+#: The duration of one turn of a worker: its work, a write and a read.
 TURN_S = WORK_US / 1e6 + 2 * LATENCY_MS / 1e3
-#: Other programs on the machine stretch a run or a replay; then it is done again.
+#: If other programs delay a run or a replay, it is repeated this often.
 ATTEMPTS = 4
 NEAR = 0.05
 BUSY = 1.6
@@ -50,7 +50,7 @@ def storages(tmp_path_factory):
 
 
 def recorded(storages, way, output):
-    """Record the program on the first storage; returns the recording and its elapsed time."""
+    """Records the program on the first storage; returns the recording and its elapsed time."""
     command = [storages.program, way, storages.source / "spill", ROUNDS, WORK_US]
     requested = ("record", "--temp", storages.source, "-o", output, "--", *command)
     result = completed(*requested)
@@ -67,14 +67,14 @@ def replayed_s(recording, directory):
 
 
 def measured_s(storages, way, directory):
-    """Elapsed time of the program where nobody looks."""
+    """Elapsed time of the program without recording."""
     command = [storages.program, way, directory / "spill", str(ROUNDS), str(WORK_US)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["elapsed_ns"] / 1e9
 
 
 @pytest.mark.parametrize("way", ["spill", "apart"])
-def test_a_replay_takes_as_long_as_the_program_here_and_on_slower_storage(storages, tmp_path, way):
+def test_a_replay_takes_as_long_as_the_program_on_either_storage(storages, tmp_path, way):
     turns = 2 if way == "spill" else 1
     least = [float("inf")] * 4
     for attempt in range(ATTEMPTS):
@@ -82,20 +82,20 @@ def test_a_replay_takes_as_long_as_the_program_here_and_on_slower_storage(storag
         target_s = measured_s(storages, way, storages.target)
         seen = (source_s, replayed_s(recording, storages.source),
                 target_s, replayed_s(recording, storages.target))  # fmt: skip
-        # Other programs only ever make a run longer.
+        # Other programs can only make a run longer.
         least = [min(pair) for pair in zip(least, seen, strict=True)]
-        # What no load on the machine can break: who takes turns cannot be faster.
+        # Holds under any load: threads that take turns cannot be faster.
         assert least[1] > 0.95 * turns * ROUNDS * TURN_S
         assert least[3] > 0.95 * turns * ROUNDS * (TURN_S + 2 * LATENCY_MS / 1e3)
         if abs(least[1] / least[0] - 1) < NEAR and abs(least[3] / least[2] - 1) < NEAR:
             return
-    # On a machine so busy, a replay and what it is compared with did not get the same of it.
+    # On a busy machine, a replay and its reference run get different shares of it.
     source_s, again_s, target_s, forecast_s = least
     assert 0.9 < again_s / source_s < BUSY
     assert 0.9 < forecast_s / target_s < BUSY
 
 
-def test_without_turns_both_go_on_at_once(storages, tmp_path):
+def test_without_turns_threads_run_in_parallel(storages, tmp_path):
     least = [float("inf")] * 2
     for attempt in range(ATTEMPTS):
         for at, way in enumerate(("spill", "apart")):
@@ -106,7 +106,7 @@ def test_without_turns_both_go_on_at_once(storages, tmp_path):
     assert 1.4 < least[0] / least[1] < 2.8
 
 
-def test_the_plan_is_the_program(storages, tmp_path):
+def test_the_plan_matches_the_program(storages, tmp_path):
     worked = []
     for attempt in range(ATTEMPTS):
         recording, _ = recorded(storages, "spill", tmp_path / f"{attempt}.spill")
@@ -126,7 +126,7 @@ def test_the_plan_is_the_program(storages, tmp_path):
         assert rows[row["after"]]["thread"] != row["thread"]
 
 
-def test_what_there_is_no_time_for_holds_nobody_up(storages, tmp_path):
+def test_steps_beyond_the_budget_are_skipped_without_blocking_others(storages, tmp_path):
     recording, _ = recorded(storages, "spill", tmp_path / "run.spill")
     facts = probe(storages.target, recording, budget=Budget(time_s=0.5)).facts
     assert facts["steps_skipped"] > 0

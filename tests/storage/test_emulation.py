@@ -1,4 +1,4 @@
-"""A mount behaves like the storage it is asked to be: what figures it takes and gives back."""
+"""A mount behaves like the requested storage: the figures it accepts and reproduces."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING
 BLOCK_BYTES = 8192
 #: Other work on the machine may spoil an attempt.
 ATTEMPTS = 4
-#: A machine that wakes all sleepers so late cannot be as fast as asked.
+#: A machine that wakes all sleepers later than this cannot be as fast as requested.
 LATE_NS = 100_000
 
 
@@ -37,20 +37,20 @@ def group(op, ns, *, size=BLOCK_BYTES, depth=1, pattern="recorded", access="buff
 
 
 def model_ns(model, op, *, sequential):
-    """By size, the latencies that a model holds."""
+    """The latencies of a model, by size."""
     points = (p for p in model.idle_points if (p.op, p.sequential) == (op, sequential))
-    # Middles of buckets are moved to where the mean comes out: sums of floats.
+    # The middles of buckets are scaled to the mean, so sums are inexact.
     return {p.size_bytes: [round(ns, 6) for ns in p.latency_ns] for p in points}
 
 
-def test_recorded_latencies_are_those_of_both_patterns():
+def test_recorded_latencies_apply_to_both_patterns():
     model = behaviour_of(Storage("s", RECORDING, [group("read", 100), group("write", 200)]))
     for sequential in (True, False):
         assert model_ns(model, "read", sequential=sequential) == {BLOCK_BYTES: [100]}
         assert model_ns(model, "write", sequential=sequential) == {BLOCK_BYTES: [200]}
 
 
-def test_of_a_grid_the_idle_device_is_taken():
+def test_a_grid_is_emulated_with_the_latencies_of_an_idle_device():
     groups = [
         group("read", 10 * depth + far, depth=depth, pattern=pattern, access=access, size=size)
         for depth in (4, 1, 32)
@@ -74,7 +74,7 @@ def test_the_size_of_a_group_is_the_mean_of_its_operations():
     }
 
 
-def test_what_the_flags_ask_for(tmp_path):
+def test_flags_define_a_storage(tmp_path):
     model = model_of_options(None, "9ms", "4ms", "200MB/s", 2)
     assert model_ns(model, "read", sequential=False) == {BLOCK_BYTES: [9_000_000]}
     assert model_ns(model, "write", sequential=True) == {BLOCK_BYTES: [4_000_000]}
@@ -103,7 +103,7 @@ def mounted(tmp_path):
     return lambda *arguments: Emulator(tmp_path / "room", *arguments)
 
 
-#: Times single reads of 8 KiB, and beside each a sleep of as long as the reads are to take.
+#: Times single reads of 8 KiB, and after each a sleep of the requested latency.
 TIMES = """
 import os, sys, time
 path, number, sleep_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -120,7 +120,7 @@ for i in range(number):
 
 
 def read_times_ns(emulator, number, sleep_s=0.0):
-    """Times of reads, and of sleeps that were to take as long."""
+    """Times of reads, and of sleeps of the requested length."""
     command = [
         sys.executable,
         "-c",
@@ -134,14 +134,14 @@ def read_times_ns(emulator, number, sleep_s=0.0):
 
 
 @pytest.mark.parametrize("requested", ["300us", "1ms", "5ms", "9ms"])
-def test_a_latency_is_what_was_asked_for(mounted, requested):
+def test_reads_have_the_requested_latency(mounted, requested):
     wanted_ns = {"300us": 300_000, "1ms": 1_000_000, "5ms": 5_000_000, "9ms": 9_000_000}[requested]
     number = min(400, 1_500_000_000 // wanted_ns)
     seen = []
     for _ in range(ATTEMPTS):
         with mounted("--read", requested) as emulator:
             reads, sleeps = read_times_ns(emulator.ready(), number, wanted_ns / 1e9)
-        # A machine that wakes sleepers late cannot do better here.
+        # A machine that wakes sleepers late cannot do better.
         late_ns = median(sleeps) - wanted_ns
         seen.append((median(reads) / wanted_ns, late_ns / wanted_ns))
         if abs(median(reads) - wanted_ns) < 0.05 * wanted_ns + late_ns:
@@ -151,7 +151,7 @@ def test_a_latency_is_what_was_asked_for(mounted, requested):
 
 
 def skip_if_late(late_ns):
-    """Where no attempt found the machine on time."""
+    """Skips if the machine was late in every attempt."""
     if min(late_ns) > LATE_NS:
         pytest.skip(f"this machine wakes sleepers {min(late_ns) / 1000:.0f} us late")
 
@@ -168,7 +168,7 @@ def distance(values, counts, others, other_counts):
     return float(np.abs(below(values, counts) - below(others, other_counts)).max())
 
 
-def test_distance():
+def test_the_distance_of_two_histograms():
     assert distance([1, 2], [5, 5], [1, 2], [1, 1]) == 0
     assert distance([1, 2], [5, 5], [3], [1]) == 1
     assert distance([1, 2, 3, 4], [1, 1, 1, 1], [4, 2], [1, 1]) == 0.25
@@ -202,7 +202,7 @@ def test_an_emulation_passes_a_two_sample_test_against_its_storage(mounted, tmp_
     pytest.fail(f"distances {seen}")
 
 
-def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp_path):
+def test_a_probe_of_an_emulated_probe_has_the_same_latencies(mounted, tmp_path):
     like = recording(
         tmp_path / "like.spill", [("write", BLOCK_BYTES, 700, 1000)], elapsed_s=1.0
     ).path
@@ -219,7 +219,7 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
     seen = []
     for _ in range(ATTEMPTS):
         target = probed("slow.json", "probed.json")
-        # Two probes of one storage differ by what else the machine does.
+        # Two probes of the same storage differ by other load on the machine.
         noise = distance(*target, *probed("slow.json", "same.json"))
         seen.append((distance(*target, *probed("probed.json", "again.json")), noise))
         if seen[-1][0] < 0.1:
@@ -229,7 +229,7 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
     pytest.fail(f"distances, and those of two probes of one storage: {seen}")
 
 
-def test_a_recording_is_a_storage_to_emulate(mounted, spilled):
+def test_a_recording_can_be_emulated(mounted, spilled):
     with mounted("--storage", spilled.path) as emulator:
         emulator.ready()
         assert f"mountedat{emulator.mountpoint}:run" in "".join(emulator.words().split())
@@ -237,7 +237,7 @@ def test_a_recording_is_a_storage_to_emulate(mounted, spilled):
         assert (emulator.mountpoint / "file").read_bytes() == bytes(100_000)
 
 
-def test_nothing_lies_in_the_backing_directory_but_what_was_put_there(mounted, tmp_path):
+def test_the_backing_directory_has_only_the_files_of_the_mount(mounted, tmp_path):
     backing = tmp_path / "backing"
     backing.mkdir()
     with mounted("--read", "1ms", "--backing", backing) as emulator:
@@ -245,5 +245,5 @@ def test_nothing_lies_in_the_backing_directory_but_what_was_put_there(mounted, t
         assert os.listdir(backing) == os.listdir(emulator.mountpoint) == []
 
 
-def test_a_fixed_model_says_what_it_is():
+def test_a_fixed_model_describes_itself():
     assert fixed_behaviour(0.009, None).name == "reads 9 ms, writes as fast as can be"

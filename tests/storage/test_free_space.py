@@ -1,4 +1,4 @@
-"""Storage that is filling, bound by a quota, or a part of another: each is said, with a fix."""
+"""Storage that is full, limited by a quota, or part of a cache: each is reported with a remedy."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ K = 1 << 10
 
 
 def warned(answer):
-    """By code, the texts of a forecast."""
+    """The warning texts of a forecast, by code."""
     return {warning.code: warning.message for warning in answer.warnings}
 
 
@@ -39,7 +39,7 @@ def spill(tmp_path_factory):
 
 @contextmanager
 def nearly_full(room, free_bytes):
-    """An ext4 file system in a file, with so many bytes free for anybody."""
+    """An ext4 file system in a file, with this many bytes free for everyone."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         pytest.skip("root and mkfs.ext4 are wanted to make a file system")
     image, point = room / "image", room / "mounted"
@@ -67,7 +67,7 @@ def nearly_full(room, free_bytes):
         (260, None, ""),
     ],
 )
-def test_a_file_system_that_fills_up_is_said(spill, tmp_path, free_mib, code, words):
+def test_too_little_free_space_is_a_warning(spill, tmp_path, free_mib, code, words):
     with nearly_full(tmp_path, free_mib * MIB) as point:
         target = probe(point, spill, budget=Budget(bytes=16 * MIB))
         texts = warned(forecast(spill, target))
@@ -83,11 +83,11 @@ def test_a_file_system_that_fills_up_is_said(spill, tmp_path, free_mib, code, wo
 
 
 class TestQuota:
-    """The kernel is asked in one place; all else is what is made of its answer."""
+    """The kernel's answer is replaced; everything else is derived from it."""
 
     @pytest.fixture
     def left(self, monkeypatch):
-        """Bytes that each quota leaves."""
+        """The bytes left of each quota."""
         answers = {}
         monkeypatch.setattr(
             limits, "quota_left_bytes", lambda _dir, kind, number: answers.get((kind, number))
@@ -105,7 +105,7 @@ class TestQuota:
         folder.chmod(0o2755)
         return folder
 
-    def test_what_it_leaves_is_the_room(self, spill, owned, left):
+    def test_the_rest_of_the_quota_is_the_free_space(self, spill, owned, left):
         left["user", 1234] = 150 * MIB
         left["group", 1234] = 900 * MIB
         target = probe(owned, spill, budget=Budget(bytes=16 * MIB))
@@ -117,16 +117,16 @@ class TestQuota:
         left["group", 1234] = 100 * MIB
         assert limits.quota_of(owned) == limits.Quota(100 * MIB, "group 1234")
 
-    def test_enough_is_not_worth_a_word(self, spill, owned, left):
+    def test_enough_space_gives_no_warning(self, spill, owned, left):
         left["user", 1234] = 900 * MIB
         target = probe(owned, spill, budget=Budget(bytes=16 * MIB))
         assert not {"no-space", "little-space"} & set(warned(forecast(spill, target)))
 
-    def test_nobody_binds_root(self, tmp_path, left):
+    def test_quotas_do_not_apply_to_root(self, tmp_path, left):
         left["user", 0] = left["group", 0] = 1
         assert limits.quota_of(tmp_path) is None or os.geteuid() != 0
 
-    def test_of_a_directory_of_all_it_is_that_of_who_asks(self, owned, left, monkeypatch):
+    def test_in_a_shared_directory_the_quota_of_the_caller_applies(self, owned, left, monkeypatch):
         owned.chmod(0o1777)
         monkeypatch.setattr(os, "geteuid", lambda: 4321)
         left["user", 4321] = 5
@@ -134,7 +134,7 @@ class TestQuota:
         assert limits.quota_of(owned) == limits.Quota(5, "user 4321")
 
 
-def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
+def test_the_answer_of_the_kernel_is_parsed(monkeypatch, tmp_path):
     """struct if_dqblk of linux/quota.h: eight numbers of 64 bits, then one of 32."""
     fields = {
         name: getattr(limits._Quota, name).offset for name in ("hard", "soft", "used", "valid")
@@ -157,11 +157,11 @@ def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
     assert limits.quota_left_bytes(tmp_path, "group", 1234) == 1 << 20
 
 
-def test_where_there_are_no_quotas_nothing_is_known(tmp_path):
+def test_without_quotas_the_rest_is_unknown(tmp_path):
     assert limits.quota_left_bytes(tmp_path, "user", 54321) is None
 
 
-def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):
+def test_a_quota_exhausted_during_a_probe_is_reported(tmp_path):
     with pytest.raises(SpaceExhausted) as caught, failures_as_errors(tmp_path):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
     assert caught.value.message == f"{tmp_path}: the disk quota there is used up"
@@ -169,7 +169,7 @@ def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):
 
 
 class TestCache:
-    """What weakens a storage weakens a cache that it is a part of."""
+    """Warnings of a storage also apply to a cache that contains it."""
 
     @pytest.fixture
     def run(self, tmp_path, monkeypatch):
@@ -183,7 +183,7 @@ class TestCache:
         target.save(run.path.with_name(f"{name}.json"))
         return target
 
-    def test_a_network_behind_it_is_said(self, run):
+    def test_a_network_behind_a_cache_is_reported(self, run):
         latencies = {("write", 256 * K): 400_000, ("read", 256 * K): 300_000}
         self.save(run, "far", latencies, network=True, filesystem="nfs4")
         self.save(run, "near", latencies, steps_replayed=50, steps_skipped=50)
@@ -191,8 +191,8 @@ class TestCache:
         assert texts["network"].startswith("far: nfs4 is network storage")
         assert texts["budget"] == "near: the probe's budget was enough for 50% of the I/O"
 
-    def test_figures_of_other_sizes_are_said_and_make_it_no_surer(self, run):
-        """Measured with 4 and 8 KiB alone, and asked for 256 KiB."""
+    def test_figures_of_other_sizes_are_reported_and_do_not_narrow_the_interval(self, run):
+        """Measured only with 4 and 8 KiB, and used for 256 KiB."""
         small = {("write", size): 100 * size // K for size in (4 * K, 8 * K)}
         small |= {("read", size): 100 * size // K for size in (4 * K, 8 * K)}
         alone = forecast(run, self.save(run, "small", small))
@@ -206,7 +206,7 @@ class TestCache:
 
         assert width(inside) == pytest.approx(width(alone), rel=0.35)
 
-    def test_a_row_of_the_catalogue_is_for_any_size(self, run):
+    def test_a_row_of_the_catalogue_applies_to_any_size(self, run):
         figures = {("write", 8 * K): 100_000, ("read", 8 * K): 100_000}
         row = replace(
             self.save(run, "row", figures), source=catalogue(1.5, "x"),
@@ -217,14 +217,14 @@ class TestCache:
         assert "extrapolated" not in texts
 
 
-def test_the_limit_of_dirty_pages_is_that_of_a_disk():
-    """FUSE has a limit of its own (``strictlimit`` in fs/fuse/inode.c); memory has none."""
+def test_the_limit_of_dirty_pages_applies_only_to_disks():
+    """FUSE has a separate limit (``strictlimit`` in fs/fuse/inode.c); memory has none."""
     known = ("ext4", "nfs4", "fuse", "fuse.sshfs", "fuseblk", "virtiofs", "tmpfs")
     limited = [name for name in known if limits.dirty_limit_bytes(name)]
     assert limited == ["ext4", "nfs4"]
 
 
-def test_a_file_system_without_a_limit_is_not_full(spill, tmp_path):
+def test_a_file_system_without_a_size_is_not_full(spill, tmp_path):
     """It reports no blocks, none of which are free."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=0", "tmpfs", tmp_path]
     if subprocess.run(mount, capture_output=True).returncode != 0:
@@ -252,18 +252,18 @@ def test_a_file_system_without_a_limit_is_not_full(spill, tmp_path):
         ("4G, 30s", 30, 4 << 30),
     ],
 )
-def test_a_budget_is_time_or_bytes_or_both(text, time_s, count):
+def test_a_budget_is_a_time_or_bytes_or_both(text, time_s, count):
     assert parse_budget(text) == Budget(time_s, count)
 
 
 @cases("text", ["", "soon", "60s,", "60s,2m", "1G,2G", "60s,1G,1G", "-1s", "1X"])
-def test_what_is_no_budget_is_named(text):
+def test_an_invalid_budget_is_refused(text):
     with pytest.raises(OptionInvalid) as caught:
         parse_budget(text)
     assert f"--budget {text}" in caught.value.message
 
 
-def test_bytes_are_by_default_a_tenth_of_what_is_free(tmp_path):
+def test_the_default_budget_is_a_tenth_of_the_free_space(tmp_path):
     stats = os.statvfs(tmp_path)
     tenth = pytest.approx(stats.f_bavail * stats.f_frsize / 10, rel=0.2)
     assert Budget().limits(tmp_path) == {"budget_s": 60, "budget_bytes": tenth}
@@ -278,16 +278,16 @@ def large(tmp_path_factory):
     return recording(path, written_and_read(80 * MIB, files=2), gap_ns=0)
 
 
-def test_a_spatial_share_is_replayed_and_said(large, tmp_path):
+def test_a_spill_above_the_budget_is_replayed_in_part_with_a_warning(large, tmp_path):
     storage = probe(tmp_path, large, budget=Budget(bytes=64 * MIB))
     facts = storage.facts
     assert facts["working_set_bytes"] == 160 * MIB
     kept = facts["byte_share"] * 160 * MIB
-    # Whole regions of 16 MiB: as many as there is room for.
+    # Whole regions of 16 MiB, as many as fit.
     assert kept == 64 * MIB
     steps = {group.op: group.count for group in storage.groups}
     assert steps == {"write": kept / (256 << 10), "read": kept / (256 << 10)}
-    # Every read of what is kept follows its write.
+    # Every retained read follows its write.
     assert facts["prefilled_bytes"] == 0
     warned = {w.code: w.message for w in forecast(large, storage).warnings}
     assert "40.0%" in warned["byte-budget"]
@@ -295,7 +295,7 @@ def test_a_spatial_share_is_replayed_and_said(large, tmp_path):
     assert "--budget 1G" in warned["byte-budget"]
 
 
-def test_what_fits_is_replayed_whole_without_a_word(large, tmp_path):
+def test_a_spill_within_the_budget_is_replayed_without_a_warning(large, tmp_path):
     storage = probe(tmp_path, large, budget=Budget(bytes=160 * MIB))
     assert storage.facts["byte_share"] == 1
     assert "byte-budget" not in {w.code for w in forecast(large, storage).warnings}
@@ -306,7 +306,7 @@ def test_a_budget_without_room_for_a_region_is_refused(large, tmp_path):
         probe(tmp_path, large, budget=Budget(bytes=MIB))
 
 
-def test_a_network_is_named(large, tmp_path):
+def test_network_storage_is_a_warning(large, tmp_path):
     storage = probe(tmp_path, large, budget=Budget(bytes=16 * MIB))
     assert storage.facts["network"] is False
     storage.facts["filesystem"], storage.facts["network"] = "nfs4", True

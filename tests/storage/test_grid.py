@@ -1,4 +1,4 @@
-"""A grid measures a directory without a recording, with whatever the kernel lets it use."""
+"""A grid measures a directory without a recording, with the I/O methods that the kernel allows."""
 
 import json
 import os
@@ -25,7 +25,7 @@ DEPTHS = [1, 2, 4, 8, 16, 32]
 
 
 def measured(where, *arguments, under=()):
-    """The storage of a grid that took a few seconds."""
+    """The storage measured by a grid of a few seconds."""
     output = where.parent / f"{where.name}.json"
     arguments = ("probe", where, "--grid", "--budget", "6s,64M", "-o", output, *arguments)
     result = completed(*arguments, under=under)
@@ -36,7 +36,7 @@ def measured(where, *arguments, under=()):
         output.unlink()
 
 
-def test_every_cell_is_there_and_adds_up(directory):  # noqa: F811
+def test_every_cell_exists_and_its_counts_add_up(directory):  # noqa: F811
     storage, printed = measured(directory)
     facts = storage.facts
     cells = Counter((g.op, g.access, g.pattern) for g in storage.groups)
@@ -51,7 +51,7 @@ def test_every_cell_is_there_and_adds_up(directory):  # noqa: F811
         assert group.bytes == group.count * group.size_class_bytes
         assert sum(group.latency_count) == group.count == sum(group.block_count)
         assert group.elapsed_ns > 0
-    # A machine that is busy may have no time for the deepest.
+    # A busy machine may have no time for the deepest queue.
     assert left_out < facts["cells"] / 2
     assert Model(storage).latency("read", 8 * KIB, depth=2, sequential=False).mean_s > 0
     _, *tables, _, _, command = printed.split("\n\n")
@@ -60,7 +60,7 @@ def test_every_cell_is_there_and_adds_up(directory):  # noqa: F811
     assert command.split()[:2] == ["spillcast", "forecast"]
 
 
-def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):
+def test_an_emulated_latency_is_measured(tmp_path):
     backing, mountpoint = tmp_path / "backing", tmp_path / "mounted"
     backing.mkdir()
     mountpoint.mkdir()
@@ -70,7 +70,7 @@ def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):
         except SpillcastError as error:
             pytest.skip(str(error))
         storage, _ = measured(mountpoint)
-    # Whatever else the machine does, nothing is faster than what is asked for.
+    # Whatever else the machine does, nothing is faster than requested.
     least_s = {"read": 0.0015, "write": 0.0007}
     alone = [g for g in storage.groups if (g.depth, g.access) == (1, "direct")]
     assert {g.op for g in alone} == {"read", "write"}
@@ -79,7 +79,7 @@ def test_a_storage_of_a_known_latency_is_measured_as_such(tmp_path):
         assert group.elapsed_ns / group.count > least_s[group.op] * 1e9
 
 
-def test_io_uring_or_threads_and_why(tmp_path):
+def test_the_io_engine_and_the_reason_for_it_are_reported(tmp_path):
     storage, _ = measured(tmp_path, "--psync")
     if storage.facts["direct_refusal"] is not None:
         pytest.skip(f"no direct I/O here: {storage.facts['direct_refusal']}")
@@ -92,7 +92,7 @@ def test_io_uring_or_threads_and_why(tmp_path):
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_when_it_is_killed(directory, death):  # noqa: F811
+def test_a_killed_grid_leaves_nothing(directory, death):  # noqa: F811
     command = spillcast_command("probe", directory, "--grid", "--budget", "60s,256M")
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     until(lambda: holds_files_in(process.pid, directory), "the grid")
@@ -117,7 +117,7 @@ def small(tmp_path):
 
 
 @pytest.mark.parametrize("like", [False, True], ids=["grid", "replay"])
-def test_a_storage_that_fills_up_meanwhile_ends_it(small, tmp_path, like):
+def test_a_storage_that_fills_up_ends_the_probe(small, tmp_path, like):
     if like:
         from spills import MIB, recording, written_and_read
 
@@ -142,21 +142,21 @@ def test_a_storage_that_fills_up_meanwhile_ends_it(small, tmp_path, like):
     assert list(small.iterdir()) == [filler]
 
 
-def test_too_small_a_place_is_refused(small):
+def test_too_little_free_space_is_refused(small):
     result = spillcast("probe", small, "--grid", "--budget", "60s,1M")
     assert "--budget 1G" in only_line(result, 2)
     (small / "other").write_bytes(bytes(60 << 20))
     assert "free" in only_line(spillcast("probe", small, "--grid"), 2)
 
 
-def test_a_grid_without_time_for_a_cell_is_no_storage(tmp_path):
+def test_a_grid_without_time_for_a_cell_is_refused(tmp_path):
     output = tmp_path / "storage.json"
     result = spillcast("probe", tmp_path, "--grid", "--budget", "1ms,32M", "-o", output)
     assert "--budget 60s" in only_line(result, 2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_ordinary_user_needs_no_privilege(open_places):
+def test_an_ordinary_user_can_measure_a_grid(open_places):
     if os.geteuid() != 0:
         pytest.skip("every other test is that of an ordinary user then")
     from harness import ordinary_user

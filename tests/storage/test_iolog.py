@@ -1,4 +1,4 @@
-"""fio replays what was exported, and counts the same."""
+"""fio replays an exported log, with the same counts."""
 
 import json
 import shutil
@@ -19,13 +19,13 @@ FIO = shutil.which("fio")
 
 
 def replayed(log, where):
-    """What fio says that it did: (operations, bytes) by op, and for how long (s)."""
+    """fio's operations and bytes by op, and its elapsed time (s)."""
     where.mkdir()
     command = [FIO, "--name=spill", "--ioengine=psync", f"--read_iolog={log}",
                "--output-format=json"]  # fmt: skip
     start_s = time.monotonic()
     result = subprocess.run(command, cwd=where, capture_output=True, text=True)
-    # Its own clock is calibrated as it starts, which a busy machine disturbs.
+    # fio calibrates its clock at the start, which a busy machine disturbs.
     elapsed_s = time.monotonic() - start_s
     assert result.returncode == 0, result.stderr
     job = json.loads(result.stdout[result.stdout.index("{") :])["jobs"][0]
@@ -35,7 +35,7 @@ def replayed(log, where):
 
 
 @pytest.mark.skipif(FIO is None, reason="fio is not installed")
-def test_fio_does_what_was_recorded(tmp_path):
+def test_fio_does_the_recorded_operations(tmp_path):
     operations = written_and_read(4 * MIB, size=64 << 10, times=2, files=3)
     recording(tmp_path / "run.spill", operations, gap_ns=2_000_000)
     log = tmp_path / "spill.log"
@@ -45,7 +45,7 @@ def test_fio_does_what_was_recorded(tmp_path):
     done, elapsed_s = replayed(log, tmp_path / "fio")
     assert done["read"] == (document["reads"], document["read_bytes"]) == (384, 24 * MIB)
     assert done["write"] == (document["writes"], document["write_bytes"]) == (192, 12 * MIB)
-    # 576 operations begin 2.05 ms apart.
+    # 576 operations start 2.05 ms apart.
     assert elapsed_s > 0.95 * 576 * 0.00205
 
 
@@ -60,7 +60,7 @@ def test_fio_replays_a_recording_of_threads(spilled, tmp_path):
     assert done["write"] == (document["writes"], document["write_bytes"])
 
 
-def test_the_log_is_in_order_and_says_what_must_be_there_before(tmp_path):
+def test_the_log_is_in_order_and_states_preexisting_data(tmp_path):
     operations = [("write", 0, 0, 8192), ("read", 0, 4096, 8192), ("read", 1, 0, 4096)]
     recording(tmp_path / "run.spill", operations, gap_ns=1_950_000, latency_ns=50_000)
     log = tmp_path / "spill.log"
@@ -81,7 +81,7 @@ def test_the_log_is_in_order_and_says_what_must_be_there_before(tmp_path):
     ]
 
 
-def test_a_directory_is_probed_as_well_where_one_is_named(spilled, tmp_path):
+def test_a_named_directory_is_probed_in_addition(spilled, tmp_path):
     log, where = tmp_path / "spill.log", tmp_path / "where"
     where.mkdir()
     result = spillcast("probe", where, "--like", spilled.path, "--iolog", log, "--json")
@@ -110,50 +110,50 @@ def steps(plan):
                     strict=True))  # fmt: skip
 
 
-def test_a_file_is_written_and_read_back():
+def test_a_single_run_is_written_and_read_back():
     result = steps(plan_of_counts(counted(4, 4)))
     assert result == [(0, write, 0, block * B) for write in (True, False) for block in range(4)]
 
 
-def test_a_sort_of_two_passes_does_it_twice():
+def test_a_sort_of_two_passes_writes_and_reads_twice():
     result = steps(plan_of_counts(counted(8, 8, disk_kb=32)))
     once = [(0, write, 0, block * B) for write in (True, False) for block in range(4)]
     assert result == once * 2
 
 
-def test_batches_of_a_hash_are_written_by_turns_and_read_one_by_one():
+def test_batches_of_a_hash_are_written_in_turns_and_read_in_sequence():
     result = steps(plan_of_counts(counted(6, 6, batches=4)))
     written = [(file, block * B) for block in range(2) for file in range(3)]
     assert [step[2:] for step in result if step[1]] == written
     assert [step[2:] for step in result if not step[1]] == sorted(written)
 
 
-def test_processes_do_it_side_by_side_on_files_of_their_own():
+def test_processes_run_in_parallel_on_separate_files():
     plan = plan_of_counts(counted(300, 600, workers=2))
     result = steps(plan)
     assert Counter(thread for thread, *_ in result) == {0: 300, 1: 300, 2: 300}
     assert [thread for thread, *_ in result[:6]] == [0, 1, 2, 0, 1, 2]
     assert len({(thread, file) for thread, _, file, _ in result}) == 3
-    # 1 s less a third of the 0.2 s of I/O, between 300 steps of each.
+    # 1 s minus a third of the 0.2 s of I/O, over 300 steps of each process.
     assert plan["delay_ns"][0] == pytest.approx((1 - 0.2 / 3) * 1e9 / 300, rel=0.01)
 
 
 @cases(("reads", "writes"), [(900, 300), (300, 900), (500, 1), (0, 500), (1, 1)])
-def test_as_many_as_counted(reads, writes):
+def test_the_plan_has_the_counted_operations(reads, writes):
     result = steps(plan_of_counts(counted(reads, writes)))
     assert Counter(write for _, write, *_ in result) == Counter({True: writes, False: reads})
     held = {step[2:] for step in result if step[1]}
     assert {step[2:] for step in result if not step[1]} <= held
 
 
-def test_too_many_are_thinned_out_in_proportion():
+def test_too_many_operations_are_thinned_out_proportionally():
     plan = plan_of_counts(counted(30_000, 60_000), steps_max=900)
     assert Counter(write for _, write, *_ in steps(plan)) == {True: 600, False: 300}
-    # The pauses are those of the part.
+    # The pauses are those of the retained part.
     assert sum(plan["delay_ns"].to_pylist()) == pytest.approx(0.8e9 / 100, rel=0.01)
 
 
-def test_a_directory_is_probed_with_them(tmp_path):
+def test_a_directory_is_probed_with_counted_operations(tmp_path):
     storage = probe(tmp_path, counted(200, 300, workers=1), budget=Budget(time_s=10))
     assert {group.op: group.count for group in storage.groups} == {"read": 200, "write": 300}
     assert {group.size_class_bytes for group in storage.groups} == {B}

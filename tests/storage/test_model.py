@@ -1,4 +1,4 @@
-"""The storage model finds what storages of a known law do, and says how far off it may be."""
+"""The storage model reproduces storages of a known law, and states its error."""
 
 import math
 import random
@@ -14,12 +14,12 @@ from spillcast.storage.model import Model
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 from spillcast.storage.storage import bytes_limit, operations_limit
 
-#: Standard errors that hold a normal deviate in 90 % of cases.
+#: Standard errors that contain a normal deviate in 90 % of cases.
 IN_90_PERCENT = 1.645
 RENTED = catalogue(2.0, "a brochure")
 
 
-def test_a_measured_cell_is_itself():
+def test_a_measured_cell_is_returned_unchanged():
     law = Law(100e-6, 1e9, servers=4)
     model = Model(grid(law))
     for size in SIZES:
@@ -33,8 +33,8 @@ def test_a_measured_cell_is_itself():
     ("size", "extrapolated"),
     [*((size, False) for size in (5000, 30_000, 300_000, 700_000)), (1024, True), (4 << 20, True)],
 )
-def test_size_is_a_base_and_a_bandwidth(size, extrapolated):
-    """Also beyond the measured sizes, where the nearest slope goes on."""
+def test_latency_by_size_is_a_base_and_a_bandwidth(size, extrapolated):
+    """Also beyond the measured sizes, where the nearest slope continues."""
     law = Law(80e-6, 500e6)
     result = Model(grid(law, sizes=[4096, 65536, 1 << 20])).latency("read", size, depth=1)
     rel = 0.01 if extrapolated else 1e-4
@@ -44,8 +44,8 @@ def test_size_is_a_base_and_a_bandwidth(size, extrapolated):
 
 
 @cases("depth", [1.5, 3, 6, 12, 31])
-def test_depth_is_a_power_from_depth_to_depth(depth):
-    # With one server latency is proportional to depth, with as many as one likes it does not grow.
+def test_latency_by_depth_is_a_power_law(depth):
+    # With one server latency is proportional to depth; with unlimited servers it is constant.
     for servers, power in ((1, 1), (math.inf, 0)):
         law = Law(100e-6, 1e9, servers=servers)
         result = Model(grid(law)).latency("read", 16384, depth=depth)
@@ -53,7 +53,7 @@ def test_depth_is_a_power_from_depth_to_depth(depth):
         assert result.error < 0.001
 
 
-def test_deeper_than_measured_the_last_slope_goes_on():
+def test_beyond_the_measured_depths_the_last_slope_continues():
     law = Law(100e-6, 1e9, servers=4)
     result = Model(grid(law, depths=[1, 4, 8, 16])).latency("read", 4096, depth=64)
     assert result.extrapolated
@@ -61,7 +61,7 @@ def test_deeper_than_measured_the_last_slope_goes_on():
 
 
 def held_out(seed, noise):
-    """True latency and estimate of an eighth of the cells of a storage of random law."""
+    """True latency and estimate for an eighth of the cells of a storage with a random law."""
     rng, normal = random.Random(seed), np.random.default_rng(seed)
     base_s, bandwidth = (
         math.exp(rng.uniform(math.log(low), math.log(high)))
@@ -90,13 +90,13 @@ def test_the_stated_error_covers_the_true_one(noise):
         for true_s, estimate in matches
     ]
     assert np.mean(covered) >= 0.9
-    # And it says something: most of what lies between is known to within a few percent.
+    # The error is informative: most values between cells have an error of a few percent.
     between = [estimate.error for _, estimate in matches if not estimate.extrapolated]
     assert np.median(between) < 0.1
 
 
 @cases("servers", [1, 2, 4, 6, 8, 24, 32, 500])
-def test_servers_and_operations_are_found_where_the_depths_fill_them(servers):
+def test_servers_and_operations_are_estimated_if_the_depths_saturate_them(servers):
     law = Law(200e-6, 2e9, servers=servers)
     model = Model(grid(law))
     if servers > 8:
@@ -107,17 +107,17 @@ def test_servers_and_operations_are_found_where_the_depths_fill_them(servers):
 
 
 @cases("bus", [200e6, 1e9, 1e11])
-def test_a_bandwidth_ceiling_is_found_where_it_is_reached(bus):
+def test_a_bandwidth_ceiling_is_estimated_if_it_is_reached(bus):
     ceiling = Model(grid(Law(100e-6, 1e9, bus=bus))).bandwidth_bytes_per_s("read")
     assert ceiling == (pytest.approx(bus, rel=0.01) if bus <= 1e9 else None)
     assert Model(grid(Law(100e-6, 1e9), depths=[1])).bandwidth_bytes_per_s("read") is None
 
 
-def test_stated_servers_and_limits_hold_where_no_depth_was_measured():
+def test_stated_servers_and_limits_apply_without_measured_depths():
     limits = [operations_limit("iops", 3000, burst=100), bytes_limit("bytes", 125 << 20, burst=1e6)]
     groups = [group("read", size, 1, 500e-6) for size in (4096, 1 << 20)]
     model = Model(Storage("rented", RENTED, groups, limits=limits))
-    # What a burst holds goes at once, at any depth.
+    # Operations covered by the burst have no wait, at any depth.
     assert model.latency("read", 4096).mean_s == pytest.approx(500e-6)
     assert model.latency("read", 4096, depth=8).mean_s == pytest.approx(500e-6)
     bus = Model(Storage("bus", RENTED, groups, limits=[operations_limit("iops", 3000)]))
@@ -135,7 +135,7 @@ def test_stated_servers_and_limits_hold_where_no_depth_was_measured():
     assert disk.operations_per_s("read") == pytest.approx(2 / 500e-6)
 
 
-def test_what_lasts_is_left_when_short_bursts_are_used_up():
+def test_the_lasting_latency_excludes_short_bursts():
     groups = [group("read", 4096, 1, 100e-6)]
 
     def lasting_s(burst, depth):
@@ -145,18 +145,18 @@ def test_what_lasts_is_left_when_short_bursts_are_used_up():
 
     assert lasting_s(1000, 1) == pytest.approx(1e-3)
     assert lasting_s(1000, 5) == pytest.approx(5e-3)
-    # Credit for half an hour is not used up so soon.
+    # Credit for half an hour is not used up that soon.
     assert lasting_s(1000 * 1800, 5) == pytest.approx(100e-6)
 
 
-def test_a_limit_without_burst_makes_each_operation_wait_for_its_own_cost():
+def test_a_limit_without_burst_adds_the_cost_of_each_operation():
     groups = [group("read", 4096, 1, 50e-6)]
     bus = Model(Storage("bus", RENTED, groups, limits=[bytes_limit("bytes", 40.96e6)]))
     assert bus.latency("read", 4096).mean_s == pytest.approx(150e-6)
     assert bus.latency("read", 4096, depth=10).mean_s == pytest.approx(1000e-6)
 
 
-def test_what_was_recorded_serves_any_pattern_and_depth():
+def test_recorded_groups_apply_to_any_pattern_and_depth():
     groups = [group("write", size, 3, size / 1e9, pattern="recorded") for size in (8192, 32768)]
     model = Model(Storage("run", RECORDING, groups))
     wanted = model.latency("write", 8192)
@@ -168,7 +168,7 @@ def test_what_was_recorded_serves_any_pattern_and_depth():
     assert model.servers("write") is None
 
 
-def test_patterns_and_access_are_kept_apart():
+def test_patterns_and_access_are_separate():
     kinds = [("random", "direct"), ("sequential", "direct"), ("random", "buffered")]
     groups = [
         group("read", 4096, 1, 1e-4 * (at + 1), pattern=pattern, access=access)
@@ -200,7 +200,7 @@ def test_blocks_and_quantiles_are_scaled_to_the_estimate():
     assert result.quantile_s(0.0) < result.quantile_s(0.5) < result.quantile_s(1.0)
 
 
-def test_few_operations_do_not_stand_by_themselves():
+def test_groups_of_few_operations_are_merged_or_less_certain():
     groups = [
         group("read", 4096, 1, 100e-6, pattern="recorded"),
         group("read", 8192, 1, 9e-3, pattern="recorded", count=7, blocks=1),
@@ -209,13 +209,13 @@ def test_few_operations_do_not_stand_by_themselves():
     result = Model(Storage("run", PROBE, groups)).latency("read", 8192)
     assert result.mean_s == pytest.approx(100e-6)
     assert not result.measured
-    # Nothing else reaches as far: they are used, and not believed.
+    # No other group is as large: the figures are used, with a large error.
     groups[2] = group("read", 16384, 1, 5e-3, pattern="recorded", count=4, blocks=1)
     result = Model(Storage("run", PROBE, groups)).latency("read", 16384)
     assert result.mean_s == pytest.approx(5e-3)
     assert not result.measured
     assert result.error == pytest.approx(0.5)
-    # All there is.
+    # The only group.
     result = Model(Storage("run", PROBE, [groups[2]])).latency("read", 16384)
     assert result.measured
 
@@ -226,7 +226,7 @@ def test_an_op_without_figures_is_refused():
         model.latency("write", 4096)
 
 
-def test_a_storage_that_takes_no_time():
+def test_a_storage_without_latency_takes_no_time():
     groups = [group("read", size, 1, 0.0, pattern="recorded") for size in (4096, 8192, 65536)]
     model = Model(Storage("nothing", ASSUMED, groups))
     for size in (512, 4096, 10_000, 1 << 20):
@@ -234,7 +234,7 @@ def test_a_storage_that_takes_no_time():
         assert math.isfinite(model.latency("read", size).error)
 
 
-def test_a_size_of_one_depth_grows_as_its_neighbour():
+def test_a_size_with_a_single_depth_scales_like_its_neighbour():
     law = Law(100e-6, 1e9, servers=2)
     groups: list[Group] = [group("read", 4096, q, law(4096, q)) for q in DEPTHS]
     groups.append(group("read", 65536, 1, law(65536, 1)))

@@ -1,4 +1,4 @@
-"""Peaks of a histogram are those that are there, however few operations show them."""
+"""Detected peaks of a histogram are the real ones, however few operations show them."""
 
 from itertools import product
 
@@ -39,14 +39,14 @@ def test_a_spike_of_few_slow_operations_is_a_second_peak(spread, share):
     assert matches.count(2) >= 0.99 * SEEDS
 
 
-def test_where_peaks_lie_and_how_much_they_hold():
+def test_the_position_and_share_of_peaks():
     body, spike = peaks_of(body_and_spike(1, 0.06, 10_000))
     assert (body.share, spike.share) == (pytest.approx(0.94), pytest.approx(0.06))
     assert body.mode_s == pytest.approx(150e-6, rel=0.1)
     # 5 and 95 % of a lognormal of spread 0.2 lie 1.645 standard deviations from its median.
     assert body.low_s == pytest.approx(150e-6 * np.exp(-1.645 * 0.2), rel=0.03)
     assert body.high_s == pytest.approx(150e-6 * np.exp(1.645 * 0.2), rel=0.03)
-    # And of what is spread evenly from 600 to 1000 us.
+    # The same for values spread evenly from 600 to 1000 us.
     assert spike.low_s == pytest.approx(620e-6, rel=0.03)
     assert spike.high_s == pytest.approx(980e-6, rel=0.03)
     assert 600e-6 < spike.mode_s < 1000e-6
@@ -61,12 +61,12 @@ def test_the_order_of_the_buckets_and_their_scale_do_not_matter():
     assert [p.share for p in find_peaks(ns, 7 * count)] == [p.share for p in find_peaks(ns, count)]
 
 
-def test_a_handful_of_outliers_is_no_peak():
+def test_a_few_outliers_are_not_a_peak():
     samples_s = np.concatenate([body_and_spike(1, 0.0, 10_000), np.full(30, 50e-3)])
     assert len(peaks_of(samples_s)) == 1
 
 
-def test_three_peaks():
+def test_three_separate_peaks_are_found():
     rng = np.random.default_rng(1)
     samples_s = np.concatenate(
         [at_s * rng.lognormal(0, 0.15, n) for at_s, n in ((3e-6, 700), (100e-6, 250), (8e-3, 50))]
@@ -75,18 +75,18 @@ def test_three_peaks():
 
 
 @cases(("ns", "count"), [([300_000], [9]), ([300_000], [1]), ([0], [5])])
-def test_all_in_one_bucket(ns, count):
+def test_a_single_bucket_is_one_peak(ns, count):
     (peak,) = find_peaks(ns, count)
     assert peak.share == 1
     assert peak.low_s == peak.high_s == max(ns[0], 1) / 1e9
 
 
-def test_nothing():
+def test_an_empty_histogram_has_no_peaks():
     assert find_peaks([], []) == []
     assert find_peaks([100], [0]) == []
 
 
-def test_in_words():
+def test_peaks_are_described_in_words():
     assert peaks_text(peaks_of(body_and_spike(1, 0.06, 10_000))) == (
         "94 % around 150 us, 6 % between 600 us and 1 ms"
     )
@@ -106,7 +106,7 @@ def test_in_words():
         ((150e-6, 300e-6), "buffered", None),
     ],
 )
-def test_causes_are_suggested_not_stated(at_s, access, words):
+def test_causes_are_suggested_and_not_asserted(at_s, access, words):
     peaks = find_peaks([round(s * 1e9) for s in at_s], [900, 60][: len(at_s)])
     assert len(peaks) == len(at_s)
     cause = plausible_cause(peaks, access)

@@ -1,4 +1,4 @@
-"""Prices of the catalogue: costs of a month as providers bill them, and files of prices."""
+"""Prices of the catalogue: monthly costs as providers bill them, and price files."""
 
 from datetime import date
 
@@ -21,18 +21,18 @@ HEADER = "product,unit,above,price,currency,region,as_of\n"
         ("aws-io1", {"iops": 300}, 30, "us-east-1", 3.75 + 19.50),
         ("aws-st1", {}, 40, "us-east-1", 1.80),
         ("azure-ultra", {"iops": 4000, "throughput": 20}, 2048, "eastus", 245.19 + 198.56 + 6.99),
-        # AWS bills IOPS of io2 beyond 32,000 and 64,000 at lower prices.
+        # AWS bills io2 IOPS beyond 32,000 and 64,000 at lower prices.
         ("aws-io2", {"iops": 70000}, 100, "us-east-1", 12.5 + 2080 + 1456 + 191.1),
-        # m5d.large over m5.large, 730 hours.
+        # m5d.large minus m5.large, 730 hours.
         ("aws-m5d-large", {}, 50, "us-east-1", (0.113 - 0.096) * 730),
     ],
 )
-def test_the_cost_of_a_month(product, values, gib, region, cost):
+def test_the_monthly_cost_equals_that_of_the_provider(product, values, gib, region, cost):
     prices = load_prices(region=region)
     assert prices.month(product, values, gib * GIB) == pytest.approx(cost, abs=0.01)
 
 
-def test_what_has_no_price_has_no_cost():
+def test_a_product_without_a_price_has_no_cost():
     prices = load_prices()
     assert prices.month("gcp-hyperdisk-balanced", {"iops": 3000, "throughput": 140}, GIB) is None
     frankfurt = load_prices(region="eu-central-1")
@@ -41,7 +41,7 @@ def test_what_has_no_price_has_no_cost():
     assert frankfurt.month("aws-gp3", {**included, "iops": 4000}, 10 * GIB) is None
 
 
-def test_every_price_is_of_a_product_and_has_a_source():
+def test_every_price_belongs_to_a_product_and_has_a_source():
     for record in table("prices"):
         assert record["product"] in rows_by_name()
         assert record["read"]
@@ -60,7 +60,7 @@ def test_notes_name_dates_regions_and_old_prices():
     assert "older than a year" in line
 
 
-def test_a_file_replaces_prices(tmp_path):
+def test_a_price_file_replaces_prices(tmp_path):
     file = tmp_path / "prices.csv"
     file.write_text(
         HEADER + "aws-gp3,GiB-month,,0.05,USD,,2026-06-01\naws-gp3,IOPS-month,3000,0.01,,,\n"
@@ -79,11 +79,12 @@ def test_a_file_replaces_prices(tmp_path):
     [
         ("product,unit\naws-gp3,GiB-month\n", "price"),
         (HEADER, "prices"),
-        # The limit on a field's length is the process's: either the field or the header is named.
+        # The limit on a field's length is global to the process: the error names the field or the
+        # header.
         ("[" * 200_000, "field|column"),
         (HEADER + "aws-gp9,GiB-month,,1,,,\n", "line 2"),
         (HEADER + "aws-gp3,GB,,1,,,\n", "line 2"),
-        # A device that no provider rents: its price would count for nothing.
+        # A device that no provider rents: its price would be unused.
         (HEADER + "samsung-ssd-990-pro-2tb,month,,1,,,\n", "line 2"),
         (HEADER + "aws-gp3,GiB-month,,-1,,,\n", "line 2"),
         (HEADER + "aws-gp3,GiB-month,,1,,,June\n", "line 2"),

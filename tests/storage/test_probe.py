@@ -1,4 +1,4 @@
-"""A probe replays what was recorded, on a real directory, and leaves nothing there."""
+"""A probe replays a recording in a real directory, and leaves nothing there."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def directory(request, tmp_path):
 
 
 def recorded_groups(path):
-    """Count and bytes of the recorded temp I/O by op and size class, by another way than Python."""
+    """Count and bytes of the recorded temp I/O by op and size class, computed without Python."""
     query = f"""
         select op, size_class_bytes, sum("count")::bigint, sum(bytes)::bigint
         from '{path}/seconds.parquet' where temp and size_class_bytes > 0 group by all
@@ -77,7 +77,7 @@ def test_every_recorded_operation_is_replayed(spilled, directory, tmp_path):
         assert sum(group["block_count"]) == group["count"]
 
 
-def test_a_storage_survives_its_file(spilled, tmp_path):
+def test_a_storage_is_unchanged_by_saving_and_loading(spilled, tmp_path):
     measured = probe(tmp_path, Recording.open(spilled.path))
     path = tmp_path / "storage.json"
     measured.save(path)
@@ -86,21 +86,21 @@ def test_a_storage_survives_its_file(spilled, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
 
 
-def test_progress_ends_with_everything_done(spilled, tmp_path):
+def test_progress_ends_with_all_steps_done(spilled, tmp_path):
     seen = []
     recording = Recording.open(spilled.path)
     storage = probe(tmp_path, recording, on_progress=lambda *state: seen.append(state))
     steps = storage.facts["steps_replayed"]
     assert steps == sum(count for count, _ in recorded_groups(spilled.path).values())
     done = [state[0] for state in seen]
-    # On a busy machine it begins again.
+    # On a busy machine the replay restarts.
     assert all(after >= before or after == 0 for before, after in pairwise(done))
     assert seen[-1][:2] == (steps, steps)
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """A recording with pauses, so that a replay of it takes a while."""
+    """A recording with pauses, so that its replay takes a while."""
     root = tmp_path_factory.mktemp("slow")
     base = root / "table.db"
     base.write_bytes(bytes(512 * 101))
@@ -110,7 +110,7 @@ def slow(tmp_path_factory):
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_when_it_is_killed(slow, directory, death):
+def test_a_killed_probe_leaves_nothing(slow, directory, death):
     rng = random.Random(death)
     for _ in range(max(KILLS // 3, 1)):
         process = started("probe", directory, "--like", slow, stderr=subprocess.PIPE)
@@ -124,7 +124,7 @@ def test_nothing_is_left_when_it_is_killed(slow, directory, death):
 
 
 def holds_files_in(pid, directory):
-    """Whether a process has a file open that was made in a directory."""
+    """Whether a process has a file open that was created in a directory."""
     opened = Counter()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -141,7 +141,7 @@ def probe_fails(spilled, directory, words, **options):
     assert words in text
 
 
-def test_a_thread_removes_no_names_of_another(tmp_path):
+def test_a_thread_does_not_remove_files_of_another(tmp_path):
     path = tmp_path / f"{scratch_prefix()}1"
 
     def other():
@@ -158,16 +158,16 @@ def test_a_thread_removes_no_names_of_another(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_missing_directory(spilled, tmp_path):
+def test_a_missing_directory_is_refused(spilled, tmp_path):
     probe_fails(spilled, tmp_path / "missing", "no such directory")
 
 
-def test_a_file_instead_of_a_directory(spilled, tmp_path):
+def test_a_file_instead_of_a_directory_is_refused(spilled, tmp_path):
     (tmp_path / "file").touch()
     probe_fails(spilled, tmp_path / "file", "directory")
 
 
-def test_a_directory_that_is_not_writable(spilled, tmp_path):
+def test_a_directory_that_is_not_writable_is_refused(spilled, tmp_path):
     directory = tmp_path / "read-only"
     directory.mkdir(mode=0o555)
     if os.geteuid() == 0:
@@ -175,7 +175,7 @@ def test_a_directory_that_is_not_writable(spilled, tmp_path):
     probe_fails(spilled, directory, "not writable")
 
 
-def test_a_directory_of_another_user(open_places):
+def test_a_directory_of_another_user_is_refused(open_places):
     if os.geteuid() != 0:
         pytest.skip("only root can make a directory of another user")
     recording = open_places.root / "run.spill"
@@ -186,7 +186,7 @@ def test_a_directory_of_another_user(open_places):
     assert f"{open_places.data} is not writable" in text
 
 
-def test_a_directory_that_is_too_small(spilled, tmp_path):
+def test_a_directory_that_is_too_small_is_refused(spilled, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(
@@ -228,7 +228,7 @@ def test_a_damaged_document_is_refused_in_one_line(spilled, tmp_path, text, word
     assert words in complaint
 
 
-def test_a_directory_whose_name_is_no_text(spilled, tmp_path):
+def test_a_directory_name_that_is_not_utf8_is_probed(spilled, tmp_path):
     odd = tmp_path / os.fsdecode(b"odd \xff")
     odd.mkdir()
     kept = odd / "storage.json"
@@ -239,7 +239,7 @@ def test_a_directory_whose_name_is_no_text(spilled, tmp_path):
 
 COUNT = 12
 
-#: Those that a replay makes by a call of the same name; it truncates and removes by others too.
+#: Calls that a replay makes by the same name; it also truncates and removes by other calls.
 SAME = ("fallocate", "fsync", "fdatasync", "sync_file_range")
 
 
@@ -258,7 +258,7 @@ def recorded(tmp_path_factory):
 
 
 def observed_probe(recorded, tmp_path, capture):
-    """What a probe of a directory found, and how often it made each call there."""
+    """The storage of a probe, and the counts of the calls that it made."""
     place, itself, measured = tmp_path / "place", tmp_path / "probe.spill", tmp_path / "s.json"
     place.mkdir()
     command = spillcast_command("probe", place, "--like", recorded.path, "-o", measured)
@@ -269,7 +269,7 @@ def observed_probe(recorded, tmp_path, capture):
     return Storage.load(measured), issued
 
 
-def test_each_call_is_made_on_the_directory(recorded, tmp_path):
+def test_each_recorded_call_is_made_in_the_directory(recorded, tmp_path):
     storage, issued = observed_probe(recorded, tmp_path, "perf")
     made = Counter(recorded.temp_changes["event"].to_pylist())
     assert sum(made.values()) == 8 * COUNT
@@ -279,14 +279,14 @@ def test_each_call_is_made_on_the_directory(recorded, tmp_path):
     assert issued["ftruncate"] == made["ftruncate"] + made["truncate"]
 
 
-def test_files_are_removed(recorded, tmp_path):
+def test_files_of_a_probe_are_removed(recorded, tmp_path):
     _, issued = observed_probe(recorded, tmp_path, "preload")
     made = Counter(recorded.temp_changes["event"].to_pylist())
-    # What was opened for its time alone is removed again.
+    # Files that were opened only to be timed are removed, too.
     assert issued["unlink"] >= made["unlink"] + made["unlinkat"] + made["openat"]
 
 
-def test_a_storage_without_them_reads_as_before(recorded, tmp_path):
+def test_a_storage_without_changes_is_read(recorded, tmp_path):
     measured = tmp_path / "s.json"
     completed("probe", tmp_path, "--like", recorded.path, "-o", measured)
     document = json.loads(measured.read_text())

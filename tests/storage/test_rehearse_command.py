@@ -1,4 +1,4 @@
-"""A recorded command is run again for a while with its temp files elsewhere, and nothing stays."""
+"""A recorded command is run again for a while with its temp files elsewhere; nothing is left."""
 
 import json
 import os
@@ -40,9 +40,9 @@ from spillcast.storage.rehearse import (
     writing_word,
 )
 
-#: An operation of the slow storage.
+#: The latency of an operation on the slow storage.
 OPERATION_S = 0.004
-#: Operations of the spill program as it is called here.
+#: The number of operations of the spill program with these arguments.
 WRITES, READS = 150, 150
 
 
@@ -77,7 +77,7 @@ def slow(open_places):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """A recorded run, its places and a slow directory beside them, in which nothing may stay."""
+    """A recorded run, its places, and a slow directory in which nothing may remain."""
     places = make_places(tmp_path_factory.mktemp("ran"))
     with slow_directory(places) as mountpoint:
         yield SimpleNamespace(
@@ -86,13 +86,13 @@ def ran(tmp_path_factory):
 
 
 def left_over(places):
-    """Names in the directories that a rehearsal uses, but for what the recorded run left."""
+    """Names in the directories that a rehearsal uses, except for those of the recorded run."""
     names = [*places.temp.iterdir(), *(places.root / "backing").iterdir()]
     return {path.name for path in names} - {"spill"}
 
 
 def running(word):
-    """Processes that have a word among their arguments."""
+    """Processes with a word among their arguments."""
     matches = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -110,7 +110,7 @@ def rehearse(recording, slow, tmp_path, duration_s, **options):
     return rehearse_command(recording, slow, duration_s, folder, confirmed=True, **options)
 
 
-def test_the_whole_command(ran, tmp_path):
+def test_a_rehearsal_of_the_whole_command(ran, tmp_path):
     recording = ran.recording
     before = (ran.places.temp / "spill").read_bytes()
     matches = []
@@ -119,7 +119,7 @@ def test_the_whole_command(ran, tmp_path):
     assert done.recording.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
     assert done.recording.elapsed_s > (WRITES + READS) * OPERATION_S
     assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
-    # What is said before it begins: the command, where its temp files go, how long it may take.
+    # The message before the start: the command, where its temp files go, and the time limit.
     assert len(matches) == 1
     assert all(text in matches[0] for text in ("--writes 150", str(ran.slow), "60"))
     assert (ran.places.temp / "spill").read_bytes() == before
@@ -127,7 +127,7 @@ def test_the_whole_command(ran, tmp_path):
 
 
 def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
-    """It is kept with the recording, and goes with it when the same is recorded anew."""
+    """It is saved with the recording, and removed when the same is recorded again."""
     output = open_places.root / "run.spill"
     words = ("--rehearse", slow, "--json", "-o", output, "--", *spilling(open_places))
     done = completed("record", *words, env=open_places.env)
@@ -142,7 +142,7 @@ def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
     assert not (output / "rehearsals").exists()
 
 
-def test_what_record_did_not_start_is_not_rehearsed(tmp_path):
+def test_only_commands_started_by_record_are_rehearsed(tmp_path):
     refused = spillcast("record", "--pid", "1", "--rehearse", tmp_path)
     assert refused.returncode == 2
     assert "--rehearse" in refused.stderr
@@ -151,8 +151,8 @@ def test_what_record_did_not_start_is_not_rehearsed(tmp_path):
     assert "there is no such directory" in nowhere.stderr
 
 
-def test_the_first_seconds(ran, tmp_path):
-    """So slow that all of it would take minutes: what was come to is the beginning of it."""
+def test_a_rehearsal_of_the_first_seconds(ran, tmp_path):
+    """The whole run would take minutes; the rehearsal covers its start."""
     again = spilling(ran.places, "--pause", 0.5)
     done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
     assert not done.ended
@@ -165,7 +165,7 @@ def test_the_first_seconds(ran, tmp_path):
     assert running("0.5") == []
 
 
-def test_what_left_its_session_ends_as_well(ran, tmp_path):
+def test_a_child_in_another_session_is_ended_too(ran, tmp_path):
     seconds = f"{random.Random(os.getpid()).uniform(1e5, 2e5):.3f}"
     program = " ".join(spilling(ran.places))
     again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
@@ -175,7 +175,7 @@ def test_what_left_its_session_ends_as_well(ran, tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, *nightly(signal.SIGINT, signal.SIGTERM)])
-def test_killed_in_the_middle(ran, how):
+def test_a_killed_rehearsal_leaves_nothing(ran, how):
     pause = f"0.5{random.Random(os.getpid() + how).randrange(1 << 30)}"
     again = " ".join(spilling(ran.places, "--pause", pause))
     requested = ("--to", ran.slow, "--rehearse", "100s", "--command", again)
@@ -189,7 +189,7 @@ def test_killed_in_the_middle(ran, how):
     until(lambda: not left_over(ran.places), "the end of its directory")
 
 
-def test_a_forecast_says_that_it_was_rehearsed(ran):
+def test_a_forecast_with_a_rehearsal_names_its_command(ran):
     again = ("--command", shlex.join(map(str, spilling(ran.places))))
     requested = ("--to", ran.slow, "--rehearse", "60s", "--json")
     result = completed("forecast", ran.recording.path, *requested, *again)
@@ -204,11 +204,11 @@ def test_a_forecast_says_that_it_was_rehearsed(ran):
 
 
 @pytest.mark.nightly
-def test_an_ordinary_user(open_places, slow, tmp_path):
-    """Needs a namespace of users, which a system may refuse: then the refusal names it.
+def test_an_ordinary_user_can_rehearse(open_places, slow, tmp_path):
+    """Needs a user namespace; if the system refuses it, the refusal says so.
 
-    Perf events of an ordinary user lack calls on files that are closed before their names are read,
-    which on a busy machine are some: the preload library lacks none.
+    Perf events of an ordinary user miss calls on files that are closed before their names are read,
+    which happens on a busy machine; the preload library misses none.
     """
     open_places.root.chmod(0o777)
     preload = ("--capture", "preload")
@@ -248,7 +248,7 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
         (["psql", "-cUPDATE t set x = 1"], "UPDATE"),
     ],
 )
-def test_words_by_which_a_command_writes(arguments, word):
+def test_the_word_by_which_a_command_writes_is_found(arguments, word):
     assert writing_word(arguments) == word
 
 
@@ -271,7 +271,7 @@ def test_words_by_which_a_command_writes(arguments, word):
         ("sqlite3 dw.db 'select * from t order by x'", True),
         ("sqlite3 dw.db 'pragma user_version = 4; select 1'", False),
         ("sqlite3 dw.db \"select writefile('rows.txt', x) from t\"", False),
-        # A function of a server may write, and the server spills.
+        # A function of the server may write, and the server spills.
         ("psql -c 'select refresh()'", False),
         ("duckdb dw.db 'select * into x from t'", False),
         ("duckdb dw.db -c 'replace into t values (1)'", False),
@@ -281,7 +281,7 @@ def test_words_by_which_a_command_writes(arguments, word):
         ("sh -c 'duckdb -c \"select 1\"'", False),
     ],
 )
-def test_commands_that_are_known_to_read_alone(tmp_path, monkeypatch, command, reads):
+def test_commands_known_to_only_read_are_recognised(tmp_path, monkeypatch, command, reads):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reads.sql").write_text("-- delete nothing\nselect 1;\n")
     (tmp_path / "writes.sql").write_text("select 1;\ninsert into t values (1);\n")
@@ -296,13 +296,13 @@ def test_a_recorded_command_that_may_write_is_not_run_again(spilled, tmp_path):
     assert not list(tmp_path.glob("spillcast-*"))
 
 
-def test_a_script_that_writes(tmp_path):
+def test_a_writing_statement_in_a_script_is_found(tmp_path):
     script = tmp_path / "q.sql"
     script.write_text("select 1;\nvacuum;")
     assert writing_word(["psql", "-f", str(script)]) == "vacuum"
 
 
-def test_refused(spilled, tmp_path):
+def test_a_writing_or_failing_command_is_refused(spilled, tmp_path):
     recording = Recording.open(spilled.path)
     command = [*recording.meta.engine.command]
     with pytest.raises(RehearsalRefused, match="contains 'drop'"):
@@ -313,7 +313,7 @@ def test_refused(spilled, tmp_path):
         rehearse(recording, tmp_path, tmp_path, 1.0, command=[*command, str(among)])
     with pytest.raises(RehearsalFailed, match="exited with status 3"):
         rehearse(recording, tmp_path, tmp_path, 9.0, command=["sh", "-c", "exit 3"])
-    # More time helps only a command that goes on.
+    # More time helps only a command that is still running.
     for words, hint in ((["sleep", "9"], LONGER), (["true"], GIVE)):
         with pytest.raises(RehearsalFailed, match="no temp I/O was done") as failure:
             rehearse(recording, tmp_path, tmp_path, 0.3, command=words)
@@ -321,7 +321,7 @@ def test_refused(spilled, tmp_path):
     assert not list(tmp_path.glob("spillcast-*"))
 
 
-def test_what_cannot_be_run_again(open_places):
+def test_a_command_with_unknown_words_or_end_is_not_run_again(open_places):
     recording = recorded(open_places, *spilling(open_places), "--seed", "2")
     path = recording.path / "meta.json"
     meta = json.loads(path.read_text())
@@ -335,14 +335,14 @@ def test_what_cannot_be_run_again(open_places):
             command_to_run(Recording.open(recording.path), None)
 
 
-def test_what_could_fill_the_target_is_not_rehearsed(spilled, tmp_path):
+def test_a_spill_too_large_for_the_target_is_not_rehearsed(spilled, tmp_path):
     recording = Recording.open(spilled.path)
     recording.written_bytes = WrittenBytes(1 << 60, 0)
     with pytest.raises(SpillTooLarge):
         check_free_space(recording, tmp_path)
 
 
-def test_a_command_with_an_open_quote(spilled, tmp_path):
+def test_a_command_with_an_open_quote_is_refused(spilled, tmp_path):
     options = ["--rehearse", "1s", "--command", "sh -c 'true"]
     message = only_line(spillcast("forecast", spilled.path, "--to", tmp_path, *options), 2)
     assert "no closing quotation" in message

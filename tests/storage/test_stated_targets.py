@@ -1,4 +1,4 @@
-"""Storages that others measured or that people state: fio's JSON, limits in a word, rates."""
+"""Storages measured by others or stated by people: fio's JSON, limits in a word, rates."""
 
 import json
 from dataclasses import replace
@@ -67,13 +67,13 @@ def reads(**more):
         (reads(runtime=200) | {"job options": {"rw": "randread", "iodepth": "4"}}, False),
     ],
 )
-def test_no_more_is_under_way_than_fio_lets_be(tmp_path, job, holds):
-    """By Little's law that is the rate times the mean latency."""
+def test_the_depth_by_littles_law_must_not_exceed_fios_limit(tmp_path, job, holds):
+    """By Little's law the depth is the rate times the mean latency."""
     path = tmp_path / "fio.json"
     path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
     if holds:
         [group] = resolve_storage(str(path)).groups
-        # No option gives the size of a read, but what all of them moved.
+        # No option gives the size of a read; it follows from the bytes moved.
         assert group.size_class_bytes == 65536
     else:
         with pytest.raises(EvidenceContradictory):
@@ -83,13 +83,13 @@ def test_no_more_is_under_way_than_fio_lets_be(tmp_path, job, holds):
 @cases(
     "job",
     [
-        # Of times in us beside a mean in ns, and the other way.
+        # Times in us with a mean in ns, and vice versa.
         reads(lat_ns={"min": 900, "mean": 1e6, "max": 2000}),
         reads(lat_ns={"min": 900_000, "mean": 1000, "max": 2_000_000}),
         {"job options": {"rw": "randread"}, "write": reads()["read"]},
     ],
 )
-def test_figures_of_fio_that_contradict_each_other_are_damage(tmp_path, job):
+def test_contradicting_figures_of_fio_are_damage(tmp_path, job):
     path = tmp_path / "fio.json"
     path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
     with pytest.raises(EvidenceDamaged):
@@ -97,7 +97,7 @@ def test_figures_of_fio_that_contradict_each_other_are_damage(tmp_path, job):
 
 
 @cases("more", [{}, {"bssplit": "64k/100"}, {"bs": "4k", "bssplit": "64k/100"}])
-def test_the_size_of_reads_is_what_they_moved(tmp_path, more):
+def test_the_size_of_reads_follows_from_the_bytes_moved(tmp_path, more):
     path = tmp_path / "fio.json"
     options = {"rw": "write", "verify": "crc32c"} | more
     path.write_text(
@@ -117,9 +117,9 @@ def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):
 @cases(
     ("options", "ops", "depth"),
     [
-        # One thread that waits for each read has one under way, whatever its iodepth.
+        # A thread that waits for each read has one in flight, whatever its iodepth.
         ({"iodepth": "16", "ioengine": "psync"}, {"read": reads()["read"]}, 1),
-        # 200 reads a second of 1 ms, as by rate_iops.
+        # 200 reads a second of 1 ms, as with rate_iops.
         ({"iodepth": "8"}, {"read": reads(runtime=5000)["read"]}, 1),
         ({"numjobs": "8"}, {"read": reads(runtime=500)["read"]}, 2),
         ({"iodepth": "4"}, {"read": reads(runtime=260)["read"]}, 4),
@@ -129,7 +129,7 @@ def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):
         ({"iodepth": "4"}, dict.fromkeys(("read", "write"), reads(runtime=510)["read"]), 4),
     ],
 )
-def test_the_depth_of_fio_is_what_was_at_once(tmp_path, options, ops, depth):
+def test_the_depth_of_fio_is_the_operations_in_flight(tmp_path, options, ops, depth):
     """By Little's law: the rate times the mean latency."""
     stated = {} if options is None else {"job options": {"rw": "randrw", "bs": "64k"} | options}
     job = {"jobname": "randread-64k"} | stated | ops
@@ -139,8 +139,8 @@ def test_the_depth_of_fio_is_what_was_at_once(tmp_path, options, ops, depth):
     assert {(group.depth, group.pattern) for group in groups} == {(depth, "random")}
 
 
-def test_a_storage_may_be_named_after_what_other_tools_print(tmp_path):
-    """Its document is no output of theirs."""
+def test_a_storage_name_may_look_like_output_of_other_tools(tmp_path):
+    """The document is still a storage."""
     named = replace(resolve_storage("limits:iops=900,throughput=9MiB/s,latency=1ms"), name="9 IOPS")
     (path := tmp_path / "storage.json").write_text(json.dumps(named.to_json()))
     assert resolve_storage(str(path)).name == "9 IOPS"
@@ -154,7 +154,7 @@ def test_a_limit_without_a_size_of_operations_is_refused(tmp_path):
         resolve_storage(str(path))
 
 
-def test_what_is_no_storage_is_told(tmp_path):
+def test_files_that_are_not_a_storage_are_refused(tmp_path):
     path = tmp_path / "other.txt"
     texts = {
         "iostat": "Linux 6.1\n\nDevice            r/s     rkB/s\nsda  1.0  2.0\n",
@@ -191,18 +191,18 @@ def test_operations_of_fio_without_a_single_size_have_their_mean_size(tmp_path, 
         [{"read": {"total_ios": -9, "clat_ns": {"mean": 1.0}}}],
     ],
 )
-def test_what_fio_does_not_write_is_refused(tmp_path, jobs):
+def test_output_that_fio_does_not_write_is_refused(tmp_path, jobs):
     path = tmp_path / "fio.json"
     path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": jobs}))
     with pytest.raises(InputError):
         resolve_storage(str(path))
 
 
-def test_limits_are_a_storage():
+def test_limits_define_a_storage():
     result = resolve_storage("limits:iops=12k,throughput=500MiB/s,latency=0.5ms")
     model = Model(result)
     assert model.latency("read", 4096, depth=1.0, sequential=False).mean_s == pytest.approx(500e-6)
-    # Sixty-four at once: as many a second as the limit lets pass.
+    # 64 in flight: as many per second as the limit allows.
     many = model.latency("read", 4096, depth=64.0, sequential=False, lasting=True)
     assert many.mean_s == pytest.approx(64 / 12_000)
     large = model.latency("write", 1 << 20, depth=8.0, sequential=True, lasting=True)
@@ -219,18 +219,18 @@ def test_limits_are_a_storage():
         ("limits:throughput=500,latency=1ms", "not a rate of bytes"),
     ],
 )
-def test_limits_that_cannot_be(word, subject):
+def test_invalid_limits_are_refused(word, subject):
     with pytest.raises(InputError, match=subject):
         resolve_storage(word)
 
 
-def test_a_device_without_latency_has_no_limit():
+def test_a_device_without_latency_has_unlimited_throughput():
     assert device("limits:latency=0ms", "--flash", 65_536).read_bytes_per_s == inf
     limited = device("limits:throughput=100MiB/s,latency=0ms", "--flash", 65_536)
     assert limited.read_bytes_per_s < 1 << 40
 
 
-def test_rates_as_people_write_them():
+def test_rates_in_common_forms_are_parsed():
     assert [parse_rate(text) for text in ("16k", "12,000", "1.5M", "3000 IOPS")] == [
         16_000, 12_000, 1_500_000, 3000,
     ]  # fmt: skip

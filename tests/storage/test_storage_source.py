@@ -1,4 +1,4 @@
-"""What is known of a storage goes with it: into a file and back, and into a cache that it is in."""
+"""The source of a storage is kept with it: in a file, and in a cache that contains it."""
 
 import json
 from dataclasses import replace
@@ -21,14 +21,14 @@ BROCHURE = catalogue(2.0, "a brochure")
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """25 s, most of it temp I/O of a disk, so that what is not known of a target shows."""
+    """25 s, mostly temp I/O on a disk, so that the uncertainty of a target is visible."""
     monkeypatch.chdir(tmp_path)
     loads = [("write", 256 * K, 2000, 4_000_000), ("read", 256 * K, 2000, 6_000_000)]
     return recording(tmp_path / "run.spill", loads, elapsed_s=25.0, cpu_s=5.0)
 
 
-def test_a_slowed_storage_is_read_as_it_was_saved(tmp_path):
-    """Its means lack fractions of a nanosecond, times the factor."""
+def test_a_scaled_storage_is_unchanged_by_saving_and_loading(tmp_path):
+    """Its means have fractions of a nanosecond, multiplied by the factor."""
     made = storage(LATENCIES)
     groups = [replace(group, total_ns=group.total_ns + group.count - 1) for group in made.groups]
     slowed = replace(made, groups=groups).scaled(77.0, "slowed")
@@ -36,7 +36,7 @@ def test_a_slowed_storage_is_read_as_it_was_saved(tmp_path):
     assert Storage.load(tmp_path / "slowed.json").groups == slowed.groups
 
 
-def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
+def test_a_cache_of_a_volume_is_no_more_certain_than_the_volume(run):
     volume = "catalogue:aws-gp3"
     alone = forecast(run, resolve(volume, run))
     inside = forecast(run, resolve(f"cache:{volume}+{volume}?size=2T", run))
@@ -47,7 +47,7 @@ def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
     ]
     assert matches[0] == matches[1]
     assert len(matches[0]) == 1
-    # As sure as what was measured alone.
+    # As certain as the measured storage alone.
     storage(LATENCIES).save(run.path.with_name("flash.json"))
     measured = forecast(run, resolve("cache:flash.json+flash.json?size=2T", run))
     assert "not-measured" not in {warning.code for warning in measured.warnings}
@@ -60,7 +60,7 @@ def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
     assert min(width(mixed), width(alone)) > 1.3 * width(measured)
 
 
-def test_the_least_known_part_says_how_well_a_cache_is_known():
+def test_the_least_certain_part_defines_the_certainty_of_a_cache():
     assert cache([PROBE, GRID]).noise == GRID.noise
     assert cache([PROBE, GRID]).measured
     assert not cache([PROBE, BROCHURE]).measured
@@ -69,8 +69,8 @@ def test_the_least_known_part_says_how_well_a_cache_is_known():
     assert cache([cache([PROBE, BROCHURE]), GRID]).noise == BROCHURE.noise
 
 
-def test_storages_of_one_name_are_called_as_given(run):
-    """A directory that was probed by day and by night has one name in both files."""
+def test_storages_with_equal_names_are_shown_by_their_paths(run):
+    """A directory that was probed by day and by night has the same name in both files."""
     for name in ("day.json", "night.json"):
         storage(LATENCIES).save(run.path.with_name(name))
     targets = ["day.json", "catalogue:aws-gp3", "night.json"]
@@ -80,27 +80,27 @@ def test_storages_of_one_name_are_called_as_given(run):
     assert alone.target == storage(LATENCIES).name
 
 
-def test_nine_in_ten_lie_within_the_spread_of_a_row():
+def test_the_spread_of_a_row_is_a_90_percent_interval():
     # exp(1.645 sigma) = 2
     assert BROCHURE.noise == pytest.approx(0.4214, abs=1e-4)
 
 
 @pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda item: item.name)
-def test_a_source_is_the_same_after_it_was_written_and_read(source, tmp_path):
+def test_a_source_is_unchanged_by_saving_and_loading(source, tmp_path):
     path = tmp_path / "storage.json"
     Storage("x", source, []).save(path)
     assert json.loads(path.read_text())["source"] == source.name
     assert Storage.load(path).source == source
 
 
-def test_a_cache_is_the_same_after_it_was_written_and_read(run, tmp_path):
+def test_a_cache_is_unchanged_by_saving_and_loading(run, tmp_path):
     storage(LATENCIES).save(tmp_path / "flash.json")
     target = resolve("cache:flash.json+catalogue:aws-gp3?size=2T", run)
     target.save(tmp_path / "cache.json")
     again = Storage.load(tmp_path / "cache.json")
     assert again.source == target.source
     assert again.to_json() == target.to_json()
-    # Of an earlier version: nothing is known of its parts.
+    # A cache of an earlier version: nothing is known of its parts.
     assert source_of("cache", {}).warnings == ()
 
 
@@ -116,7 +116,7 @@ def test_a_cache_is_the_same_after_it_was_written_and_read(run, tmp_path):
         ("cache", {"parts": 5}, "damaged"),
     ],
 )
-def test_what_is_no_source_is_told_in_a_line(run, word, facts, answer):
+def test_an_invalid_source_is_refused_in_one_line(run, word, facts, answer):
     target = storage(LATENCIES)
     document = target.to_json() | {"source": word, "facts": facts}
     run.path.with_name("there.json").write_text(json.dumps(document))
@@ -127,7 +127,7 @@ def test_what_is_no_source_is_told_in_a_line(run, word, facts, answer):
 
 
 @cases("source", [PROBE, GRID])
-def test_facts_that_are_null_are_not_shown(run, source):
+def test_null_facts_are_not_shown(run, source):
     """A document may contain null for what is unknown."""
     document = storage(LATENCIES).to_json() | {"source": source.name}
     names = ("steps_replayed", "cells", "threads", "filesystem", "directory", "like")

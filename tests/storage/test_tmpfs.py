@@ -1,4 +1,4 @@
-"""Temp files in memory: what fits, what would swap, what would run out, with the figures."""
+"""Temp files in memory: which spills fit, which would swap or exhaust memory, with the figures."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ M = 1 << 20
 
 @pytest.fixture
 def spill(tmp_path):
-    """A recording whose temp file ends at 3 GiB, of a query that held 1 GiB."""
+    """A recording whose temp file ends at 3 GiB, of a query with 1 GiB of memory."""
     baseline = recording(tmp_path / "r.spill", [("write", M, 3072, 1000)], elapsed_s=10.0)
     change(baseline, memory=Memory(None, G))
     return baseline
@@ -26,7 +26,7 @@ def spill(tmp_path):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine with so much memory and swap free, and such memory cgroups."""
+    """A machine with this much memory and swap free, and these memory cgroups."""
 
     def is_(free, swap=0, groups=()):
         meminfo = {"MemAvailable": free, "SwapFree": swap}
@@ -36,7 +36,7 @@ def machine(monkeypatch):
     return is_
 
 
-def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
+def test_a_spill_that_fits_is_answered_with_the_size_to_mount(spill, machine):
     machine(free=5 * G)
     (advice,) = free_space.tmpfs_advice(spill)
     # 3 GiB and a quarter, in steps of 256 MiB.
@@ -57,21 +57,21 @@ def test_what_fits_is_answered_with_the_size_to_mount(spill, machine):
             (None, G),
             r"1 GiB of memory.*1 GiB of swap: it would run out",
         ),
-        # The limit of the query's own cgroup, and of ours, for the probe writes there.
+        # The limit of the query's cgroup, and of this process's, as the probe writes there.
         ({"free": 20 * G}, (2 * G, G), "memory cgroup leaves 1 GiB"),
-        # Also what others hold in it.
+        # Also memory that other processes use in it.
         ({"free": 20 * G}, (4 * G, G, 3 * G), "memory cgroup leaves 1 GiB"),
         ({"free": 20 * G, "groups": [MemoryGroup(4 * G, 2 * G)]}, (None, G), "cgroup leaves 2 GiB"),
     ],
 )
-def test_what_does_not_fit_is_refused(spill, machine, room, memory, words):
+def test_a_spill_that_does_not_fit_is_refused(spill, machine, room, memory, words):
     machine(**room)
     change(spill, memory=Memory(*memory))
     with pytest.raises(SpillTooLarge, match=words):
         free_space.tmpfs_advice(spill)
 
 
-def test_a_directory_knows_whether_it_is_in_memory(tmp_path):
+def test_directories_in_memory_are_recognised(tmp_path):
     if not os.path.ismount("/dev/shm"):
         pytest.skip("/dev/shm is not mounted")
     assert free_space.is_tmpfs(free_space.SHARED_MEMORY)
