@@ -364,7 +364,7 @@ def in_memory_sentences(
         f"{at_most}{format_duration(s)} on {name}" for name, s in without_cache_s.items()
     )
     return [
-        "Today these temp files stay in memory: storage changes nothing while memory is free.",
+        "Today temp I/O is as fast as memory: storage changes nothing while memory is free.",
         f"Where it is not, {times} instead of {format_duration(now_s)}.",
     ]
 

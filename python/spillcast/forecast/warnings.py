@@ -324,8 +324,8 @@ def _page_cache(case: Computed) -> Iterator[Caveat]:
         )
         if workload.threads.counted:
             text = (
-                "temp I/O was as fast as memory, so the page cache probably held the temp files; "
-                "it is assumed to hold all of them on the target too"
+                "temp I/O was as fast as memory: the page cache held the temp files, or fast "
+                "storage read them ahead; the cache is assumed to hold them on the target"
             )
         without = f"without it the run would take about {format_duration(case.uncached_s)}"
         yield Caveat("page-cache-answers", f"{text}; {without}")
