@@ -53,7 +53,7 @@ def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
     """
     answer = verdict_on(newest, tmp_path, BUSY, temp_tablespaces="", work_mem="1MB", **SERIAL)
     share = re.match(
-        r"Temp I/O is \d+ % of this query, (\d+) % is [\w ]+\. Today these temp files stay in ",
+        r"Temp I/O is \d+ % of this query, (\d+) % is [\w ]+\. Today temp I/O is as ",
         answer,
     ).group(1)
     assert int(share) >= 30
