@@ -1,4 +1,4 @@
-"""All cells that can be verified, and the storages between which they may be."""
+"""All cells that can be verified, and the storages they may run on."""
 
 from spillcast_lab.matrix import STORAGES, all_cells, random_storages
 

@@ -1,4 +1,4 @@
-"""An experiment's recording is on the query's clock, and its table is made once."""
+"""An experiment's recording uses the query's clock, and its table is made once."""
 
 import pytest
 
@@ -15,7 +15,7 @@ QUERY = LabQuery("sort", SORT, 1_000_000, "30MB")
 
 @pytest.fixture(scope="module")
 def engine():
-    """DuckDB with its table, and a place for temp files."""
+    """DuckDB with its table, and a directory for temp files."""
     with workspace() as room:
         made = DuckDbLab(room)
         made.build(QUERY.rows)

@@ -1,4 +1,4 @@
-"""Intervals from residuals: made-up forecasts that are off by a known spread, and fresh ones."""
+"""Intervals from residuals: synthetic forecasts with a known spread of errors, and new ones."""
 
 import json
 import os
@@ -33,7 +33,7 @@ SLOW, FAST = "slow to slow", "slow to fast"
 
 
 def off_by(random, count, *, kind="recording", direction=SLOW, times=1.0, outliers=False):
-    """Forecasts whose rest is off by REST, whose temp I/O by IO, with as much known as KNOWN."""
+    """Forecasts with an error of spread REST of the rest and IO of temp I/O, and KNOWN stated."""
     matches = []
     for number in range(count):
         share = random.uniform(0, 1)
@@ -50,22 +50,22 @@ def held(result, residuals, confidence):
 
 @pytest.mark.parametrize("outliers", [False, True])
 @pytest.mark.parametrize("confidence", [0.9, *nightly(0.5, 0.8, 0.95)])
-def test_fresh_forecasts_are_held_as_often_as_said(confidence, outliers):
-    """Also where residuals have tails that no normal distribution has."""
+def test_intervals_contain_new_forecasts_as_often_as_stated(confidence, outliers):
+    """Also for residuals with heavier tails than a normal distribution."""
     random = np.random.default_rng(1)
     residuals = calibrate(off_by(random, 1000, outliers=outliers))
     fresh = off_by(random, 4000, outliers=outliers)
-    # A quantile of 2,000 is within 0.022 of its level nineteen times of twenty.
+    # A quantile of 2,000 is within 0.022 of its level in nineteen of twenty cases.
     assert held(fresh, residuals, confidence) == pytest.approx(confidence, abs=0.035)
 
 
-def test_the_spreads_of_both_parts_are_found():
+def test_the_spreads_of_both_parts_are_estimated():
     residuals = calibrate(off_by(np.random.default_rng(2), 2000))
     assert residuals.rest_spread == pytest.approx(REST, rel=0.2)
     assert residuals.io_spread == pytest.approx(IO, rel=0.3)
 
 
-def test_what_is_mostly_the_surer_part_has_the_narrower_interval():
+def test_a_forecast_of_mostly_the_more_certain_part_has_a_narrower_interval():
     residuals = calibrate(off_by(np.random.default_rng(3), 600))
 
     def width(share):
@@ -75,15 +75,15 @@ def test_what_is_mostly_the_surer_part_has_the_narrower_interval():
     assert width(0.1) < 0.6 * width(0.9)
 
 
-def test_a_kind_that_is_further_off_gets_wider_intervals():
+def test_a_kind_with_larger_errors_gets_wider_intervals():
     random = np.random.default_rng(4)
     residuals = calibrate(off_by(random, 400) + off_by(random, 200, kind="plan", times=4.0))
     assert residuals.category("plan", SLOW).factor == pytest.approx(4.0, rel=0.3)
     assert held(off_by(random, 2000, kind="plan", times=4.0), residuals, 0.9) > 0.85
 
 
-def test_a_direction_that_is_further_off_is_judged_by_its_own():
-    """Three times as far off, which the spreads do not tell."""
+def test_a_direction_with_larger_errors_has_its_own_quantiles():
+    """Errors three times as large, which the spreads do not show."""
     random = np.random.default_rng(5)
 
     def far(count):
@@ -97,7 +97,7 @@ def test_a_direction_that_is_further_off_is_judged_by_its_own():
     assert held(off_by(random, 2000), residuals, 0.9) == pytest.approx(0.9, abs=0.05)
 
 
-def test_too_few_of_a_category_count_with_their_kind():
+def test_a_small_category_uses_the_quantiles_of_its_kind():
     random = np.random.default_rng(6)
     residuals = calibrate(off_by(random, 300) + off_by(random, 5, direction=FAST))
     assert residuals.category("recording", FAST) == residuals.category("recording", "any")
@@ -106,32 +106,32 @@ def test_too_few_of_a_category_count_with_their_kind():
     assert slices.quantiles == residuals.category("recording", "any").quantiles
 
 
-def test_the_quantile_is_a_rank_that_a_further_case_keeps():
+def test_the_conformal_quantile_is_a_rank_that_allows_for_another_case():
     scores = [n / 10 for n in range(19, 0, -1)]
-    # Of 19 the 18th: 20 * 0.9.
+    # The 18th of 19: 20 * 0.9.
     assert conformal_quantile(scores, 0.9) == pytest.approx(1.8)
-    # Of 18 it would be the last one, of which nothing tells whether it is a fluke.
+    # Of 18 it would be the last one, which may be an outlier.
     assert conformal_quantile(scores[:18], 0.9) is None
     assert conformal_quantile(scores[:9], 0.5) is None
 
 
-def test_between_and_beyond_levels_quantiles_go_like_normal_ones():
+def test_quantiles_are_interpolated_like_those_of_a_normal_distribution():
     normal = [0.674, 1.645, 2.576]
     for level, expected in ((0.5, 0.674), (0.8, 1.282), (0.9, 1.645), (0.95, 1.96), (0.999, 3.291)):
         result = Category("plan", "any", 9, 1.0, 0.9, normal).quantile(level, [0.5, 0.9, 0.99])
         assert result == pytest.approx(expected, abs=0.002)
 
 
-def test_bounds_are_so_many_spreads_either_way():
-    """ln 1.1 below and ln 1.2 above, of what is known alone; twice that at the level."""
+def test_bounds_are_a_number_of_spreads_in_either_direction():
+    """ln 1.1 below and ln 1.2 above from the stated errors alone; twice that at the level."""
     category = Category("recording", "any", 100, 1.0, 0.9, [2.0])
     residuals = Residuals(0.0, 0.0, [0.9], [category])
     answer = Uncertainty(10.0, "recording", FAST, 0.5, np.log(1.1), np.log(1.2))
     assert answer.bounds_s(0.9, residuals) == pytest.approx((10 / 1.21, 14.4))
 
 
-def test_a_query_is_judged_by_the_others_alone():
-    """One query is off by 0.5, the others hardly: it is not held, and they are."""
+def test_a_query_is_judged_by_the_other_queries():
+    """One query has an error of 0.5, the others almost none: only the others are covered."""
     random = np.random.default_rng(7)
     of_odd = Uncertainty(10.0, "recording", SLOW, 0.5, 0.01, 0.01)
     judged = judge(off_by(random, 200) + [Residual("odd", of_odd, 0.5)] * 10, 0.9)
@@ -141,7 +141,7 @@ def test_a_query_is_judged_by_the_others_alone():
     assert np.mean(others) > 0.85
 
 
-def test_residuals_also_come_from_forecasts_that_were_withheld():
+def test_residuals_include_withheld_forecasts():
     answer = Uncertainty(10.0, "unread", SLOW, 0.5, 1.0, 1.0)
     withheld = case(
         refused="too wide", measured_s=20.0, engine="PostgreSQL 18.6", uncertainty=answer
@@ -150,7 +150,7 @@ def test_residuals_also_come_from_forecasts_that_were_withheld():
     assert (item.query, item.log_error) == ("PostgreSQL sort", pytest.approx(np.log(2)))
 
 
-def test_confidence_only_widens():
+def test_intervals_only_widen_with_confidence():
     random = np.random.default_rng(9)
     residuals = calibrate(off_by(random, 30) + off_by(random, 25, direction=FAST))
     for category in residuals.categories:
@@ -158,7 +158,7 @@ def test_confidence_only_widens():
         assert times == sorted(times)
 
 
-#: Speaks as DuckDB's command line does, by the library of this Python.
+#: Behaves like DuckDB's command line, using the library of this Python.
 COMMAND_LINE = """#!{python}
 import sys
 import duckdb
@@ -207,7 +207,7 @@ def command_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_the_command_line_on_the_path_is_measured_beside_the_library(tmp_path, command_line):
+def test_a_command_line_on_the_path_is_measured_in_addition_to_the_library(tmp_path, command_line):
     library, program = DuckDbLab.calibrators(tmp_path, None)
     query = replace(CALIBRATION_QUERIES[0], rows=20_000, memory="100MB")
     assert program.describe(query).version == "0.0.1"
@@ -221,7 +221,7 @@ def test_the_command_line_on_the_path_is_measured_beside_the_library(tmp_path, c
     assert all(ran.cpu_s > 0 for ran in results)
 
 
-def test_a_query_that_fails_in_the_command_line_fails_with_its_words(tmp_path, command_line):
+def test_a_failing_query_in_the_command_line_reports_its_message(tmp_path, command_line):
     _, program = DuckDbLab.calibrators(tmp_path, None)
     program.build(10)
     query = replace(CALIBRATION_QUERIES[0], rows=10, sql="select nothing from t")
@@ -248,9 +248,7 @@ def test_a_server_that_does_not_answer_is_an_error(tmp_path):
         PostgresLab.calibrators(tmp_path, f"host={tmp_path} dbname=none")
 
 
-def test_an_engine_that_is_skipped_names_its_reason_and_no_remedy_that_is_missing(
-    tmp_path, monkeypatch
-):
+def test_a_skipped_engine_names_its_reason_without_an_empty_hint(tmp_path, monkeypatch):
     class Missing:
         @staticmethod
         def calibrators(_room, _server):

@@ -1,4 +1,4 @@
-"""A forecast that was kept, held against what came."""
+"""A saved forecast is compared with what really happened."""
 
 import json
 
@@ -13,7 +13,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import RUN_QUEUE
 from spillcast.lab.check import actual_run_of_evidence
 
-#: 1,000 reads and 500 writes in a run that does 1 s of other work.
+#: 1,000 reads and 500 writes in a run with 1 s of other work.
 READS, WRITES = 1000, 500
 
 
@@ -40,7 +40,7 @@ def checked(*arguments, status=0):
     return json.loads(result.stdout)
 
 
-def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
+def test_a_run_as_forecast_is_inside_the_interval(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 100, 1.15)
     result = checked(forecast, after, "--target", "latency:100us")
     assert result["inside"]
@@ -56,7 +56,7 @@ def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
     assert "44 % less than before" in " ".join(words.split())
 
 
-def test_terms_are_unknown_where_the_run_has_bounds_of_them(tmp_path):
+def test_terms_are_unknown_where_the_run_has_only_bounds_of_them(tmp_path):
     lines = [(*line[:4], {}) for line in monitor_reports.LINES]
     path = tmp_path / "run.txt"
     for given, known in ((monitor_reports.LINES, True), (lines, False)):
@@ -66,7 +66,7 @@ def test_terms_are_unknown_where_the_run_has_bounds_of_them(tmp_path):
         assert bool(actual.terms_s) == known
 
 
-def test_what_came_otherwise_is_not(forecast, tmp_path):
+def test_a_run_unlike_the_forecast_is_outside_the_interval(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 4000, 5.05)
     assert not checked(forecast, after, "--target", "factor:3", status=1)["inside"]
 
@@ -78,7 +78,7 @@ def test_a_storage_of_another_latency_is_not_the_assumed_one(forecast, tmp_path,
     assert (result["objection"] is None) == (status == 0)
 
 
-def test_a_machine_that_was_busy_after_the_move_alone_is_in_what_was_measured(forecast, tmp_path):
+def test_waiting_on_a_busy_machine_after_the_move_is_a_measured_term(forecast, tmp_path):
     waited = {"run_queue_delay_s": 2.0, "run_queue_others_s": 2.0}
     after = run(tmp_path, "after.spill", 100, 3.15, **waited)
     result = checked(forecast, after, "--target", "latency:100us", status=1)
@@ -88,31 +88,31 @@ def test_a_machine_that_was_busy_after_the_move_alone_is_in_what_was_measured(fo
         assert sum(term[total] for term in terms.values()) == pytest.approx(result[total])
 
 
-def test_other_work_is_told(forecast, tmp_path):
+def test_other_work_is_objected_to(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 100, 1.35, reads=3 * READS)
     result = checked(forecast, after, "--target", "latency:100us", status=3)
     assert result["work"] == pytest.approx(7 / 3)
     assert "work" in result["objection"]
 
 
-def test_the_run_before_the_move_is_no_check(forecast, tmp_path):
+def test_the_run_before_the_move_is_objected_to(forecast, tmp_path):
     result = checked(forecast, tmp_path / "before.spill", "--target", "factor:3", status=3)
     assert "storage" in result["objection"]
 
 
-#: A target, and whether a run with its temp files in a directory of a file system was on it.
+#: A target, the directory and file system of a run's temp files, and whether they match.
 PLACES = {
     "memory": ("tmpfs", "/x", "tmpfs", True),
     "no memory": ("tmpfs", "/x", "ext4", False),
     "a relative directory": ("new", "/dev/shm", "tmpfs", False),
     "in a relative directory": ("new", "new/pgsql_tmp", "ext4", True),
-    # The storage on which it was made, not the one that it is kept on.
+    # The storage that was probed, not the one where the file is saved.
     "a recording": ("FOLDER/before.spill", "/dev/shm", "tmpfs", True),
 }
 
 
 @cases("case", PLACES)
-def test_a_run_on_other_storage_is_no_check(forecast, tmp_path, case):
+def test_a_run_on_other_storage_is_objected_to(forecast, tmp_path, case):
     target, directory, filesystem, is_there = PLACES[case]
     target = target.replace("FOLDER", str(forecast.parent))
     document = json.loads(forecast.read_text())
@@ -140,14 +140,14 @@ def test_a_log_is_read_as_cases(forecast, tmp_path):
     assert [case["measured_to_s"] for case in document["cases"]] == [1.15, 1.15]
 
 
-def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
+def test_one_of_several_targets_must_be_chosen(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 100, 1.15)
     result = spillcast("check", forecast, after)
     assert "is for several targets" in only_line(result, 2)
     assert "latency:100us, factor:3" in result.stderr
 
 
-def test_what_is_no_forecast_is_refused(tmp_path):
+def test_a_file_that_is_not_a_forecast_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     assert ": not a forecast" in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
     for targets in (5, [5], {}):
@@ -156,12 +156,12 @@ def test_what_is_no_forecast_is_refused(tmp_path):
         assert "x.json: " in only_line(spillcast("check", tmp_path / "x.json", "y"), 2)
 
 
-def test_of_a_server_the_time_is_measured(forecast):
+def test_an_elapsed_time_is_refused_for_a_server(forecast):
     arguments = (forecast, "dbname=dw", "--target", "factor:3", "--elapsed", "5m")
     assert "--elapsed is for a file" in only_line(spillcast("check", *arguments), 2)
 
 
-def test_figures_of_a_run_are_no_server(tmp_path):
+def test_figures_are_not_taken_for_a_server(tmp_path):
     """Reads took 50 s of 100 s and writes 20 s: twice as fast they leave 65 s."""
     counts, kept = "reads=1000,read-bytes=8M,writes=1000,write-bytes=8M", tmp_path / "forecast.json"
     before = f"figures:elapsed=100,{counts},read-time=50,write-time=20"
@@ -170,7 +170,7 @@ def test_figures_of_a_run_are_no_server(tmp_path):
     assert (result["measured_s"], result["inside"]) == (65.0, True)
 
 
-def test_what_names_no_storage_is_refused(tmp_path):
+def test_a_forecast_without_a_storage_is_refused(tmp_path):
     before, kept = run(tmp_path, "before.spill", 1000, 2.05), tmp_path / "forecast.json"
     kept.write_text(spillcast("forecast", before, "--json").stdout)
     assert "--to" in spillcast("check", kept, before).stderr
@@ -187,7 +187,7 @@ LOGGED = """\
 """
 
 
-def test_a_log_without_plans_tells_how_long_a_call_took(tmp_path):
+def test_a_log_without_plans_gives_the_duration_of_a_call(tmp_path):
     (tmp_path / "a.log").write_text(LOGGED)
     actual = actual_run_of_evidence([str(tmp_path / "a.log")], Question(item=1))
     assert (actual.elapsed_s, actual.operations, actual.terms_s) == (1.1, None, {})
@@ -204,8 +204,8 @@ def test_one_of_several_plans_is_chosen(tmp_path):
         assert actual.elapsed_s == pytest.approx((0.3, 0.9)[item - 1])
 
 
-def test_the_middle_of_bounds_is_no_error(tmp_path):
-    """A forecast that is only bounds is off by what is outside them."""
+def test_the_middle_of_bounds_has_no_error(tmp_path):
+    """The error of a forecast that is only bounds is the distance outside them."""
     (tmp_path / "a.log").write_text(LOGGED)
     words = ("--to", "latency:10us", "--item", "2", "--json")
     (tmp_path / "f.json").write_text(spillcast("forecast", tmp_path / "a.log", *words).stdout)

@@ -1,4 +1,4 @@
-"""Recordings cut to windows: what is left is what the windows saw, in the form that all read."""
+"""Recordings cut to windows contain what the windows saw, in the form that all readers expect."""
 
 import numpy as np
 import pytest
@@ -22,9 +22,9 @@ TARGET = storage({("read", SIZE): 100_000, ("write", SIZE): 100_000})
 
 @pytest.fixture
 def recording(tmp_path):
-    """20 s: 10 s of writes of 3 ms, then 10 s of reads of 1 ms, a hundred of either a second.
+    """20 s: 10 s of writes of 3 ms, then 10 s of reads of 1 ms, each at a hundred per second.
 
-    Each is preceded by 2 ms of CPU, and a read of a table goes with every fiftieth.
+    Each follows 2 ms of CPU time, and every fiftieth comes with a read of a table.
     """
     rows = []
     for number in range(2000):
@@ -48,7 +48,7 @@ def recording(tmp_path):
     )
 
 
-def test_ten_slices_see_both_phases_as_they_were(recording):
+def test_ten_slices_see_both_phases_in_proportion(recording):
     left = ten_slices(recording)
     assert left.elapsed_s == pytest.approx(3.0)
     # Five windows lie in the writes and five in the reads; 30 operations each.
@@ -65,7 +65,7 @@ def test_ten_slices_see_both_phases_as_they_were(recording):
     assert left.meta.capture.run_queue_delay_s == pytest.approx(0.15)
 
 
-def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
+def test_windows_are_joined_without_pauses(recording):
     left = ten_slices(recording)
     start = left.waits["start_ns"].to_numpy()
     assert start.min() >= 0
@@ -77,20 +77,20 @@ def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
     assert left.meta.raw.slices_s[1] == pytest.approx((0.3, 0.6))
 
 
-def test_the_first_fifth_sees_the_first_phase_alone(recording):
+def test_the_first_fifth_has_only_the_first_phase(recording):
     left = first_fifth(recording)
     assert left.elapsed_s == pytest.approx(4.0)
     assert [(load.op, load.count) for load in recorded_loads(left)] == [("write", 400)]
     assert left.meta.other_io.count == 8
 
 
-def test_a_forecast_from_slices_and_history_is_that_of_the_whole(recording):
-    """By hand: 2,000 operations of 0.1 ms in place of 4 s leave 16 s and 0.2 s."""
+def test_a_forecast_from_slices_and_history_equals_that_of_the_whole(recording):
+    """By hand: 2,000 operations of 0.1 ms instead of 4 s leave 16 s and 0.2 s."""
     answer = forecast(ten_slices(recording), TARGET, elapsed_s=20.0)
     assert answer.forecast_s == pytest.approx(16.2, rel=1e-3)
 
 
-def test_the_recording_itself_is_left_as_it_was(recording):
+def test_the_original_recording_is_unchanged(recording):
     before = recording.waits.to_pylist()
     cut(recording, [(1.0, 2.0)], "x")
     assert recording.waits.to_pylist() == before
@@ -107,7 +107,7 @@ def test_seconds_add_up_to_the_waits(recording):
 
 
 def blocked(tmp_path, rows):
-    """A recording of 10 s in which one thread waits for others: start and end, s."""
+    """A recording of 10 s in which one thread waits for others: start and end in s."""
     writer = RecordingWriter(tmp_path / "blocked.spill")
     waits = [
         dict(start_ns=round(start * 1e9), elapsed_ns=round((end - start) * 1e9), session=8,
@@ -118,8 +118,8 @@ def blocked(tmp_path, rows):
     return writer.finish(Meta(elapsed_s=10.0, cpu_s=1.0, capture=CAPTURE))
 
 
-def test_of_a_long_wait_for_others_each_window_holds_its_part(tmp_path):
-    """One from before the first window into the second, one within it, one out of it."""
+def test_a_long_wait_is_divided_among_windows(tmp_path):
+    """One reaches from before the first window into the second, one lies within, one leaves it."""
     whole = blocked(tmp_path, [(0.5, 4.5), (4.6, 4.7), (4.9, 8.0)])
     left = cut(whole, [(1.0, 2.0), (4.0, 5.0)], "x")
     rows = left.waits.select(["start_ns", "elapsed_ns", "cpu_before_ns", "woken_by"]).to_pylist()
@@ -132,14 +132,14 @@ def test_of_a_long_wait_for_others_each_window_holds_its_part(tmp_path):
     assert left.seconds.num_rows == 0
 
 
-def test_slices_of_a_short_run_are_no_test(recording):
+def test_a_short_run_has_no_slices(recording):
     change(recording, elapsed_s=5.9)
     assert ten_slices(recording) is None
     change(recording, elapsed_s=6.1)
     assert ten_slices(recording) is not None
 
 
-def test_a_window_without_temp_io_has_nothing_to_forecast_from(recording):
+def test_a_window_without_temp_io_cannot_be_forecast(recording):
     left = cut(recording, [(0.0, 0.004)], "x")
     assert left.waits.num_rows == 0
     with pytest.raises(NotSpilled):

@@ -1,4 +1,4 @@
-"""The whole loop on real engines, with everything at hand and with next to nothing."""
+"""The whole loop on real engines, with all features available and with almost none."""
 
 import json
 import os
@@ -66,7 +66,7 @@ ENGINES = ("duckdb", "postgres")
 
 @pytest.fixture
 def memory():
-    """A folder of shared memory for one test, in which others at work leave nothing."""
+    """A folder of shared memory for one test, separate from other users of it."""
     with tempfile.TemporaryDirectory(dir=storages.SHARED_MEMORY) as folder:
         os.chmod(folder, 0o1777)
         yield Path(folder)
@@ -100,7 +100,7 @@ def check(document):
     sums = {at: sum(term[key] for term in answer["terms"]) for at, key in terms.items()}
     assert sums["now"] == pytest.approx(answer["baseline_s"])
     assert sums["there"] == pytest.approx(answer["forecast_s"])
-    # The emulated storage takes 1 ms for each of them, or nearly; a replay on memory far less.
+    # The emulated storage takes about 1 ms for each of them; a replay in memory far less.
     for term in answer["terms"]:
         # A single operation may stall anywhere.
         if term["op"] and term["count"] > 20:
@@ -108,7 +108,7 @@ def check(document):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_loop_with_all_that_the_machine_offers(engine, open_places, memory):
+def test_the_loop_with_all_features(engine, open_places, memory):
     document, words = run_loop(open_places.temp, engine, memory)
     check(document)
     assert "5 the query on" in words
@@ -118,7 +118,7 @@ def test_loop_with_all_that_the_machine_offers(engine, open_places, memory):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_places, memory):
+def test_the_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_places, memory):
     under = [*ordinary_user(), *refuse_tracing()]
     document, _ = run_loop(open_places.temp, engine, memory, under)
     assert document["means"] == "preload"
@@ -126,15 +126,15 @@ def test_loop_for_an_ordinary_user_without_fuse_and_perf_events(engine, open_pla
     assert os.listdir(open_places.temp) == []
 
 
-def test_loop_on_postgres_without_perf_events(open_places, memory):
-    """Root's server is another user's, who is to report to memory of root's all the same."""
+def test_the_loop_on_postgres_without_perf_events(open_places, memory):
+    """Root's server runs as another user, but must report to root's shared memory."""
     document, _ = run_loop(open_places.temp, "postgres", memory, refuse_tracing())
     check(document)
     assert os.listdir(open_places.temp) == []
 
 
-def test_however_it_ends_it_leaves_nothing(open_places, memory):
-    """On slow storage or on fast, with its server, its mount and its files."""
+def test_a_killed_loop_leaves_nothing(open_places, memory):
+    """On slow and fast storage, with its server, its mount and its files."""
     for death, after_s in moments("demo", 12):
         running = subprocess.Popen(
             loop(open_places.temp, "postgres", memory),
@@ -152,8 +152,8 @@ def test_however_it_ends_it_leaves_nothing(open_places, memory):
         until(lambda: not processes_of(open_places.temp), "the server to end")
 
 
-def test_a_table_that_would_take_minutes_is_given_up(tmp_path):
-    """DuckDB notices a signal late, and an interrupt of its connection at once."""
+def test_a_table_that_takes_minutes_is_interrupted(tmp_path):
+    """DuckDB notices a signal late, but an interrupt of its connection at once."""
     making = (
         "import signal, sys; from pathlib import Path; from spillcast.engines.duckdb import *; "
         "from spillcast.interruptible import interrupt; "
@@ -169,7 +169,7 @@ def test_a_table_that_would_take_minutes_is_given_up(tmp_path):
     assert stderr.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_an_engine_it_does_not_know_and_a_closed_directory(tmp_path):
+def test_an_unknown_engine_and_an_inaccessible_directory_are_refused(tmp_path):
     assert spillcast("demo", "--engine", "oracle").returncode == 2
     if os.geteuid() == 0:
         tmp_path.chmod(0o700)
@@ -178,8 +178,8 @@ def test_an_engine_it_does_not_know_and_a_closed_directory(tmp_path):
         assert os.listdir(tmp_path) == []
 
 
-def test_without_its_packages_it_says_what_to_install(tmp_path):
-    """As in an environment where only what spillcast itself wants is installed."""
+def test_missing_packages_are_named_with_the_install_command(tmp_path):
+    """As in an environment with only spillcast's own dependencies."""
     code = (
         "import sys, importlib.util as util\n"
         "find = util.find_spec\n"

@@ -1,4 +1,4 @@
-"""What is drawn for a time: balanced, the same for a seed, within the budget."""
+"""The draw of cells for a time: balanced, reproducible by seed, and within the budget."""
 
 from collections import Counter
 from dataclasses import replace
@@ -36,7 +36,7 @@ def drawn(minutes, repeat=3, seed=0, storages=STORAGES, cells=ALL):
     return draw(cells, storages, budget_s=60 * minutes, repeat=repeat, seed=seed)
 
 
-def test_a_draw_keeps_to_its_time_and_its_seed():
+def test_a_draw_respects_its_time_and_its_seed():
     cost = {storage.name: storage for storage in STORAGES}
     for minutes in (1, 5, 20, 40, 120):
         result = drawn(minutes)
@@ -49,7 +49,7 @@ def test_a_draw_keeps_to_its_time_and_its_seed():
     assert drawn(40) != drawn(40, seed=1)
 
 
-def test_fifty_two_minutes_draw_of_everything():
+def test_fifty_two_minutes_include_everything():
     result = drawn(52)
     assert {cell.engine for cell in result.cells} == set(ENGINES)
     assert {cell.workload.threads for cell in result.cells} == set(THREADS)
@@ -58,7 +58,7 @@ def test_fifty_two_minutes_draw_of_everything():
     assert set(used) == {storage.name for storage in STORAGES}
 
 
-def test_a_hundred_minutes_draw_every_query_and_every_storage_about_as_often():
+def test_a_hundred_minutes_draw_all_queries_and_storages_about_equally_often():
     result = drawn(100, storages=EVERYWHERE, cells=MADE_UP)
     assert len(result.cells) == 36
     slow = Counter(name for cell in result.cells for name in cell.storages if name not in FAST)
@@ -66,12 +66,12 @@ def test_a_hundred_minutes_draw_every_query_and_every_storage_about_as_often():
     assert len(slow) == len(EVERYWHERE) - len(FAST) - 1
     assert max(slow.values()) <= 2 * min(slow.values())
     fast = Counter(name for cell in result.cells for name in cell.storages if name in FAST)
-    # Storage that the kernel slows goes with memory alone.
+    # Storage that the kernel slows is paired only with memory.
     assert max(fast.values()) <= 3 * min(fast.values())
 
 
-def test_half_an_hour_draws_enough_cases_of_each_engine_and_thread_count():
-    """At least 24 from slow to fast storage an engine, six of each thread count."""
+def test_half_an_hour_has_enough_cases_per_engine_and_thread_count():
+    """At least 24 from slow to fast storage per engine, and six per thread count."""
     for seed in range(3):
         storages = [*STORAGES, *random_storages(seed)]
         result = draw([*TPCDS, *TPCH], storages, budget_s=1800, repeat=2, seed=seed, parts=False)
@@ -91,8 +91,8 @@ def kind(pair):
 
 
 @cases("minutes", [5, 20, 52, 100, 300])
-def test_half_of_the_forecasts_at_least_are_from_slow_to_fast(minutes):
-    """Also of those from a part of a recording: the first pair of each source."""
+def test_at_least_half_of_the_forecasts_are_from_slow_to_fast(minutes):
+    """Also forecasts from a part of a recording: the first pair of each source."""
     for seed in range(3):
         cells = drawn(minutes, seed=seed, storages=EVERYWHERE, cells=MADE_UP).cells
         whole = Counter(kind(pair) for cell in cells for pair in cell.pairs)
@@ -115,7 +115,7 @@ def test_slow_to_fast_is_balanced_over_engines_and_threads():
         assert max(counts.values()) <= 1.35 * min(counts.values())
 
 
-def test_pairs_are_of_the_cells_storages_and_each_is_a_source():
+def test_pairs_use_all_storages_of_the_cell_as_sources():
     for cell in drawn(300, storages=EVERYWHERE, cells=MADE_UP).cells:
         assert len(set(cell.pairs)) == len(cell.pairs)
         assert {name for pair in cell.pairs for name in pair} == set(cell.storages)
@@ -129,7 +129,7 @@ def test_without_a_fast_storage_all_pairs_are_drawn():
         assert set(cell.pairs) == set(permutations(cell.storages, 2))
 
 
-def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
+def test_storages_that_cannot_be_made_are_not_drawn(monkeypatch):
     monkeypatch.setattr(matrix, "why_not", lambda: "only root can")
     names = {
         name
@@ -139,15 +139,15 @@ def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
     assert names == {item.name for item in EVERYWHERE if not isinstance(item, KernelSlowed)}
 
 
-def test_five_minutes_draw_something_of_both_engines():
+def test_five_minutes_include_both_engines():
     result = drawn(5, repeat=1)
     assert {cell.engine for cell in result.cells} == set(ENGINES)
     assert len({cell.workload.suite for cell in result.cells}) > 1
     assert len({cell.workload.threads for cell in result.cells}) > 1
 
 
-def test_memory_is_the_same_where_it_bears_on_latency():
-    """What the kernel slows has a bounded page cache: for cold tables, too, and for a disk."""
+def test_storage_slowed_by_the_kernel_is_not_paired_with_cold_tables_or_disks():
+    """Storage that the kernel slows has a bounded page cache, which would affect both."""
     chosen = drawn(2000, storages=EVERYWHERE, cells=TPCH)
     bounded = [cell for cell in chosen.cells if KERNEL & {*cell.storages}]
     assert len(bounded) > 10
@@ -155,7 +155,7 @@ def test_memory_is_the_same_where_it_bears_on_latency():
     assert all(source in KERNEL for cell in bounded for source, to in cell.pairs if to in KERNEL)
 
 
-def test_long_runs_are_drawn_where_all_are_long():
+def test_long_runs_are_drawn_if_all_are_long():
     """15,000 operations of 5 ms take over a minute."""
     storages = [item for item in STORAGES if item.name in ("5 ms", "tmpfs")]
     long = [cell for cell in TPCDS if cell.workload.operations > 15_000][:1]
@@ -163,7 +163,7 @@ def test_long_runs_are_drawn_where_all_are_long():
     assert {*cell.storages} == {"5 ms", "tmpfs"}
 
 
-def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
+def test_a_cell_without_a_pair_of_storages_is_left_out():
     some = [item for item in EVERYWHERE if item.name in ("kernel 1", "tmpfs")]
     chosen = drawn(10_000, storages=some, cells=TPCH)
     assert not any(cell.workload.cold for cell in chosen.cells)
@@ -171,7 +171,7 @@ def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
     assert len(chosen.cells) + len(chosen.without_time) == len(TPCH)
 
 
-def test_more_is_drawn_than_careful_estimates_have_time_for():
+def test_an_overdrawn_budget_includes_more_cells():
     cells_drawn = draw(ALL, STORAGES, budget_s=300, repeat=3, seed=0, overdrawn=OVERDRAWN)
     assert 300 < cells_drawn.expected_s <= OVERDRAWN * 300
     # A single run takes no larger part of the time.
@@ -182,7 +182,7 @@ def test_more_is_drawn_than_careful_estimates_have_time_for():
     assert longest_s <= max(MAX_RUN * 300, SHORT_RUN_S)
 
 
-def test_the_matrix_is_what_the_issue_names():
+def test_the_matrix_has_the_required_queries_and_storages():
     for engine in ENGINES:
         names = {workload.name for workload in lab_of(engine).verified(1)}
         assert names == {"hash join", "merge join", "sort", "group by", "count distinct", "window"}
@@ -206,7 +206,7 @@ def test_a_latency_by_size_is_a_straight_line():
     assert len(sizes) == len(model.points) == 8
 
 
-def test_every_query_comes_with_every_thread_count_once():
+def test_every_query_has_each_thread_count_once():
     names = [(cell.lab, cell.workload.name, cell.workload.threads) for cell in ALL]
     assert len(set(names)) == len(names)
     assert len(MADE_UP) == 2 * 6 * 3
@@ -217,7 +217,7 @@ def test_every_query_comes_with_every_thread_count_once():
 
 
 @cases("count", [8, 16, 24, 48, 96])
-def test_half_of_each_beginning_is_tpcds_and_a_quarter_tpch(count):
+def test_half_of_each_prefix_is_tpcds_and_a_quarter_tpch(count):
     start = ALL[:count]
     assert sum(cell.workload.suite == "tpch" for cell in start) == count / 4
     assert sum(cell.workload.suite == "tpcds" for cell in start) == count / 2
@@ -225,7 +225,7 @@ def test_half_of_each_beginning_is_tpcds_and_a_quarter_tpch(count):
 
 
 @cases("engine", ENGINES)
-def test_each_beginning_of_tpch_is_balanced(engine):
+def test_each_prefix_of_tpch_is_balanced(engine):
     start = [cell for cell in TPCH if cell.engine == engine][:20]
     assert set(Counter(cell.workload.kind for cell in start).values()) == {2}
     for subject in ("cold", "threads"):
@@ -235,7 +235,7 @@ def test_each_beginning_of_tpch_is_balanced(engine):
     assert max(labs) - min(labs) <= 2
 
 
-def test_queries_are_asked_for_by_suite_by_kind_and_by_name():
+def test_queries_are_selected_by_suite_kind_and_name():
     def requested(name):
         return {cell.workload.name for cell in all_cells(ENGINES, workloads=[name])}
 
@@ -245,7 +245,7 @@ def test_queries_are_asked_for_by_suite_by_kind_and_by_name():
     assert requested("sort") == {"sort"}
 
 
-def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
+def test_more_operations_take_longer_and_tables_are_loaded_once():
     [slow] = choose_storages(["5 ms", "tmpfs"])[:1]
     query = TPCH[0].workload
     more = replace(query, operations=query.operations + 1000)
@@ -260,7 +260,7 @@ def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
 
 
 @cases("count", [12, 24, 36])
-def test_each_beginning_is_balanced(count):
+def test_each_prefix_is_balanced(count):
     start = MADE_UP[:count]
     queries = Counter((cell.engine, cell.workload.name) for cell in start)
     threads = Counter(cell.workload.threads for cell in start)
@@ -270,7 +270,7 @@ def test_each_beginning_is_balanced(count):
     assert set(both.values()) == {count // 6}
 
 
-def test_what_there_is_not_is_refused_by_name():
+def test_unknown_storages_and_queries_are_refused():
     with pytest.raises(TargetUnknown, match=r"--storage floppy: no such storage"):
         choose_storages(["floppy", "1 ms"])
     with pytest.raises(OptionMissing):

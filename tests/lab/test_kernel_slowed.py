@@ -1,4 +1,4 @@
-"""A file system that the kernel slows: really slow for those inside, and gone afterwards."""
+"""A file system slowed by the kernel: really slow for processes inside, removed afterwards."""
 
 import signal
 import subprocess
@@ -12,10 +12,10 @@ from harness import environment, until
 from spillcast._core import PeakMemory
 from spillcast_lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, why_not
 
-#: Reads and writes in this many bytes, past the page cache.
+#: Reads and writes of this many bytes, bypassing the page cache.
 BLOCK_BYTES = 8192
 COUNT = 300
-#: Writes, then reads, each with O_DIRECT; prints what they took in seconds.
+#: Writes, then reads, each with O_DIRECT; prints the times in seconds.
 DIRECT_IO = f"""
 import mmap, os, sys, time
 block = mmap.mmap(-1, {BLOCK_BYTES})
@@ -26,7 +26,7 @@ for call in (lambda at: os.pwrite(file, block, at), lambda at: os.preadv(file, [
         call(number * {BLOCK_BYTES})
     print(time.monotonic() - begun)
 """
-#: Holds so much memory, and writes a file of which the page cache would keep all.
+#: Holds this much memory, and writes a file that the page cache would keep entirely.
 HELD_BYTES, FILE_BYTES = 40 << 20, 96 << 20
 FILLS = f"""
 import os, sys
@@ -66,10 +66,10 @@ def possible():
 
 
 def python(within, code, *arguments):
-    """What a program printed that was started within some groups.
+    """The output of a Python program started within some groups.
 
-    This process stays there no longer than it takes: the kernel ends the largest process of a
-    group that runs out of memory.
+    This process stays in them only briefly: the kernel kills the largest process of a group that
+    runs out of memory.
     """
     command = [sys.executable, "-c", code, *map(str, arguments)]
     with within:
@@ -81,7 +81,7 @@ def python(within, code, *arguments):
 
 
 def left_behind(room):
-    """Mounts, loop devices and groups that name the room or us."""
+    """Mounts, loop devices and groups that name the directory or this process."""
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(room) in line]
     loops = [
         path
@@ -91,13 +91,13 @@ def left_behind(room):
     return [*mounts, *loops, *Path("/sys/fs/cgroup/blkio").rglob("spillcast-*-slow")]
 
 
-def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_path):
+def test_direct_operations_are_slow_only_inside(tmp_path):
     storage = KernelSlowed("slow", read_s=0.004, write_s=0.002)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
         inside = python(place.inside(), DIRECT_IO, place.directory / "in")
         probed = python(place.groups.limited(), DIRECT_IO, place.directory / "probe")
         outside = python(nullcontext(), DIRECT_IO, place.directory / "out")
-    # What was not used in the tenths before is credit; without limits it takes hundredths.
+    # Unused budget of earlier tenths of a second is credit; without limits it takes hundredths.
     for answer in (inside, probed):
         write_s, read_s = map(float, answer.split())
         assert write_s >= COUNT * 0.002 / 2
@@ -105,7 +105,7 @@ def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_pa
     assert float(outside.split()[1]) < float(inside.split()[1])
 
 
-def test_the_page_cache_is_bounded_beside_what_the_engine_took(tmp_path):
+def test_the_page_cache_is_bounded_in_addition_to_the_memory_of_the_engine(tmp_path):
     storage = KernelSlowed("slow", read_s=0.0001, write_s=0.0001)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
         with place.groups.unbounded(0.0):
@@ -113,11 +113,11 @@ def test_the_page_cache_is_bounded_beside_what_the_engine_took(tmp_path):
         (place.directory / "spill").unlink()
         bounded = int(python(place.inside(), FILLS, place.directory / "spill"))
     assert freely >= FILE_BYTES
-    # Python itself takes less before it holds what it is to hold, and the kernel counts in batches.
+    # Python takes less before it holds its memory, and the kernel counts in batches.
     assert bounded <= CACHE_BYTES + (8 << 20)
 
 
-def test_a_recorder_sees_what_the_group_held_besides_files(tmp_path):
+def test_a_recorder_sees_the_memory_of_the_group_other_than_files(tmp_path):
     storage = KernelSlowed("slow", read_s=0.0001, write_s=0.0001)
     with kernel_slowed(storage, tmp_path, tmp_path) as place:
         with place.inside():
@@ -133,7 +133,7 @@ def test_a_recorder_sees_what_the_group_held_besides_files(tmp_path):
     assert HELD_BYTES <= memory.group_held_bytes <= HELD_BYTES + (24 << 20)
 
 
-def test_this_process_comes_back_to_its_groups(tmp_path):
+def test_this_process_returns_to_its_groups(tmp_path):
     groups = Path("/proc/self/cgroup")
     before = groups.read_text()
     with kernel_slowed(KernelSlowed("slow", 0.001, 0.001), tmp_path, tmp_path) as place:
@@ -142,14 +142,14 @@ def test_this_process_comes_back_to_its_groups(tmp_path):
         assert groups.read_text() == before
 
 
-def test_all_is_undone_afterwards(tmp_path):
+def test_everything_is_removed_afterwards(tmp_path):
     with kernel_slowed(KernelSlowed("slow", 0.001, 0.001), tmp_path, tmp_path):
         assert len(left_behind(tmp_path)) == 3
     until(lambda: not left_behind(tmp_path), "the end of mount, device and group")
     assert not any(tmp_path.iterdir())
 
 
-def test_all_is_undone_when_it_is_killed(tmp_path):
+def test_everything_is_removed_after_a_kill(tmp_path):
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as owner:
         directory = Path(owner.stdout.readline().strip())

@@ -1,4 +1,4 @@
-"""The machine measured with real work, in small: kept, shown, and told in recordings."""
+"""A small calibration with real work: saved, shown, and used in recordings."""
 
 import json
 import signal
@@ -17,12 +17,12 @@ NAMES = {"DuckDB": "duckdb", "PostgreSQL": "postgres"}
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """A user who has kept nothing yet."""
+    """The environment of a user without a calibration."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return {"XDG_STATE_HOME": str(tmp_path / "state")}
 
 
-def test_a_query_of_each_engine_is_measured_and_kept(tmp_path, state):
+def test_a_query_of_each_engine_is_measured_and_saved(tmp_path, state):
     work = tmp_path / "work"
     work.mkdir()
     work.chmod(0o755)
@@ -58,7 +58,7 @@ def test_a_query_of_each_engine_is_measured_and_kept(tmp_path, state):
     ]
 
 
-def test_nothing_kept_is_an_error_that_names_the_verb(state):
+def test_a_missing_calibration_is_an_error_that_names_the_verb(state):
     done = spillcast("calibrate", "--show", env=environment(**state))
     assert done.returncode == 2
     assert "spillcast calibrate" in done.stderr
@@ -75,7 +75,7 @@ def test_ctrl_c_leaves_nothing(tmp_path, state):
     assert kept_calibration() is None
 
 
-def test_queries_of_a_calibration_are_not_those_of_a_verification():
+def test_calibration_and_verification_use_different_queries():
     labs = [lab_of(engine.name) for engine in engines("lab")]
     for lab in (lab for lab in labs if hasattr(lab, "calibrating")):
         verified = {" ".join(item.sql.split()) for item in lab.verified(1)}

@@ -1,4 +1,4 @@
-"""A small sweep of work memory on either engine: counts, turns and forecasts against runs."""
+"""A small sweep of work memory on either engine: counts, passes and forecasts against runs."""
 
 from dataclasses import replace
 from statistics import median
@@ -61,7 +61,7 @@ def test_every_pair_has_a_time(result):
     }
 
 
-def test_forecasts_were_measured_afterwards(result):
+def test_forecasts_are_verified_by_runs(result):
     forecasts = [point for point in result.points if not point.measured]
     assert [(error.storage, error.memory_bytes) for error in result.errors] == [
         (point.storage, point.memory_bytes) for point in forecasts
@@ -71,7 +71,7 @@ def test_forecasts_were_measured_afterwards(result):
     assert result.median_error == pytest.approx(median(errors))
 
 
-def test_less_is_spilled_with_more_memory(result):
+def test_more_memory_spills_less(result):
     for storage in STORAGES:
         written = [p.spilled_bytes for p in result.points if p.storage == storage]
         assert written[0] > 0
@@ -79,7 +79,7 @@ def test_less_is_spilled_with_more_memory(result):
         assert result.turns[-1].after == "none"
 
 
-def test_a_run_that_fits_is_measured_once_and_holds_for_all(result):
+def test_a_run_that_fits_is_measured_once_for_all_storages(result):
     [most] = [p for p in result.points if p.memory_bytes == result.sizes[-1] and p.measured]
     other = next(p for p in result.points if p.memory_bytes == result.sizes[-1] and not p.measured)
     assert most.storage == STORAGES[0]
@@ -87,10 +87,10 @@ def test_a_run_that_fits_is_measured_once_and_holds_for_all(result):
     assert other.reads == other.writes == 0
 
 
-def test_postgres_counts_between_are_those_of_runs(postgres):
-    """Passes and blocks follow from the least memory's plan and PostgreSQL's arithmetic.
+def test_postgres_counts_between_sizes_equal_those_of_runs(postgres):
+    """Passes and blocks follow from the plan with the least memory and PostgreSQL's arithmetic.
 
-    Blocks that are not full, one a run, are a twentieth of so small a sort.
+    Partly filled blocks, one per run, are a twentieth of such a small sort.
     """
     checked = [p for p in postgres.points if not p.measured and p.run.ops]
     assert checked
@@ -99,26 +99,26 @@ def test_postgres_counts_between_are_those_of_runs(postgres):
             assert count == pytest.approx(point.run.ops[op].count, rel=0.1)
 
 
-def test_postgres_turns_are_those_of_its_passes(postgres):
+def test_postgres_turning_points_are_those_of_its_passes(postgres):
     assert [turn.after for turn in postgres.turns] == ["one-pass", "none"]
     passes = [p.passes for p in postgres.points if p.storage == STORAGES[0]]
     assert passes == sorted(passes, reverse=True)
     assert passes[0] > 1
 
 
-def test_slow_storage_takes_what_its_operations_take(result):
+def test_slow_storage_takes_the_time_of_its_operations(result):
     for point in result.points:
         if point.storage == "latency:1ms":
             operations = point.reads + point.writes
             assert point.elapsed_s > 0.001 * operations
 
 
-def test_the_least_memory_may_be_refused():
+def test_the_smallest_memory_may_be_refused():
     with pytest.raises(OptionInvalid, match="--memory 1 MiB: too little for sort: DuckDB: Out of"):
         swept("duckdb", DUCKDB_SORT, "1M..256M", measure=2)
 
 
-def test_a_budget_leaves_the_ends_measured_and_says_so():
+def test_an_exhausted_budget_measures_only_the_ends_and_says_so():
     result = swept("duckdb", DUCKDB_SORT, "16M..256M", measure=5, budget_s=0.1)
     assert [p.memory_bytes for p in result.points if p.storage == "tmpfs" and p.measured] == [
         16 * M, 256 * M,

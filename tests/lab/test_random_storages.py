@@ -1,4 +1,4 @@
-"""Random storages: the same for a seed, within their bounds, and emulated with what was drawn."""
+"""Random storages: reproducible by seed, within their bounds, and emulated as drawn."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from spillcast_lab.matrix import STORAGES, Plain, random_storages
 SEEDS = range(200)
 
 
-def test_a_seed_draws_the_same_and_another_seed_others():
+def test_a_seed_is_reproducible_and_seeds_differ():
     assert random_storages(7) == random_storages(7)
     assert random_storages(7) != random_storages(8)
 
@@ -25,7 +25,7 @@ def test_a_third_of_the_slow_storages_is_slowed_by_the_kernel():
     assert len({item.name for item in slow}) == len(slow)
 
 
-def test_parameters_are_within_the_bounds_that_were_asked_for():
+def test_parameters_are_within_the_requested_bounds():
     drawn = [item for seed in SEEDS for item in random_storages(seed)]
     for item in drawn:
         assert 0.0001 <= item.read_s <= 0.003
@@ -38,32 +38,32 @@ def test_parameters_are_within_the_bounds_that_were_asked_for():
         assert 0.3 < np.mean([has(item) for item in emulated]) < 0.8
 
 
-def test_latencies_are_log_uniform_and_those_of_reads_and_writes_independent():
+def test_latencies_are_log_uniform_and_independent_for_reads_and_writes():
     drawn = [item for seed in SEEDS for item in random_storages(seed)]
     logs = np.log([[item.read_s, item.write_s] for item in drawn])
     middle = (np.log(0.0001) + np.log(0.003)) / 2
-    # Standard error of a mean of 2,200: 0.02.
+    # The standard error of a mean of 2,200 is 0.02.
     assert logs.mean(axis=0) == pytest.approx([middle, middle], abs=0.1)
     assert abs(np.corrcoef(logs.T)[0, 1]) < 0.1
 
 
-def test_several_servers_and_costs_a_byte_come_together_for_every_seed():
+def test_every_seed_has_a_storage_with_several_servers_and_a_cost_per_byte():
     for seed in SEEDS:
         assert any((item.servers or 0) > 1 and item.s_per_byte for item in random_storages(seed))
 
 
-def test_a_spread_keeps_the_mean_and_has_the_deviation():
+def test_a_spread_of_latencies_keeps_the_mean():
     item = Emulated("spread", 0.001, 0.002, sigma=0.5)
     for point in item.model.points:
         assert sum(point.latency_count) == len(point.latency_ns)
         mean_ns = {"read": 1e6, "write": 2e6}[point.op]
         assert np.mean(point.latency_ns) == pytest.approx(mean_ns, rel=1e-6)
-        # A few quantiles of a distribution have somewhat less of its tails.
+        # A few quantiles of a distribution cover slightly less of its tails.
         assert np.log(point.latency_ns).std() == pytest.approx(0.5, rel=0.05)
 
 
 def test_a_spread_of_latencies_needs_a_mount(tmp_path, monkeypatch):
-    """The library that delays calls has one latency for all reads."""
+    """The library that delays calls has a single latency for all reads."""
 
     def no_fuse(*_):
         raise SystemFailed("no FUSE here")

@@ -1,4 +1,4 @@
-"""A rehearsal in an experiment: all of a query, or its first moments, and its process is gone."""
+"""A rehearsal in an experiment: a whole query or its start, and its process ends."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ OPERATION_S = 0.05
 
 @pytest.fixture(scope="module")
 def rehearsed():
-    """What rehearses the query in a slow place for so long; what it is like."""
+    """The recording of the query, and a function that rehearses it in a slow place for a time."""
     with workspace() as room:
         engine = DuckDbLab(room)
         engine.build(QUERY.rows)
@@ -28,8 +28,8 @@ def rehearsed():
 
 
 @pytest.mark.nightly
-def test_the_first_seconds(rehearsed):
-    """Of writes that take 50 ms, one after the other, at most 20 a second are done."""
+def test_the_start_of_a_query_is_rehearsed(rehearsed):
+    """Sequential writes of 50 ms: at most 20 a second."""
     like, attempt = rehearsed
     done = attempt(3.0)
     assert not done.ended
@@ -38,7 +38,7 @@ def test_the_first_seconds(rehearsed):
     assert like.path.stem in done.recording.path.name
 
 
-def test_the_whole_query(rehearsed):
+def test_a_whole_query_is_rehearsed(rehearsed):
     like, attempt = rehearsed
     done = attempt(100.0)
     assert done.ended
@@ -46,7 +46,7 @@ def test_the_whole_query(rehearsed):
     assert done.recording.meta.temp.operations == pytest.approx(like.meta.temp.operations, rel=0.1)
 
 
-def test_nothing_was_spilled(rehearsed):
+def test_a_rehearsal_without_temp_io_fails(rehearsed):
     _, attempt = rehearsed
     with pytest.raises(RehearsalFailed, match="no temp I/O"):
         attempt(60.0, replace(QUERY, memory="2GB"))

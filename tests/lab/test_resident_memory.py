@@ -1,4 +1,4 @@
-"""Memory in use between runs: a process has it, which frees it for a run and at the end."""
+"""Memory in use between runs: a process holds it, and frees it for a run and at the end."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from spillcast.lab import run
 from spillcast.lab.run import ResidentMemory
 
 SIZE_BYTES = 32 << 20
-#: Prints the holder's process, then waits.
+#: Prints the process id of the holder, then waits.
 PARENT = f"""
 import os, sys
 from spillcast.lab import run
@@ -42,14 +42,14 @@ def parent():
     process.communicate()
 
 
-def test_another_process_has_the_memory_and_ends_with_its_parent(parent):
+def test_another_process_holds_the_memory_and_ends_with_its_parent(parent):
     holder = int(parent.stdout.readline())
     assert resident_bytes(holder) >= SIZE_BYTES
     parent.kill()
     until(lambda: not resident_bytes(holder), "the end of the holder")
 
 
-def test_a_run_has_the_memory_for_itself(monkeypatch):
+def test_the_memory_is_free_during_a_run(monkeypatch):
     monkeypatch.setattr(run, "_available_bytes", lambda: run.SPARED * SIZE_BYTES)
     memory = ResidentMemory(SIZE_BYTES)
     try:
@@ -63,7 +63,7 @@ def test_a_run_has_the_memory_for_itself(monkeypatch):
         memory.release()
 
 
-def test_memory_that_others_need_is_left_alone(monkeypatch):
+def test_memory_needed_by_others_is_not_taken(monkeypatch):
     monkeypatch.setattr(run, "_available_bytes", lambda: run.SPARED * SIZE_BYTES - 1)
     memory = ResidentMemory(SIZE_BYTES)
     with memory.released():

@@ -1,4 +1,4 @@
-"""A verification goes on after what fails, and after an interruption where it was left."""
+"""A verification continues after an error, and resumes after an interruption."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ CELLS = [Cell("duckdb", workload, NAMES) for workload in DuckDbLab.verified(1)[:
 
 @pytest.fixture
 def begun(monkeypatch):
-    """The names of queries that were begun; each has one case, or an error that is set for it."""
+    """The names of started queries; each gives one case, or an error that is set for it."""
     names, errors = [], {}
 
     def run(self, _room, _repeat, _parts):
@@ -66,7 +66,7 @@ def test_an_interrupted_run_is_continued(tmp_path, begun):
     errors.clear()
     names.clear()
     truth = verify_cells(path, former=read_truth(path))
-    # What failed is not tried again, and the one that was interrupted is.
+    # The failed query is not tried again, but the interrupted one is.
     assert names == [cell.workload.name for cell in CELLS[1:]]
     kept = read_truth(path)
     assert [item.workload for item in kept.cases] == names
@@ -76,7 +76,7 @@ def test_an_interrupted_run_is_continued(tmp_path, begun):
 
 
 @pytest.mark.parametrize("options", [{"repeat": 2}, {"parts": False}, {"budget_s": 60.0}])
-def test_a_run_of_other_options_is_not_continued(tmp_path, begun, options):
+def test_a_run_with_other_options_is_not_continued(tmp_path, begun, options):
     path = tmp_path / "cases.parquet"
     verify_cells(path)
     former = read_truth(path)

@@ -31,7 +31,7 @@ def pair():
         yield answer, source.elapsed_s, target.elapsed_s
 
 
-def test_the_forecast_says_slower(pair):
+def test_the_forecast_is_slower(pair):
     answer, _, _ = pair
     assert answer.speedup < 1
     reads, writes = (
@@ -41,6 +41,6 @@ def test_the_forecast_says_slower(pair):
     assert sum(t.forecast_s for t in writes) > sum(t.baseline_s for t in writes)
 
 
-def test_it_is_slower(pair):
+def test_the_measured_time_is_longer(pair):
     _, source_s, target_s = pair
     assert target_s > source_s

@@ -1,4 +1,4 @@
-"""The arithmetic of a report, on made-up cases whose figures can be worked out by hand."""
+"""The arithmetic of a report, on synthetic cases with figures computed by hand."""
 
 from dataclasses import replace
 
@@ -26,13 +26,14 @@ from spillcast_lab.summary import (
 
 def test_errors_are_absolute_and_relative_to_the_measured_time():
     result = summarise([case(9.0), case(10.4), case(12.0), case(10.1), case(10.2)])
-    # 10, 4, 20, 1, 2 %: sorted 1 2 4 10 20, of which nine tenths is 0.6 of the way from 10 to 20.
+    # 10, 4, 20, 1, 2 %: sorted 1 2 4 10 20, where the 90 % quantile is 0.6 of the way from 10 to
+    # 20.
     assert result.median == pytest.approx(0.04)
     assert result.p90 == pytest.approx(0.16)
     assert result.worst == pytest.approx(0.20)
 
 
-def test_intervals_hold_or_miss_and_have_a_width():
+def test_coverage_and_width_of_intervals():
     result = summarise([case(10.0, 10.9), case(10.0, 11.1), case(10.0, 8.9), case(10.0, 9.1)])
     assert result.coverage == 0.5
     assert result.half_width == pytest.approx(0.1)
@@ -40,7 +41,7 @@ def test_intervals_hold_or_miss_and_have_a_width():
     assert lopsided.forecast.half_width == pytest.approx(0.2)
 
 
-def test_a_refusal_counts_and_has_no_error():
+def test_a_refusal_is_counted_and_has_no_error():
     cases = [case(11.0), case(refused="reports were lost")]
     result = summarise(cases)
     assert (result.cases, result.refused, result.coverage) == (2, 1, 1.0)
@@ -49,7 +50,7 @@ def test_a_refusal_counts_and_has_no_error():
     assert worst(cases) == cases[:1]
 
 
-def test_reasons_that_differ_in_figures_are_one():
+def test_reasons_that_differ_only_in_figures_are_merged():
     cases = [case(refused=f"between {low} ms and 1.70 s") for low in (137, 243.5)]
     cases.append(case(refused="nothing to replay"))
     assert refusals(cases) == {
@@ -70,28 +71,28 @@ def test_the_seed_is_compared_on_the_cases_that_both_answer():
     assert result.ratio == pytest.approx(6.0)
 
 
-def test_nothing_has_no_figures():
+def test_a_summary_without_cases_has_no_figures():
     assert set(vars(summarise([])).values()) == {0, None}
 
 
-def test_of_more_runs_than_wanted_the_least_delayed_count():
+def test_the_least_delayed_of_extra_runs_count():
     target = runs(10.0, 30.0, 11.0, 12.0, delays_s=[0.0, 9.0, 0.1, 0.2], wanted=3)
     assert case(on_target=target).measured_to_s == 11.0
     assert delay_share(target) == 0.0
 
 
-def test_single_runs_are_held_or_not_each_by_itself():
+def test_single_runs_are_covered_separately():
     target = runs(10.0, 10.5, 12.0, 9.5)
     assert runs_covered(case(10.0, half_width=0.1, on_target=target)) == [True, True, False, True]
     assert runs_covered(case(refused="too little")) == []
 
 
-def test_of_more_runs_than_wanted_those_whose_cpu_was_not_slow_count():
+def test_the_extra_runs_with_the_least_cpu_time_count():
     target = runs(10.0, 14.0, 10.4, 13.0, cpu_s=[2.0, 6.0, 2.4, 5.0], wanted=2)
     assert case(on_target=target).measured_to_s == pytest.approx(10.2)
 
 
-def test_worst_comes_first_whichever_way_it_is_off():
+def test_the_largest_error_of_either_sign_comes_first():
     cases = [case(11.0), case(5.0), case(13.0)]
     assert worst(cases, 2) == [cases[1], cases[2]]
 
@@ -117,7 +118,7 @@ def test_aims_are_judged_by_their_own_cases():
     assert result[f"{of}, 1 thread", "median error"] == (pytest.approx(0.05), True)
     assert result[f"{of}, 2 threads", "median error"] == (pytest.approx(0.30), False)
     assert result[f"{of}, rehearsed", "median error"] == (pytest.approx(0.06), False)
-    # The seed is 20 % off twice; the forecasts of these 5 and 30 %.
+    # The seed has an error of 20 % twice; the errors of these forecasts are 5 and 30 %.
     seed = "median error of the blog post's formula"
     assert result[of, seed] == (pytest.approx(0.2 / 0.175), True)
     other = "PostgreSQL, other directions"
@@ -129,11 +130,11 @@ def test_aims_are_judged_by_their_own_cases():
     assert (counted.cases, counted.refused) == (2, 1)
 
 
-def test_errors_of_one_sign_miss_the_aim_however_small():
+def test_errors_of_one_sign_miss_the_aim_even_if_small():
     q1 = dict(workload="tpcds Q67")
     of = "DuckDB, slow to fast, TPC-H and TPC-DS"
     signs, bias = (of, "p-value of the errors' signs"), (of, "median signed error")
-    # Heads in six of six throws: 2 in 64. Half above and half below are as likely as can be.
+    # Heads in six of six throws: 2 in 64. Half of each sign is the most likely result.
     longer = met(aims([case(10.1, **q1)] * 6))
     assert longer[signs] == (pytest.approx(2 / 64), False)
     assert longer[bias] == (pytest.approx(0.01), True)
@@ -141,14 +142,14 @@ def test_errors_of_one_sign_miss_the_aim_however_small():
     assert met(aims([case(10.5, **q1), case(10.4, **q1)]))[bias][1] is False
 
 
-def test_the_seed_is_to_be_beaten_in_every_direction():
+def test_the_aim_compares_with_the_seed_in_every_direction():
     q1 = dict(workload="tpch Q1", direction="fast to slow")
     seed = "DuckDB, other directions", "median error of the blog post's formula"
     assert met(aims([case(11.0, seed_s=12.0, **q1)]))[seed][1]
     assert not met(aims([case(12.0, seed_s=11.0, **q1)]))[seed][1]
 
 
-def test_slices_are_compared_with_whole_recordings_of_the_same():
+def test_slices_are_compared_with_whole_recordings_of_the_same_query():
     cases = [
         case(10.3),
         case(10.4, evidence="slices", covers_s=3.0, probe_s=1.5),
@@ -160,14 +161,14 @@ def test_slices_are_compared_with_whole_recordings_of_the_same():
     assert result[slices, "longest time of recording and probe"] == (4.5, True)
 
 
-def test_intervals_that_hold_too_often_miss_the_aim():
+def test_intervals_that_cover_too_often_miss_the_aim():
     cases = [case(workload="tpch Q1")] * 20
     held = next(aim for aim in aims(cases) if aim.criterion == "intervals that hold")
     assert (held.figure, held.met) == (1.0, False)
 
 
-def test_a_run_is_below_the_ceiling_where_it_is_below_its_lower_end():
-    """Made-up ceilings are 4 s."""
+def test_a_run_is_below_the_ceiling_if_it_is_below_its_lower_end():
+    """Synthetic ceilings are 4 s."""
     ends = dict(ceiling_interval_s=(3.0, 5.0))
     assert [is_below_ceiling(case(4.0, measured_s, **ends)) for measured_s in (2.9, 3.1)] == [
         True,
@@ -179,19 +180,19 @@ def test_a_run_is_below_the_ceiling_where_it_is_below_its_lower_end():
     assert met(aims(cases))["all", "measured below the ceiling"] == (0.25, False)
 
 
-def test_a_repeated_run_differs_from_the_median_of_the_others():
-    """10 from 11.5, 11 from 11, 12 from 10.5; the disturbed one does not count."""
+def test_repeated_runs_are_compared_with_the_median_of_the_others():
+    """10 against 11.5, 11 against 11, 12 against 10.5; the disturbed run does not count."""
     target = runs(10.0, 11.0, 12.0, 50.0, delays_s=[0.0, 0.0, 0.0, 30.0], wanted=3)
     assert deviations(target) == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
-    # Two cases to the same storage share the runs there.
+    # Two cases with the same target share the runs there.
     cases = [case(on_target=target), case(on_target=target, source="5 ms")]
     assert len(repeated(cases)) == 3
     assert summarise(cases).run_apart == pytest.approx(1.5 / 11.5)
     assert deviations(runs(10.0)) == []
 
 
-def test_what_an_estimate_brings_is_told_by_the_cases_without_it():
-    """One says the same without it: it stays in the figures."""
+def test_the_value_of_an_estimate_is_the_error_without_it():
+    """A case that is equal without the estimate stays in the figures."""
     cases = [
         case(10.2, variants={"without machine": otherwise(14.0)}),
         case(10.2),
@@ -204,7 +205,7 @@ def test_what_an_estimate_brings_is_told_by_the_cases_without_it():
     assert without_estimate(cases, "cost") == cases
 
 
-def test_rehearsed_are_the_cases_that_were():
+def test_only_rehearsed_cases_have_the_variant():
     cases = [
         case(13.0, variants={"rehearsed": otherwise(10.4, half_width=0.05)}),
         case(13.0),
@@ -214,12 +215,12 @@ def test_rehearsed_are_the_cases_that_were():
     assert item.forecast.half_width == pytest.approx(0.05)
 
 
-def test_what_recording_costs_is_told_from_bare_runs():
-    """Made-up cases were recorded in 20 s; the bare runs there take 16 s."""
+def test_the_cost_of_recording_follows_from_bare_runs():
+    """Synthetic cases were recorded in 20 s; the bare runs take 16 s."""
     assert recording_cost(replace(case(), on_source=runs(16.0, 16.0, 20.0))) == pytest.approx(0.25)
 
 
-def test_evidence_is_told_apart():
+def test_cases_are_selected_by_evidence():
     cases = [case(), case(evidence="slices"), case(evidence="plan")]
     assert of_evidence(cases) == cases[:1]
     assert of_evidence(cases, "plan") == cases[2:]

@@ -1,4 +1,4 @@
-"""Runs take turns, and those that other work on the machine disturbed are made again."""
+"""Runs take turns, and runs disturbed by other work on the machine are repeated."""
 
 from itertools import count
 
@@ -15,7 +15,7 @@ SLOW_S = CPU_S + 2 * BUSY
 
 
 class Machine:
-    """Runs of one second, each with the delay and the CPU time given; calm when none is left."""
+    """Runs of one second with the given delays and CPU times; undisturbed after the last one."""
 
     def __init__(self):
         self.requested = []
@@ -54,7 +54,7 @@ def test_runs_take_turns(machine):
     assert machine.requested == [(place, "bare", number) for number in range(3) for place in "ab"]
 
 
-def test_who_wants_fewer_is_done_sooner(machine):
+def test_a_series_with_fewer_runs_ends_earlier(machine):
     recorded, bare = machine.series("a", 2, way="recorded"), machine.series("a", 3)
     take_turns(query(1), [recorded, bare])
     assert counts(recorded, bare) == [2, 3]
@@ -63,17 +63,17 @@ def test_who_wants_fewer_is_done_sooner(machine):
 @cases(
     ("threads", "taken", "runs"),
     [
-        # One that waited for a CPU, or whose CPU was slow, is made again and kept.
+        # A run that waited for a CPU, or had a slow CPU, is repeated and kept.
         (1, {"delays_s": [0.0, 2 * BUSY, 0.0, 0.0]}, 4),
         (1, {"cpu_s": [SLOW_S, CPU_S, CPU_S, SLOW_S, CPU_S]}, 5),
-        # It ends on a machine that never rests.
+        # The series ends even on a machine that is always busy.
         (1, {"delays_s": [1.0] * 99}, 3 + RETRIES),
-        # Many threads wait for each other and for the server of their storage, whatever else goes
-        # on: they are compared with their calmest run.
+        # Many threads always wait for each other and for the server of their storage: they are
+        # compared with their least delayed run.
         (64, {"delays_s": [0.5, 0.5 + BUSY / 2, 0.5 + 2 * BUSY, 0.5]}, 4),
     ],
 )
-def test_a_run_that_was_disturbed_is_made_again(threads, taken, runs):
+def test_a_disturbed_run_is_repeated(threads, taken, runs):
     machine = Machine()
     series, other = machine.series("a", 3, **taken), machine.series("b", 3)
     take_turns(query(threads), [series, other])
@@ -82,18 +82,18 @@ def test_a_run_that_was_disturbed_is_made_again(threads, taken, runs):
     assert [ran.run_queue_delay_s for ran in series.runs] == delays_s[:runs]
 
 
-def test_runs_in_one_place_tell_of_each_other(machine):
-    """Two that were slow alike agree, until a third was not; what runs elsewhere says nothing."""
+def test_runs_in_the_same_place_are_compared_with_each_other(machine):
+    """Two equally slow runs agree until a third is faster; runs elsewhere do not count."""
     recorded = machine.series("a", 2, cpu_s=[SLOW_S, SLOW_S], way="recorded")
     bare = machine.series("a", 3, cpu_s=[SLOW_S, SLOW_S])
     elsewhere = machine.series("b", 2, cpu_s=[SLOW_S, SLOW_S])
     take_turns(query(1), [recorded, bare, elsewhere])
     assert counts(recorded, bare, elsewhere) == [4, 5, 2]
-    # In the third round it had two that seemed calm.
+    # In the third round it had two runs that seemed undisturbed.
     assert recorded.calmest()[1] == 3
 
 
-def test_runs_are_ranked_by_what_was_taken_from_them(machine):
+def test_runs_are_ranked_by_their_disturbance(machine):
     series = machine.series("a", 3, cpu_s=[0.9, 0.5, 0.7, 0.6, 0.8])
     take_turns(query(1), [series])
     assert [series.calmest(rank)[1] for rank in range(3)] == [1, 3, 2]
@@ -104,16 +104,16 @@ def test_runs_are_ranked_by_what_was_taken_from_them(machine):
     ("cpu_s", "attempts", "chosen"),
     [
         ([CPU_S], 1, 0),
-        # One alone is the calmest there is.
+        # A single run is the least disturbed one.
         ([SLOW_S, CPU_S], 1, 0),
     ],
 )
-def test_the_least_disturbed_of_what_was_run(machine, cpu_s, attempts, chosen):
+def test_the_least_disturbed_run_is_chosen(machine, cpu_s, attempts, chosen):
     ran, number = least_disturbed(query(1), machine.attempts(cpu_s=cpu_s))
     assert (len(machine.requested), number, ran.cpu_s) == (attempts, chosen, cpu_s[chosen])
 
 
-def test_waiting_for_a_cpu_shows_in_one_run_alone(machine):
+def test_waiting_for_a_cpu_is_seen_in_a_single_run(machine):
     attempt = machine.attempts(delays_s=[3 * BUSY, 2 * BUSY, 4 * BUSY])
     assert least_disturbed(query(1), attempt)[1] == 1
     assert len(machine.requested) == 1 + RETRIES

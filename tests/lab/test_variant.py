@@ -1,4 +1,4 @@
-"""How long a query is rehearsed, and what stands in a case for a forecast made otherwise."""
+"""How long a query is rehearsed, and how a case stores a forecast made another way."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -34,17 +34,17 @@ def wait(session, start_ns, elapsed_ns, event, cpu_ns):
     [
         ([1.5, 1.6, 9.0], 20.0, 3.5),
         ([3.0], 100.0, 10.0),
-        # Without one it is as long as it may be.
+        # Without temp I/O it takes the maximum.
         ([], 200.0, 10.0),
     ],
 )
-def test_a_rehearsal_goes_on_for_a_tenth_after_the_first_temp_io(starts_s, elapsed_s, expected_s):
+def test_a_rehearsal_continues_for_a_tenth_after_the_first_temp_io(starts_s, elapsed_s, expected_s):
     starts_ns = ColumnValues.of([round(start_s * 1e9) for start_s in starts_s], "int64")
     recording = SimpleNamespace(temp_waits=Table({"start_ns": starts_ns}), elapsed_s=elapsed_s)
     assert rehearsed_s(recording) == pytest.approx(expected_s)
 
 
-def test_a_variant_stands_for_the_numbers_and_nothing_else():
+def test_a_variant_replaces_only_the_numbers():
     whole = case(12.0, seed_s=15.0, variants={"rehearsed": otherwise(10.5, ceiling_low_s=3.5)})
     item = with_variant(whole, "rehearsed")
     assert (item.error, is_covered(item), item.seed_error) == (pytest.approx(0.05), True, 0.5)
@@ -59,8 +59,8 @@ def test_a_variant_without_a_number_is_refused():
     assert item.forecast.refused
 
 
-def test_spinning_as_work_is_cpu_time_before_the_next_operation(tmp_path):
-    """Samples found 4 s of it between two operations of one thread."""
+def test_spinning_counted_as_work_is_cpu_time_before_the_next_operation(tmp_path):
+    """Samples show 4 s of it between two operations of a thread."""
     rows = [
         wait(1, 0, 10, "pread64", 0),
         wait(1, 10 + MS, 4000 * MS, "spinning", MS),

@@ -1,4 +1,4 @@
-"""A small verification of either engine: every case is there, and as it was measured."""
+"""A small verification of either engine: all cases exist and match the measurements."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ from spillcast_lab.matrix import Cell, choose_storages
 from spillcast_lab.verify import verify
 
 NAMES = ("disk", "1 ms", "10 us/KiB")
-#: Processes that share work anew may share it otherwise; then they run again.
+#: If processes share work differently in another run, they run again this often.
 ATTEMPTS = 3
 
 
@@ -38,7 +38,7 @@ CELLS = [
 
 
 def answer(case):
-    """What a report takes from a case."""
+    """The fields of a case that a report uses."""
     reply = case.forecast
     terms = list(reply.warnings), list(reply.terms)
     return keys([case], case.evidence.name), case.error, reply.interval_s, terms
@@ -52,7 +52,7 @@ def verified(cells, **options):
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    """The truth and every state of its file on the way, as counts of cases."""
+    """The truth, and every state of its file on the way, as counts of cases."""
     pytest.importorskip("psycopg")
     path, states = tmp_path_factory.mktemp("truth") / "cases.parquet", []
 
@@ -96,7 +96,7 @@ def test_parts_and_plans_are_forecast_for_one_target_each(result):
     }
 
 
-def test_runs_are_kept_one_by_one(result):
+def test_every_run_is_kept(result):
     for case in result[0].cases:
         assert case.on_target.made
         assert min(case.on_target.elapsed_s) <= case.measured_to_s <= max(case.on_target.elapsed_s)
@@ -114,8 +114,8 @@ def counts_on_disk(cases):
     }
 
 
-def test_counts_of_a_recording_are_those_of_the_plan(result):
-    """PostgreSQL's own counters are the peer, of another run: three processes share it anew."""
+def test_counts_of_a_recording_equal_those_of_the_plan(result):
+    """PostgreSQL's counters are of another run, in which processes share work differently."""
     counts = counts_on_disk(result[0].cases)
     assert counts[1, "recording"] == counts[1, "plan"]
     for _ in range(ATTEMPTS):
@@ -125,7 +125,7 @@ def test_counts_of_a_recording_are_those_of_the_plan(result):
     pytest.fail(f"reads and writes: {counts}")
 
 
-def test_a_slow_storage_takes_what_its_operations_take(result):
+def test_a_slow_storage_takes_at_least_the_time_of_its_operations(result):
     for case in result[0].cases:
         if case.target == "1 ms" and case.evidence.name == "recording":
             operations = sum(term.count for term in case.forecast.terms if term.op)
@@ -133,21 +133,21 @@ def test_a_slow_storage_takes_what_its_operations_take(result):
             assert case.forecast.forecast_s > 0.001 * operations / case.threads
 
 
-def test_directions_are_told_by_what_answers(result):
+def test_the_direction_depends_on_the_storages(result):
     reported = {(case.source, case.target): case.direction for case in result[0].cases}
     assert reported["disk", "1 ms"] == "fast to slow"
     assert reported["1 ms", "disk"] == "slow to fast"
     assert reported["1 ms", "10 us/KiB"] == "slow to slow"
 
 
-def test_the_file_is_whole_after_each_query(result):
+def test_the_file_is_complete_after_each_query(result):
     truth, states = result
     assert len(states) == len(CELLS)
     assert states == sorted(set(states))
     assert states[-1] == len(truth.cases)
 
 
-def test_the_document_holds_all(result):
+def test_the_document_has_all_cases(result):
     truth, _ = result
     parsed = json.loads(json.dumps(document(truth.cases, truth.about)))
     assert len(parsed["cases"]) == len(truth.cases)
@@ -155,8 +155,8 @@ def test_the_document_holds_all(result):
     assert parsed["left_out"] == []
 
 
-def test_a_query_that_fails_is_left_out_with_its_words():
-    """DuckDB says itself that so little memory is not enough."""
+def test_a_failing_query_is_left_out_with_its_message():
+    """DuckDB reports that the memory is too small."""
     cells = [replace(CELLS[2], workload=replace(SORT, memory="1MB")), CELLS[2]]
     with TerminalStage() as stage:
         truth = verify(stage, Drawn(cells, [], 0.0), choose_storages(NAMES[:2]), repeat=1)
@@ -165,7 +165,7 @@ def test_a_query_that_fails_is_left_out_with_its_words():
     assert truth.cases
 
 
-def test_without_time_nothing_is_run_and_all_is_said(monkeypatch):
+def test_without_time_nothing_runs_and_everything_is_listed(monkeypatch):
     def never(*_arguments):
         raise AssertionError("no time was left, and yet it ran")
 
@@ -181,7 +181,7 @@ def test_without_time_nothing_is_run_and_all_is_said(monkeypatch):
     ]
 
 
-def test_interrupted_it_keeps_what_is_done_and_leaves_nothing_else(tmp_path):
+def test_an_interrupted_verification_keeps_finished_cases_only(tmp_path):
     output, work = tmp_path / "cases.parquet", tmp_path / "work"
     work.mkdir()
     options = ["--workload", "sort", "--storage", "tmpfs", "--storage", "disk", "--repeat", 1]
@@ -196,7 +196,7 @@ def test_interrupted_it_keeps_what_is_done_and_leaves_nothing_else(tmp_path):
     until(lambda: not any(work.iterdir()), "the end of the work")
 
 
-def test_one_storage_is_no_pair(tmp_path):
+def test_a_single_storage_is_refused(tmp_path):
     command = spillcast_command("verify", "--storage", "1 ms")
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert "name two" in only_line(done, 2)

@@ -1,4 +1,4 @@
-"""Verification of Spark: its volumes, other ways to forecast, and the page of its cases."""
+"""Verification of Spark: its volumes, other forecasting methods, and the page of its cases."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ def limits_of(numbers):
 
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
-def test_a_volume_of_a_killed_owner_is_undone(tmp_path):
+def test_the_volume_of_a_killed_owner_is_removed(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -62,7 +62,7 @@ def test_a_volume_of_a_killed_owner_is_undone(tmp_path):
     bdi = BDI / numbers
     assert limits_of(numbers) == [f"{numbers} 58000000"]
     assert (bdi / "strict_limit").read_text().strip() == "1"
-    # It is kept as a share of all memory, in millionths.
+    # The kernel keeps it as a share of all memory, in millionths.
     assert int((bdi / "max_bytes").read_text()) == pytest.approx(200 << 20, rel=0.01)
     process.kill()
     process.communicate()
@@ -72,10 +72,10 @@ def test_a_volume_of_a_killed_owner_is_undone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_ways_scale_what_is_not_on_a_cpu(application):
-    # Of 12 s of tasks, 2 s were not on a CPU.
+def test_other_methods_scale_the_time_off_cpu(application):
+    # 2 s of the 12 s of tasks were off-CPU.
     assert naive_s(application, 3.0) == pytest.approx(11.0 * (1 + 2 * 2 / 12))
-    # The longest tasks of both stages had 1 s each.
+    # The longest tasks of the two stages had 1 s each.
     assert sparklens_s(application, 3.0) == pytest.approx(11.0 + 2.0 + 2.0)
 
 
@@ -112,7 +112,7 @@ def test_the_page_is_made_from_the_file_of_cases(application, tmp_path):
     page = (tmp_path / "page.md").read_text()
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| sort | ")]
     recorded = next(row for row in rows if row[1] == "event log and recording")
-    # The error and its sign, whether the interval holds, and the errors of the other ways.
+    # The error and its sign, whether the interval covers, and the errors of the other methods.
     assert [recorded[at] for at in (3, 5, 7, 9, 11)] == [
         *("10.0 %", "+10.0 %", "0 %", "50.0 %", "25.0 %")
     ]

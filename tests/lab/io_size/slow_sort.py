@@ -1,6 +1,6 @@
-"""An external sort on a storage of a + b * size with a write cache, one operation after the other.
+"""An external sort on a storage of a + b * size with a write cache, operation by operation.
 
-Written from docs/method.md alone, as slowly and obviously as can be.
+Written from docs/method.md alone, as slow and obvious as possible.
 """
 
 import math
@@ -11,7 +11,7 @@ K, M, G = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass
 class Disk:
-    """What an operation takes, and a cache that takes writes until it is full."""
+    """The latency of operations, and a write cache that absorbs writes until it is full."""
 
     read_s: float
     write_s: float
@@ -21,7 +21,7 @@ class Disk:
 
 
 def levels(data, memory, unit):
-    """ceil(log_F(S/M)) with F = floor(M/u) - 1; None where nothing can be merged."""
+    """ceil(log_F(S/M)) with F = floor(M/u) - 1; None if nothing can be merged."""
     fan_in = memory // unit - 1
     if fan_in < 2:
         return None
@@ -29,14 +29,14 @@ def levels(data, memory, unit):
 
 
 def unit_of(least, most, data, memory, block):
-    """Of all units of a setting those of the fewest levels, and of these the largest."""
+    """Of a setting's units, the largest one with the fewest levels."""
     units = [u for u in range(block, most + 1, block) if u >= least]
     units = [u for u in units if levels(data, memory, u) is not None]
     return min(units, key=lambda u: (levels(data, memory, u), -u), default=None)
 
 
 def sort_s(disk, data, memory, unit):
-    """Time of all its reads and writes: (reads, writes)."""
+    """The total time of its reads and writes: (reads, writes)."""
     now = filled = seen = 0.0
     spent = {"read": 0.0, "write": 0.0}
 
@@ -76,5 +76,5 @@ def sort_s(disk, data, memory, unit):
 
 
 def pieces(length, unit):
-    """A run in operations of one unit, and what is left."""
+    """A run in operations of one unit, and the remainder."""
     return [min(unit, length - at) for at in range(0, length, unit)]

@@ -1,4 +1,4 @@
-"""A spill on a storage that is described: write caches that fill up, what is not known, noise."""
+"""A spill on a described storage: write caches that fill up, missing figures, noise."""
 
 import math
 
@@ -12,14 +12,14 @@ from spillcast.storage.source import ASSUMED, GRID
 from spillcast.storage.storage import write_cache_limit
 
 K, M = 1 << 10, 1 << 20
-#: One level: all is written before anything is read.
+#: One level: everything is written before anything is read.
 SORT, UNIT = SyntheticSpill(64 * M, 8 * M, 8 * K), 256 * K
 LATENCY_S, RATE = 0.001, 20e6
 CACHE = 8 * M
 
 
 def groups(op, block_mean_ms=(1,), sizes=(4 * K, M)):
-    """Latencies that do not depend on the size, in stretches of some means."""
+    """Latencies that do not depend on the size, in blocks with the given means."""
     means = [round(1e6 * ms) for ms in block_mean_ms]
     return [
         Group(op, size, 1, 10 * len(means), 10 * size * len(means), 10 * sum(means), means,
@@ -44,14 +44,14 @@ def test_without_a_cache_each_operation_takes_its_latency():
     assert warnings == []
 
 
-def test_a_full_cache_takes_writes_as_fast_as_it_empties():
+def test_a_full_cache_accepts_writes_at_its_drain_rate():
     result, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
-    # The last write begins when all but the cache's content has left.
+    # The last write starts when everything except the cache's content has drained.
     assert result.writes.total_s == pytest.approx((64 * M - CACHE) / RATE + LATENCY_S, rel=1e-3)
     assert result.reads.total_s == pytest.approx(256 * LATENCY_S)
 
 
-def test_a_grid_that_has_seen_writes_slow_down_brings_its_cache():
+def test_a_grid_with_slowed_writes_has_a_write_cache():
     seen = {"reached": True, "burst_bytes": CACHE, "sustained_bytes_per_s": RATE}
     stated, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
     result, _ = trial(source=GRID, facts={"sustained": seen})
@@ -60,8 +60,8 @@ def test_a_grid_that_has_seen_writes_slow_down_brings_its_cache():
     assert never.writes.total_s == pytest.approx(256 * LATENCY_S)
 
 
-def test_noise_of_a_measurement_makes_the_interval():
-    """Stretches of 0.8 and 1.2 ms: a mean known to 0.2 ms over the root of their number."""
+def test_the_noise_of_a_measurement_makes_the_interval():
+    """Blocks of 0.8 and 1.2 ms: the error of the mean is 0.2 ms over the root of their number."""
     noisy = [g for op in ("read", "write") for g in groups(op, (0.8, 1.2) * 8, sizes=(UNIT,))]
     result, _ = trial(source=GRID, groups=noisy)
     each_s = 256 * 0.2e-3 / math.sqrt(16)

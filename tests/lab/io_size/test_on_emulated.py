@@ -18,10 +18,10 @@ from spillcast.storage.free_space import Budget
 
 K, M = 1 << 10, 1 << 20
 DATA, MEMORY = 6 * M, M
-#: One level with the first two, then two and three: what they take differs by a quarter or more.
+#: One level with the first two, then two and three: times differ by at least a quarter.
 UNITS = (16 * K, 96 * K, 160 * K, 320 * K)
 DISK = Disk(1e-3, 5e-4, 1 / 120e6, cache_bytes=2 * M, leaves_bytes_per_s=60e6)
-#: Other programs on the machine stretch whatever runs; then it is done again.
+#: If other programs delay a run, it is repeated this often.
 ATTEMPTS = 3
 
 
@@ -41,7 +41,7 @@ def mount(tmp_path_factory):
 
 
 def sorted_s(directory, unit):
-    """Time of the real sort's reads and writes."""
+    """The time of the real sort's reads and writes."""
     requested = ("--data", str(DATA), "--memory", str(MEMORY), "--unit", str(unit))
     command = [sys.executable, "-m", "bench.spilling", "sort", directory, *requested]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
@@ -64,6 +64,6 @@ def test_the_sweep_finds_the_fastest_unit_of_a_real_sort(mount):
     else:
         pytest.fail(f"fastest {fastest}, swept {sweep.to_json()['rows']}, model {by_model}")
     assert list(mount.iterdir()) == []
-    # No load on the machine makes an emulated storage faster than its model.
+    # Load on the machine never makes an emulated storage faster than its model.
     for source, target in zip(sweep.rows, swept(storage(DISK)).rows, strict=True):
         assert source.total_s > 0.85 * target.total_s

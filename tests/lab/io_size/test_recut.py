@@ -1,4 +1,4 @@
-"""RecordedSpill I/O in other sizes: no byte is lost, and streams are joined as buffers would."""
+"""Recorded spill I/O in other sizes: no byte is lost, and streams are joined as buffers would."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -37,39 +37,39 @@ def recut(operations, least, most):
 SEQUENTIAL = [(True, 0, 8 * K * at, 8 * K) for at in range(16)]
 
 
-def test_writes_that_follow_are_joined():
+def test_consecutive_writes_are_joined():
     expected = [(True, 0, 32 * K * at, 32 * K) for at in range(4)]
     assert recut(SEQUENTIAL, 32 * K, 64 * K) == expected
 
 
-def test_what_does_not_divide_leaves_a_rest():
+def test_a_size_that_does_not_divide_leaves_a_rest():
     assert [row[3] // K for row in recut(SEQUENTIAL, 48 * K, 48 * K)] == [48, 48, 32]
 
 
-def test_large_ones_are_split():
+def test_large_operations_are_split():
     expected = [(False, 3, 96 * K * at, 96 * K) for at in range(2)] + [(False, 3, 192 * K, 64 * K)]
     assert recut([(False, 3, 0, 256 * K)], 48 * K, 96 * K) == expected
 
 
-def test_sizes_within_the_setting_stay_as_they_are():
+def test_sizes_within_the_setting_are_unchanged():
     operations = [(True, 0, 0, 48 * K), (True, 0, 48 * K, 240 * K), (False, 0, 0, 96 * K)]
     assert recut(operations, 48 * K, 240 * K) == operations
 
 
-def test_a_merge_reads_each_run_by_itself():
-    """Two runs read by turns: a larger buffer for each, filled with its first read."""
+def test_a_merge_buffers_each_run_separately():
+    """Two runs are read in turns: each has its larger buffer, filled at its first read."""
     turns = [(False, 0, begin + 8 * K * at, 8 * K) for at in range(4) for begin in (0, 512 * K)]
     expected = [(False, 0, b + 16 * K * at, 16 * K) for at in range(2) for b in (0, 512 * K)]
     assert recut(turns, 16 * K, 16 * K) == expected
 
 
-def test_writes_come_when_the_last_is_there_and_reads_with_the_first():
+def test_joined_writes_come_last_and_joined_reads_first():
     operations = [(True, 0, 0, 8 * K), (False, 1, 0, 8 * K), (True, 0, 8 * K, 8 * K),
                   (False, 1, 8 * K, 8 * K)]  # fmt: skip
     assert recut(operations, 16 * K, 16 * K) == [(False, 1, 0, 16 * K), (True, 0, 0, 16 * K)]
 
 
-def test_what_lies_elsewhere_is_not_joined():
+def test_operations_that_are_not_consecutive_are_not_joined():
     apart = [(False, 0, 64 * K * at, 8 * K) for at in (3, 0, 2)]
     assert recut(apart, 64 * K, 64 * K) == apart
 
@@ -113,7 +113,7 @@ def test_two_threads_keep_their_own_pauses(least):
     batch = steps(SEQUENTIAL)
     batch = batch.with_column("thread", [at % 2 for at in range(16)])
     result = ResizedIo(batch).steps(IoSizeSetting(64 * K, least))
-    # Whatever is joined, no thread pauses more than it did.
+    # Whatever is joined, no thread pauses longer than before.
     for thread in (0, 1):
         paused = [r["delay_ns"] for r in result.to_pylist() if r["thread"] == thread]
         assert sum(paused) <= 80

@@ -1,8 +1,8 @@
-"""The order of the seed's settings, on storages fitted to what it says.
+"""The order of the seed's settings, on storages fitted to its statements.
 
-Its text has 1024K/512K (most/least) 22 % better than 240K/48K, which was the default, and better
-than 1024K/1024K, where reads were very fast and writes very slow; larger I/Os were fewer, and each
-took longer. The table itself was a picture that is lost. Blocks have 16 KiB.
+In its text 1024K/512K (most/least) is 22 % better than the default 240K/48K, and better than
+1024K/1024K, where reads were very fast and writes very slow; larger I/Os were fewer, and each took
+longer. The table itself was a picture that is lost. Blocks have 16 KiB.
 """
 
 import numpy as np
@@ -19,12 +19,12 @@ BLOCK = 16 * K
 DEFAULT, BEST, LARGEST = (IoSizeSetting(most * K, least * K) for most, least in (
     (240, 48), (1024, 512), (1024, 1024),
 ))  # fmt: skip
-#: A disk array moves 200 MB/s for a session; its base latency makes the difference of 22 %.
+#: A disk array moves 200 MB/s per session; its base latency explains the difference of 22 %.
 S_PER_BYTE = 1 / 200e6
 
 
 def storage(lines):
-    """By op, latency (s) at some sizes."""
+    """Latency (s) at some sizes, by op."""
     groups = [
         Group(op, size, 1, 1, size, round(1e9 * s), [round(1e9 * s)], [1], [1], [round(1e9 * s)])
         for op, points in lines.items()
@@ -38,7 +38,7 @@ def line(base_s, sizes=(16 * K, 2 * M)):
 
 
 def fitted_base_s(large_bytes, small_bytes=240 * K):
-    """The base latency with which an operation of large bytes costs 22 % less a byte."""
+    """The base latency at which an operation of large bytes costs 22 % less per byte."""
     # 0.78 * (a / small + b) = a / large + b
     return 0.22 * S_PER_BYTE / (0.78 / small_bytes - 1 / large_bytes)
 
@@ -56,8 +56,8 @@ def check_order(result):
     assert result[BEST].reads.count < result[DEFAULT].reads.count
 
 
-def test_with_loss_of_fan_in():
-    """Memory that merges all runs in units up to 704 KiB, and not of 1,024."""
+def test_the_order_holds_if_large_units_reduce_the_fan_in():
+    """Memory merges all runs in one level with units up to 704 KiB, but not with 1,024 KiB."""
     unit = 704 * K
     base_s = fitted_base_s(unit)
     spill = SyntheticSpill(40 * 41 * unit, 41 * unit, BLOCK)
@@ -69,8 +69,8 @@ def test_with_loss_of_fan_in():
     check_order(rows(sweep))
 
 
-def test_with_a_write_cache_that_large_writes_overrun(tmp_path):
-    """The seed's own reading: writes of 1 MiB find the array's cache full, the others do not."""
+def test_the_order_holds_if_large_writes_overrun_a_write_cache(tmp_path):
+    """The seed's explanation: writes of 1 MiB find the array's cache full, the others do not."""
     sizes = np.random.default_rng(2).integers(3, 16, 600) * BLOCK
     ends = np.cumsum(sizes)
     spilled = [
@@ -79,7 +79,7 @@ def test_with_a_write_cache_that_large_writes_overrun(tmp_path):
         for end, size in zip(ends, sizes, strict=True)
     ]
     usual = RecordedSpill(recording(tmp_path / "run.spill", spilled, latency_ns=1000), None)
-    # What was recorded lies between 48K and 240K, as in the seed.
+    # The recorded sizes lie between 48K and 240K, as in the seed.
     assert (usual.recorded.min_bytes, usual.recorded.max_bytes) == (48 * K, 240 * K)
     base_s = fitted_base_s(512 * K, small_bytes=float(sizes.mean()))
     writes = line(base_s, (16 * K, 768 * K)) | {M: 8 * (base_s + M * S_PER_BYTE)}

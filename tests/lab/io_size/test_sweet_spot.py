@@ -1,4 +1,4 @@
-"""The best setting of a sweep is the best that there is, by a slow search of all settings."""
+"""The best setting of a sweep is the optimum by a slow search over all settings."""
 
 import random
 
@@ -19,7 +19,7 @@ SETTINGS = settings_of(
 
 
 def storage(disk):
-    """The same as a storage: two points of the straight line, and the cache as a limit."""
+    """The same disk as a storage: two points of the straight line, and the cache as a limit."""
     groups = [
         Group(op, size, 1, 1, size, round(1e9 * s), [round(1e9 * s)], [1], [1], [round(1e9 * s)])
         for op, base in (("read", disk.read_s), ("write", disk.write_s))
@@ -31,7 +31,7 @@ def storage(disk):
 
 
 def drawn(seed):
-    """A storage, data and memory, each drawn over an order of magnitude or more."""
+    """Storage, data size and memory, each drawn over at least an order of magnitude."""
     of = random.Random(seed)
     disk = Disk(
         read_s=10 ** of.uniform(-4, -2),
@@ -44,7 +44,7 @@ def drawn(seed):
 
 
 def truth(disk, data, memory):
-    """By setting, the time that the slow sort takes."""
+    """The time of the slow sort, by setting."""
     units = {s: unit_of(s.min_bytes, s.max_bytes, data, memory, BLOCK) for s in SETTINGS}
     times = {unit: sum(sort_s(disk, data, memory, unit)) for unit in set(units.values()) - {None}}
     return {setting: times[unit] for setting, unit in units.items() if unit}
@@ -63,7 +63,7 @@ def test_the_sweet_spot_is_the_optimum(seed):
 
 
 def test_the_storages_differ_in_their_optimum():
-    """Else the test above would hold for a program that always says the same."""
+    """Otherwise a program with a constant answer would pass the test above."""
     best = set()
     for seed in range(10):
         disk, data, memory = drawn(seed)
