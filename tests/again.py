@@ -1,4 +1,4 @@
-"""Runs the tests that failed in the last run once more, alone; names those that pass now as flaky.
+"""Reruns the tests that failed in the last run, alone; names those that pass now as flaky.
 
 More than FLAKY_MAX failures are no flakes and are not run again.
 """
@@ -14,7 +14,7 @@ LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 
 
 def last_failed():
-    """The tests that failed in the last run, by their names."""
+    """The names of the tests that failed in the last run."""
     try:
         return sorted(json.loads(LAST_FAILED.read_text()))
     except FileNotFoundError:

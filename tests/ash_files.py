@@ -1,4 +1,4 @@
-"""ASH exports for tests: seconds of executions, as a client writes them."""
+"""ASH exports for tests: samples of executions, by the second, as a client writes them."""
 
 from datetime import datetime, timedelta
 
@@ -6,7 +6,7 @@ SQL_ID = "4q7zf0d2m8kcx"
 EXEC_ID = 16_777_216
 BEGAN = datetime(2024, 9, 3, 20, 26, 2)
 READ = "direct path read temp"
-#: Everything that tells executions apart.
+#: All columns that distinguish executions.
 COLUMNS = (
     *("SAMPLE_TIME", "INST_ID", "SESSION_ID", "SQL_ID", "SQL_EXEC_ID", "SQL_EXEC_START"),
     *("QC_SESSION_ID", "QC_INSTANCE_ID", "SESSION_STATE", "EVENT", "TIME_WAITED"),
@@ -15,7 +15,7 @@ _USUAL = {"INST_ID": 1, "SESSION_ID": 35, "SQL_ID": SQL_ID, "SQL_EXEC_ID": EXEC_
 
 
 def execution(seconds, *, after_s=0, every_s=1, **columns):
-    """Samples of a session that reads temp in every second one; other columns by their names."""
+    """Samples of a session that reads temp in every second one; other columns are given by name."""
     began = BEGAN + timedelta(seconds=after_s)
     named = {name.upper(): value for name, value in columns.items()}
     rows = []
@@ -36,7 +36,7 @@ def execution(seconds, *, after_s=0, every_s=1, **columns):
 
 
 def write_ash(path, *executions, columns=COLUMNS):
-    """One export of them all, in the order of time; columns not named are left out."""
+    """Writes an export of all executions in order of time, with only the named columns."""
     rows = sorted((row for item in executions for row in item), key=lambda row: row["SAMPLE_TIME"])
     lines = [",".join(str(row.get(name, "")) for name in columns) for row in rows]
     path.write_text("\n".join([",".join(columns), *lines]) + "\n")
@@ -44,5 +44,5 @@ def write_ash(path, *executions, columns=COLUMNS):
 
 
 def without(*names):
-    """The columns but for these."""
+    """The columns without these."""
     return tuple(name for name in COLUMNS if name not in names)

@@ -1,4 +1,4 @@
-"""Many small cases as one test, and cases that `make test` leaves to `make nightly`."""
+"""Many small cases as a single test, and cases that only `make nightly` runs."""
 
 import functools
 import inspect
@@ -7,13 +7,13 @@ import pytest
 
 
 def nightly(*values):
-    """These as cases of ``pytest.mark.parametrize`` that ``make nightly`` alone runs."""
+    """These values as cases of ``pytest.mark.parametrize`` that only ``make nightly`` runs."""
     as_tuples = (value if isinstance(value, tuple) else (value,) for value in values)
     return [pytest.param(*value, marks=pytest.mark.nightly) for value in as_tuples]
 
 
 def cases(names, values):
-    """As ``pytest.mark.parametrize``, but one test, where a case takes milliseconds.
+    """As ``pytest.mark.parametrize``, but as a single test, for cases that take milliseconds.
 
     It runs all cases and names those that fail; none may change a fixture.
     Each case has a ``tmp_path`` of its own; all other fixtures are shared.

@@ -1,4 +1,4 @@
-"""Queries that spill in a ClickHouse of a process of its own, and its query log in every format."""
+"""Queries that spill in a ClickHouse in a separate process, and its query log in every format."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ CONFIG = (
     "<clickhouse><query_log><database>system</database><table>query_log</table>"
     "</query_log></clickhouse>"
 )
-#: Events as columns of their own, as people select them.
+#: Events as separate columns, as users select them.
 COLUMNS = """
 select type, query_id, normalized_query_hash, query, query_duration_ms, memory_usage,
     ProfileEvents['ExternalAggregationWritePart'] as ExternalAggregationWritePart,
@@ -62,7 +62,7 @@ from system.query_log where type = 'QueryFinish' and log_comment = 'group'
 """
 
 
-#: An aggregation as version 18.16.1 logged it: pairs of arrays, no totals, no number of threads.
+#: An aggregation as version 18.16.1 logged it: two arrays, no totals, no number of threads.
 OLD = {
     "type": 2, "event_date": "2026-11-26", "query_start_time": "2026-11-26 11:48:13",
     "query_duration_ms": "623", "memory_usage": "40300000", "query_id": "a",
@@ -85,12 +85,12 @@ def log_in(folder: Path, *rows: Mapping[str, Any]) -> Path:
 
 
 def settings_of(values: Mapping[str, Any]) -> str:
-    """The clause that sets them for a query."""
+    """The SETTINGS clause of a query."""
     return ", ".join(f"{name} = {value!r}" for name, value in values.items())
 
 
 def main(folder: Path) -> None:
-    """Run the queries, and write what the log has of them."""
+    """Runs the queries, and writes their rows of the log."""
     from chdb import session
 
     (folder / "config.xml").write_text(CONFIG)
@@ -114,13 +114,13 @@ def main(folder: Path) -> None:
 
 
 def serve(folder: Path) -> None:
-    """Answer over HTTP as a server does, for its user ``monitor`` with a password; prints the port.
+    """Serves HTTP as a server does, for its user ``monitor`` with a password; prints the port.
 
     The log is that of ``main``, read from its export: chdb has the log of one process.
     """
     from chdb import session
 
-    # Without a folder chdb makes one in /tmp, which stays when the process is killed.
+    # Without a folder chdb creates one in /tmp, which remains when the process is killed.
     database = session.Session(f"{folder}/served")
     database.query("create database lab")
     log = f"file('{folder}/log.parquet')"

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: places for temp files and base tables, and a recording to work with."""
+"""Fixtures for all tests: places for temp files and base tables, and a recording."""
 
 import atexit
 import gc
@@ -21,17 +21,17 @@ from spillcast.recording.record import Recorder
 # Collecting tests makes many objects and no garbage.
 gc.set_threshold(20_000)
 
-# What is measured once is shared by all workers, and what calibrations find is of each: both are
+# What is measured once is shared by all workers; calibrations are separate for each: both are
 # kept apart from the user's own.
 STATE = tempfile.TemporaryDirectory(prefix=f"spillcast-state-{SESSION}-")
 atexit.register(STATE.cleanup)
 os.environ["XDG_CACHE_HOME"] = str(leftovers.CACHE)
 os.environ["XDG_STATE_HOME"] = STATE.name
 measure_once()
-#: As workers of pytest-xdist have it, also without them: else output is as wide as their terminal.
+#: The width in workers of pytest-xdist, also set without them, when output had the terminal's.
 os.environ["COLUMNS"] = "80"
 
-# The first recording of a user names its capture source. Of those of the tests none is the first:
+# The first recording of a user names its capture source. No recording of the tests is the first:
 # how the core was built and what the kernel allows changes nothing that they print.
 recorder = Recorder(None)
 recorder.prepare()
@@ -40,13 +40,13 @@ del recorder
 for folder in (Path(STATE.name), Path(STATE.name, "spillcast")):
     folder.chmod(0o777)
 
-# How long an example takes depends on what else the machine does.
+# The time of an example depends on the load of the machine.
 settings.register_profile(
     "spillcast", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("spillcast")
 
-#: What takes longest begins first, so that no worker ends with it while the others idle.
+#: The longest files begin first, so that no worker still runs one while the others idle.
 LONGEST = (
     "tests/engines/postgres/live/", "tests/engines/postgres/move/", "tests/engines/mysql/",
     "tests/engines/clickhouse/", "tests/fuzz/",
@@ -59,24 +59,24 @@ LONGEST = (
     "tests/report/test_report_pages.py", "tests/lab/test_verify.py",
     "tests/lab/test_memory_sweep.py",
 )  # fmt: skip
-#: Folders whose tests share a server that is dear to start, which one worker runs.
+#: Folders whose tests share a server that is slow to start, and which one worker runs.
 SERVED = (
     "tests/engines/clickhouse", "tests/engines/mysql", "tests/engines/postgres/move",
 )  # fmt: skip
 
-#: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
+#: The tests in which a worker of pytest-xdist ended; the rest of their files was not run.
 CRASHED = []
 
 
 def pytest_configure(config):
-    """Hooks of other files; ``make test`` times no runs of the lab."""
+    """Registers hooks of other files; ``make test`` times no runs of the lab."""
     config.pluginmanager.register(leftovers)
     if config.option.markexpr == "not nightly":
         forked.hold_little_memory()
 
 
 def pytest_collection_modifyitems(items):
-    """Files of tests in their order, after the longest."""
+    """Sorts files of tests, the longest first."""
 
     def place(item):
         name = item.nodeid
@@ -105,14 +105,14 @@ def pytest_handlecrashitem(crashitem):
 
 
 def pytest_sessionfinish(session):
-    """What was not run cannot be mended by running the failed ones once more."""
+    """Fails the session after a crash, as tests that were not run are not rerun either."""
     if CRASHED:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.fixture(autouse=True)
 def source_is_to_be_had(request):
-    """A test of a capture source that cannot be used here is skipped by its name."""
+    """Skips a test of a capture source that cannot be used here, and names the source."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is not None and callspec.params.get("capture") == "bpf":
         available("bpf")
@@ -120,7 +120,7 @@ def source_is_to_be_had(request):
 
 @pytest.fixture
 def signals_by_default():
-    """Signals that end a run do what they usually do, also under nohup and in the background."""
+    """Restores the default action of signals that end a run, also under nohup or in background."""
     usual = {signal.SIGINT: signal.default_int_handler}
     usual |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL)
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
@@ -131,7 +131,7 @@ def signals_by_default():
 
 @pytest.fixture
 def places(tmp_path):
-    """Directories of one test."""
+    """The directories of a single test."""
     return make_places(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A running ``spillcast emulate`` for tests, and what is left where it has ended."""
+"""A running ``spillcast emulate`` for tests, and checks of what it leaves."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ import pytest
 
 from harness import TIMEOUT_S, started, until
 
-#: The effective capability to mount.
+#: The effective capability needed to mount.
 CAP_SYS_ADMIN = 21
 
 
 def skip_without_fuse():
-    """Skip the test where this machine cannot mount."""
+    """Skips the test where this machine cannot mount."""
     status = Path("/proc/self/status").read_text()
     effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
     may_mount = int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1
@@ -31,7 +31,7 @@ def is_mounted(path, pid="self"):
 
 
 class Emulator:
-    """``spillcast emulate`` in a process of its own, with its workspace in ``room``."""
+    """``spillcast emulate`` in a separate process, with its workspace in ``room``."""
 
     def __init__(self, room, *arguments, under=()):
         self.mountpoint = room / "mountpoint"
@@ -52,20 +52,20 @@ class Emulator:
         )
 
     def words(self):
-        """What it said on stderr so far."""
+        """Its stderr so far."""
         self.stderr.seek(0)
         return self.stderr.read()
 
     def ready(self):
-        """Wait until it says that it is mounted."""
+        """Waits until it reports its mount."""
         until(lambda: "mounted at" in self.words() or self.process.poll() is not None, "the mount")
         assert self.process.poll() is None, self.words()
-        # An ordinary user's mounts may be seen by that user alone.
+        # An ordinary user's mount may be visible to that user alone.
         assert is_mounted(self.mountpoint, self.process.pid)
         return self
 
     def end(self, number):
-        """Send a signal and wait for its end: its exit status, and what it printed."""
+        """Sends a signal and waits for the end; returns the exit status and the output."""
         self.process.send_signal(number)
         printed, _ = self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode, printed
@@ -81,7 +81,7 @@ class Emulator:
         self.stderr.close()
 
     def left_nothing(self):
-        """Wait until mount and workspace are gone."""
+        """Waits until mount and workspace are gone; returns whether they are."""
         until(lambda: not is_mounted(self.mountpoint), "the mount to go")
         until(lambda: not list(self.work.glob("spillcast-*")), "the workspace to go")
         assert os.listdir(self.mountpoint) == []

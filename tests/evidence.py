@@ -1,4 +1,4 @@
-"""Recordings and storages made up for tests, with latencies that are known."""
+"""Made-up recordings and storages for tests, with known latencies."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ GAP_NS = 1000
 
 
 def recording(path, loads, *, elapsed_s, cpu_s=None, sessions=1, **capture):
-    """A recording of ``loads``: (op, bytes, count, latency in ns), one after the other.
+    """A recording of ``loads``: (op, bytes, count, latency in ns), in sequence.
 
     With several sessions each does all of it, at the same time. The machine says nothing of caches.
     """
@@ -36,18 +36,18 @@ def recording(path, loads, *, elapsed_s, cpu_s=None, sessions=1, **capture):
 
 
 def known(elapsed_s, reads, writes, *, cpu_s=None, **capture):
-    """What is known of a recording that lost nothing; of its machine nothing is."""
+    """Meta of a recording that lost nothing; nothing is known of its machine."""
     account = replace(CAPTURE, **capture)
     return Meta(elapsed_s=elapsed_s, cpu_s=cpu_s, temp=Temp(reads, writes), capture=account)
 
 
 def change(recording, **parts):
-    """Parts of what is known of a recording, as fields of Meta, in place of others."""
+    """Replaces fields of a recording's Meta."""
     recording.meta = replace(recording.meta, **parts)
 
 
 def change_on_disk(recording, **keys):
-    """Keys of a recording's meta.json in place of others."""
+    """Replaces keys of a recording's meta.json."""
     path = recording.path / "meta.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | keys))
 
@@ -83,7 +83,7 @@ def table(rows, schema):
 
 
 def storage(latencies, *, name="target", source="probe", times=1000):
-    """A storage of (op, bytes): latency in ns."""
+    """A storage from a mapping of (op, bytes) to latency in ns."""
     groups = [
         Group(
             op=op, size_class_bytes=size, depth=1, count=times, bytes=size * times,

@@ -1,4 +1,4 @@
-"""Traces of several databases for tests, small and the same on every run."""
+"""Traces of several databases for tests, small and the same in every run."""
 
 import random
 
@@ -31,7 +31,7 @@ def waits(seed, count=40):
 def write_trace(
     path, made, *, database="erp", instance=None, host="db1", day="2026-03-02", pid=4711
 ):
-    """A trace of these waits; each statement has a cursor and a fetch of 7 us of CPU."""
+    """Writes a trace of these waits; each statement has a cursor and a fetch of 7 us of CPU."""
     instance = instance or database
     tim = 1_000_000
     lines = []
@@ -60,7 +60,7 @@ def write_trace(
 
 
 def write_fleet(folder, files=24, databases=3, count=40):
-    """Traces of some databases on four days."""
+    """Writes traces of some databases on four days."""
     for number in range(files):
         database = f"erp{number % databases}"
         write_trace(
@@ -75,7 +75,7 @@ def write_fleet(folder, files=24, databases=3, count=40):
 
 
 def contents(dataset):
-    """Every file of a dataset that counts, with its bytes."""
+    """The bytes of every relevant file of a dataset."""
     return {
         str(path.relative_to(dataset)): path.read_bytes()
         for path in sorted(dataset.rglob("*"))

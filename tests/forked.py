@@ -1,8 +1,8 @@
-"""Runs of spillcast by a fork of a process that has imported it: most of a short run is imports.
+"""Runs of spillcast in forks of a process that has imported it: most of a short run is imports.
 
-What starts no other program runs in the process of the tests (inside.py). What starts differently,
-such as with another PYTHONPATH, is left to a start of its own; so is everything where
-SPILLCAST_STARTS=anew. On the pages of the reference the first command of each verb always does.
+Verbs that start no other program run in the process of the tests (inside.py). Commands that start
+differently, such as with another PYTHONPATH, get a new process, as all do where
+SPILLCAST_STARTS=anew, and always the first command of each verb on the pages of the reference.
 """
 
 import atexit
@@ -28,21 +28,21 @@ VERBS = (
     "cache", "check", "clickhouse", "collect", "emulate", "export", "fleet", "forecast", "ingest",
     "move", "mysql", "postgres", "probe", "profile", "record", "report", "size", "storage", "sweep",
 )  # fmt: skip
-#: Variables that a process reads as it starts, or a library as it is loaded.
+#: Variables that are read when a process starts or a library is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")
-#: Those of Popen that a fork has, too.
+#: Options of Popen that a fork supports.
 OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "start_new_session"}
 MESSAGE_BYTES = 1 << 16
-#: That a fork is now a child of who asked for it.
+#: Sent once a fork is a child of the requesting process.
 ADOPTED = b"adopted"
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None)
-#: Held between runs of the lab where they are not timed: half a GiB takes seconds to be cleared.
+#: Held between untimed runs of the lab: half a GiB takes seconds to be cleared.
 HELD_BYTES = 1 << 20
 
 
 class Forks:
-    """The process that forks, one for all tests of this process; it ends with it."""
+    """The process that forks, one for all tests of this process; it ends with this process."""
 
     def __init__(self):
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -53,9 +53,9 @@ class Forks:
             )
 
     def fork(self, message, streams):
-        """The pid of a fork with these standard streams, which is a child of this process."""
+        """The pid of a fork with these standard streams, as a child of this process."""
         with self._free:
-            # What loses its parent meanwhile gets this process for one.
+            # Other orphans are reparented to this process meanwhile.
             LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
             socket.send_fds(self._channel, [message], streams)
             pid = int(self._channel.recv(MESSAGE_BYTES))
@@ -64,13 +64,13 @@ class Forks:
         return pid
 
     def close(self):
-        """Let it end."""
+        """Ends the process."""
         self._channel.close()
         self._process.wait()
 
 
 class Forked(subprocess.Popen):
-    """A fork in place of a program that is started.
+    """A fork with the interface of Popen.
 
     Its arguments are those of spillcast, and the system calls that are refused to it.
     """
@@ -86,7 +86,7 @@ class Forked(subprocess.Popen):
 
 
 def message(words, cwd, env, leads=False, refused=()):
-    """What asks for a fork, which ``leads`` a session, whose terminal is its stdin."""
+    """The request for a fork, which ``leads`` a session with the terminal of its stdin."""
     ignored = [number for number in inside.SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     request = {"words": words, "cwd": str(cwd), "env": dict(env), "ignored": ignored}
     request |= {"leads": leads, "refused": refused}
@@ -94,7 +94,7 @@ def message(words, cwd, env, leads=False, refused=()):
 
 
 class Reader:
-    """A pipe that is read to its end in a thread; ``given`` is the end to write to."""
+    """A pipe that a thread reads to its end; ``given`` is the end to write to."""
 
     def __init__(self):
         self._ours, self.given = os.pipe()
@@ -106,16 +106,16 @@ class Reader:
             self._content = pipe.read()
 
     def begin(self):
-        """Read; the other end has been given away."""
+        """Starts reading, after the other end was passed on."""
         os.close(self.given)
         self._thread.start()
 
     def text(self, timeout_s):
-        """What was written, None where it has not ended in time."""
+        """The data that was written, None where the writer has not ended in time."""
         self._thread.join(max(timeout_s, 0))
         if self._thread.is_alive():
             return None
-        # As subprocess decodes text: every end of a line is a newline.
+        # As subprocess decodes text: every line end becomes a newline.
         return io.TextIOWrapper(io.BytesIO(self._content)).read()
 
 
@@ -124,29 +124,29 @@ def at_start(env):
     return {name: value for name, value in env.items() if name.startswith(AT_START)}
 
 
-# Without bytecode each worker, and each process that tests start, compiles all modules by itself.
+# Without bytecode each worker, and each process of the tests, would compile all modules itself.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-#: Those of this process.
+#: Their values in this process.
 STARTED = at_start(os.environ)
 
 
 _forks = []
-#: For the process that forks: whether its lab holds little memory.
+#: Held memory of the lab in the forking process: whether it is small.
 _held = []
 
 
 def close():
-    """End the process that forks, before the session looks at what is left."""
+    """Ends the process that forks, before the session looks for leftovers."""
     for forks in _forks:
         forks.close()
     _forks.clear()
 
 
 def run(arguments, options, timeout_s, refused=()):
-    """The result of a command line, or None where it has to be started anew.
+    """The result of a command line, or None where it needs a new process.
 
-    ``refused`` are system calls that fail in it, by their names in tests/targets/refuse.py.
+    ``refused`` are names of system calls in tests/targets/refuse.py, which fail in it.
     """
     words = [str(argument) for argument in arguments]
     if options.keys() - {"cwd", "env"} or not can_fork(words, **options):
@@ -164,7 +164,7 @@ def run(arguments, options, timeout_s, refused=()):
 
 
 def start(arguments, options):
-    """The process of a command line, as Popen has it, or None where it has to be started anew."""
+    """The process of a command line as Popen, or None where it needs a new process."""
     words = [str(argument) for argument in arguments]
     chosen = {name: options[name] for name in ("cwd", "env") if name in options}
     usual = options.keys() <= OPTIONS
@@ -172,7 +172,7 @@ def start(arguments, options):
 
 
 def forked(words, refused=(), *, cwd=None, env=None, **options):
-    """The same, of one that can fork."""
+    """As ``start``, for a command line that can fork."""
     if not _forks:
         _forks.append(Forks())
     cwd, env = cwd or Path.cwd(), os.environ if env is None else env
@@ -180,21 +180,21 @@ def forked(words, refused=(), *, cwd=None, env=None, **options):
 
 
 def can_fork(words, cwd=None, env=os.environ):
-    """Whether a fork does what a process of its own would."""
+    """Whether a fork behaves as a new process."""
     if os.environ.get("SPILLCAST_STARTS") == "anew" or at_start(env) != STARTED:
         return False
     is_short = words[:1] == ["--version"] or "--help" in words
     only_reads = words[:1] == ["verify"] and "--from" in words
     if not (is_short or only_reads or "".join(words[:1]) in VERBS):
         return False
-    # The preload library's recorder takes it from the environment of its process's start.
+    # The preload library's recorder reads it from the environment of its process's start.
     if "preload" in words and env.get("TMPDIR") != os.environ.get("TMPDIR"):
         return False
     return len(message(words, cwd, env)) <= MESSAGE_BYTES
 
 
 def hold_little_memory():
-    """Have the lab hold little memory between runs, also in forks that are made later."""
+    """Makes the lab hold little memory between runs, also in later forks."""
     from spillcast.lab import run
 
     run.resident_memory = run.ResidentMemory(HELD_BYTES)
@@ -212,7 +212,7 @@ def run_inside(words, timeout_s, **options):
 
 
 def serve(channel):
-    """Fork for each request, tell who that is; return when nobody asks."""
+    """Forks for each request and sends the pid; returns when the requester is gone."""
     from fuzz.trial import warm_up
     from measured_once import measure_once
 
@@ -239,7 +239,7 @@ def serve(channel):
 
 
 def become(request, streams):
-    """Be ``python -m spillcast`` from here to the end."""
+    """Runs as ``python -m spillcast`` to its end."""
     status = 1
     try:
         for number in inside.SIGNALS:

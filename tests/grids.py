@@ -1,4 +1,4 @@
-"""Storages made up for tests, with latencies that follow a formula."""
+"""Made-up storages for tests, whose latencies follow a formula."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DEPTHS = [1, 2, 4, 8, 16, 32]
 
 @dataclass(frozen=True)
 class Law:
-    """Latency with q operations of s bytes always under way, max(l, q * l / k, q * s / B).
+    """Latency with q operations of s bytes in flight, max(l, q * l / k, q * s / B).
 
     l = base + s / bandwidth is that of an idle storage, k are its servers, B what a bus allows.
     """
@@ -55,7 +55,7 @@ def spread(op, size, samples_s, **others):
 
 
 def grid(law, *, op="read", sizes=SIZES, depths=DEPTHS, without=(), noise=lambda: 0.0, **others):
-    """A storage of this law, measured at sizes and depths but at those in ``without``."""
+    """A storage of this law, measured at all sizes and depths except those in ``without``."""
     cells = [(size, depth) for size in sizes for depth in depths if (size, depth) not in without]
     groups = [group(op, s, q, law(s, q) * (1 + noise()), **others) for s, q in cells]
     return Storage("made up", GRID, groups)

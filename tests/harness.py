@@ -1,4 +1,4 @@
-"""How tests run spillcast and the programs that it observes."""
+"""How tests run spillcast and the programs that it records."""
 
 import errno
 import importlib.util
@@ -18,10 +18,10 @@ import forked
 from spillcast import _core
 
 TARGETS = Path(__file__).parent / "targets"
-#: What never ends is given up; a busy machine takes minutes to start a JVM.
+#: A run that does not end is given up; a busy machine takes minutes to start a JVM.
 TIMEOUT_S = 600
 BASE_BYTES = 512 * 101
-#: Runs a command that may not read the files of others, where this process may.
+#: Runs a command without privilege to read the files of other users.
 CONFINED = (
     ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 )
@@ -33,12 +33,12 @@ def spillcast_command(*arguments):
 
 
 def partial_folders(path):
-    """The folders in which a recording called ``path`` is being written, or was."""
+    """The folders in which a recording called ``path`` is or was being written."""
     return sorted(path.parent.glob(f"{path.name}.????????.partial"))
 
 
 def spillcast(*arguments, under=(), anew=False, **options):
-    """Run spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``.
+    """Runs spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``.
 
     ``anew`` starts a process of its own for it in any case.
     """
@@ -56,25 +56,25 @@ def spillcast(*arguments, under=(), anew=False, **options):
 
 
 def completed(*arguments, **options):
-    """The result of such a run, which must succeed."""
+    """The result of a run that must succeed."""
     result = spillcast(*arguments, **options)
     assert result.returncode == 0, result.stderr
     return result
 
 
 def json_of(*arguments, **options):
-    """The document that such a run prints with ``--json``."""
+    """The document that a successful run prints with ``--json``."""
     return json.loads(completed(*arguments, "--json", **options).stdout)
 
 
 def started(*arguments, under=(), **options):
-    """The process of spillcast, as Popen has it with these options; ``under`` is as above."""
+    """The process of spillcast, as Popen with these options; ``under`` is as in ``spillcast``."""
     process = None if under else forked.start(arguments, options)
     return process or subprocess.Popen([*under, *spillcast_command(*arguments)], **options)
 
 
 def probed_grid(folder, output):
-    """The run that probed a directory in a second, or longer where a busy machine measured nothing.
+    """A run that probes a directory for a second, or longer where a busy machine measured nothing.
 
     Its grid is in ``output``.
     """
@@ -87,7 +87,7 @@ def probed_grid(folder, output):
 
 
 def generator(page):
-    """The module that writes a page of docs."""
+    """The module that generates a page of docs."""
     path = TARGETS.parents[1] / "docs" / f"generate_{page}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -106,7 +106,7 @@ def spill_in(places, *options):
 
 
 def available(capture):
-    """The name of a capture source, or a skip that names it where it cannot be used."""
+    """The name of a capture source; skips the test where it cannot be used."""
     try:
         _core.try_source(capture)
     except OSError as error:
@@ -115,7 +115,7 @@ def available(capture):
 
 
 def bpf_is_built():
-    """A skip where the core was built without the eBPF programs, which BPF=no chooses."""
+    """Skips the test where the core was built without the eBPF programs, by BPF=no."""
     try:
         _core.try_source("bpf")
     except OSError as error:
@@ -124,34 +124,34 @@ def bpf_is_built():
 
 
 def refused_calls(under):
-    """The system calls that a command refuses to others, None where it does anything else."""
+    """The system calls that a command refuses to others, or None for any other command."""
     names = list(under)[2::3]
     refusals = [word for name in names for word in target("refuse", name)]
     return names if refusals == list(under) else None
 
 
 def refuse_perf():
-    """A command that runs others where perf events are refused."""
+    """A command that runs others with perf events refused."""
     return target("refuse", "perf_event_open")
 
 
 def refuse_bpf():
-    """A command that runs others where eBPF is refused."""
+    """A command that runs others with eBPF refused."""
     return target("refuse", "bpf")
 
 
 def refuse_tracing():
-    """A command that runs others where the kernel lets nothing be observed."""
+    """A command that runs others with all capture by the kernel refused."""
     return [*refuse_bpf(), *refuse_perf()]
 
 
 def refuse_io_uring():
-    """A command that runs others where io_uring is refused."""
+    """A command that runs others with io_uring refused."""
     return target("refuse", "io_uring_setup")
 
 
 def ordinary_user():
-    """A command that runs others without privilege; nothing where there is none to give up."""
+    """A command that runs others without privilege; empty where this process has none."""
     return target("ordinary_user") if os.geteuid() == 0 else []
 
 
@@ -161,7 +161,7 @@ def environment(**changes):
 
 
 def make_places(root):
-    """A directory for temp files, and one with a base table beside it."""
+    """A directory for temp files, and another with a base table."""
     temp, data = root / "temp", root / "data"
     temp.mkdir()
     data.mkdir()
@@ -171,7 +171,7 @@ def make_places(root):
 
 
 def until(condition, subject):
-    """Wait until a condition holds."""
+    """Waits until a condition holds."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"waited too long for {subject}"
@@ -179,10 +179,10 @@ def until(condition, subject):
 
 
 def only_line(result, status):
-    """The one line, apart from hints, with which a run failed; no traceback, no data."""
+    """The single line, apart from hints, with which a run failed; no traceback, no data."""
     assert result.returncode == status, result.stderr
     assert result.stdout == ""
-    # Beside it may stand that a password on the command line can be read.
+    # A hint may warn that a password on the command line can be read.
     first, *hints = [line for line in result.stderr.splitlines() if "PGPASSFILE" not in line]
     assert first.startswith("spillcast: ")
     assert len(hints) <= 1
@@ -191,7 +191,7 @@ def only_line(result, status):
 
 
 def error_code(result):
-    """The code of the error with which a command with ``--json`` failed."""
+    """The error code of a failed command with ``--json``."""
     error = json.loads(result.stdout)
     assert error["exit_status"] == result.returncode
     assert result.stderr.startswith(f"spillcast: {error['message']}\n")
@@ -199,7 +199,7 @@ def error_code(result):
 
 
 def account_of(stdout):
-    """What the spill program said it did: the first line with a JSON document."""
+    """The account of the spill program: the first line with a JSON document."""
     return json.loads(next(line for line in stdout.splitlines() if line.startswith('{"account"')))
 
 
@@ -212,12 +212,12 @@ def rows(recording, *, files):
 
 
 def check_rows(recording, account, *, base):
-    """A recording has every operation of an account of the spill program, and no other."""
+    """Asserts that a recording has exactly the operations of an account of the spill program."""
     files = {operation[5] for operation in account["account"]}
     assert rows(recording, files=files) == expected_rows(account, base=base)
 
 
 def expected_rows(account, *, base):
-    """The rows that an account of the spill program asks for: temp but on ``base``."""
+    """The rows expected from an account of the spill program: temp except those on ``base``."""
     done = account["account"]
     return Counter((*operation, operation[5] != str(base)) for operation in done)

@@ -1,4 +1,4 @@
-"""Runs of spillcast in the process of the tests, of verbs that start no other program.
+"""Runs of spillcast in the process of the tests, for verbs that start no other program.
 
 A fork of a process that has many packages takes longer than most of these runs. A run must leave
 the process of the tests as it was, which is asserted.
@@ -21,19 +21,19 @@ VERBS = (
     "cache", "clickhouse", "collect", "export", "fleet", "forecast", "ingest", "move", "mysql",
     "postgres", "profile", "report", "size", "storage",
 )  # fmt: skip
-#: What runs a command on other storage, which may end it.
+#: Options that run a command on other storage, which may end it.
 REHEARSALS = ("--rehearse", "--command")
-#: Variables with which a process lets no other look at its memory, as with a password it is given.
+#: Variables whose passwords make a process hide its memory from others.
 PASSWORDS = {"CLICKHOUSE_PASSWORD", "MYSQL_PWD", "PGPASSWORD"}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def can_run(words, env):
-    """Whether a command line neither starts programs nor hides its arguments from others."""
+    """Whether a command line starts no programs and does not hide its arguments from others."""
     prints_help = "--help" in words and "--" not in words
     if not (prints_help or "".join(words[:1]) in VERBS) or not PASSWORDS.isdisjoint(env):
         return False
-    # Others would see its folder, environment and streams; handlers of signals are the main one's.
+    # Other threads would share folder, environment and streams; only the main one sets handlers.
     if own_threads() != {threading.main_thread()}:
         return False
     secret = any("password" in word.lower() or ("://" in word and "@" in word) for word in words)
@@ -41,7 +41,7 @@ def can_run(words, env):
 
 
 def run(words, outputs, *, cwd, env, timeout_s):
-    """Be ``python -m spillcast`` for one command line; ``outputs`` are two pipes; its status."""
+    """Runs a command line as ``python -m spillcast`` to pipes ``outputs``; returns its status."""
     from spillcast.cli import main
 
     with limited(timeout_s), surroundings(words, cwd, env), streams(outputs), unchanged():
@@ -52,14 +52,14 @@ def run(words, outputs, *, cwd, env, timeout_s):
         else:
             raise AssertionError("main() returned")
     if status == 128 + signal.SIGINT:
-        # Who presses Ctrl-C means the tests.
+        # Ctrl-C is meant for the tests.
         raise KeyboardInterrupt
     return status
 
 
 @contextmanager
 def limited(timeout_s):
-    """What never ends ends this process: pytest-xdist names the test."""
+    """Ends this process where a run does not end: pytest-xdist names the test."""
     signal.alarm(int(timeout_s))
     try:
         yield
@@ -69,7 +69,7 @@ def limited(timeout_s):
 
 @contextmanager
 def streams(outputs):
-    """The standard streams of a program without input; ``outputs`` are closed."""
+    """The standard streams of a program without input; closes ``outputs``."""
     kept = [os.dup(number) for number in range(3)]
     before = sys.stdin, sys.stdout, sys.stderr
     try:
@@ -86,7 +86,7 @@ def streams(outputs):
 
 
 def put(descriptors):
-    """Give them the numbers 0 to 2."""
+    """Puts them at descriptors 0 to 2."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -94,11 +94,11 @@ def put(descriptors):
 
 @contextmanager
 def surroundings(words, cwd, env):
-    """Arguments, folder and environment of a program, and what starting it sets."""
+    """A program's arguments, folder and environment, and the settings of its start."""
     arguments, folder, variables, env = sys.argv, Path.cwd(), dict(os.environ), dict(env)
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     hook, threshold = sys.unraisablehook, gc.get_threshold()
-    # Those of pytest would take what libraries log, and the directory is that of its own TMPDIR.
+    # Pytest's handlers would take log messages; the directory depends on the run's TMPDIR.
     loggers, directory = logging.root.handlers, tempfile.tempdir
     logging.root.handlers, tempfile.tempdir = [], None
     sys.argv = ["spillcast", *words]
@@ -130,7 +130,7 @@ def replace_environment(variables):
 
 @contextmanager
 def unchanged():
-    """What a run may not leave behind in this process."""
+    """The state that a run must not change in this process."""
     files, masked, depth = open_files(), blocked_signals(), sys.getrecursionlimit()
     yield
     for thread in own_threads() - {threading.main_thread()}:
@@ -145,12 +145,12 @@ def blocked_signals():
 
 
 def own_threads():
-    """Those that a process waits for as it ends."""
+    """The threads that a process waits for when it ends."""
     return {thread for thread in threading.enumerate() if not thread.daemon}
 
 
 def open_files():
-    """How many descriptors but the standard ones, which are put back, lead to each file."""
+    """Number of open descriptors for each file, except the standard ones, which are restored."""
     files = Counter()
     for path in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):

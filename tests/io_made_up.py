@@ -1,4 +1,4 @@
-"""I/O made up for tests: requests for lines, files of libCacheSim's format, Zipf with scans."""
+"""Made-up I/O for tests: requests for lines, files in libCacheSim's format, Zipf with scans."""
 
 from collections import namedtuple
 
@@ -53,7 +53,7 @@ def zipf_with_scans(count, lines, *, seed, exponent=0.9):
 
 
 def oracle_general(path, ids, size=LINE):
-    """Write ids as a file of libCacheSim's format."""
+    """Writes ids as a file in libCacheSim's format."""
     records = np.zeros(len(ids), RECORD)
     records["time"] = np.arange(len(ids)) // 1000
     records["id"], records["size"], records["next"] = ids, size, -2

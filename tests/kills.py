@@ -1,4 +1,4 @@
-"""How recorders are ended in tests of what they leave, and what there is left of one."""
+"""How tests end recorders, and checks of what a recorder leaves."""
 
 import json
 import os
@@ -13,18 +13,18 @@ from harness import until
 
 #: Ends in each test; `make nightly` has 10 of them.
 KILLS = int(os.environ.get("SPILLCAST_KILLS", "2"))
-#: Stopped, and let go on a while later.
+#: SIGSTOP, followed by SIGCONT after a while.
 REST = (signal.SIGSTOP, signal.SIGCONT)
 DEATHS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-    # Under nohup nothing ends by it.
+    # Under nohup the signal is ignored.
     DEATHS += (signal.SIGHUP,)
 #: From before a recorder has begun until after it has ended.
 WITHIN_S = 1.2
 
 
 def moments(seed, within_s=WITHIN_S):
-    """Ways to end a recorder, a rest and then signals by turns, each with the time before it."""
+    """Ways to end a recorder, a stop and then each signal in turn, each with the time before it."""
     rng = random.Random(seed)
     ways = cycle((REST, *rng.sample(DEATHS, len(DEATHS))))
     for way in islice(ways, KILLS):
@@ -32,7 +32,7 @@ def moments(seed, within_s=WITHIN_S):
 
 
 def end(recorder, death, after_s):
-    """End a recorder so; whether it was still there."""
+    """Ends a recorder in this way; returns whether it was still running."""
     time.sleep(after_s)
     alive = recorder.poll() is None
     if death is REST:
@@ -45,21 +45,21 @@ def end(recorder, death, after_s):
 
 
 def check_no_crash(stderr):
-    """No traceback, or that of an interrupt before the command line was reached."""
+    """Asserts no traceback, except of an interrupt before the command line was reached."""
     if "Traceback" in stderr:
         assert not re.search(r'/spillcast/cli/[^"]+", line \d+, in main\n', stderr), stderr
         assert stderr.rstrip().endswith("KeyboardInterrupt"), stderr
 
 
 def check_nothing_left(root):
-    """No partial folder, no process that names the directory, no mount; it may take a moment."""
+    """Waits until no partial folder, no process that names the directory and no mount is left."""
     until(lambda: not list(root.rglob("*.partial")), "partial folders to go")
     until(lambda: not processes_of(root), "processes to go")
     assert str(root) not in Path("/proc/self/mounts").read_text()
 
 
 def processes_of(root):
-    """Command lines of processes that name a directory, of which none should be left."""
+    """Command lines of processes that name a directory, of which none should remain."""
     matches = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -72,7 +72,7 @@ def processes_of(root):
 
 
 def check_recording(output):
-    """A recording that was kept is whole."""
+    """Asserts that a recording that was kept is complete."""
     if output.exists():
         assert {"meta.json", "waits.parquet", "seconds.parquet", "samples.parquet"} <= {
             path.name for path in output.iterdir()

@@ -1,4 +1,4 @@
-"""A recording of as many waits as asked, made by DuckDB: its sessions write, then read back."""
+"""A recording of a given number of waits, made by DuckDB: its sessions write, then read back."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,11 @@ from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table, write_parquet
 
 SPACE_NS = 240_000
-#: Where a page cache answers: so many waits of all threads write files, and as many read them or
-#: those of so many files ago, by turns, which by then have gone from memory.
+#: With a page cache: FILE_WAITS waits of all threads write files, and as many read the last files
+#: or, by turns, those of FILES_AGO files before, which have been evicted by then.
 FILE_WAITS, FILES_AGO = 20_000, 40
 AVAILABLE_BYTES = 2 << 30
-#: Of each session a wait every 240 us: its latency is lognormal about 60 us, and never overlaps.
+#: Each session waits every 240 us: the latency is lognormal about 60 us, and waits never overlap.
 WAITS = """
     select (i // {threads}) * {space} as start_ns, latency as elapsed_ns,
         4711 + i % {threads} as session,
@@ -64,7 +64,7 @@ CACHED_WAITS = """
 
 
 def write_large_recording(path, waits, threads=2, page_cached=False):
-    """Write the folder; its elapsed time is 240 us for each wait of a thread."""
+    """Writes the folder; its elapsed time is 240 us for each wait of a thread."""
     path = Path(path)
     path.mkdir()
     with duckdb.connect() as connection:
@@ -80,7 +80,7 @@ def write_large_recording(path, waits, threads=2, page_cached=False):
 
 
 def write_rest(path, waits, elapsed_s, cpus=2, available_bytes=None):
-    """Write what belongs to so many waits that are in the folder."""
+    """Writes the other files of a recording whose waits are in the folder."""
     with duckdb.connect() as connection:
         connection.execute("set memory_limit = '600MB'")
         connection.execute(f"create view waits as from read_parquet('{path}/waits.parquet')")

@@ -1,4 +1,4 @@
-"""What a test session left behind: processes, mounts, control groups, eBPF programs.
+"""Leftovers of a test session: processes, mounts, control groups, eBPF programs.
 
 Other sessions may run on the same machine. Processes of this one inherit an environment variable,
 its mounts lie in its directories, and a control group without its maker is nobody's.
@@ -22,27 +22,27 @@ import pytest
 import forked
 
 VARIABLE = "SPILLCAST_TEST_SESSION"
-#: The process that begins a session; its forks are none.
+#: The process that begins a session, None in its forks.
 FIRST = None if VARIABLE in os.environ else os.getpid()
-#: The same for all workers of pytest-xdist, which inherit it.
+#: The name of the session, equal in all workers of pytest-xdist, which inherit it.
 SESSION = os.environ.setdefault(VARIABLE, secrets.token_hex(4))
 #: Clusters of PostgreSQL that all processes of a user copy.
 TEMPLATES = Path(tempfile.gettempdir(), f"spillcast-templates-{SESSION}-{os.geteuid()}")
-#: What is measured once for all tests: the caches of the machine, and what observing costs.
+#: Measurements made once for all tests: the machine's caches, and the cost of observing.
 CACHE = Path(tempfile.gettempdir(), f"spillcast-cache-{SESSION}")
 if FIRST is not None:
     CACHE.mkdir()
     CACHE.chmod(0o777)
 GROUP_NAME = re.compile(r"spillcast-(?:probe-\d+-(\d+)|(\d+)-.+)")
-#: A process that ends, a mount that goes and a janitor take a moment.
+#: Ending a process, a mount and a janitor takes a moment.
 PATIENCE_S = 10
-#: Of the workers, as they ended.
+#: Leftovers that workers reported when they ended.
 REPORTED = []
 
 
 @atexit.register
 def remove_shared():
-    """Remove those of all users, once the processes that inherited the session have ended."""
+    """Removes those of all users, once the processes that inherited the session have ended."""
     if os.getpid() == FIRST:
         for folder in (CACHE, *TEMPLATES.parent.glob(f"spillcast-templates-{SESSION}-*")):
             shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +61,7 @@ def processes():
 
 
 def mounts(*folders):
-    """Mount points in these directories, or in one with the name of the session."""
+    """Mount points in these directories, or in a directory with the name of the session."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
         point = line.split()[1]
         if SESSION in point or any(Path(point).is_relative_to(folder) for folder in folders):
@@ -77,7 +77,7 @@ def groups(root="/sys/fs/cgroup"):
                 yield str(Path(folder, name))
 
 
-#: Those of earlier sessions.
+#: Groups of earlier sessions.
 GROUPS_BEFORE = frozenset(groups())
 
 
@@ -90,14 +90,14 @@ def open_bpf():
 
 
 def left(folders):
-    """Each leftover in words."""
+    """A description of each leftover."""
     yield from (f"process {pid}: {words}" for pid, words in processes())
     yield from (f"mount {point}" for point in mounts(*folders))
     yield from (f"control group {path}" for path in groups() if path not in GROUPS_BEFORE)
 
 
 def left_at_last(folders):
-    """What is still left after a while."""
+    """The leftovers that remain after a while."""
     deadline = time.monotonic() + PATIENCE_S
     while (result := list(left(folders))) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -112,7 +112,7 @@ def pytest_testnodedown(node, error):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session):
-    """Once all fixtures are undone and all workers have ended: fail where anything is left."""
+    """After all fixtures are undone and all workers have ended: fails where anything is left."""
     yield
     forked.close()
     if lab := sys.modules.get("spillcast.lab.run"):
@@ -126,7 +126,7 @@ def pytest_sessionfinish(session):
     for pid, _ in processes():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    # Also the guards of mounts may have been among them.
+    # Guards of mounts may have been among the processes, too.
     for point in mounts(basetemp):
         subprocess.run(["umount", "--lazy", point], check=False)
     if leftovers:

@@ -1,4 +1,4 @@
-"""Made-up cases, for the arithmetic of reports: whatever a test does not say is ordinary."""
+"""Made-up cases for the arithmetic of reports; parameters not given have ordinary values."""
 
 from spillcast.engines.queries import RunResult
 from spillcast.forecast.result import Caveat, Forecast, Term
@@ -15,7 +15,7 @@ def forecast(**changes):
 
 
 def runs(*elapsed_s, delays_s=None, cpu_s=None, wanted=None):
-    """Bare runs; without delays where none are given, and with the same CPU time each."""
+    """Runs with the same CPU time each, and without delays where none are given."""
     count = len(elapsed_s)
     figures = zip(elapsed_s, delays_s or [0.0] * count, cpu_s or [1.0] * count, strict=True)
     return Runs(
@@ -46,7 +46,7 @@ def case(
     means=(None, None),
     variants=None,
 ):
-    """A case whose interval is ``forecast_s`` give or take ``half_width`` of it."""
+    """A case whose interval is ``forecast_s`` plus or minus ``half_width`` of it."""
     if refused is not None:
         forecast_s = interval_s = None
     elif interval_s is None:
@@ -73,7 +73,7 @@ def case(
 
 
 def otherwise(forecast_s=None, *, half_width=0.1, ceiling_low_s=3.5):
-    """The numbers of a forecast made otherwise; refused where there is none."""
+    """The numbers of an alternative forecast; refused where there is none."""
     bounds = None
     if forecast_s is not None:
         bounds = forecast_s * (1 - half_width), forecast_s * (1 + half_width)

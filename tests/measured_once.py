@@ -1,4 +1,4 @@
-"""The machine's caches, measured by the first recording of a session of the tests alone.
+"""The machine's caches, measured only by the first recording of a session of the tests.
 
 Each recording would measure them for 0.5 s. Those of processes of their own do, as for users,
 unless they run this module in place of ``-m spillcast``.
@@ -18,7 +18,7 @@ _measure, _meta = _core.Recorder.measure_caches, Recorder._meta
 
 
 def measure_once():
-    """Use what the first recording measured, or measure and keep it."""
+    """Uses the measurement of the first recording, or measures and keeps it."""
     kept = Path(os.environ["XDG_CACHE_HOME"], "caches.json")
 
     def measure(core):
@@ -29,7 +29,7 @@ def measure_once():
         result = _meta(recorder, *times)
         machine = result.machine
         if machine.caches:
-            # Others may read it meanwhile.
+            # Another process may read the file meanwhile.
             written = kept.with_suffix(f".{threading.get_native_id()}")
             written.write_text(json.dumps([asdict(cache) for cache in machine.caches]))
             written.replace(kept)

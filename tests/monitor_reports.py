@@ -1,4 +1,4 @@
-"""SQL Monitor reports of one execution, as text, XML and active HTML, in their published shapes."""
+"""SQL Monitor reports of an execution, as text, XML and active HTML, in their published formats."""
 
 import base64
 import zlib
@@ -8,7 +8,7 @@ SQL_ID = "09bmj7j9q8a5z"
 READS, WRITES, IO_BYTES = 46450, 43478, 31 * 8192
 SAMPLES = {"Cpu": 338, "direct path read temp": 418, "direct path write temp": 12,
            "ASM IO for non-blocking poll": 5}  # fmt: skip
-#: Operation, reads, writes, temp, samples; the scan reads as much again of its table.
+#: Operation, reads, writes, temp, samples; the scan has equally many reads of its table.
 LINES = [
     ("SELECT STATEMENT", 0, 0, 0, {}),
     ("SORT AGGREGATE", 0, 0, 0, {"Cpu": 8}),
@@ -43,7 +43,7 @@ def xml(lines=LINES, *, elapsed_s=773, database_s=773, status="DONE (ALL ROWS)")
 
 
 def active(report, *, packed=True):
-    """The report within a page, as type => 'ACTIVE' gives it."""
+    """The report within a page, as type => 'ACTIVE' returns it."""
     if packed:
         inner = report[report.index("<sql_monitor_report") : -len("</report>")]
         content = base64.encodebytes(zlib.compress(inner.encode())).decode()

@@ -1,4 +1,4 @@
-"""Oracle's files for tests: real traces, the generated example, and traces written by hand."""
+"""Oracle's files for tests: real traces, the generated example, and hand-written traces."""
 
 import subprocess
 import sys
@@ -21,26 +21,26 @@ END OF STMT
 
 
 def real(name):
-    """The path of a real trace; the test is skipped where it is absent."""
+    """The path of a real trace; skips the test where it is absent."""
     if (REAL / name).exists():
         return REAL / name
     pytest.skip(f"{name}: no such trace in {REAL}")
 
 
 def make_example(directory):
-    """Write ash.csv, hdd.trc and flash.trc of the published case."""
+    """Writes ash.csv, hdd.trc and flash.trc of the published case."""
     make = ROOT / "examples" / "oracle" / "make_example.py"
     subprocess.run([sys.executable, make, directory], check=True)
     return directory
 
 
 def blocks(count, file=201):
-    """The parameters of a wait for so many blocks."""
+    """The parameters of a wait for this number of blocks."""
     return f"file number={file} first dba=128 block cnt={count}"
 
 
 def write_trace(path, waits, *, header=HEADER):
-    """A trace of waits (event, us, parameters), one after another without a gap."""
+    """Writes a trace of waits (event, us, parameters), in sequence without gaps."""
     tim, lines = 1_000_000, []
     for event, us, parameters in waits:
         tim += us

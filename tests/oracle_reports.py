@@ -1,4 +1,4 @@
-"""Reports of Oracle in their published shapes: tkprof, views of SQL Monitor, AWR, Statspack."""
+"""Oracle reports in their published formats: tkprof, views of SQL Monitor, AWR, Statspack."""
 
 SQL_ID = "09bmj7j9q8a5z"
 #: Waits and seconds: the published case of 773 s.
@@ -6,7 +6,7 @@ READS, READ_S, WRITES, WRITE_S = 46450, 418.0, 43478, 12.0
 
 
 def tkprof(*, executions=1, sources=True, more=""):
-    """tkprof of 19c with waits; the hash join reads and writes 31 blocks a wait."""
+    """tkprof of 19c with waits; the hash join reads and writes 31 blocks in each wait."""
     read, written = READS * 31 // executions, WRITES * 31 // executions
     plan = f"""\
 Rows (1st) Rows (avg) Rows (max)  Row Source Operation
@@ -179,7 +179,7 @@ Data File           7M     0.3      0M      1M     0.0      0M   2.11ms
 
 
 def awr_html():
-    """The same figures as AWR writes them for a browser."""
+    """The same figures in AWR's HTML."""
 
     def table(summary, names, *rows):
         def line(tag, cells):

@@ -1,4 +1,4 @@
-"""An engine on paper: its query writes random numbers to a temp file and reads them back."""
+"""A minimal engine: its query writes random numbers to a temp file and reads them back."""
 
 import os
 import tempfile
@@ -11,20 +11,20 @@ BLOCK_BYTES = 16 << 10
 
 
 class PaperLab:
-    """So many blocks as the table has rows are spilled; there is nothing to build."""
+    """Spills as many blocks as the table has rows; there is nothing to build."""
 
     demo = LabQuery("shuffle", "", rows=400, memory="")
     label = "Paper 1.0"
 
     def __init__(self, workdir):
-        """It keeps nothing in ``workdir``."""
+        """Keeps nothing in ``workdir``."""
 
     @staticmethod
     def verified(threads):
         return [LabQuery("shuffle", "", 100, "", threads)]
 
     def build(self, rows):
-        """There is no table."""
+        """Does nothing, as there is no table."""
 
     def hold(self, workload, temp, environment):
         query = {"blocks": workload.rows, "temp": str(temp)}

@@ -1,4 +1,4 @@
-"""Real PostgreSQL servers with two small tables, and plans of queries that spill there."""
+"""Real PostgreSQL servers with two small tables, and plans of queries that spill on them."""
 
 import json
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from spillcast.engines.postgres.server import embedded
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *of_debian()]
-#: The newest one, and nightly the others, where statements for versions do not differ.
+#: The newest one, and nightly the others, for statements that do not depend on the version.
 NEWEST = [embedded(), *nightly(*of_debian())]
 SETTINGS = {
     "track_io_timing": "on",
@@ -17,7 +17,7 @@ SETTINGS = {
     "max_parallel_workers_per_gather": 0,
     "enable_mergejoin": "off",
 }
-#: Of so many rows of ``big``.
+#: Rows of ``big``.
 ROWS = 100_000
 TABLES = (
     "create table big as select i as id, md5(i::text) as t, (i * 7919::bigint) % 1000003 as k, "
@@ -40,7 +40,7 @@ DISTINCT = "select count(distinct t) from big"
 
 
 def fill(connection, rows=ROWS):
-    """Make the tables."""
+    """Creates the tables."""
     for statement in TABLES:
         connection.execute(statement.format(big=rows, small=rows * 4 // 5))
 
@@ -70,12 +70,12 @@ def explain(connection, query, *options, before=()):
 
 
 def psql(lines):
-    """Lines as psql prints them: a heading, a rule, and + where a value goes on."""
+    """Lines as psql prints them: a heading, a rule, and + where a value continues."""
     width = max(map(len, lines)) + 1
     value = [f" {line.ljust(width - 1)}+" for line in lines[:-1]] + [f" {lines[-1]}"]
     return "\n".join(["QUERY PLAN".center(width), "-" * (width + 1), *value, "(1 row)", ""])
 
 
 def psql_json(document):
-    """The same of FORMAT JSON."""
+    """The same for FORMAT JSON."""
     return psql(json.dumps([document], indent=2).splitlines())

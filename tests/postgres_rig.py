@@ -1,4 +1,4 @@
-"""A PostgreSQL server with a slow tablespace for temp files, its clients, and recorders of them."""
+"""A PostgreSQL server with a slow tablespace for temp files, its clients, and its recorders."""
 
 import fcntl
 import functools
@@ -32,7 +32,7 @@ from spillcast.workspace import workspace
 ROWS = 150_000
 OPERATION_S = 0.0005
 JOIN = "select max(x.f) from t x join t y using (id)"
-#: The same, at the gate before anything else, and at the gate once it has spilled and goes on to.
+#: The same, waiting at the gate before it begins, and at the gate after a spill that continues.
 HELD = f"{JOIN} where (select gate())"
 MIDWAY = JOIN.replace("max(x.f)", "max(x.f) filter (where x.id % 16 <> 0 or gate())")
 PARALLEL = {
@@ -42,7 +42,7 @@ PARALLEL = {
     "min_parallel_table_scan_size": 0,
 }
 SERIAL = {"max_parallel_workers_per_gather": 0}
-#: Waits while a file is there, but not for ever; parallel workers may call it.
+#: Waits while a file exists, with a deadline; parallel workers may call it.
 GATE = f"""
 create function gate() returns bool volatile parallel safe language plpgsql as $$
 declare
@@ -62,14 +62,14 @@ AT_GATE = """
 select count(*) from pg_stat_activity
  where (pid = %(pid)s or leader_pid = %(pid)s) and wait_event = 'PgSleep'
 """
-#: When a recorder last looked at its session.
+#: The last time at which a recorder sampled its session.
 LOOKED = """
 select state_change from pg_stat_activity
  where application_name = %s and query like '%%a.leader_pid = $1%%' and state = 'idle'
 """
-#: Looks after which a recorder is known to go on looking.
+#: Number of samples after which a recorder is known to continue sampling.
 LOOKS = 3
-#: Below those of outgoing connections.
+#: Ports below those of outgoing connections.
 PORTS_FROM = 20_000
 ALL_ROLES = "local all all trust\nhost all all all trust\n"
 SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
@@ -77,7 +77,7 @@ SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
 
 @functools.cache
 def template(installation):
-    """A cluster that is never served, one for all workers: initdb takes longer than a copy."""
+    """A cluster that is never started, one for all workers: initdb takes longer than a copy."""
     TEMPLATES.mkdir(exist_ok=True)
     TEMPLATES.chmod(0o711)
     made = TEMPLATES / f"{installation.version}.pickle"
@@ -91,7 +91,7 @@ def template(installation):
 
 
 def copied_cluster(room, installation=None):
-    """A cluster in ``room`` with the system identifier of all others of its version.
+    """A cluster in ``room`` with the same system identifier as all others of its version.
 
     It lets every user in as any role.
     """
@@ -106,20 +106,20 @@ def copied_cluster(room, installation=None):
 
 @contextmanager
 def private_server(room, settings=None, installation=None):
-    """A server with new data in ``room``, which lets every user in as any role."""
+    """A server with new data in ``room``, which lets every user connect as any role."""
     with serve(copied_cluster(room, installation), settings) as server:
         yield server
 
 
 def of_debian():
-    """The servers that Debian's packages have installed, newest first."""
+    """The servers installed by Debian's packages, newest first."""
     matches = [installed(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
     return sorted(matches, key=lambda item: float(item.version), reverse=True)
 
 
 @dataclass
 class Client:
-    """A session that runs one statement in a thread of its own."""
+    """A session that runs a single statement in a separate thread."""
 
     connection: psycopg.Connection
     rows: list = field(default_factory=list)
@@ -134,7 +134,7 @@ class Client:
         self.thread.start()
 
     def begin(self, statement):
-        """Run a statement unless it runs already, as ``on_status`` of its recorder does."""
+        """Runs a statement unless it already runs; an ``on_status`` callback of its recorder."""
         if self.thread is None:
             self.run(statement)
 
@@ -151,13 +151,13 @@ class Client:
         return self.rows
 
     def plan(self):
-        """What EXPLAIN said of the statement."""
+        """The plan that EXPLAIN returned for the statement."""
         return self.result()[0][0][0]["Plan"]
 
 
 @dataclass
 class Gate:
-    """A gate of queries, closed while its file is there."""
+    """A gate for queries, closed while its file exists."""
 
     file: Path
 
@@ -170,7 +170,7 @@ class Gate:
 
 @dataclass
 class Rig:
-    """A server, and how to reach it by a socket (``dsn``) or TCP (``tcp``)."""
+    """A server, and its DSNs by a socket (``dsn``) and TCP (``tcp``)."""
 
     server: PrivateServer
     port: int
@@ -201,7 +201,7 @@ class Rig:
                 client.thread.join()
 
     def until_running(self, client):
-        """Wait until a client's statement is seen to run."""
+        """Waits until a client's statement runs."""
         query = "select state from pg_stat_activity where pid = %s"
         with self.connect() as connection:
             until(
@@ -211,7 +211,7 @@ class Rig:
 
     @contextmanager
     def gate(self):
-        """A closed gate: queries wait where they call it, until it is opened; at the end it is."""
+        """A closed gate, at which queries wait until it is opened, at the latest on exit."""
         gate = Gate(self.room / "postgres" / "data" / "gate")
         gate.close()
         try:
@@ -220,7 +220,7 @@ class Rig:
             gate.open()
 
     def until_held(self, client, processes=1):
-        """Wait until so many processes of a client's statement wait at the gate."""
+        """Waits until this many processes of a client's statement wait at the gate."""
         with self.connect() as connection:
             until(
                 lambda: connection.execute(AT_GATE, {"pid": client.pid}).fetchone() == (processes,),
@@ -228,7 +228,7 @@ class Rig:
             )
 
     def until_watched(self, process):
-        """Wait until a recorder of one session, which has attached before, looks at it."""
+        """Waits until the recorder of a session, which has attached before, samples it."""
         looks = set()
 
         def watched():
@@ -239,7 +239,7 @@ class Rig:
             until(watched, "the recorder's looks")
 
     def allow_only(self, role, method):
-        """Ask a role for its password, or let it in without one again."""
+        """Requires a role's password, or lets the role connect without one again."""
         file = self.room / "postgres" / "data" / "pg_hba.conf"
         file.write_text(f"local all {role} {method}\n{ALL_ROLES}")
         with self.connect() as connection:
@@ -279,7 +279,7 @@ def _fill(made, mountpoint):
 
 
 def free_port():
-    """A port that nothing listens at, of those that the kernel gives to no connection meanwhile.
+    """A port that no process listens at, from a range that the kernel does not assign meanwhile.
 
     Each process has ten of its own.
     """
@@ -308,12 +308,12 @@ def recorder(output, *arguments, under=(), **options):
 
 
 def until_attached(output, process):
-    """Wait until a recorder has begun."""
+    """Waits until a recorder has begun."""
     until(lambda: partial_folders(output) or process.poll() is not None, "the attachment")
 
 
 def once_watched(action):
-    """An ``on_status`` that acts once its recorder has seen the query."""
+    """An ``on_status`` that acts once its recorder has sampled the query."""
 
     def on_status(_recorder, status):
         if not status["waiting"]:
@@ -323,7 +323,7 @@ def once_watched(action):
 
 
 def interrupted_after(operations, action):
-    """The same, which ends the recording after so many operations on temp files."""
+    """The same, which ends the recording after this many operations on temp files."""
     acts = once_watched(action)
 
     def on_status(recorder, status):
@@ -335,7 +335,7 @@ def interrupted_after(operations, action):
 
 
 def until_kept(output, count):
-    """Wait until so many recordings of a server's queries are complete, and no other is there."""
+    """Waits until this many recordings of a server's queries are complete, and none partial."""
 
     def kept():
         return sorted(path.parent.name for path in output.glob("*.spill/meta.json"))

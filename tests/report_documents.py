@@ -1,4 +1,4 @@
-"""Documents as verbs print them, made up for the report: sweeps, caches and verifications."""
+"""Made-up documents of verbs, for the report: sweeps, caches and verifications."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def io_size_sweep(storage="/mnt/nvme", like="run.spill"):
 
 
 def memory_sweep(storages=("tmpfs", "1 ms", "5 ms")):
-    """Elapsed time that falls with memory, until nothing spills; each slower storage later."""
+    """Elapsed time that falls with memory, until nothing spills; later on slower storage."""
     points = []
     for number, storage in enumerate(storages):
         for power in range(4, 12):
@@ -64,7 +64,7 @@ def memory_sweep(storages=("tmpfs", "1 ms", "5 ms")):
 
 
 def cache(requested=64 * MIB):
-    """A miss-ratio curve that falls to a tenth, and a cache of a size that was asked for."""
+    """A miss-ratio curve that falls to a tenth, and a cache of a requested size."""
     sizes = [MIB << power for power in range(11)]
     traffic = {
         "flash_read_bytes": 5 << 30, "flash_write_bytes": 1 << 30, "disk_read_bytes": 3 << 30,
@@ -92,7 +92,7 @@ def cache(requested=64 * MIB):
 
 
 def forecast(target="local NVMe", **changes):
-    """The published case: 773 s, of which 418 go into temp reads."""
+    """The published case: 773 s, of which temp reads take 418 s."""
     terms = [
         {"name": "CPU and other waits", "op": None, "bytes": None, "count": None,
          "baseline_s": 340.0, "forecast_s": 340.0},
@@ -111,7 +111,7 @@ def forecast(target="local NVMe", **changes):
 
 
 def fleet(dataset="/srv/fleet"):
-    """Two databases, three statements and two days; the first statement brings three quarters."""
+    """Two databases, three statements and two days; the first statement has three quarters."""
 
     def statement(sql, database, saved_s, so_far):
         return {
@@ -144,6 +144,6 @@ def fleet(dataset="/srv/fleet"):
 
 
 def save(path, document):
-    """Write a document; its path."""
+    """Writes a document; returns its path."""
     path.write_text(json.dumps(document))
     return path

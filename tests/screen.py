@@ -1,4 +1,4 @@
-"""Programs at a terminal: run under a pty of some size, and what they leave on its screen."""
+"""Programs at a terminal: run under a pty of some size, and the resulting screen."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ _CODE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])")
 
 
 class Terminal:
-    """spillcast whose stdin, stdout and stderr are a terminal; ``stderr`` may be another file."""
+    """spillcast with stdin, stdout and stderr at a terminal; ``stderr`` may be another file."""
 
     def __init__(self, *arguments, columns=80, lines=50, stderr=None, **changes):
         self.master, slave = pty.openpty()
@@ -37,7 +37,7 @@ class Terminal:
         self.written = b""
 
     def read(self, timeout_s=0.1):
-        """Take in what was written meanwhile."""
+        """Reads output that was written meanwhile."""
         while select.select([self.master], [], [], timeout_s)[0]:
             try:
                 read = os.read(self.master, 1 << 16)
@@ -49,22 +49,22 @@ class Terminal:
             timeout_s = 0
 
     def until(self, text):
-        """Read until something is written."""
+        """Reads until the output contains something."""
         deadline = time.monotonic() + TIMEOUT_S
         while text not in plain(self.text):
             assert time.monotonic() < deadline, f"waited for {text!r}, got {self.text[-2000:]!r}"
             ended = self.process.poll() is not None
-            # What it wrote before its end may not be read yet.
+            # Output written before its end may not be read yet.
             self.read()
             if ended and text not in plain(self.text):
                 pytest.fail(f"ended before {text!r}: {self.text[-2000:]!r}")
 
     def press(self, keys):
-        """What a person types."""
+        """Sends input, as a user types it."""
         os.write(self.master, keys.encode())
 
     def end(self, number=None):
-        """Read to the program's end, after a signal where one is given; its exit status."""
+        """Reads to the program's end, after a signal if one is given; returns the exit status."""
         if number is not None:
             self.process.send_signal(number)
         deadline = time.monotonic() + TIMEOUT_S
@@ -76,18 +76,18 @@ class Terminal:
 
     @property
     def text(self):
-        """All that was written, with its codes."""
+        """All output, with escape codes."""
         return self.written.decode(errors="replace")
 
     @property
     def is_as_before(self):
-        """Whether keys work as they did, and the cursor is there."""
+        """Whether the terminal's modes are as before, and the cursor is visible."""
         now = termios.tcgetattr(self._slave)
         hidden, shown = self.text.rfind("\x1b[?25l"), self.text.rfind("\x1b[?25h")
         return now == self.before and (hidden < 0 or shown > hidden)
 
     def close(self):
-        """Leave nothing running."""
+        """Ends the program and closes the terminal."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -107,7 +107,7 @@ def plain(text):
 
 
 def screen(text):
-    """The lines that are on a terminal after this was written to it; they are never wrapped."""
+    """The lines on a terminal after this output; lines are never wrapped."""
     lines, row, column, at = [""], 0, 0, 0
     while at < len(text):
         code = _CODE.match(text, at)

@@ -1,4 +1,4 @@
-"""Drawn recordings on drawn storages: what binds, and the cheapest setting, by trying all."""
+"""Drawn recordings on drawn storages: the limit that binds, and the cheapest setting by search."""
 
 from dataclasses import replace
 from itertools import product as combinations
@@ -17,7 +17,7 @@ from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.storage import bytes_limit, operations_limit
 from varied_recording import write_varied_recording
 
-#: Steps so coarse that all settings can be tried.
+#: Steps coarse enough to try all settings.
 STEPS = {"iops": 8000.0, "throughput": 250.0, "size": 500.0 * (1 << 30)}
 PRODUCTS = ("aws-gp3", "aws-io1", "aws-gp2", "gcp-pd-ssd", "azure-premium-ssd-v2")
 
@@ -29,7 +29,7 @@ def projector(folder, seed, waits=8000, wait_us=500):
 
 
 def drawn_storage(seed):
-    """Limits from far too low to far too high, with a device's own cost on every third."""
+    """Limits from far too low to far too high; a third of the storages also limit device time."""
     draws = np.random.default_rng(seed)
     base = lookup(str(draws.choice(["aws-gp3", "aws-io2", "aws-i4i-large"])))
     limits = [
@@ -45,7 +45,7 @@ def drawn_storage(seed):
 
 
 def wrong_binding(forecaster, storage):
-    """Why a binding contradicts forecasts with each limit doubled; None if it is right."""
+    """Why a binding limit contradicts forecasts with each limit doubled; None if it is correct."""
     forecast = forecaster.forecast(storage)
     binding = forecast.binding
 
@@ -71,7 +71,7 @@ def _total_s(forecast):
 
 
 def cheapest_by_trying(forecaster, within_s, steps):
-    """The lowest price of all settings of PRODUCTS of which the upper end meets the limit."""
+    """The lowest price of all settings of PRODUCTS whose upper bound meets the limit."""
     search = Search([Sized(forecaster)], load_prices(), within_s, steps=steps)
     costs = []
     for name in PRODUCTS:
@@ -88,7 +88,7 @@ def cheapest_by_trying(forecaster, within_s, steps):
 
 
 def cheapest_by_search(forecaster, within_s, steps):
-    """The price that ``size`` finds among PRODUCTS, and the forecasts that it took."""
+    """The price that ``size`` returns among PRODUCTS, and the number of forecasts that it took."""
     sizing = size(
         [Sized(forecaster)], load_prices(), within_s=within_s, steps=steps, products=PRODUCTS
     )
@@ -96,7 +96,7 @@ def cheapest_by_search(forecaster, within_s, steps):
 
 
 def drawn_limit_s(forecaster, seed):
-    """A limit between the upper ends on gp3 with the highest and the lowest settings."""
+    """A limit between the upper bounds on gp3 with the highest and the lowest settings."""
     uppers_s = [
         interval_of(forecaster.forecast(lookup(target), explain=False))[1]
         for target in ("aws-gp3?iops=80000&throughput=2000", "aws-gp3?size=1G")

@@ -1,4 +1,4 @@
-"""A made-up PostgreSQL server whose counters are looked at: as pg_stat_statements has them."""
+"""A made-up PostgreSQL server for snapshots, with counters as in pg_stat_statements."""
 
 import time
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ TEXTS = {
 
 @dataclass
 class Server:
-    """Counters of a server, its clock and its client's."""
+    """Counters of a server, and the clocks of the server and its client."""
 
     name: str = "db1:5432"
     system: str = "7001"
     version: str = "15.14"
     address: str | None = "10.0.0.1"
     clock_s: float = BEGAN_S
-    #: Real time since the client's machine started.
+    #: Real time since the client's machine was started.
     boot_s: float = 1000.0
     started_s: float = BEGAN_S - 50.0
     reset_s: float = BEGAN_S - 40.0
@@ -37,7 +37,7 @@ class Server:
         self.boot_s += seconds
 
     def call(self, queryid, mib=8, *, ms=1000.0, rows=10, blocks=1000, times=1):
-        """Run a statement that spills so much, in and out, for so long."""
+        """Runs a statement that spills ``mib``, written and read, for ``ms``."""
         fresh = {
             "userid": 10, "dbid": 5, "toplevel": True, "queryid": queryid, "calls": 0, "rows": 0,
             "total_exec_time": 0.0, "min_exec_time": ms, "max_exec_time": ms,
@@ -64,7 +64,7 @@ class Server:
         self.databases["dw"] = files + times, size + times * mib * (1 << 19)
 
     def look(self, folder, *, redact=False, **more):
-        """Save one look."""
+        """Saves a snapshot."""
         document = {
             "schema": "spillcast.look/1", "taken_s": self.clock_s, "since_s": self.reset_s,
             "rows": [row for row in self.rows.values() if row["temp_blks_read"]],
@@ -82,7 +82,7 @@ class Server:
 
 
 def three_weeks(folder, mib=200):
-    """A look each six hours until now: a statement from the start, a new one, a changed plan.
+    """A snapshot each six hours until now: an old statement, a new one, and a changed plan.
 
     ``mib`` are spilled by a call of the first; what to buy is simulated for each block of a call.
     """

@@ -6,7 +6,7 @@ import struct
 
 import pyarrow as pa
 
-#: When the applications begin, in ms since 1970.
+#: Start time of the applications, in ms since 1970.
 BEGIN_MS = 1_700_000_000_000
 
 
@@ -40,7 +40,7 @@ def task(
         "Finish Time": BEGIN_MS + round(1000 * end_s),
         "Executor ID": executor,
         "Host": f"host-{executor}",
-        # Names of metrics occur in accumulables, too.
+        # Names of metrics are also in accumulables.
         "Accumulables": [{"Name": "internal.metrics.executorCpuTime", "Update": 1}],
     }
     return event(
@@ -97,7 +97,7 @@ def two_stages(*, properties=None, app="app-1", end_s=11.0):
 
 
 def text(events):
-    """As Spark writes it: compact, one event a line."""
+    """Compact JSON with an event on each line, as Spark writes it."""
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in events).encode()
 
 

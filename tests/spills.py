@@ -1,4 +1,4 @@
-"""Recordings of spills made up for tests: who did what, where and when is known."""
+"""Made-up recordings of spills for tests, of known sessions, places and times."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def written_and_read(file_bytes, *, size=256 << 10, times=1, files=1):
 def recording(
     path, operations, *, gap_ns=100_000, latency_ns=50_000, memory=NO_LIMIT, available=None
 ):
-    """A recording of operations one after the other.
+    """A recording of operations in sequence.
 
     ``memory`` is that of meta.json, ``available`` the memory that was free when it began.
     """

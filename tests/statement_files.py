@@ -1,4 +1,4 @@
-"""Exports of pg_stat_statements as servers of versions 13 to 18 make them."""
+"""Exports of pg_stat_statements in the form of servers of versions 13 to 18."""
 
 _TO_CALLS = (
     "userid dbid toplevel queryid query plans total_plan_time min_plan_time max_plan_time "
@@ -38,7 +38,7 @@ QUERY = "select * from big order by k"
 
 def row(queryid=815, query=QUERY, *, calls=4, mean_ms=2000.0, temp_ms=3000.0, other_ms=0.0,
         blocks=1200, workers=0, **settings):  # fmt: skip
-    """What a call is on average: a third of its blocks and of their time are reads."""
+    """Averages of a call: a third of its blocks and of their time are reads."""
     return {
         "queryid": queryid, "query": query, "calls": calls, "total_exec_time": calls * mean_ms,
         "temp_blks_read": calls * blocks // 3, "temp_blks_written": calls * blocks * 2 // 3,

@@ -1,4 +1,4 @@
-"""A plan in text, as psql prints it: a leader and three workers that spill."""
+"""A text plan as psql prints it: a leader and three workers that spill."""
 
 TEXT_PLAN = """
  Gather Merge  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..2000.0 rows=9 loops=1)

@@ -1,4 +1,4 @@
-"""Recordings of as many waits as asked, each of another kind by its seed."""
+"""Recordings of a requested number of waits, varied by the seed."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from spillcast.tables import Table, write_parquet
 
 
 def write_varied_recording(path, waits, seed, wait_us=None):
-    """Write the folder: one to sixteen threads that write and then read, some later than others.
+    """Writes the folder: one to sixteen threads that write and then read, some starting late.
 
     CPU time and waits are lognormal and drift over the run; some threads do more than others, one
     wait in so many is for another thread, and reads are sequential or random. Temp operations take
@@ -43,7 +43,7 @@ def write_varied_recording(path, waits, seed, wait_us=None):
 
 
 def _thread(draws, number, rows, threads, size, cpu_us, wait_us):
-    """Columns of one thread: CPU and wait by turns, after a pause before some."""
+    """Columns of a thread: CPU and wait alternate, after an initial pause of some threads."""
     rows = max(rows, 100)
     drift = 1 + draws.uniform(0, 0.6) * np.sin(np.linspace(0, draws.uniform(1, 40), rows))
     cpu = draws.lognormal(np.log(cpu_us * 1000), 0.5, rows) * drift
@@ -65,7 +65,7 @@ def _thread(draws, number, rows, threads, size, cpu_us, wait_us):
 
 
 def _table(columns, locks, draws, scan):
-    """The rows in the columns of a recording; ``locks`` are waits for another thread."""
+    """The rows in a recording's columns; ``locks`` are waits for another thread."""
     write, session = columns["write"], columns["session"]
     offset = columns["offset"]
     if not scan:
