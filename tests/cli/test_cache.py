@@ -1,4 +1,4 @@
-"""``spillcast cache`` at a terminal: what it prints, and what it says of bad input."""
+"""``spillcast cache`` at a terminal: its output, and its errors for bad input."""
 
 import json
 
@@ -19,7 +19,7 @@ END OF STMT
 
 @pytest.fixture
 def rows(tmp_path):
-    """Two objects: a table read twice, and an index block read between."""
+    """Two objects: a table read twice, and an index block read between the two reads."""
     path = tmp_path / "io.csv"
     lines = [f"T,{at << 16},65536,scan" for at in range(16)]
     path.write_text("\n".join(["object,offset,bytes,class", *lines, "I,0,8192,read", *lines, ""]))
@@ -62,7 +62,7 @@ def test_a_recording(spilled):
     assert "Everything fits" in result.stdout
 
 
-def test_a_size_above_the_data_says_that_everything_fits(rows):
+def test_a_size_above_the_data_fits_everything(rows):
     assert (
         "Everything fits: the data is 1.06 MiB" in spillcast("cache", rows, "--size", "1T").stdout
     )
@@ -124,7 +124,7 @@ def test_bad_files(tmp_path, name, text, words):
     assert words in message
 
 
-def test_a_trace_without_offsets_says_what_it_needs(tmp_path):
+def test_a_trace_without_offsets_names_what_is_missing(tmp_path):
     smart = "nam='cell smart table scan' ela= 100 cellhash#=1 p2=0 p3=0 obj#=42"
     words = only_line(spillcast("cache", trace(tmp_path / "t.trc", smart)), 2)
     assert "1 operation, none with an offset" in words
@@ -139,7 +139,7 @@ def test_an_oracle_general_file(tmp_path):
     assert document["line_bytes"] == 4096
 
 
-def test_a_curve_tells_its_bound(tmp_path):
+def test_a_curve_shows_its_error_bound(tmp_path):
     path = oracle_general(tmp_path / "t.oracleGeneral", [*range(1, 50_000)] * 2)
     result = spillcast("cache", path, "--runs", 1, "--sample", 0.3)
     assert "points in the mean of all sizes (95 % interval)" in " ".join(result.stdout.split())

@@ -1,4 +1,4 @@
-"""Completion, asked of the shells that it is for."""
+"""Completion, tested in the shells themselves."""
 
 import functools
 import os
@@ -22,7 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 complete -p spillcast
 """
 FISH = "echo $argv[1] | source; complete -C $argv[2]"
-#: A terminal in which Tab is pressed after the words; it ends when the line is as expected.
+#: A terminal in which Tab is pressed after the words; ends when the line is as expected.
 ZSH = """
 zmodload zsh/zpty
 zpty -b z zsh -f -i
@@ -92,7 +92,7 @@ def test_zsh(tmp_path):
     assert all(f"spillcast {expected}" in printed for expected in pairs.values())
 
 
-def test_the_former_verb_names_the_option():
+def test_the_former_verb_names_the_new_option():
     done = spillcast("completion", "bash")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--install-completion" in done.stderr

@@ -1,4 +1,4 @@
-"""What is said to work here does, and each refusal comes with a command."""
+"""Features reported to work do work, and each failure comes with a command that fixes it."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ import pytest
 from harness import bpf_is_built, json_of, ordinary_user, refuse_tracing, spillcast
 from spillcast.lab.doctor import Diagnosis, Finding, diagnose
 
-#: Of the kernel: linux/fuse.h and sys/mount.h.
+#: Constants of the kernel: linux/fuse.h and sys/mount.h.
 FUSE_INIT, MNT_FORCE, MNT_DETACH = 26, 1, 2
 
 
@@ -26,7 +26,7 @@ def findings(under=()):
     return {item["name"]: item for item in document["findings"]}
 
 
-def test_where_the_kernel_refuses_the_preload_library_is_left():
+def test_the_preload_library_works_where_the_kernel_refuses_tracing():
     bpf_is_built()
     result = findings(refuse_tracing())
     assert result["preload"]["works"]
@@ -35,19 +35,19 @@ def test_where_the_kernel_refuses_the_preload_library_is_left():
         assert "--security-opt seccomp" in result[name]["fix"]
 
 
-def test_an_ordinary_user_is_told_what_wants_root():
+def test_an_ordinary_user_sees_what_needs_root():
     bpf_is_built()
     result = findings(ordinary_user())
     assert not result["bpf"]["works"]
     assert result["bpf"]["fix"].startswith("sudo ")
 
 
-def test_without_new_privileges_a_user_mounts_nothing():
+def test_an_unprivileged_user_without_new_privileges_cannot_mount():
     result = findings([*ordinary_user(), "setpriv", "--no-new-privs"])
     assert not result["FUSE"]["works"]
 
 
-def test_all_that_does_not_work_is_listed_with_its_mend():
+def test_each_missing_feature_is_listed_with_its_fix():
     text = spillcast("doctor", under=refuse_tracing()).stdout
     for name, item in findings(refuse_tracing()).items():
         assert name in text
@@ -60,7 +60,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts witho
 
 @pytest.fixture
 def mount(tmp_path):
-    """A mount point of FUSE, and the descriptor of its server."""
+    """A mount point of FUSE, and its server's file descriptor."""
     point = tmp_path / "a storage"
     point.mkdir()
     server = os.open("/dev/fuse", os.O_RDWR)
@@ -84,7 +84,7 @@ def test_a_mount_whose_process_has_ended_is_named(mount):
     assert str(point) not in "".join(item.detail for item in diagnose().findings)
 
 
-def test_a_mount_has_any_name(tmp_path, monkeypatch):
+def test_a_mount_may_have_any_name(tmp_path, monkeypatch):
     mounts = tmp_path / "mounts"
     mounts.write_bytes(
         b"/dev/sdb1 /media/d\xe9 vfat rw 0 0\nspillcast /no/d\xe9\\040x fuse.spillcast rw 0 0\n"
@@ -96,8 +96,8 @@ def test_a_mount_has_any_name(tmp_path, monkeypatch):
 
 @root_only
 @pytest.mark.nightly
-def test_a_mount_that_never_answers_does_not_block(mount):
-    """Its server takes requests and answers none but the first: no signal ends who waits."""
+def test_a_mount_that_never_responds_does_not_block(mount):
+    """Its server reads requests and replies only to the first: no signal ends a waiting process."""
     point, server = mount
     opcodes, released = [], threading.Event()
 

@@ -1,4 +1,4 @@
-"""What --json prints holds the keys that others rely on, and stdout holds nothing else."""
+"""Documents of --json have the keys that other programs rely on, and nothing else is on stdout."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ NUMBER, TEXT = {"type": "number"}, {"type": "string"}
 
 
 def document(properties):
-    """A JSON schema of an object with at least these keys."""
+    """A JSON schema for an object with at least these keys."""
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
@@ -29,11 +29,11 @@ def nullable(of):
 
 
 def documented(name):
-    """The JSON schema of docs/schemas of what is read, with every key of it, as it is printed."""
+    """The published JSON schema of a document, in which every printed key is required."""
     schema = json.loads((SCHEMAS / f"{name}.json").read_text())
     for kind in schema["$defs"].values():
         if "properties" in kind:
-            # Only what was probed has one.
+            # Only measured storages have this key.
             kind["required"] = [key for key in kind["properties"] if key != "provenance"]
     return schema
 
@@ -135,7 +135,7 @@ EMULATION = document(
 
 
 def printed(*arguments, status=0, statuses=()):
-    """The one document that stdout holds."""
+    """The single document on stdout."""
     result = spillcast(*arguments, "--json")
     assert result.returncode in (statuses or {status}), result.stderr
     return json.loads(result.stdout)
@@ -149,7 +149,7 @@ def valid(schema, instance):
 @pytest.mark.parametrize("to", ["factor:10", "latency:150us", "{spilled}", "{directory}"])
 def test_forecast(spilled, tmp_path, to):
     to = to.format(spilled=spilled.path, directory=tmp_path)
-    # A probe on a busy machine may be too uncertain for an answer.
+    # A probe on a busy machine may be too uncertain for a forecast.
     statuses = {0, 3} if to == str(tmp_path) else {0}
     reply = printed("forecast", spilled.path, "--to", to, statuses=statuses)
     assert valid(FORECAST, reply)
@@ -230,7 +230,7 @@ def test_storage_compare(spilled):
 
 def test_emulate(tmp_path):
     skip_without_fuse()
-    # Its options come before the command, and so does --json.
+    # Options of emulate precede the command, and so does --json.
     result = completed("emulate", tmp_path, "--json", "--read", "1ms", "--", "true")
     assert valid(EMULATION, json.loads(result.stdout))
     assert list(tmp_path.iterdir()) == []
@@ -238,7 +238,7 @@ def test_emulate(tmp_path):
 
 def test_record(places):
     command = spill_in(places)
-    # The command's own words go elsewhere, so that stdout is the document alone.
+    # The command's output goes elsewhere, so that stdout has only the document.
     silent = ("sh", "-c", f"exec {shlex.join(command)} >/dev/null")
     output = places.root / "run.spill"
     result = completed("record", "--json", "-o", output, "--", *silent, env=places.env)
@@ -248,7 +248,7 @@ def test_record(places):
     assert meta == json.loads((output / "meta.json").read_text())
 
 
-def test_words_for_people_go_to_stdout_and_nothing_to_stderr(spilled, tmp_path):
+def test_text_output_goes_to_stdout_and_nothing_to_stderr(spilled, tmp_path):
     for arguments in (
         ("forecast", spilled.path, "--to", "factor:10"),
         ("forecast", spilled.path, "--to", "factor:10", "--to", "factor:2"),
@@ -340,7 +340,7 @@ def test_sweep_memory(tmp_path):
     query = "select max(r) from (select row_number() over (order by hash(i)) r from range({}) t(i))"
     (tmp_path / "q.sql").write_text(query.format(800_000))
     sizes = ("--memory", "16M..64M", "--measure", 2, "--check", "--within", "1ms")
-    # Steps are told on stderr.
+    # Progress is printed to stderr.
     document = json_of("sweep", "memory", "--sql", tmp_path / "q.sql", *sizes, "--on", "tmpfs")
     assert valid(SWEEP, document)
     assert document["advice"]["cell"] is None
@@ -348,12 +348,12 @@ def test_sweep_memory(tmp_path):
     assert len(document["errors"]) == sum(not point["measured"] for point in document["points"]) > 0
 
 
-def test_forecast_tells_of_memory(spilled):
+def test_a_forecast_has_advice_on_memory(spilled):
     answer = printed("forecast", spilled.path, "--to", "factor:10", "--within", "1h")
     assert valid(FORECAST, answer)
     assert answer["memory"]["advice"]["within_s"] == 3600
-    # Nothing is known of its memory.
+    # The recorded program's memory is unknown.
     assert [cell["memory_bytes"] for cell in answer["memory"]["cells"]] == [None, None]
-    # Without a target nothing is advised that nobody has.
+    # Without a target, the advice is about today's storage.
     alone = printed("forecast", spilled.path, "--within", "1h")
     assert alone["memory"]["advice"]["cell"]["storage"] == "today"

@@ -1,4 +1,4 @@
-"""``spillcast emulate`` as a person uses it: how it begins, and all the ways in which it ends."""
+"""``spillcast emulate`` as a user runs it: its start, and all the ways in which it ends."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from harness import TIMEOUT_S, completed, only_line, ordinary_user, spillcast, s
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
-#: What a program is told that uses a mount which has gone.
+#: The errors of a program that uses a mount which is gone.
 GONE = re.compile("not connected|connection abort")
 
-#: Reads a file over and over, and prints the error that ends it.
+#: Reads a file repeatedly, and prints the error that ends it.
 READER = """
 import os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
@@ -39,7 +39,7 @@ def fuse():
 
 
 def start_reader(emulator):
-    """A program that reads on the mount, and waits for it."""
+    """Starts a program that reads on the mount, and waits for its first read."""
     command = [sys.executable, "-c", READER, str(emulator.mountpoint / "data")]
     reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert reader.stdout.readline() == "reading\n"
@@ -49,7 +49,7 @@ def start_reader(emulator):
 
 
 def last_line(reader):
-    """How the reader ended; it must not hang."""
+    """The last line of the reader, which must not hang."""
     printed, _ = reader.communicate(timeout=TIMEOUT_S)
     return printed.splitlines()[-1]
 
@@ -64,8 +64,8 @@ def test_a_signal_ends_it_while_files_are_open(tmp_path, number):
         assert GONE.search(last_line(reader))
 
 
-def test_kill_9_while_a_program_reads_leaves_nothing_and_nobody_hangs(tmp_path):
-    # A read is under way, for it takes longer than the test.
+def test_sigkill_while_a_program_reads_leaves_nothing_and_no_process_hangs(tmp_path):
+    # A read is in progress, as it takes longer than the test.
     with Emulator(tmp_path, "--read", "1h") as emulator:
         reader = start_reader(emulator.ready())
         emulator.end(signal.SIGKILL)
@@ -73,7 +73,7 @@ def test_kill_9_while_a_program_reads_leaves_nothing_and_nobody_hangs(tmp_path):
         assert emulator.left_nothing()
 
 
-def test_it_ends_with_hours_of_work_in_flight(tmp_path):
+def test_emulate_ends_with_hours_of_work_in_flight(tmp_path):
     with Emulator(tmp_path, "--read", "1h", "--servers", "1") as emulator:
         reader = start_reader(emulator.ready())
         assert emulator.end(signal.SIGINT)[0] == 0
@@ -81,7 +81,7 @@ def test_it_ends_with_hours_of_work_in_flight(tmp_path):
         assert GONE.search(last_line(reader))
 
 
-def test_who_waits_for_a_mount_that_hangs_can_leave(tmp_path):
+def test_processes_that_wait_for_a_hung_mount_can_be_interrupted(tmp_path):
     def waits_for_it(process):
         tasks = Path(f"/proc/{process.pid}/task").iterdir()
         return any("request_wait" in (task / "wchan").read_text() for task in tasks)
@@ -105,7 +105,7 @@ def test_who_waits_for_a_mount_that_hangs_can_leave(tmp_path):
             os.kill(emulator.process.pid, signal.SIGCONT)
 
 
-def test_a_crash_of_its_user_is_no_matter(tmp_path):
+def test_a_crash_of_a_reading_program_has_no_effect(tmp_path):
     with Emulator(tmp_path, "--read", "5ms") as emulator:
         reader = start_reader(emulator.ready())
         reader.kill()
@@ -117,7 +117,7 @@ def test_a_crash_of_its_user_is_no_matter(tmp_path):
         assert emulator.left_nothing()
 
 
-def test_unmounted_by_somebody_else_it_ends(tmp_path):
+def test_emulate_ends_when_the_mount_is_unmounted(tmp_path):
     with Emulator(tmp_path, "--read", "1ms") as emulator:
         emulator.ready()
         command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
@@ -133,7 +133,7 @@ def write_through(file, text):
     os.fsync(file.fileno())
 
 
-def test_backing_files_stay(tmp_path):
+def test_backing_files_are_kept(tmp_path):
     backing = tmp_path / "backing"
     backing.mkdir()
     (backing / "before").write_bytes(b"was there")
@@ -143,10 +143,10 @@ def test_backing_files_stay(tmp_path):
         assert (emulator.mountpoint / "before").read_bytes() == b"was there"
         held = (emulator.mountpoint / "after").open("wb", buffering=0)
         held.write(b"is there")
-        # Open and in the page cache yet, it is written before the mount goes.
+        # Still open and in the page cache, the file is written before the mount ends.
         assert emulator.end(signal.SIGTERM)[0] == 0
         assert emulator.left_nothing()
-        # A kernel may take more into its page cache without asking anybody, until it is written.
+        # A kernel may accept more into its page cache without a request, until it is written.
         with pytest.raises(OSError, match=GONE):
             write_through(held, b"too late")
         held.close()
@@ -242,7 +242,7 @@ def test_storages_faster_than_the_mount_are_named(tmp_path):
     assert "writes of" not in result.stderr
 
 
-#: Arguments, where MOUNT is an empty directory in one that holds a file, and words of the answer.
+#: Arguments, where MOUNT is an empty directory inside one that has a file; words of the error.
 BAD_INPUT = {
     "nothing asked": (("MOUNT",), "needs --storage, or --read and --write"),
     "two storages": (("MOUNT", "--storage", "x.json", "--read", "1ms"), "leave --read"),

@@ -1,4 +1,4 @@
-"""However probe, emulate, ingest and a query end: nothing is left, and the rest is done again."""
+"""However probe, emulate, ingest and a query are ended: nothing is left, and a rerun completes."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from harness import TIMEOUT_S, completed, spillcast, spillcast_command, until
 from kills import REST, check_no_crash, check_nothing_left, end, moments
 from spillcast.storage import Storage
 
-#: Writes numbers to a file, until it is told that the file is gone; prints how many it wrote.
+#: Writes numbers to a file until an error says that it is gone; prints how many it wrote.
 WRITER = """
 import os, sys
 fd, done = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), 0
@@ -31,7 +31,7 @@ except OSError:
 
 
 def ended(process, death, after_s):
-    """A process ended so: its exit status, and that it was no crash."""
+    """The exit status of a process ended in this way, after checking that it did not crash."""
     end(process, death, after_s)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     check_no_crash(stderr)
@@ -53,8 +53,8 @@ def test_probe(tmp_path):
         probe = start("probe", directory, "--grid", "--budget", "2s,64M", "-o", output)
         status, _ = ended(probe, death, after_s)
         ends.add(status == 0)
-        # A probe that came to its end wrote a storage. A signal may come after the rename and
-        # before the exit, so another status may leave one too: whole, never a part.
+        # A probe that ended normally wrote a storage. A signal may come after the rename and
+        # before the exit, so another status may leave a file too, but never a partial one.
         assert output.exists() or status != 0
         assert not output.exists() or Storage.load(output).groups
         assert {path.name: path.read_text() for path in directory.iterdir()} == {"theirs": "theirs"}
@@ -67,7 +67,7 @@ def test_probe(tmp_path):
 
 
 def test_sql(tmp_path):
-    """The query never ends, and its folder may hold all rows of traces."""
+    """The query never ends; its folder may contain all rows of traces."""
     made = recording(tmp_path / "run.spill", [("read", 8192, 5, 1000)], elapsed_s=1.0)
     (folders := tmp_path / "folders").mkdir()
     query = "select count(*) from range(1_000_000_000_000) a, waits"
@@ -97,7 +97,7 @@ def test_emulate(tmp_path):
                 assert emulator.process.poll() is None
                 emulator.end(signal.SIGTERM)
             assert emulator.left_nothing()
-            # All that it read back was what it had written, and it does not hang.
+            # All data that it read back equalled what it had written, and it does not hang.
             stdout, _ = writer.communicate(timeout=TIMEOUT_S)
             assert int(stdout) >= 0
         check_nothing_left(room)
@@ -105,7 +105,7 @@ def test_emulate(tmp_path):
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Traces, and what an ingest of them comes to."""
+    """Traces, and the dataset that an ingest of them gives."""
     room = tmp_path_factory.mktemp("fleet")
     traces = write_fleet(room / "traces", 30)
     assert spillcast("ingest", traces, "-o", room / "whole").returncode == 0

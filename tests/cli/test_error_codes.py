@@ -1,4 +1,4 @@
-"""Errors have stable codes: with --json in a document, in Python as classes."""
+"""Errors have stable codes: in a document with --json, as classes in Python."""
 
 import ast
 import json
@@ -54,7 +54,7 @@ def test_a_refused_forecast_is_a_forecast_document_with_the_code(tmp_path):
     assert document["refused_code"] == "not-spilled"
 
 
-def test_json_of_the_command_after_the_dashes_is_its_own(tmp_path):
+def test_json_after_the_dashes_belongs_to_the_command(tmp_path):
     result = spillcast("record", "-o", "no/such.spill", "--", "true", "--json", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
 
@@ -63,7 +63,7 @@ BASES = {base.__name__ for base in (SpillcastError, InputError, Refusal)}
 
 
 def unclassified(code):
-    """Where an error is made of a base class, which has no code of its own."""
+    """Places where an error of a base class is raised, which has no code of its own."""
     calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
     return [f"line {call.lineno}" for call in calls if ast.unparse(call.func) in BASES]
 

@@ -1,4 +1,4 @@
-"""The base install: what it does, and what each extra is asked for by where it is missing."""
+"""The base install: its features, and the extras that it names where one is missing."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def without(packages, *arguments):
 @pytest.mark.parametrize(
     "words", [("profile", "--sql", "select 1"), ("export", "--format", "perfetto")]
 )
-def test_a_verb_that_wants_an_extra_names_it(spilled, words):
+def test_a_verb_that_needs_an_extra_names_it(spilled, words):
     result = without("duckdb", *words, str(spilled.path))
     assert result.returncode == 2, result.stderr
     message, fix = result.stderr.splitlines()
@@ -31,8 +31,8 @@ def test_a_verb_that_wants_an_extra_names_it(spilled, words):
     assert fix.strip() == "pip install 'spillcast[sql]'"
 
 
-def test_a_client_that_is_installed_and_cannot_start_says_why(tmp_path):
-    """As psycopg does where PostgreSQL's own library is missing."""
+def test_an_installed_client_that_cannot_be_loaded_gives_the_reason(tmp_path):
+    """For example psycopg where libpq is missing."""
     (tmp_path / "psycopg.py").write_text("raise ImportError('libpq.so is missing')")
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     result = spillcast("postgres", "host=/nowhere", env=environment(PYTHONPATH=path), anew=True)
@@ -57,7 +57,7 @@ def test_every_extra_of_the_project_is_known():
     assert set(installation.extras()) == set(PROJECT["optional-dependencies"]) - ours
 
 
-def test_no_module_of_another_kind_is_taken_for_an_extra():
+def test_only_missing_modules_of_extras_are_reported_as_extras():
     assert installation.wanted(ModuleNotFoundError("no", name="spillcast.nothing")) is None
     assert installation.wanted(
         ModuleNotFoundError("no", name="jinja2.inner")

@@ -1,4 +1,4 @@
-"""Every verb that prints a table prints it for any terminal, as CSV and as Markdown."""
+"""Every verb that prints a table prints it for any terminal width, as CSV and as Markdown."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ from spillcast.report.checks import demo_page
 
 CASES = Path(__file__).parents[2] / "docs" / "accuracy" / "cases.parquet"
 WIDTHS = [60, *nightly(80, 120, 200)]
-#: Command lines by name; words in braces are made by the fixture ``made``.
+#: Command lines by name; the fixture ``made`` provides words in braces.
 VERBS = {
     "profile": "profile {run}",
     "profile by much": "profile {run} --by event,op,size,file,second --histogram --top 9",
@@ -60,7 +60,7 @@ def made(spilled, tmp_path_factory):
 
 
 def printed(made, name, *more, columns=80):
-    """What a command prints on stdout; it is run here, which takes no time to load."""
+    """The stdout of a command, which runs in this process to save its imports."""
     arguments = [word.format(**made) for word in VERBS[name].split()] + list(more)
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, COLUMNS=str(columns)):
@@ -98,7 +98,7 @@ def test_markdown_tables_are_well_formed(made, name):
         }
 
 
-#: By name, the rows of the JSON document that stand in CSV.
+#: By name, the rows of the JSON document that CSV contains.
 RECORDS = {
     "profile": lambda answer: answer["rows"],
     "profile by much": lambda answer: answer["rows"],
@@ -133,7 +133,7 @@ def test_csv_holds_the_numbers_of_the_document(made, name):
     header, *rows = csv.reader(io.StringIO(printed(made, name, "--csv")))
     assert len(set(header)) == len(header)
     assert len(rows) == len(records)
-    # A grid's groups stand in another order.
+    # A grid's groups are in another order.
     written = sorted(map(tuple, rows)) if name == "storage show of a grid" else rows
     shared = [at for at, key in enumerate(header) if key in records[0]]
     assert len(shared) >= 2
@@ -143,7 +143,7 @@ def test_csv_holds_the_numbers_of_the_document(made, name):
 
 
 def _csv(value):
-    """A value of a document as it is to be read from CSV."""
+    """A document's value in the form in which CSV has it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -168,7 +168,7 @@ FORMS = ["--json", "--csv", "--markdown"]
 
 
 @cases("forms", [FORMS[:2], FORMS[1:], FORMS[::2], FORMS])
-def test_stdout_takes_one_form(forms):
+def test_only_one_output_form_can_go_to_stdout(forms):
     for verb in (("storage", "list"), ("probe", "/nowhere", "--grid")):
         result = spillcast(*verb, *forms)
         assert result.returncode == 2
@@ -179,7 +179,7 @@ def test_stdout_takes_one_form(forms):
             assert result.stdout == ""
 
 
-def test_colours_add_no_words(spilled):
+def test_colours_add_no_text(spilled):
     arguments = ("profile", spilled.path, "--histogram")
     piped = spillcast(*arguments, env=environment(COLUMNS=100)).stdout
     written = {}
@@ -193,7 +193,7 @@ def test_colours_add_no_words(spilled):
 
 
 @cases("columns", [60, 160])
-def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
+def test_progress_is_shown_on_a_terminal_and_erased(tmp_path, columns):
     arguments = ("probe", tmp_path, "--grid", "--budget", "3s,32M", "--csv")
     with Terminal(*arguments, columns=columns) as terminal:
         assert terminal.end() == 0
@@ -206,8 +206,8 @@ def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "a hidden cursor comes back"
 
 
-def test_the_time_left_is_that_of_the_round_under_way(monkeypatch):
-    """A probe replays several times; the second begins after 100 s here."""
+def test_the_remaining_time_is_that_of_the_current_round(monkeypatch):
+    """A probe replays several times; here the second replay begins after 100 s."""
     now_s, lines = [0.0], []
     monkeypatch.setattr(progress, "_is_drawn_on", lambda: True)
     monkeypatch.setattr(progress, "_columns", lambda: 80)
@@ -220,8 +220,8 @@ def test_the_time_left_is_that_of_the_round_under_way(monkeypatch):
         show(0, 100)
         now_s[0] = 102.0
         show(2, 100)
-        # The next line may have been made before, the one after it was not.
+        # The next line may have been made before; the line after it was not.
         drawn = len(lines)
         until(lambda: len(lines) > drawn + 1, "the bar")
-    # Of 2 of 100 in 2 s; of 102 s it would be more than an hour.
+    # Based on 2 of 100 in 2 s; based on 102 s, it would be more than an hour.
     assert "98 s left" in lines[-1]

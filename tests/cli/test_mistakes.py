@@ -1,4 +1,4 @@
-"""Natural mistakes of the hand: each gets one line that names it, and one that mends it."""
+"""Common mistakes of users: each gets a line that names it, and a line with the fix."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from evidence import recording, storage
 from harness import completed, environment, error_code, spillcast
 
 K = 1 << 10
-#: Arguments, where run.spill, flash.json and the folder nvme are there; words of the first line,
-#: which names what is wrong, and of the second, which mends it.
+#: Arguments, in a folder with run.spill, flash.json and nvme/; words of the first line,
+#: which names the mistake, and of the second, which has the fix.
 MISTAKES = {
     "a latency without a unit": (
         ("forecast", "run.spill", "--to", "latency:150"), "--to latency:150: '150' has no unit",
@@ -169,7 +169,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A recording, a storage, and a folder that is on one."""
+    """A folder with a recording, a storage, and a directory on a storage."""
     path = tmp_path_factory.mktemp("mistakes")
     loads = [("write", 256 * K, 40, 4_000_000), ("read", 256 * K, 40, 6_000_000)]
     recording(path / "run.spill", loads, elapsed_s=25.0, cpu_s=5.0)
@@ -179,7 +179,7 @@ def folder(tmp_path_factory):
 
 
 @cases("mistake", MISTAKES)
-def test_a_mistake_is_named_and_mended(folder, mistake):
+def test_a_mistake_is_named_and_fixed(folder, mistake):
     arguments, named, mended = MISTAKES[mistake]
     result = spillcast(*arguments, cwd=folder, env=environment())
     assert result.returncode == 2, result.stderr
@@ -195,13 +195,13 @@ def test_a_mistake_is_named_and_mended(folder, mistake):
 
 
 @pytest.mark.parametrize("elapsed", ["12:53", "12m53s", "12 min 53 s", "00:12:53", "773"])
-def test_a_time_as_other_tools_print_it_is_read(folder, elapsed):
+def test_a_time_in_the_format_of_other_tools_is_read(folder, elapsed):
     requested = ("forecast", "run.spill", "--to", "factor:2", "--elapsed", elapsed)
     result = completed(*requested, cwd=folder, env=environment())
     assert " of 12 min 53 s." in " ".join(result.stdout.split())
 
 
-def test_a_target_that_is_given_twice_is_one(folder):
+def test_a_repeated_target_counts_once(folder):
     requested = ("forecast", "run.spill", *(2 * ("--to", "factor:2")), "--csv")
     result = spillcast(*requested, cwd=folder, env=environment())
     assert len(result.stdout.splitlines()) == 2, result.stderr

@@ -1,4 +1,4 @@
-"""What is printed as JSON, and where it goes if a stream is closed."""
+"""JSON output, and the output when a stream is closed."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from spillcast.recording import Recording
 from statement_files import export, row
 
 
-def test_json_keeps_the_order_of_keys_and_no_character_that_a_terminal_obeys(capsys):
+def test_json_keeps_the_order_of_keys_and_escapes_control_characters(capsys):
     document = {"z": [1, None, {"path": Path("/x")}], "a": "ä\x7f\x1b\n", "empty": []}
     emit(document)
     printed = capsys.readouterr().out
@@ -27,15 +27,15 @@ def test_json_keeps_the_order_of_keys_and_no_character_that_a_terminal_obeys(cap
     ]
 
 
-def test_json_has_null_for_what_is_no_number(capsys):
+def test_json_has_null_for_values_that_are_not_numbers(capsys):
     emit({"ratios": [float("inf"), {"x": float("nan")}, 0.5], "infinity": "Infinity"})
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document == {"ratios": [None, {"x": None}, 0.5], "infinity": "Infinity"}
 
 
 @cases("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_leads_nowhere(tmp_path, closed):
-    # It lives on, so that the name of its file can be read.
+def test_a_recording_with_a_closed_stream_succeeds(tmp_path, closed):
+    # The process lives on, so that the name of its file can be read.
     written = (
         "import os, time; os.write(os.open('spilled', os.O_CREAT | os.O_WRONLY), bytes(9)); "
         "time.sleep(0.5)"
@@ -62,8 +62,8 @@ def test_a_closed_stream_leads_nowhere(tmp_path, closed):
         ["forecast", "x", "--json"],
     ],
 )
-def test_output_that_nobody_reads_is_no_error_of_its_own(words):
-    """The status is that of a shell whose program SIGPIPE ended; of a full disk it is 1."""
+def test_unreadable_output_gives_no_traceback(words):
+    """The status is a shell's for a program that SIGPIPE ended; for a full disk it is 1."""
     reader, closed = os.pipe()
     os.close(reader)
     full = os.open("/dev/full", os.O_WRONLY)
@@ -78,7 +78,7 @@ def test_output_that_nobody_reads_is_no_error_of_its_own(words):
 
 
 def test_a_refused_forecast_is_one_document(tmp_path):
-    """A target that was measured with reads alone, for statements that also write."""
+    """The target was measured with reads alone, but the statements also write."""
     target = tmp_path / "reads.json"
     group = {
         "op": "read", "size_class_bytes": 8192, "depth": 1, "count": 9, "bytes": 73728,
@@ -95,7 +95,7 @@ def test_a_refused_forecast_is_one_document(tmp_path):
     assert "writes" in parsed["refused"]
 
 
-def test_the_summary_stays_out_of_a_file(tmp_path):
+def test_the_summary_is_not_in_a_redirected_file(tmp_path):
     command = ("record", "-o", tmp_path / "run.spill", "--", "seq", "3")
     with (tmp_path / "numbers").open("w") as numbers:
         recorder = started(*command, stdout=numbers, stderr=subprocess.PIPE, text=True)

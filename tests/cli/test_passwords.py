@@ -1,4 +1,4 @@
-"""A password on spillcast's command line is gone from the list of processes once it works."""
+"""A password on spillcast's command line is removed from the process list after the start."""
 
 import resource
 import socket
@@ -29,7 +29,7 @@ def test_a_password_is_not_in_the_list_of_processes(way):
             spillcast_command("postgres", dsn), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         server.settimeout(60)
-        # It has connected, and waits for an answer.
+        # The program has connected, and waits for a response.
         with server.accept()[0]:
             place = Path(f"/proc/{process.pid}")
             words = (place / "cmdline").read_bytes()[:-1].split(b"\0")
@@ -48,7 +48,7 @@ def test_a_password_is_not_in_the_list_of_processes(way):
 
 
 @cases("verb", ["forecast", "profile", "fleet"])
-def test_an_error_quotes_no_password(verb):
+def test_an_error_does_not_quote_a_password(verb):
     address = WAYS["address"].format(SECRET, 5432)
     target = () if verb == "profile" else ("--to", "latency:1ms")
     done = spillcast(verb, address, *target, "--json")

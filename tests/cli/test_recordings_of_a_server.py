@@ -1,4 +1,4 @@
-"""A folder of recordings, as ``record --all`` fills one, is evidence like each of them."""
+"""A folder of recordings, as ``record --all`` makes it, is evidence as its recordings are."""
 
 import json
 
@@ -33,13 +33,13 @@ def test_forecast_has_a_row_for_each_query(folder):
     assert {line.partition(",")[0] for line in table[1:]} == set(QUERIES)
 
 
-def test_what_is_of_one_run_is_refused_for_a_folder(folder):
+def test_options_of_a_single_run_are_refused_for_a_folder(folder):
     for option in (("--within", "5s"), ("--details",)):
         done = spillcast("forecast", folder, "--to", "latency:1ms", *option)
         assert option[0] in only_line(done, 2)
 
 
-def test_profile_tells_recordings_apart(folder):
+def test_profile_separates_recordings(folder):
     document = json.loads(spillcast("profile", folder, "--by", "op", "--json").stdout)
     reads = {
         row["recording"]: row["total_us"] for row in document["rows"] if row.get("op") == "read"
@@ -48,7 +48,7 @@ def test_profile_tells_recordings_apart(folder):
     assert document["elapsed_s"] == pytest.approx(6.0)
 
 
-def test_report_has_them_all(folder, tmp_path):
+def test_report_has_all_recordings(folder, tmp_path):
     page = tmp_path / "report.html"
     completed("report", folder, "-o", page)
     assert all(name in page.read_text() for name in QUERIES)

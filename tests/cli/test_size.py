@@ -22,17 +22,17 @@ def test_the_document_has_the_frontier_and_the_chosen_storage():
     saved_h = 48 * 365.25 / 12 * (773 - document["chosen"]["elapsed_s"]) / 3600
     assert document["chosen"]["saved_h_per_month"] == pytest.approx(saved_h)
     waits_s = sum(wait["elapsed_s"] for wait in document["binding"]["waits"])
-    # Without I/O 773 - 430 s are left.
+    # Without I/O, 773 - 430 s remain.
     assert waits_s == pytest.approx(document["chosen"]["elapsed_s"] - 343, abs=1)
 
 
-def test_a_limit_that_nothing_meets_ends_with_3():
+def test_a_limit_that_no_storage_meets_exits_with_3():
     result = spillcast("size", RUN, "--within", "5min", "--provider", "aws")
     assert result.returncode == 3
     assert "5 min 43 s" in result.stdout
 
 
-def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
+def test_a_limit_met_by_todays_storage_needs_no_purchase():
     result = completed("size", RUN, "--within", "1h", "--provider", "aws")
     lead, *rest = result.stdout.splitlines()
     assert "12 min 53 s" in lead
@@ -43,7 +43,7 @@ def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
     )
 
 
-def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
+def test_an_unknown_time_of_temp_io_gives_only_intervals(tmp_path):
     file = tmp_path / "statements.csv"
     export(file, 15, row(1, calls=1, mean_ms=4000.0, temp_ms=0.0))
     result = completed("size", file, "--provider", "aws", "--json")
@@ -51,9 +51,9 @@ def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
     shown = spillcast("size", file, "--provider", "aws").stdout.splitlines()
     _today, *others = (line for line in reversed(shown) if re.match(r"  (today|aws-|gcp-)", line))
     assert others
-    # An interval is the only time of each storage.
+    # Each storage has an interval instead of a time.
     assert all(re.fullmatch(r".* - +\S+ \S+ to \S+ \S+.*", line) for line in others)
-    # Nor does a page draw the middle of one.
+    # A page does not draw the middle of an interval either.
     (tmp_path / "size.json").write_text(result.stdout)
     page = spillcast("report", tmp_path / "size.json", "-o", tmp_path / "page.html", "--json")
     assert json.loads(page.stdout)["charts"] == []
@@ -70,25 +70,25 @@ def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
         ("--provider", "ibm"),
         ("--region", "mars-1"),
         ("--runs", "often"),
-        # A decimal comma, and no thousands.
+        # A decimal comma, not a thousands separator.
         ("--runs", "1,5/day"),
         ("--prices", "absent.csv"),
     ],
 )
-def test_what_it_cannot_use_is_refused_with_a_hint(options):
+def test_invalid_options_are_refused_with_a_hint(options):
     result = spillcast("size", RUN, *options)
     assert result.returncode == 2
     assert options[1] in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_an_export_of_statements_gets_one_storage(tmp_path):
+def test_an_export_of_statements_gets_a_single_storage(tmp_path):
     file = tmp_path / "statements.csv"
     rows = row(1, calls=30, mean_ms=2000.0, temp_ms=900.0), row(2, calls=10, mean_ms=4000.0)
     export(file, 15, *rows)
     document = json_of("size", file, "--provider", "aws", "--runs", "400/day")
     assert document["statements"] == 2
-    # The mean over 30 calls of 2 s and 10 of 4 s.
+    # The mean of 30 calls of 2 s and 10 of 4 s.
     assert document["baseline_s"] == pytest.approx(2.5)
 
 
@@ -101,13 +101,13 @@ def test_a_report_shows_the_frontier_and_what_to_buy(tmp_path):
         assert "What to buy" in summary["sections"]
         assert "Price and time" in summary["charts"]
         assert json.loads(document.read_text())["chosen"]["target"] in " ".join(summary["answer"])
-        # The time of today's storage, which has no price, is a level line.
+        # The time on today's storage, which has no price, is a horizontal line.
         lines = re.findall(r'<path d="M[\d.]+ ([\d.]+) ?L[\d.]+ ([\d.]+)"', page.read_text())
         assert sum(left == right for left, right in lines) == 1
 
 
 @cases("options", [("--elapsed", "20m"), ("--queryid", "1"), ("--item", "2")])
-def test_of_snapshots_no_single_statement_is_chosen(tmp_path, options):
+def test_no_single_statement_of_snapshots_can_be_selected(tmp_path, options):
     server = Server()
     server.look(tmp_path)
     server.call("1")

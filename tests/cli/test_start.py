@@ -1,4 +1,4 @@
-"""Starting: what a verb does not use is not imported; help and the first page."""
+"""Startup: a verb imports only what it uses; help and the first page."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from harness import CONFINED, completed, spillcast
 from spillcast.cli import VERBS
 
 
-def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):
+def test_a_forecast_imports_no_readers_of_other_evidence(spilled):
     under = ("env", "PYTHONPROFILEIMPORTTIME=1")
     done = completed("forecast", spilled.path, "--to", "latency:1ms", under=under)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -20,7 +20,7 @@ def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):
     assert not {f"spillcast.{name}" for name in ours} & imported
 
 
-def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
+def test_a_report_of_single_waits_does_not_import_duckdb(spilled, tmp_path):
     pytest.importorskip("jinja2")
     page = tmp_path / "report.html"
     under = ("env", "PYTHONPROFILEIMPORTTIME=1")
@@ -30,7 +30,7 @@ def test_a_report_asks_no_database_of_single_waits(spilled, tmp_path):
 
 
 @cases("target", ["catalogue:aws-gp3", "latency:1ms", "tmpfs"])
-def test_a_forecast_in_a_directory_that_the_user_may_not_enter(spilled, tmp_path, target):
+def test_a_forecast_in_a_directory_that_the_user_cannot_enter(spilled, tmp_path, target):
     (closed := tmp_path / "closed").mkdir()
     enter = ("sh", "-c", 'cd "$0" && chmod 0 . && exec "$@"', closed, *CONFINED)
     command = ("forecast", spilled.path, "--to", target, "--json")
@@ -40,7 +40,7 @@ def test_a_forecast_in_a_directory_that_the_user_may_not_enter(spilled, tmp_path
 
 
 @cases("by", ["event", "second", "minute"])
-def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
+def test_a_trace_is_profiled_without_large_imports(tmp_path, by):
     trace = tmp_path / "t.trc"
     wait = "nam='direct path read temp' ela= 100 file number=201 first dba=1 block cnt=8 obj#=1"
     trace.write_text("".join(f"WAIT #1: {wait} tim={at * 10**7}\n" for at in range(1, 30)))
@@ -51,7 +51,7 @@ def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
     assert not imported & {"numpy", "pyarrow", "duckdb", "pandas"}
 
 
-def test_help_is_had_in_each_way_that_people_try():
+def test_help_is_shown_by_each_usual_option():
     output = spillcast("forecast", "--help").stdout
     assert "--details" in output
     for words in (("forecast", "-h"), ("help", "forecast")):
@@ -59,7 +59,7 @@ def test_help_is_had_in_each_way_that_people_try():
         assert (result.returncode, result.stdout) == (0, output)
 
 
-def test_the_first_page_lists_the_version_and_verbs_in_the_order_of_the_work():
+def test_the_first_page_lists_the_version_and_verbs_in_order_of_use():
     output = spillcast("-h").stdout
     assert output == spillcast("help").stdout == spillcast("--help").stdout
     assert "--version" in output

@@ -55,7 +55,7 @@ def document(*arguments):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_the_spike_of_a_flash_temp_tablespace_is_seen(flash, columns):
+def test_the_spike_of_a_flash_temp_tablespace_is_visible(flash, columns):
     text = printed("show", flash, "--op", "read", columns=columns)
     assert max(map(len, text.splitlines())) <= columns
     answer = " ".join(text.split())
@@ -65,7 +65,7 @@ def test_the_spike_of_a_flash_temp_tablespace_is_seen(flash, columns):
     assert sum(line.rstrip().endswith(("  A", "  B")) for line in bars) == 2
     counts = [int(re.search(r"([\d,]+) +(?:<? ?[\d.]+) %", b)[1].replace(",", "")) for b in bars]
     assert sum(counts) == 1000
-    # The bins of 500 us to 1 ms hold the spike; the two before them next to nothing.
+    # The bins of 500 us to 1 ms contain the spike, the two before them nearly nothing.
     assert 55 <= sum(counts[-3:]) <= 60
 
 
@@ -82,7 +82,7 @@ def test_a_recording_is_shown(spilled):
     assert text.count("|") > 5
 
 
-def test_what_is_stated_is_said(tmp_path):
+def test_stated_limits_are_shown(tmp_path):
     limits = [operations_limit("iops", 3000), bytes_limit("bytes", 125 << 20)]
     groups = [
         spread(op, 4096, [5e-4], pattern="random", access="direct") for op in ("read", "write")
@@ -94,7 +94,7 @@ def test_what_is_stated_is_said(tmp_path):
     assert "nothing was measured" in text
 
 
-def test_limits_of_a_disk_are_said_apart(tmp_path):
+def test_limits_of_a_disk_are_shown_by_pattern(tmp_path):
     from spillcast.report.storage import limits_text
     from spillcast.storage import Limit
 
@@ -111,7 +111,7 @@ def test_limits_of_a_disk_are_said_apart(tmp_path):
 
 
 def test_servers_and_ceilings_of_a_grid(tmp_path):
-    # Four are served at once, and 400 MB/s go through: q operations of s bytes take
+    # Four are served at once, with a throughput of 400 MB/s: q operations of s bytes take
     # max(l, q * l / 4, q * s / 400e6) with l = 100 us + s / 1e9.
     groups = [
         spread("read", size, [max(idle_s, depth * idle_s / 4, depth * size / 400e6)] * 50,
@@ -161,7 +161,7 @@ def test_a_size_that_was_not_measured_is_marked(tmp_path):
 
 
 def test_the_verdict_of_a_comparison(disk, flash):
-    # 9 ms to a mean of 0.2 ms; 1 ms to 2 ms.
+    # From 9 ms to a mean of 0.2 ms; from 1 ms to 2 ms.
     text = printed("compare", disk, flash)
     ratios = re.search(r"flash reads ([\d.]+) times faster and writes (\S+) times\s+slower", text)
     result = document("compare", disk, flash)
@@ -178,7 +178,7 @@ def test_the_verdict_of_a_comparison(disk, flash):
     assert rows["read"][1]["speedup"] == pytest.approx(9e-3 / mean_s)
 
 
-def test_time_that_was_measured_is_the_weight_of_a_verdict(tmp_path):
+def test_a_verdict_is_weighted_by_measured_time(tmp_path):
     # 900 ms of small and 100 ms of large reads become 90 ms and 200 ms.
     source = saved(
         tmp_path / "here.json",
@@ -197,7 +197,7 @@ def test_time_that_was_measured_is_the_weight_of_a_verdict(tmp_path):
     assert "reads 3.45 times faster (0.50x to 10x by size)" in printed("compare", source, target)
 
 
-def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
+def test_missing_sizes_are_taken_from_the_other_storage_and_marked(tmp_path):
     def law(sizes):
         return [spread("read", size, [100e-6 + size / 1e9] * 50) for size in sizes]
 
@@ -213,7 +213,7 @@ def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
     assert row["storages"][0]["mean_s"] == pytest.approx(100e-6 + 65536 / 1e9, rel=1e-3)
 
 
-def test_patterns_are_compared_apart(tmp_path, disk):
+def test_patterns_are_compared_separately(tmp_path, disk):
     groups = [
         spread("read", 262144, [s] * 50, pattern=pattern, access="direct")
         for pattern, s in (("random", 3e-3), ("sequential", 1e-3))
@@ -234,7 +234,7 @@ def test_three_storages_are_compared_with_the_first(disk, flash, tmp_path):
     assert "flash reads" in text
 
 
-def test_storages_of_one_name_are_told_apart(disk, tmp_path):
+def test_storages_of_one_name_are_distinguished(disk, tmp_path):
     (tmp_path / "other").mkdir()
     other = saved(tmp_path / "other" / "disk.json", spread("read", 262144, [3e-3] * 20))
     assert f"{other} reads 3 times faster than {disk}." in " ".join(
@@ -258,13 +258,13 @@ def damaged(path, **changes):
         {"depth": 0},
         {"block_count": [-3]},
         {"size_class_bytes": 0},
-        # The half of 100 reads of 9 ms, microseconds, and the longest first.
+        # Half of 100 reads of 9 ms, latencies in microseconds, and the longest first.
         {"total_ns": 450_000_000},
         {"total_ns": 900_000, "block_mean_ns": [9_000]},
         {"latency_ns": [10_000_000, 8_000_000], "latency_count": [50, 50]},
     ],
 )
-def test_figures_that_do_not_go_together_are_damage(disk, changes):
+def test_inconsistent_figures_are_damage(disk, changes):
     whole = disk.read_text()
     damaged(disk, **changes)
     for arguments in (("show", disk), ("compare", disk, disk)):

@@ -1,4 +1,4 @@
-"""``spillcast sweep io-size`` as a user meets it: what it prints, refuses and leaves."""
+"""``spillcast sweep io-size`` as a user runs it: its output, refusals and leftovers."""
 
 import signal
 import subprocess
@@ -37,7 +37,7 @@ SIZE_SWEEP = document(
 
 @pytest.fixture(scope="module")
 def spill(tmp_path_factory):
-    """A recording of 4 MiB written and read back in 64 KiB."""
+    """A recording of 4 MiB written and read back in units of 64 KiB."""
     path = tmp_path_factory.mktemp("sweep") / "run.spill"
     return recording(path, written_and_read(4 * M, size=64 * K)).path
 
@@ -59,7 +59,7 @@ def test_a_recorded_spill_is_issued_in_each_size(spill, tmp_path):
     counts = {of: row["writes"]["count"] for of, row in rows.items()}
     assert counts == {(32, 32): 128, (128, 32): 64, (128, 128): 32}
     assert all(row["reads"]["count"] == row["writes"]["count"] for row in rows.values())
-    # What leaves all as it was is the same I/O, and is measured once.
+    # A setting that changes nothing is the same I/O, and is measured once.
     assert document["recorded"]["total_s"] == rows[128, 32]["total_s"]
     assert document["measured"]
     assert list(tmp_path.iterdir()) == []
@@ -77,7 +77,7 @@ def test_work_memory_adds_the_levels_of_a_recorded_spill(spill):
     assert rows[256, 256]["total_s"] == pytest.approx(2 * before[256, 256]["total_s"])
 
 
-def test_a_table_bars_and_what_to_set(spill):
+def test_output_has_a_table_bars_and_settings(spill):
     result = completed(
         "sweep", "io-size", "catalogue:linux-hdd", "--min", "48K", "--max", "240K",
         env=environment(COLUMNS="80"),
@@ -91,7 +91,7 @@ def test_a_table_bars_and_what_to_set(spill):
     assert result.stderr == ""
 
 
-def test_settings_without_three_buffers_are_left_out():
+def test_settings_without_three_buffers_are_omitted():
     document = swept("catalogue:linux-hdd", "--data", "64M", "--memory", "2M")
     assert max(row["min_bytes"] for row in document["rows"]) <= 2 * M // 3
     assert [w["code"] for w in document["warnings"]] == ["no-fan-in"]
@@ -123,24 +123,24 @@ def test_bad_input_is_one_clear_line(tmp_path, arguments, words):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_seed_s_sizes_need_no_power_of_two():
+def test_sizes_need_not_be_powers_of_two():
     rows = by_setting(swept("catalogue:linux-hdd", "--min", "48K", "--max", "240K"))
     assert list(rows) == [(240, 48)]
 
 
-def test_data_is_not_for_a_recording(spill, tmp_path):
+def test_data_does_not_apply_to_a_recording(spill, tmp_path):
     message = only_line(spillcast("sweep", "io-size", tmp_path, "--like", spill, "--data", "1G"), 2)
     assert "--data is for a synthetic sort" in message
 
 
-def test_a_memory_that_explains_nothing_is_refused(spill, tmp_path):
+def test_a_memory_that_does_not_explain_the_spill_is_refused(spill, tmp_path):
     message = only_line(
         spillcast("sweep", "io-size", tmp_path, "--like", spill, "--memory", "1G"), 2
     )
     assert "does not explain" in message
 
 
-def test_a_directory_too_small(tmp_path):
+def test_a_directory_without_enough_space_is_refused(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small tmpfs needs root")
@@ -154,7 +154,7 @@ def test_a_directory_too_small(tmp_path):
         subprocess.run(["umount", tmp_path], check=True)
 
 
-def test_interrupted_it_leaves_nothing(tmp_path):
+def test_an_interrupted_sweep_leaves_nothing(tmp_path):
     command = ("sweep", "io-size", tmp_path, "--data", "256M", "--memory", "8M")
     with started(*command, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: threads_of(process.pid) > 1 or process.poll() is not None, "the replay")
@@ -165,12 +165,12 @@ def test_interrupted_it_leaves_nothing(tmp_path):
 
 
 def threads_of(pid):
-    """How many threads with the probe's name a process has."""
+    """Number of threads of a process that have the probe's name."""
     tasks = list(Path(f"/proc/{pid}/task").glob("*/comm"))
     return 1 + sum("spillcast-probe" in comm.read_text() for comm in tasks)
 
 
-def test_a_program_s_own_spill_on_a_directory(spilled, tmp_path):
+def test_a_recorded_spill_of_a_program_on_a_directory(spilled, tmp_path):
     """Two threads, with sizes from 1,000 bytes to 256 KiB and offsets at random."""
     document = swept(
         tmp_path, "--like", spilled.path, "--min", "8K", "--max", "48K", "--budget", "1s"

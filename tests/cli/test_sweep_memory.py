@@ -1,11 +1,11 @@
-"""``spillcast sweep memory`` as it is called: what it refuses, and a query of one's own."""
+"""``spillcast sweep memory`` as a user runs it: refusals, and a query of the user."""
 
 import pytest
 
 from cases import cases
 from harness import completed, environment, spillcast
 
-#: A sort of 12 MB that finds its own data.
+#: A sort of 12 MB that generates its own data.
 QUERY = "select max(r) from (select row_number() over (order by hash(i)) r from range(400000) t(i))"
 
 BAD_INPUT = {
@@ -62,7 +62,7 @@ def test_bad_input(directory, case):
     assert sorted(directory.iterdir()) == before
 
 
-def test_a_query_of_ones_own(directory):
+def test_a_query_of_the_user(directory):
     arguments = ("--sql", "q.sql", "--on", "tmpfs", "--memory", "12M..48M", "--within", "1h")
     result = completed("sweep", "memory", *arguments, cwd=directory, env=environment())
     assert "Cheapest within 1 h 00 min: 12 MiB on tmpfs" in result.stdout

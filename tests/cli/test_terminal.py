@@ -1,4 +1,4 @@
-"""What others have named reaches a terminal as letters, and a spreadsheet as text."""
+"""Names from untrusted evidence are printable on a terminal, and text in a spreadsheet."""
 
 import csv
 import io
@@ -16,16 +16,16 @@ from harness import TIMEOUT_S, completed, probed_grid, spillcast, spillcast_comm
 from oracle_files import HEADER, READ, blocks, write_trace
 from screen import Terminal
 
-#: Sets a title, erases, colours, turns the direction of writing, rings; C1 in UTF-8; DEL.
+#: Sets a title, erases, colours, reverses text direction, rings the bell; C1 in UTF-8; DEL.
 EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e\x7f\u2066"
 FORMULA = "=cmd|'calc'!A1"
-#: What a line of a program's output may hold beside letters.
+#: Characters that a line of output may have beside letters.
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
-    """Evidence of every kind, at a path and with names that a terminal would obey."""
+    """Evidence of every kind, with a path and names that control a terminal."""
     folder = tmp_path_factory.mktemp("evil") / EVIL
     temp = folder / "temp"
     temp.mkdir(parents=True)
@@ -84,7 +84,7 @@ LINES = {
     "sql of the wrong": "sql {evil} {run}",
 }
 
-#: What says nothing that others have named, or its ends alone.
+#: Commands whose output has no untrusted names, or only their ends.
 QUIET = {
     *("profile", "profile of a trace", "forecast of a trace", "forecast refused", "report"),
     *("cache", "fleet", "sql of the wrong", "no such DSN"),
@@ -100,7 +100,7 @@ def is_harmless(text):
 
 
 @cases("subject", LINES)
-def test_no_verb_passes_control_characters_on(evil, subject):
+def test_no_verb_prints_control_characters_of_evidence(evil, subject):
     done = spillcast(*words(LINES[subject], evil))
     message = done.stdout + done.stderr
     assert "PWN" in message or subject in QUIET
@@ -108,7 +108,7 @@ def test_no_verb_passes_control_characters_on(evil, subject):
     assert "Traceback" not in message
 
 
-def test_what_was_said_while_evidence_was_made(evil):
+def test_output_while_evidence_is_made_is_harmless(evil):
     for done in (evil.probed, evil.ingested):
         assert is_harmless(done.stdout + done.stderr)
     assert "PWN" in evil.ingested.stdout + evil.probed.stdout
@@ -116,13 +116,13 @@ def test_what_was_said_while_evidence_was_made(evil):
 
 
 @pytest.mark.parametrize("form", ["--csv", "--markdown"])
-def test_other_forms_for_people(evil, form):
+def test_csv_and_markdown_are_harmless(evil, form):
     done = spillcast("profile", evil.run, "--by", "file", form)
     assert "PWN" in done.stdout
     assert is_harmless(done.stdout)
 
 
-def test_json_is_raw_and_of_printable_letters(evil):
+def test_json_is_unredacted_and_printable(evil):
     done = spillcast("profile", evil.run, "--by", "file", "--json")
     assert is_harmless(done.stdout)
     files = {row["file"] for row in json.loads(done.stdout)["rows"]}
@@ -139,20 +139,20 @@ def test_json_is_raw_and_of_printable_letters(evil):
         "record --live --discard -- {spill}",
     ],
 )
-def test_a_terminal_is_told_only_what_is_ours(evil, line):
-    """Colours, the line that is written over and the live view are ours; names are letters."""
+def test_only_escape_codes_of_spillcast_reach_a_terminal(evil, line):
+    """Colours, the progress line and the live view are spillcast's; names are only letters."""
     command = []
     for word in line.split():
         command += evil.spill if word == "{spill}" else words(word, evil)
     with Terminal(*command, TMPDIR=str(evil.folder / "temp")) as terminal:
         terminal.end()
-        # A long path is cut at its end or in its middle.
+        # A long path is truncated at its end or in its middle.
         assert "PWN\\x07" in terminal.text or "\\x7f\\u2066" in terminal.text
         for code in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\u202e", "\x7f", "\u2066"):
             assert code not in terminal.text
 
 
-def test_a_name_is_no_markup(tmp_path):
+def test_a_name_is_not_markup(tmp_path):
     fifo = tmp_path / "[bold][link=http:x]t.trc"
     os.mkfifo(fifo)
     with Terminal("profile", fifo) as terminal:
@@ -161,8 +161,8 @@ def test_a_name_is_no_markup(tmp_path):
 
 
 @pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
-def test_a_cell_of_text_is_no_formula(evil, first):
-    """As https://owasp.org/www-community/attacks/CSV_Injection has it; numbers stay numbers."""
+def test_a_text_cell_is_not_a_formula(evil, first):
+    """By https://owasp.org/www-community/attacks/CSV_Injection; numbers remain numbers."""
     escaped = {"\t": "chr(9)", "\r": "chr(13)", "\n": "chr(10)"}.get(first, f"'{first}'")
     query = f"select {escaped} || 'cmd|calc' as text, -1.5 as number, -2 as \"{first}name\""
     done = spillcast("profile", evil.run, "--sql", query, "--csv")
@@ -174,12 +174,12 @@ def test_a_cell_of_text_is_no_formula(evil, first):
     assert raw["rows"][0][0] == f"{first}cmd|calc"
 
 
-def test_a_file_name_in_csv_is_no_formula(evil):
+def test_a_file_name_in_csv_is_not_a_formula(evil):
     query = f"select '{FORMULA.replace(chr(39), chr(39) * 2)}' as file, count(*) as n from waits"
     assert f"'{FORMULA}," in spillcast("profile", evil.run, "--sql", query, "--csv").stdout
 
 
-def test_letters_that_a_locale_lacks_are_replaced(tmp_path):
+def test_characters_that_a_locale_lacks_are_replaced(tmp_path):
     log = tmp_path / "pg.log"
     log.write_text(
         'LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'

@@ -68,7 +68,7 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path, words):
 
 
 @cases("words", [("postgres", ""), ("move", "postgres", "", "--to", "/tmp")])
-def test_an_empty_dsn_is_that_of_the_environment(tmp_path, monkeypatch, words):
+def test_an_empty_dsn_uses_the_environment(tmp_path, monkeypatch, words):
     monkeypatch.setenv("PGHOST", str(tmp_path / "of the environment"))
     assert "of the environment" in only_line(spillcast(*words, cwd=tmp_path), 2)
 
@@ -78,7 +78,7 @@ def test_arguments_of_the_recorded_command_may_be_empty(tmp_path):
 
 
 def options_by_heading(verb):
-    """Of a verb's help, the long options below each heading."""
+    """The long options below each heading of a verb's help."""
     headings = {}
     for line in spillcast(verb, "--help").stdout.splitlines():
         if line.endswith(":") and not line.startswith(" "):
@@ -97,7 +97,7 @@ def options_by_heading(verb):
         ("record", POSTGRES, {"--postgres", "--query", "--explain", "--all"}),
     ],
 )
-def test_help_lists_options_by_their_evidence(verb, heading, expected):
+def test_help_groups_options_by_their_evidence(verb, heading, expected):
     headings = options_by_heading(verb)
     assert expected <= set(headings[heading])
     listed = [option for options in headings.values() for option in options]
@@ -132,19 +132,19 @@ def test_the_command_line_imports_nothing_heavy():
     assert HEAVY & imported_by("spillcast.cli") == set()
 
 
-def test_what_computes_nothing_waits_for_no_numpy():
+def test_verbs_that_compute_nothing_do_not_import_numpy():
     """Help of verbs, tables of engines and steps of moves, classes of a fleet's document."""
     modules = {*VERBS.values(), "spillcast.report.engines", "spillcast.fleet"}
     imported = imported_by(", ".join(sorted(modules)))
     assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported == set()
 
 
-def test_a_recorder_of_sessions_waits_for_no_forecast():
+def test_a_recorder_of_sessions_does_not_import_the_forecast():
     modules = "spillcast.engines.mysql.record, spillcast.engines.postgres.live"
     assert {"spillcast.engines.ranking", "spillcast.forecast"} & imported_by(modules) == set()
 
 
-#: Runs command lines in one process in which no package of an extra can be imported.
+#: Runs command lines in a single process in which no package of an extra can be imported.
 WITHOUT_EXTRAS = """
 import json, sys
 from spillcast.cli import run
@@ -192,7 +192,7 @@ def test_bad_usage(arguments):
     assert "see: spillcast" in only_line(result, 2)
 
 
-#: Command line, in a directory with an empty file of the name ``file``, and words of the answer.
+#: Command line, in a directory with an empty file called ``file``, and words of the error.
 BAD_INPUT = {
     "neither a process nor a command": (("record",), "--pid PID or -- COMMAND"),
     "both": (("record", "--pid", str(os.getpid()), "--", "true"), "--pid PID or -- COMMAND"),
@@ -247,11 +247,11 @@ def test_elapsed_is_a_duration(spilled, elapsed):
     only_line(result, 2)
 
 
-def test_an_elapsed_time_of_nothing_is_bad_input(spilled):
+def test_an_elapsed_time_of_zero_is_refused(spilled):
     only_line(spillcast("forecast", spilled.path, "--to", "factor:2", "--elapsed", "0"), 2)
 
 
-def test_a_failed_command_is_said_and_its_recording_kept(places):
+def test_a_failed_command_is_reported_and_its_recording_kept(places):
     spill = " ".join(spill_in(places))
     output = places.root / "run.spill"
     result = spillcast("record", "-o", output, "--", "sh", "-c", f"{spill}; exit 7", env=places.env)
@@ -260,7 +260,7 @@ def test_a_failed_command_is_said_and_its_recording_kept(places):
     assert (output / "meta.json").exists()
 
 
-def test_an_old_recording_is_replaced_only_by_a_whole_one(spilled, tmp_path):
+def test_an_old_recording_is_replaced_only_by_a_complete_one(spilled, tmp_path):
     output = tmp_path / "run.spill"
     output.symlink_to(spilled.path)
     kept = (spilled.path / "meta.json").read_bytes()
@@ -268,7 +268,7 @@ def test_an_old_recording_is_replaced_only_by_a_whole_one(spilled, tmp_path):
     assert (spilled.path / "meta.json").read_bytes() == kept
 
 
-def test_a_word_too_long_for_a_file_name_is_no_verb():
+def test_a_word_too_long_for_a_file_name_is_not_a_verb():
     result = spillcast("x" * 300)
     assert result.returncode == 2
     assert "no such command" in result.stderr
@@ -280,7 +280,7 @@ def test_a_missing_argument_is_explained_with_an_example():
     assert "spillcast forecast run.spill --to " in hint
 
 
-def test_a_time_that_is_none_is_told_before_a_server_is_asked():
+def test_an_invalid_time_is_reported_before_connecting():
     result = spillcast("postgres", "host=/nowhere", "--since", "yesterday")
     assert (result.returncode, result.stderr.splitlines()[0]) == (
         2,
@@ -288,11 +288,11 @@ def test_a_time_that_is_none_is_told_before_a_server_is_asked():
     )
 
 
-def test_a_forecast_without_a_target_is_the_limit(spilled, tmp_path):
+def test_a_forecast_without_a_target_is_the_ceiling(spilled, tmp_path):
     document = json.loads(spillcast("forecast", spilled.path, "--json").stdout)
     other = json.loads(spillcast("forecast", spilled.path, "--to", "factor:2", "--json").stdout)
     assert document["ceiling_s"] == pytest.approx(other["ceiling_s"])
-    # Waits for a busy CPU are in the forecast, and not in the limit.
+    # Waits for a busy CPU are in the forecast, but not in the ceiling.
     assert document["forecast_s"] >= document["ceiling_s"]
     assert {term["forecast_s"] for term in document["terms"] if term["op"]} == {0}
     lines = spillcast("forecast", spilled.path).stdout.splitlines()
@@ -317,7 +317,7 @@ def test_a_verb_has_the_options_that_its_hints_name(tmp_path, verb):
     assert named <= {name for names in options_by_heading(verb).values() for name in names}
 
 
-def test_a_report_takes_the_storage_of_an_untimed_plan_as_a_forecast_does(tmp_path):
+def test_a_report_uses_the_present_storage_of_an_untimed_plan_as_a_forecast_does(tmp_path):
     (tmp_path / "plan.txt").write_text(UNTIMED)
     words = ("plan.txt", "--to", "latency:1ms", "--from", "latency:20us")
     forecast = spillcast("forecast", *words, cwd=tmp_path).stdout.split("\n\n")[0]

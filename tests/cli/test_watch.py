@@ -1,4 +1,4 @@
-"""The live view of processes that spill: what is on screen, and that everything is put back."""
+"""The live view of processes that spill: its screen, and the restored terminal."""
 
 import json
 import signal
@@ -27,7 +27,7 @@ FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.001)
 
 @pytest.fixture
 def spilling(places):
-    """A process that spills on and on."""
+    """A process that spills continuously."""
     process = subprocess.Popen(spill_in(places, *FOREVER), env=places.env, stdout=subprocess.PIPE)
     yield process
     process.kill()
@@ -43,7 +43,7 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     monkeypatch.chdir(places.data)
     requested = ("--temp", places.temp, "--to", "latency:2ms")
     with Terminal(*WATCH, "--pid", spilling.pid, *requested) as terminal:
-        # The verdict on what was seen so far; "temp read" and the like stand elsewhere.
+        # The verdict on the operations so far; "temp read" and the like are elsewhere.
         terminal.until("emp I/O")
         terminal.until("pread64 (temp)")
         terminal.press("q")
@@ -61,7 +61,7 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
-def test_it_ends_and_the_terminal_is_as_before(places, spilling, how):
+def test_the_live_view_ends_and_restores_the_terminal(places, spilling, how):
     with Terminal(
         "record", "--live", "--discard", "--pid", spilling.pid, "--temp", places.temp, columns=60
     ) as terminal:
@@ -85,7 +85,7 @@ def test_lines_of_json_count_every_operation(places):
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {line["schema"] for line in lines} == {"spillcast.watch/1"}
     assert [line["ended"] for line in lines] == [False] * (len(lines) - 1) + [True]
-    # Of a run that has ended there is a forecast, however short it was.
+    # A run that has ended has a forecast, however short it was.
     assert lines[-1]["forecast"]["forecast_s"] > 0, lines[-1]["because"]
     section = SCHEMA_PAGE.read_text().partition("\n## Watch")[2].partition("\n## ")[0]
     assert [key for key in lines[-1] if f"`{key}" not in section and key != "schema"] == []
@@ -99,7 +99,7 @@ def test_lines_of_json_count_every_operation(places):
     check_rows(output, account, base=places.base)
 
 
-def test_record_live_keeps_what_the_command_says_and_the_recording(places):
+def test_record_live_keeps_the_output_of_the_command_and_the_recording(places):
     command = (*spill_in(places, "--threads", 2, "--pause", 0.02),)
     output = places.root / "run.spill"
     words = ("record", "--live", "-o", output, "--", *command)
@@ -110,12 +110,12 @@ def test_record_live_keeps_what_the_command_says_and_the_recording(places):
         assert "recording" in plain(terminal.text)
     account = account_of("\n".join(lines))
     check_rows(output, account, base=places.base)
-    # What it printed was kept in memory, and is no temp I/O.
+    # The command's output was kept in memory, and is not temp I/O.
     meta = json.loads((output / "meta.json").read_text())
     done = [row[2] for row in account["account"] if row[5] != str(places.base)]
     assert meta["temp"]["reads"] == done.count("read")
     assert meta["temp"]["writes"] == done.count("write")
-    # The view is gone; the words about the recording are there.
+    # The view is gone; the message about the recording remains.
     assert not any("last second" in line for line in lines)
     assert any(line.startswith("  temp I/O") for line in lines)
 

@@ -1,4 +1,4 @@
-"""What a fleet would save: the forecasts that ``spillcast forecast`` makes, and their sums."""
+"""The savings of a fleet: the forecasts that ``spillcast forecast`` makes, and their sums."""
 
 import itertools
 import json
@@ -51,7 +51,7 @@ def only_row(*arguments):
 
 
 def same(row, forecast):
-    """Exactly the same numbers; less than a thousandth is no saving."""
+    """Asserts equal numbers; less than a thousandth is not a saving."""
     assert row["elapsed_s"] == forecast["baseline_s"]
     assert row["forecast_s"] == forecast["forecast_s"]
     assert row["interval_s"] == forecast["interval_s"]
@@ -60,7 +60,7 @@ def same(row, forecast):
 
 
 @pytest.mark.parametrize("to", ["{traced}", *nightly("latency:150us", "factor:7")])
-def test_a_statement_of_traces_is_forecast_as_by_forecast(made, tmp_path, to):
+def test_a_statement_of_traces_equals_its_forecast(made, tmp_path, to):
     traced = write_trace(
         tmp_path / "flash.trc",
         [("x", READ, 31, 120), ("x", WRITE, 15, 90), ("x", READ, 15, 80)] * 9,
@@ -95,27 +95,27 @@ def test_servers_of_a_parallel_statement_take_the_time_of_their_coordinator(tmp_
     same(first, answer("forecast", tmp_path / "2026-03-02", "--sql-id", "x", "--to", "factor:8"))
 
 
-def test_a_recording_is_forecast_as_by_forecast(spilled, tmp_path):
+def test_a_recording_equals_its_forecast(spilled, tmp_path):
     ingest([str(spilled.path)], str(tmp_path / "fleet"))
     row = only_row(tmp_path / "fleet", "--to", "catalogue:aws-gp3")
     same(row, answer("forecast", spilled.path, "--to", "catalogue:aws-gp3"))
     assert row["evidence"] == "recording"
 
 
-def test_a_reason_names_the_recording_and_no_folder_of_ours(tmp_path):
+def test_a_reason_names_the_recording_and_no_internal_folder(tmp_path):
     calm = made_up_recording(tmp_path / "calm run.spill", [], elapsed_s=3.0)
     ingest([str(calm.path)], str(tmp_path / "fleet"))
     done = spillcast("fleet", tmp_path / "fleet", "--to", "latency:20us", "--json")
     document = json.loads(done.stdout)
     [row] = document["statements"]
     assert row["refused"].startswith("calm run.spill: ")
-    # It is listed, and is none of those that spill.
+    # It is listed, but does not count as spilling.
     assert not row["spills"]
     assert [database["statements"] for database in document["databases"]] == [0]
 
 
-def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
-    """The server does not time its I/O: temp I/O took a moment, or all of the statement."""
+def test_the_middle_of_an_unknown_time_is_not_a_saving(tmp_path):
+    """The server does not time its I/O: temp I/O took between no time and the whole statement."""
     server = Server(settings={"work_mem": "4096", "track_io_timing": "off"})
     for _ in range(2):
         server.call("1", ms=9000.0)
@@ -129,7 +129,7 @@ def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
     assert high_s > 8.0
     [ranked] = answer("postgres", tmp_path, "--to", "latency:1us")["servers"][0]["statements"]
     assert ranked["gains"]["latency:1us"]["interval_s"] == pytest.approx([low_s, high_s], abs=1.0)
-    # Nor is it 0 s of the database, or of the day.
+    # Nor is it a saving of 0 s for the database or the day.
     document = answer("fleet", tmp_path, "--to", "latency:1us")
     sums = (*document["databases"], *document["days"])
     assert [row["saved_s"] for row in sums] == [None, None]
@@ -139,8 +139,8 @@ def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
     assert "%" not in spillcast("fleet", tmp_path, "--to", "latency:1us").stdout
 
 
-def test_a_statement_with_bounds_alone_stands_by_their_middle(tmp_path):
-    """Temp I/O is an unknown part of a query of 9 s, and 250 ms of another."""
+def test_a_statement_with_only_bounds_is_sorted_by_their_middle(tmp_path):
+    """Temp I/O takes an unknown part of a query of 9 s, and 250 ms of another query."""
     bounded = {name: value for name, value in PLAN.items() if not name.startswith("Temp I/O")}
     bounded["Actual Total Time"] = 9000.0
     for name, plan in (("a", PLAN), ("b", bounded)):
@@ -155,7 +155,7 @@ def test_a_statement_with_bounds_alone_stands_by_their_middle(tmp_path):
     assert document["statements_for_most"] == 2
 
 
-def test_a_plan_is_forecast_as_by_forecast(tmp_path):
+def test_a_plan_equals_its_forecast(tmp_path):
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps([{"Plan": PLAN, "Planning Time": 0.1, "Execution Time": 910.0}]))
     ingest([str(plan)], str(tmp_path / "fleet"), database="sales")
@@ -164,7 +164,7 @@ def test_a_plan_is_forecast_as_by_forecast(tmp_path):
     assert row["database"] == "sales"
 
 
-def test_applications_of_spark_are_forecast_as_by_forecast(tmp_path):
+def test_spark_applications_equal_their_forecasts(tmp_path):
     """A file and a rolled folder of one job, which ran twice; a log without tasks is set aside."""
     logs = tmp_path / "logs"
     rolled = logs / "eventlog_v2_app-2"
@@ -189,13 +189,13 @@ def test_applications_of_spark_are_forecast_as_by_forecast(tmp_path):
     assert row["elapsed_s"] == pytest.approx(23.0)
     assert row["forecast_s"] == pytest.approx(sum(entry["forecast_s"] for entry in alone))
     assert document["days"][0]["day"] == "2023-11-14"
-    # An event log has no single operations to move there; its time is known all the same.
+    # Event logs have no single operations to simulate there, but the time is known.
     done = spillcast("fleet", logs, "--to", "latency:1ms", "--json")
     [row] = json.loads(done.stdout)["statements"]
     assert (row["forecast_s"], row["elapsed_s"]) == (None, pytest.approx(23.0))
 
 
-def test_ash_is_forecast_as_by_forecast(tmp_path):
+def test_ash_equals_its_forecast(tmp_path):
     make_example(tmp_path)
     done = ingest([str(tmp_path / "ash.csv")], str(tmp_path / "fleet"), database="dwh")
     assert done.set_aside == []
@@ -208,8 +208,8 @@ def test_ash_is_forecast_as_by_forecast(tmp_path):
             assert row[key] == pytest.approx(alone[key], rel=1e-6)
 
 
-def test_rows_of_ash_that_two_exports_have_count_once(tmp_path):
-    """The second export repeats the second half of the first, and goes on."""
+def test_ash_rows_in_two_exports_count_once(tmp_path):
+    """The second export repeats the second half of the first, and continues."""
     make_example(tmp_path / "all")
     whole = tmp_path / "all" / "ash.csv"
     heading, *lines = whole.read_text().lstrip().splitlines(keepends=True)
@@ -231,7 +231,7 @@ ASH = "SAMPLE_TIME,INST_ID,SESSION_ID,QC_SESSION_ID,EVENT,SQL_ID,SQL_EXEC_ID,TIM
 
 
 def test_instances_of_a_cluster_share_seconds_as_in_forecast(tmp_path):
-    """By the second of the clock: temp, temp of both, temp of half, none. Another is serial."""
+    """By second: temp, temp on both, temp on half, none. Another statement is serial."""
     rows = [
         *((f"00:00:0{n}.7", 1, 11, 10, READ, "parallel", 1, 900) for n in range(3)),
         ("00:00:01.3", 2, 21, 10, READ, "parallel", 1, 900),
@@ -254,7 +254,7 @@ def test_instances_of_a_cluster_share_seconds_as_in_forecast(tmp_path):
 
 
 @cases("time", ["14-OCT-24", "14.10.2024 10:02"])
-def test_ash_without_seconds_tells_no_time(tmp_path, time):
+def test_ash_without_seconds_has_no_elapsed_time(tmp_path, time):
     rows = (f"{time},1,30,,{event},x,1,900\n" for event in [READ, READ, READ, "", ""])
     (path := tmp_path / "ash.csv").write_text(ASH + "".join(rows))
     done = ingest([str(path)], str(tmp_path / "fleet"), database="dwh")
@@ -265,7 +265,7 @@ def test_ash_without_seconds_tells_no_time(tmp_path, time):
     assert given["ceiling_s"] == pytest.approx(2)
 
 
-def test_sums_are_those_of_the_waits(actual):
+def test_sums_match_the_waits(actual):
     temp_us, idle_us = 0, 0
     for number in range(24):
         for _, event, _, us in waits(number):
@@ -279,14 +279,14 @@ def test_sums_are_those_of_the_waits(actual):
     assert actual.statements[-1].cumulative_share == pytest.approx(1)
     saved = [row.saved_s for row in actual.statements]
     assert saved == sorted(saved, reverse=True)
-    # 150 us for each wait for temp, and nothing else changes.
+    # 150 us for each wait for temp; nothing else changes.
     count = sum(e in {READ, WRITE} for n in range(24) for _, e, _, _ in waits(n))
     assert actual.saved_s == pytest.approx(temp_us / 1e6 - count * 150e-6)
     low, high = actual.saved_interval_s
     assert low < actual.saved_s < high
 
 
-def test_quantiles_are_of_all_waits_together(actual):
+def test_quantiles_are_over_all_waits(actual):
     row = actual.statements[0]
     number = int(row.database.removeprefix("erp"))
     us = sorted(
@@ -309,12 +309,12 @@ def row_saving(saved_s, share, cumulative):
 @cases(
     ("shares", "count"), [([0.5, 0.3, 0.2], 2), ([0.81, 0.19], 1), ([0.4, 0.3, 0.3], 3), ([], 0)]
 )
-def test_how_many_statements_bring_most(shares, count):
+def test_the_number_of_statements_that_save_most(shares, count):
     rows = [row_saving(share, share, sum(shares[: n + 1])) for n, share in enumerate(shares)]
     assert statements_for_most(rows) == count
 
 
-def test_an_hour_saved_has_its_price(made, actual):
+def test_a_saved_hour_has_a_price(made, actual):
     priced = fleet(str(made / "fleet"), "latency:150us", cost=90)
     # Four days of thirty.
     assert priced.cost_per_saved_hour == pytest.approx(90 * 4 / 30 / (actual.saved_s / 3600))
@@ -323,7 +323,7 @@ def test_an_hour_saved_has_its_price(made, actual):
         only_line(spillcast("fleet", made / "fleet", "--to", "factor:2", "--cost", cost), 2)
 
 
-def test_two_databases_of_one_name_are_told_apart(tmp_path):
+def test_databases_of_the_same_name_are_distinguished(tmp_path):
     for host in ("east", "west"):
         write_trace(tmp_path / f"{host}.trc", waits(1), host=host)
     ingest([str(tmp_path)], str(tmp_path / "fleet"))
@@ -339,7 +339,7 @@ def test_instances_of_a_cluster_are_one_database():
     assert clashing(rows) == {"erp": {"db1", "elsewhere"}}
 
 
-def test_bad_targets_are_one_line(made, tmp_path):
+def test_invalid_targets_are_refused_in_one_line(made, tmp_path):
     dataset = made / "fleet"
     assert "probe it once" in only_line(spillcast("fleet", dataset, "--to", tmp_path), 2)
     assert "no such file" in only_line(spillcast("fleet", dataset, "--to", "nowhere"), 2)
@@ -362,7 +362,7 @@ def test_an_unknown_storage_is_named_by_its_option(tmp_path):
             only_line(spillcast("fleet", tmp_path / "plan.json", *words), 2)
 
 
-def test_traces_that_do_not_wait_are_refused_without_a_folder_of_ours(made):
+def test_traces_without_waits_are_refused_without_an_internal_folder(made):
     result = spillcast(
         "fleet", made / "traces", "--to", "latency:1ms", "--temp-events", "read by mail"
     )

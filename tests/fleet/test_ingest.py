@@ -1,4 +1,4 @@
-"""What an ingest takes: every wait once, whatever happens to it meanwhile."""
+"""What an ingest stores: every wait once, despite interruptions and errors."""
 
 import errno
 import gzip
@@ -24,7 +24,7 @@ from spillcast.errors import LockTaken, PathMissing, WriteFailed
 from spillcast.fleet.dataset import Dataset, place
 from spillcast.fleet.ingest import find_sources, ingest
 
-#: Runs spillcast with so small batches that some tens of traces make many.
+#: Runs spillcast with small batches, so that some tens of traces make many.
 IN_SMALL_BATCHES = (
     "import sys, spillcast.fleet.ingest as batch; batch.BATCH_FILES = 3; "
     "from spillcast.cli import main; main()"
@@ -32,7 +32,7 @@ IN_SMALL_BATCHES = (
 
 
 def close(folder):
-    """Let nobody read it, but a process with the privilege."""
+    """Makes it unreadable, except for a privileged process."""
     folder.chmod(0)
     if os.geteuid() == 0:
         os.chown(folder, 65534, 65534)
@@ -66,8 +66,8 @@ def test_every_wait_is_counted_once(tmp_path):
     assert cpu == [(7 * 4,)]
 
 
-def test_database_and_day_are_those_of_the_header(tmp_path):
-    # Two instances of one cluster are one database.
+def test_database_and_day_are_taken_from_the_header(tmp_path):
+    # Two instances of a cluster are the same database.
     for number, instance in enumerate(("erp1", "erp2")):
         write_trace(
             tmp_path / f"{instance}.trc", waits(number), instance=instance, host=f"db{number}"
@@ -79,7 +79,7 @@ def test_database_and_day_are_those_of_the_header(tmp_path):
     assert {(row["instance"], row["host"]) for row in rows} == {("erp1", "db0"), ("erp2", "db1")}
 
 
-def test_a_file_is_known_by_its_content(tmp_path):
+def test_a_file_is_identified_by_its_content(tmp_path):
     write_fleet(tmp_path / "traces", 6)
     target = str(tmp_path / "fleet")
     assert ingest([str(tmp_path / "traces")], target).files == 6
@@ -88,14 +88,14 @@ def test_a_file_is_known_by_its_content(tmp_path):
     again = ingest([str(tmp_path / "elsewhere")], target)
     assert (again.files, again.seen_before) == (0, 6)
     assert contents(tmp_path / "fleet") == before
-    # The same content twice in one go.
+    # The same content twice in a single ingest.
     new = write_trace(tmp_path / "new.trc", waits(99))
     (tmp_path / "copy.trc").write_bytes(new.read_bytes())
     more = ingest([str(tmp_path / "*.trc")], target)
     assert (more.files, more.seen_before) == (1, 1)
 
 
-def test_content_that_is_known_is_not_read_again(tmp_path, monkeypatch):
+def test_known_content_is_not_read_again(tmp_path, monkeypatch):
     traces = write_fleet(tmp_path / "traces", 6)
     (traces / "no.trc").write_text("nothing of a trace\n" * 9)
     target = str(tmp_path / "fleet")
@@ -109,7 +109,7 @@ def test_content_that_is_known_is_not_read_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_killed_three_times_and_resumed_it_equals_an_uninterrupted_one(tmp_path):
+def test_an_ingest_killed_three_times_and_resumed_equals_an_uninterrupted_one(tmp_path):
     traces = write_fleet(tmp_path / "traces", 60)
     arguments = ("ingest", str(traces), "-o")
     command = [sys.executable, "-c", IN_SMALL_BATCHES, *arguments]
@@ -120,7 +120,7 @@ def test_killed_three_times_and_resumed_it_equals_an_uninterrupted_one(tmp_path)
         child = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL)
 
         def far_enough(child=child, at_least=at_least):
-            # It may have ended before it was seen to be so far.
+            # It may have ended before this progress was observed.
             return child.poll() is not None or len(list(logs.glob("*.parquet"))) >= at_least
 
         until(far_enough, f"{at_least} batches")
@@ -134,7 +134,7 @@ def test_killed_three_times_and_resumed_it_equals_an_uninterrupted_one(tmp_path)
     assert len(contents(whole)) > 20
 
 
-def test_what_a_killed_ingest_left_counts_for_nothing(tmp_path):
+def test_leftovers_of_a_killed_ingest_do_not_count(tmp_path):
     write_fleet(tmp_path / "traces", 3)
     target = tmp_path / "fleet"
     ingest([str(tmp_path / "traces")], str(target))
@@ -147,7 +147,7 @@ def test_what_a_killed_ingest_left_counts_for_nothing(tmp_path):
     assert contents(target) == before
 
 
-def test_a_folder_of_unfinished_downloads_is_no_place_for_a_dataset(tmp_path):
+def test_a_folder_of_unfinished_downloads_is_not_used_for_a_dataset(tmp_path):
     write_fleet(tmp_path / "traces", 1)
     mine = tmp_path / "downloads" / "film" / "part1.partial"
     mine.parent.mkdir(parents=True)
@@ -174,7 +174,7 @@ def test_damaged_files_are_set_aside_and_listed(tmp_path):
     aside = {row["file"].rpartition("/")[2]: row["what"] for row in done.set_aside}
     assert aside.keys() == {"no.trc", "cut.parquet", "other.csv"}
     assert "no waits and no calls of an extended SQL trace" in aside["no.trc"]
-    # What comes before the cut counts, and the cut is told.
+    # Rows before the cut count, and the cut is reported.
     assert done.damaged[-1]["what"] == "compressed file cut short"
     again = ingest([str(tmp_path / "in")], str(tmp_path / "fleet"))
     assert (again.seen_before, again.set_aside) == (3, done.set_aside)
@@ -194,8 +194,8 @@ def test_damaged_files_are_set_aside_and_listed(tmp_path):
     assert nothing.stderr.splitlines()[-1].startswith(f"spillcast: {tmp_path}/bad: ")
 
 
-def test_one_bad_file_of_each_kind_ends_no_ingest(tmp_path):
-    """Each is told on stderr and in the document, and what is good is taken."""
+def test_a_bad_file_of_each_kind_does_not_end_an_ingest(tmp_path):
+    """Each is reported on stderr and in the document, and good files are ingested."""
     folder = tmp_path / "in"
     write_fleet(folder, 2)
     bad = {
@@ -219,7 +219,7 @@ def test_one_bad_file_of_each_kind_ends_no_ingest(tmp_path):
     assert "it holds 4 waits, and meta.json counts 9" in result.stderr
 
 
-def test_a_file_that_cannot_be_read_is_tried_again(tmp_path):
+def test_an_unreadable_file_is_retried(tmp_path):
     write_fleet(tmp_path / "in", 2)
     (tmp_path / "in" / "gone.trc").symlink_to(tmp_path / "later.txt")
     done = ingest([str(tmp_path / "in")], str(tmp_path / "fleet"))
@@ -229,7 +229,7 @@ def test_a_file_that_cannot_be_read_is_tried_again(tmp_path):
     assert ingest([str(tmp_path / "in")], str(tmp_path / "fleet")).files == 1
 
 
-def test_a_folder_that_may_not_be_read_is_tried_again(tmp_path):
+def test_an_unreadable_folder_is_retried(tmp_path):
     write_fleet(tmp_path / "in", 2)
     closed = tmp_path / "in" / "closed"
     closed.mkdir()
@@ -244,7 +244,7 @@ def test_a_folder_that_may_not_be_read_is_tried_again(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "error"), [("EAGAIN", LockTaken), ("ENOLCK", WriteFailed)])
-def test_a_place_without_locks_is_not_in_use(tmp_path, monkeypatch, number, error):
+def test_a_folder_without_locks_is_not_reported_as_in_use(tmp_path, monkeypatch, number, error):
     def flock(*_):
         raise OSError(getattr(errno, number), number)
 
@@ -254,7 +254,7 @@ def test_a_place_without_locks_is_not_in_use(tmp_path, monkeypatch, number, erro
 
 
 def test_a_log_that_cannot_be_listed_loses_no_part(tmp_path):
-    """A part that the log does not name is what a killed ingest left."""
+    """Parts that are not in the log count as left by a killed ingest."""
     write_fleet(tmp_path / "in", 2)
     ingest([str(tmp_path / "in")], str(tmp_path / "fleet"))
     close(tmp_path / "fleet" / "log")
@@ -266,7 +266,7 @@ def test_a_log_that_cannot_be_listed_loses_no_part(tmp_path):
     assert facts(tmp_path / "fleet", "select sum(count) from facts")[0][0] > 0
 
 
-def test_a_folder_of_others_at_its_root_is_passed_over(tmp_path):
+def test_an_unreadable_folder_at_the_root_is_skipped(tmp_path):
     write_fleet(tmp_path / "in", 2)
     (tmp_path / "disk" / "lost+found").mkdir(parents=True)
     close(tmp_path / "disk" / "lost+found")
@@ -274,9 +274,7 @@ def test_a_folder_of_others_at_its_root_is_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["info", "ls"])
-def test_an_object_store_that_does_not_answer_for_a_moment_loses_no_part(
-    tmp_path, monkeypatch, call
-):
+def test_an_object_store_that_is_temporarily_unavailable_loses_no_part(tmp_path, monkeypatch, call):
     write_fleet(tmp_path / "in", 2)
     target = f"memory://a-moment-of-{call}"
     ingest([str(tmp_path / "in")], target)
@@ -307,7 +305,7 @@ def test_one_writer_at_a_time(tmp_path):
 
 
 @cases("scheme", ["file", "memory"])
-def test_any_address(tmp_path, scheme):
+def test_any_kind_of_address(tmp_path, scheme):
     traces = write_fleet(tmp_path / "traces", 6)
     local = tmp_path / "local"
     ingest([str(traces)], str(local))
@@ -346,7 +344,7 @@ def test_a_recording_at_an_address_is_the_outermost_folder_with_one():
     ]
 
 
-def test_bad_input_is_one_line(tmp_path):
+def test_bad_input_is_reported_in_one_line(tmp_path):
     write_fleet(tmp_path / "in", 1)
     other = tmp_path / "other"
     other.mkdir()
@@ -355,7 +353,7 @@ def test_bad_input_is_one_line(tmp_path):
         message = only_line(spillcast(*verb), 2)
         assert "'spillcast.dataset/9'" in message
         assert "'spillcast.dataset/2'" in message
-    # A folder with something else in it is no place for a dataset.
+    # A folder with other content cannot become a dataset.
     assert "no dataset" in only_line(spillcast("ingest", tmp_path / "in", "-o", tmp_path / "in"), 2)
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -365,7 +363,7 @@ def test_bad_input_is_one_line(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_full_disk_leaves_nothing_half_written_and_the_ingest_goes_on(tmp_path):
+def test_a_full_disk_leaves_no_partial_file_and_the_ingest_can_be_resumed(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("mounting a small tmpfs needs root")
     small = tmp_path / "small"
@@ -406,7 +404,7 @@ def test_an_ash_export_needs_a_database(tmp_path):
         tmp_path / "fleet",
         "select measure, event, count, total_us from facts order by all",
     )
-    # 20 s of the first day, and 10 s of the next, on which there is nothing but CPU.
+    # 20 s on the first day, and on the next 10 s, which are all CPU.
     assert ("active", "", 20, 20_000_000) in result
     assert ("active", "", 10, 10_000_000) in result
     assert ("wait", READ, 20, 20_000_000) in result

@@ -1,4 +1,4 @@
-"""What a server did between looks: exact or a lower bound, whatever happened to its counters."""
+"""Activity of a server between snapshots: exact or a lower bound, despite resets and evictions."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ def calls(folder):
 
 
 @cases("seed", range(20))
-def test_whatever_happens_no_call_counts_twice_and_only_lost_ones_lack(tmp_path, seed):
+def test_no_call_counts_twice_and_only_lost_calls_are_missing(tmp_path, seed):
     """Against the truth of a server whose counters are reset, evicted and lost in crashes."""
     drawn, server = random.Random(seed), Server(version=("15.14", "18.1")[seed % 2])
     server.look(tmp_path)
@@ -75,13 +75,13 @@ def test_whatever_happens_no_call_counts_twice_and_only_lost_ones_lack(tmp_path,
         since_look.clear()
     counted = calls(tmp_path)
     for queryid in true:
-        # One that was evicted and ran more often since than before counts what is surely new.
+        # A statement that was evicted and then ran more often than before counts as a lower bound.
         assert counted[queryid] <= true[queryid]
         if not lost[queryid] and not server.evictions:
             assert counted[queryid] == true[queryid]
 
 
-def test_two_servers_and_a_standby_are_kept_apart(tmp_path):
+def test_two_servers_and_a_standby_are_separate(tmp_path):
     primary = Server()
     standby = Server(name="db2:5432", address="10.0.0.2", started_s=BEGAN_S - 10)
     other = Server(name="db3:5432", address="10.0.0.3", system="7002")
@@ -106,7 +106,7 @@ def test_the_same_server_by_socket_and_by_address_counts_once(tmp_path):
 
 
 @cases("jump_s", [-7200.0, 7200.0, 3e7])
-def test_a_clock_that_jumps_changes_neither_sums_nor_the_time_covered(tmp_path, jump_s):
+def test_a_clock_step_changes_neither_sums_nor_the_time_covered(tmp_path, jump_s):
     server = Server()
     for at in range(5):
         server.call("1")
@@ -119,7 +119,7 @@ def test_a_clock_that_jumps_changes_neither_sums_nor_the_time_covered(tmp_path, 
     assert calls(tmp_path) == {"1": 4}
 
 
-def test_a_clock_set_back_while_the_client_was_started_again_tells_no_time(tmp_path):
+def test_a_clock_set_back_during_a_restart_of_the_client_gives_no_time(tmp_path):
     server = Server()
     server.look(tmp_path)
     server.call("1")
@@ -130,7 +130,7 @@ def test_a_clock_set_back_while_the_client_was_started_again_tells_no_time(tmp_p
     assert "clock" in period.events
 
 
-def test_an_upgraded_server_counts_on_from_its_own_counters(tmp_path):
+def test_an_upgraded_server_continues_with_its_own_counters(tmp_path):
     server = Server()
     server.call("1", times=1000)
     server.look(tmp_path)
@@ -142,7 +142,7 @@ def test_an_upgraded_server_counts_on_from_its_own_counters(tmp_path):
     assert calls(tmp_path) == {"9": 1}
 
 
-def test_longest_calls_that_were_reset_alone_are_no_reset_of_the_counters(tmp_path):
+def test_a_reset_of_only_the_maximum_times_is_not_a_reset_of_the_counters(tmp_path):
     server = Server(version="18.1")
     server.call("1", ms=500.0, times=100)
     server.look(tmp_path)
@@ -153,7 +153,7 @@ def test_longest_calls_that_were_reset_alone_are_no_reset_of_the_counters(tmp_pa
 
 
 def test_an_update_of_the_extension_counts_nothing_twice(tmp_path):
-    """It adds columns with the sums of all calls so far, and since when they count."""
+    """It adds columns with the sums of all calls so far, and the start of counting."""
     server = Server(version="18.1")
     server.call("1", times=100)
     added = ("stats_since", "temp_blk_read_time", "parallel_workers_launched")
@@ -181,7 +181,7 @@ def test_statements_that_become_visible_are_not_new(tmp_path):
     assert calls(tmp_path) == {"1": 1}
 
 
-def test_a_full_disk_leaves_the_last_look(tmp_path):
+def test_a_full_disk_keeps_the_last_snapshot(tmp_path):
     server = Server()
     server.look(tmp_path / "looks")
     code = (
@@ -196,7 +196,7 @@ def test_a_full_disk_leaves_the_last_look(tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
 
 
-def test_what_a_killed_look_left_is_removed_an_hour_later(tmp_path):
+def test_leftovers_of_a_killed_snapshot_are_removed_an_hour_later(tmp_path):
     path, _ = Server().look(tmp_path)
     left, now = (Path(f"{path}.{pid}.partial") for pid in (7, 8))
     for partial in (left, now):
@@ -206,7 +206,7 @@ def test_what_a_killed_look_left_is_removed_an_hour_later(tmp_path):
     assert (left.exists(), now.exists()) == (False, True)
 
 
-def test_a_damaged_look_is_named(tmp_path):
+def test_a_damaged_snapshot_is_named(tmp_path):
     path, _ = Server().look(tmp_path)
     for content in (b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"taken_s": -1}')):
         with open(path, "wb") as file:
@@ -227,7 +227,7 @@ def test_a_damaged_look_is_named(tmp_path):
         {"queryid": None},
     ],
 )
-def test_a_row_that_no_server_counts_is_named_by_its_look(tmp_path, changed):
+def test_an_impossible_row_is_named_with_its_snapshot(tmp_path, changed):
     server = Server()
     server.call("1")
     server.look(tmp_path)
@@ -240,7 +240,7 @@ def test_a_row_that_no_server_counts_is_named_by_its_look(tmp_path, changed):
         assert "000002" in only_line(spillcast(verb, tmp_path, "--to", "latency:1ms"), 2)
 
 
-def test_texts_are_cut_before_a_look_gets_large(tmp_path):
+def test_query_texts_are_truncated_before_a_snapshot_gets_large(tmp_path):
     server, drawn = Server(), random.Random(1)
     for queryid in map(str, range(800)):
         server.call(queryid)
@@ -252,21 +252,21 @@ def test_texts_are_cut_before_a_look_gets_large(tmp_path):
 
 
 @cases("unseen", [["times: off"], [{"code": "times", "message": "off"}]])
-def test_a_look_that_lacked_something_is_read(tmp_path, unseen):
+def test_a_snapshot_with_missing_parts_is_read(tmp_path, unseen):
     path, _ = Server().look(tmp_path)
     document = json.loads(gzip.decompress(Path(path).read_bytes())) | {"unseen": unseen}
     Path(path).write_bytes(gzip.compress(json.dumps(document).encode()))
     assert len(list(read_snapshots(Dataset.open(str(tmp_path))))) == 1
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path):
+def test_a_folder_with_other_content_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("x")
     with pytest.raises(InputError):
         Server().look(tmp_path)
     assert spillcast("postgres", tmp_path, "--alert", "temp > 1G/h").returncode == 2
 
 
-def test_an_object_store_keeps_looks_as_a_folder_does():
+def test_an_object_store_keeps_snapshots_as_a_folder_does():
     address = "memory://looks-of-a-test"
     server = Server()
     for _ in range(3):
@@ -279,8 +279,8 @@ def test_an_object_store_keeps_looks_as_a_folder_does():
     assert len(periods) == 2
 
 
-def test_statements_without_times_take_what_they_take_on_the_named_storage(tmp_path):
-    """512 blocks read and 512 written in 3 s, each in 1 ms."""
+def test_statements_without_times_take_their_time_on_the_named_storage(tmp_path):
+    """512 blocks read and 512 written in 3 s, each of which takes 1 ms."""
     off = {"track_io_timing": "off", "max_parallel_workers_per_gather": "0"}
     server = Server(settings=off)
     for _ in range(2):
@@ -294,8 +294,8 @@ def test_statements_without_times_take_what_they_take_on_the_named_storage(tmp_p
 
 
 @cases("latency", ["100us", "1us"])
-def test_less_than_a_thousandth_saves_nothing(tmp_path, latency):
-    """All 6,144 blocks take at most 0.62 s, today 0.6 s: each below a thousandth of 1,500 s."""
+def test_a_saving_below_a_thousandth_counts_as_zero(tmp_path, latency):
+    """All 6,144 blocks take at most 0.62 s, today 0.6 s: both below a thousandth of 1,500 s."""
     server = Server(version="18.1")
     server.look(tmp_path)
     server.call("1", 8, ms=500_000.0, times=3)
@@ -308,8 +308,8 @@ def test_less_than_a_thousandth_saves_nothing(tmp_path, latency):
 
 @cases("jump_s", [0.0, -7200.0, 7200.0])
 @cases("is_reset", [False, True])
-def test_sums_between_two_looks_cover_the_time_that_passed(tmp_path, jump_s, is_reset):
-    """Whatever the server's clock shows; from a reset on, what it counted since."""
+def test_sums_between_two_snapshots_cover_the_elapsed_time(tmp_path, jump_s, is_reset):
+    """Whatever the server's clock shows; after a reset, the counts since then."""
     server = Server()
     server.look(tmp_path)
     server.wait(600)
@@ -324,7 +324,7 @@ def test_sums_between_two_looks_cover_the_time_that_passed(tmp_path, jump_s, is_
     assert [row["calls"] for row in growth.rows] == [1]
 
 
-def test_a_clock_set_back_tells_no_time_between_two_looks_of_two_machines(tmp_path):
+def test_a_clock_set_back_gives_no_time_between_snapshots_of_two_machines(tmp_path):
     server = Server()
     server.look(tmp_path)
     server.clock_s -= 50
@@ -340,8 +340,8 @@ def test_a_clock_set_back_tells_no_time_between_two_looks_of_two_machines(tmp_pa
         ("statements", [True, False, False]),
     ],
 )
-def test_an_alert_of_what_is_not_counted_is_unknown(tmp_path, lacking, known):
-    """Before version 15 there are no times, and statements are counted by an extension alone."""
+def test_an_alert_on_an_uncounted_quantity_is_unknown(tmp_path, lacking, known):
+    """Before version 15 there are no times, and only an extension counts statements."""
     server = Server(clock_s=time.time() - 7200.0)
     for _ in range(3):
         server.call("1")
@@ -360,8 +360,8 @@ def test_an_alert_of_what_is_not_counted_is_unknown(tmp_path, lacking, known):
 
 
 @cases(("timed", "temp_s"), [([1, 1, 1], 1.5), ([0, 0, 1], 0), ([1, 0, 0], 0), ([1, 0, 1], 0)])
-def test_times_of_a_part_of_the_calls_are_not_those_of_all(tmp_path, timed, temp_s):
-    """As of a server whose track_io_timing was off meanwhile."""
+def test_times_of_a_part_of_the_calls_are_not_used_for_all(tmp_path, timed, temp_s):
+    """For example where track_io_timing was off meanwhile."""
     server = Server()
     server.call("1", ms=0.0)
     server.look(tmp_path)
@@ -377,7 +377,7 @@ def test_times_of_a_part_of_the_calls_are_not_those_of_all(tmp_path, timed, temp
 
 
 @cases(("toplevel", "twice"), [(True, False), (False, True)])
-def test_a_history_with_calls_inside_others_counts_them_twice(tmp_path, toplevel, twice):
+def test_a_history_with_nested_calls_notes_double_counting(tmp_path, toplevel, twice):
     server = Server()
     for _ in range(2):
         server.call("1")

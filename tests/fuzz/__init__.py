@@ -1,1 +1,1 @@
-"""Damaged evidence for every reader: small real shapes, mutated, and what verbs make of them."""
+"""Damaged evidence for every reader: small real shapes, mutated, and the outcomes of verbs."""

@@ -1,4 +1,4 @@
-"""The fuzzer: damaged evidence for every reader for some minutes, and what came of it, counted.
+"""The fuzzer: damaged evidence for every reader for some minutes, and counts of the outcomes.
 
 python -m fuzz --minutes 5            # with tests/ on PYTHONPATH, as make fuzz has it
 python -m fuzz --known                # complete, cut and missing files, and what once broke
@@ -20,7 +20,7 @@ from fuzz.trial import FINE, warm_up
 
 
 def main(arguments=None):
-    """Run inputs by their numbers; status 1 where one was neither answered nor refused."""
+    """Runs inputs by their numbers; exits with 1 if one was neither answered nor refused."""
     parser = argparse.ArgumentParser(
         prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -80,7 +80,7 @@ def _counted(outcomes):
 
 
 if __name__ == "__main__":
-    # Libraries say at their end what they did not free.
+    # Libraries report at exit what they did not free.
     status = main()
     sys.stdout.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Small real shapes of all that verbs read, each with the command lines that read it."""
+"""Small real shapes of all evidence that verbs read, each with its command lines."""
 
 import gzip
 import json
@@ -25,12 +25,12 @@ from spillcast.tables import Table, write_parquet
 from text_plan import TEXT_PLAN
 
 ROOT = Path(__file__).parents[2]
-#: A folder of files, those of them to damage, and what reads them; commands run in the folder.
+#: A folder of files, those to damage, and the commands that read them, run in the folder.
 Shape = namedtuple("Shape", "name folder files commands")
 
 LATENCY = ("--to", "latency:150us")
 STATISTICS = "physical reads", "cell flash cache read hits for temp IO", "physical read IO requests"
-#: What a forecast of PostgreSQL's recordings reads besides.
+#: Other files that a forecast of PostgreSQL's recordings reads.
 SAMPLES = [
     {"time_ns": at * 250_000_000, "session": 7, "event": "BufFileRead" if at % 2 else None,
      "time_waited_us": 9, "weight_us": 250_000, "sql_id": "815"}
@@ -39,7 +39,7 @@ SAMPLES = [
 
 
 def shapes(folder):
-    """All of them, written below ``folder``."""
+    """All shapes, written below ``folder``."""
     made = []
 
     def shape(name, *commands, write):
@@ -56,7 +56,7 @@ def shapes(folder):
 
 
 def _words(command, folder):
-    """A command line; ``@`` stands for the folder of all shapes, which is whole."""
+    """A command line; ``@`` is replaced by the folder of all shapes, which is undamaged."""
     words = command.split() if isinstance(command, str) else command
     return [word.replace("@", f"{folder}/") for word in words]
 
@@ -235,7 +235,7 @@ def _recordings(shape):
 
 
 def _with_machine(made):
-    """A recording's meta.json with all that a real one tells."""
+    """Adds to a recording's meta.json all that a real one has."""
     path = made.path / "meta.json"
     document = json.loads(path.read_text())
     cold = [[100_000, 6_693], [2_000_000, 15_537]]
@@ -331,7 +331,7 @@ def _fleets(shape):
 
 
 def fleet_plan():
-    """A sort that spills."""
+    """A plan of a sort that spills."""
     times = {"Temp I/O Read Time": 3.0, "Temp I/O Write Time": 2.0}
     blocks = {"Temp Read Blocks": 600, "Temp Written Blocks": 605}
     return {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **blocks, **times}
@@ -383,7 +383,7 @@ def _cases(place):
 
 
 def _printed(command, place):
-    """What a verb prints about whole files."""
+    """The output of a verb for undamaged files."""
     outcome = attempt(command, place)
     assert outcome.kind == "answered", outcome.words
     printed = (place / "stdout").read_text()

@@ -1,4 +1,4 @@
-"""Shapes of figures of a run: bare ones, and Oracle's reports."""
+"""Shapes of a run's figures: bare ones, and Oracle's reports."""
 
 import json
 
@@ -28,7 +28,7 @@ DATABEND = """Sort
 └── local spilled time by read: 150ms
 9 rows explain in 16.224 sec.
 """
-#: Kinds that take an option, or cannot be targets: the option, and the text.
+#: Kinds that need an option, or cannot be targets: the option, and the text.
 OTHERS = {
     "xplan": ("--from latency:300us", """SQL_ID  0kxkzz5bzz2dd, child number 0
 -------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ OTHERS = {
 
 
 def figures(shape):
-    """Each form with what reads it: as a baseline, and as a target."""
+    """Each kind with its commands: as a baseline, and as a target."""
     run, plan = oracle_reports.views(sessions=2)
     moved = {"count": 9, "bytes": 73728}
     forms = {

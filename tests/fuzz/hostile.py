@@ -1,4 +1,4 @@
-"""Files that never end, never begin or are much larger than they look, before every verb.
+"""Files that never end, never begin or unpack to enormous sizes, given to every verb.
 
 python -m fuzz.hostile    # with tests/ on PYTHONPATH; status 1 where one was not refused
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 from fuzz.mutate import zstd
 from fuzz.trial import FINE, attempt, warm_up
 
-#: What a packed file holds 64 of: 2 GiB of zeros.
+#: A packed file contains 64 of these: 2 GiB of zeros.
 PART = bytes(1 << 25)
 LINE = 100_000_000
-#: Of 10 to the power of 9 letters.
+#: Entities that expand to 10^9 letters.
 ENTITIES = (
     '<?xml version="1.0"?><!DOCTYPE r [<!ENTITY a "aaaaaaaaaa">'
     + "".join(
@@ -40,7 +40,7 @@ SQL = ("from waits limit 1", "from samples limit 1")
 
 
 def make(folder):
-    """The names of the files."""
+    """Makes the files; returns their names."""
     ash = "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n"
     texts = {
         "entities.xml": ENTITIES,
@@ -71,7 +71,7 @@ def make(folder):
 
 
 def main():
-    """Each file with each verb."""
+    """Runs each verb on each file."""
     warm_up()
     outcomes, words = Counter(), []
     with tempfile.TemporaryDirectory(prefix="spillcast-fuzz-") as name:

@@ -1,4 +1,4 @@
-"""Inputs by number: a shape, what is damaged in it, and the command line that reads it."""
+"""Inputs by number: a shape, the damage, and the command line that reads it."""
 
 import random
 import shutil
@@ -8,25 +8,25 @@ from pathlib import Path
 from fuzz.mutate import mutated
 from fuzz.trial import Outcome, attempt
 
-#: One file in so many is missing.
+#: On average, one in this many files is missing.
 MISSING = 40
-#: Lists in lists, of which a parser without a limit ends in a traceback.
+#: Nested lists, on which a parser without a limit ends in a traceback.
 DEEP = 100_000
-#: What broke a reader once: SHAPE/NUMBER/FILE.
+#: Inputs that once broke a reader: SHAPE/NUMBER/FILE.
 BROKEN = Path(__file__).parent / "broken"
 
-#: ``content`` in place of a file's, None for a file that is missing; ``file`` None for whole input.
+#: ``content`` replaces a file's, None for a missing file; ``file`` is None for undamaged input.
 Input = namedtuple("Input", "shape file content command")
 
 
 class Damaged:
-    """All inputs of a seed, each the same whenever it is asked for."""
+    """All inputs of a seed, which are reproducible."""
 
     def __init__(self, root, shapes, seed):
         self._root, self._shapes, self._seed = root, shapes, seed
 
     def attempt(self, number):
-        """Run one; its number and outcome."""
+        """Runs an input; returns its number and outcome."""
         return number, run(self._root / f"input-{number}", self[number])
 
     def __getitem__(self, number):
@@ -40,7 +40,7 @@ class Damaged:
 
 
 class Known:
-    """Complete inputs, which must be answered; files that are missing or cut; what once broke."""
+    """Complete inputs, which must be answered; missing or cut files; inputs that once broke."""
 
     def __init__(self, root, shapes):
         self._root, self._inputs = root, []
@@ -55,7 +55,7 @@ class Known:
         return self._inputs[number]
 
     def attempt(self, number):
-        """Run one; its number and outcome."""
+        """Runs an input; returns its number and outcome."""
         item = self[number]
         result = run(self._root / f"input-{number}", item)
         if item.file is None and result.kind == "refused":
@@ -64,7 +64,7 @@ class Known:
 
 
 def _cut(shape):
-    """The cuts of each file, and lists in lists in its place."""
+    """Each file cut at several places, and replaced by nested lists."""
     for number, file in enumerate(shape.files):
         content = (shape.folder / file).read_bytes()
         command = shape.commands[number % len(shape.commands)]
@@ -83,7 +83,7 @@ def _broken(shape):
 
 
 def run(folder, item):
-    """The outcome of an input, whose files are gone then."""
+    """The outcome of an input, whose files are removed."""
     shutil.copytree(item.shape.folder, folder)
     try:
         if item.file is not None:
@@ -97,12 +97,12 @@ def run(folder, item):
 
 
 def sentence_of(item):
-    """What an input is, in words."""
+    """A description of an input."""
     return f"{item.shape.name}/{item.file or '*'}, {' '.join(map(str, item.command))[:90]}"
 
 
 def keep(item, number, where):
-    """Write what is damaged, as ``where``/SHAPE/NUMBER/FILE."""
+    """Writes the damaged file as ``where``/SHAPE/NUMBER/FILE."""
     if item.content is not None:
         target = where / item.shape.name / str(number) / item.file
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Small real files -> damaged ones: bytes, text, JSON, CSV and Parquet, the same for a seed."""
+"""Damages small real files: bytes, text, JSON, CSV and Parquet, reproducibly for a seed."""
 
 import gzip
 import io
@@ -8,7 +8,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: What a number may be replaced by in a text, and the same in JSON.
+#: Replacements for a number in text, and in JSON.
 WORDS = (
     *("NaN", "nan", "Infinity", "-inf", "1e400", "-1", "0", "-0.0", "9223372036854775807"),
     *("-9223372036854775808", "9223372036854775808", "18446744073709551616", "1e18", "1e308"),
@@ -25,7 +25,7 @@ _NUMBER = re.compile(rb"-?\d[\d.]*")
 
 
 def mutated(name, content, draw):
-    """The content of a file called ``name``, damaged in one or several ways."""
+    """The content of a file called ``name``, with one or several kinds of damage."""
     suffix = name.rpartition(".")[2].lower()
     if suffix in {"gz", "zst"} and draw.random() < 0.6:
         return _repacked(suffix, content, draw)
@@ -44,7 +44,7 @@ def mutated(name, content, draw):
 
 
 def _span(content, draw):
-    """A stretch of bytes; long ones are as likely as short ones."""
+    """A range of bytes; long ranges are as likely as short ones."""
     start = draw.randrange(len(content) + 1)
     return start, start + draw.randrange(1 + min(len(content) - start, 1 << draw.randrange(14)))
 
@@ -86,7 +86,7 @@ def _insert(content, draw):
 
 
 def _number(content, draw):
-    """A number in a text, in place of which stands another word."""
+    """Replaces a number in a text by another word."""
     result = list(_NUMBER.finditer(content[: 1 << 20]))
     if not result:
         return _flip(content, draw)
@@ -95,7 +95,7 @@ def _number(content, draw):
 
 
 def _word(content, draw):
-    """A word in place of another one of the same text."""
+    """Replaces a word by another word of the same text."""
     result = list(re.finditer(rb"[A-Za-z_#]+", content[: 1 << 20]))
     if not result:
         return _flip(content, draw)
@@ -131,7 +131,7 @@ def _cell(content, draw):
 
 
 def _column(content, draw):
-    """A column that lacks, stands twice, or holds one word."""
+    """Removes, repeats or fills a column."""
     separator = max((b",", b";", b"|", b"\t"), key=content.count)
     rows = [line.split(separator) for line in content.split(b"\n")]
     at, way, word = draw.randrange(len(rows[0])), draw.randrange(3), draw.choice(WORDS).encode()
@@ -148,7 +148,7 @@ def _column(content, draw):
 
 
 def _of_json(content, draw):
-    """A value, a key or a list of a document, otherwise; sometimes very deep."""
+    """Changes a value, a key or a list of a document; sometimes to deep nesting."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -185,7 +185,7 @@ def _keys(holder):
 
 
 def _places(value):
-    """Every holder and key of a document."""
+    """Every container and key of a document."""
     if isinstance(value, dict | list):
         for key in _keys(value):
             yield value, key
@@ -200,7 +200,7 @@ _TYPES = (
 
 
 def _of_parquet(content, draw):
-    """Other columns, types, values or rows; other bytes where Arrow can hold no such table."""
+    """Changes columns, types, values or rows, or bytes where Arrow cannot hold such a table."""
     try:
         table = _changed(pq.ParquetFile(io.BytesIO(content)).read(), draw)
         out = io.BytesIO()
@@ -248,7 +248,7 @@ def _values(column, kind, draw):
 
 
 def _fitting(value, kind):
-    """The value where the type can hold it, else one that it can."""
+    """The value if the type can hold it, else another that it can."""
     try:
         pa.array([value], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -264,7 +264,7 @@ def _cast(column, kind):
 
 
 def _repacked(suffix, content, draw):
-    """The content of a compressed file, damaged, and compressed again."""
+    """The content of a compressed file, damaged and compressed again."""
     if suffix == "gz":
         inner = gzip.decompress(content)
         return gzip.compress(mutated("inner.trc", inner, draw), mtime=0)

@@ -1,4 +1,4 @@
-"""Readers of damaged evidence: each input is answered or refused, none ends in a traceback."""
+"""Readers of damaged evidence: each input is answered or refused, without a traceback."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ from harness import environment
 TESTS = Path(__file__).parents[1]
 
 
-#: What it finds in drawn inputs; then, with a fault that is planted, in some of a shape.
-#: A process that has no threads yet, as it forks.
+#: Prints the outcomes of drawn inputs, then those of a shape with a planted fault.
+#: Its process has no threads yet, as it forks.
 PROGRAM = """
 import os, sys
 from fuzz.__main__ import main
@@ -25,8 +25,8 @@ os._exit(status + 2 * planted)
 """
 
 
-def test_drawn_inputs_are_answered_and_a_traceback_is_seen():
-    """A fuzzer that sees nothing would pass everything."""
+def test_drawn_inputs_are_answered_and_a_traceback_is_detected():
+    """A fuzzer that detects nothing would pass everything."""
     path = ":".join((str(TESTS), *(entry for entry in sys.path if entry)))
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM],

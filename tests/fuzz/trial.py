@@ -1,4 +1,4 @@
-"""One run of a verb in a forked process with limits, and what came of it."""
+"""A run of a verb in a forked process with limits, and its outcome."""
 
 import gc
 import json
@@ -17,14 +17,14 @@ MEMORY_BYTES = 1 << 30
 _TRACEBACK = 70
 _FRAME = re.compile(r'File ".*?/spillcast/(.+?)", line (\d+), in (\S+)')
 
-#: ``kind`` is answered, refused, failed, traceback, no JSON, hang, memory or killed; ``site`` says
-#: where, of those that must not be.
+#: ``kind`` is answered, refused, failed, traceback, no JSON, hang, memory or killed; ``site`` is
+#: the place, for kinds that are faults.
 Outcome = namedtuple("Outcome", "kind site words")
 FINE = ("answered", "refused")
 
 
 def warm_up():
-    """Import all that verbs import, so that a fork has it."""
+    """Imports all modules of verbs, so that a fork has them."""
     import pkgutil
     from importlib import import_module
 
@@ -38,15 +38,15 @@ def warm_up():
                     import_module(module.name)
                 except ImportError:
                     continue
-    # What is never looked at again need not be copied for a fork.
+    # Objects that the collector ignores are not copied by a fork.
     gc.collect()
     gc.freeze()
 
 
 def attempt(arguments, folder):
-    """Run the command line with these arguments in ``folder``; what it prints is kept there."""
+    """Runs a command line with these arguments in ``folder``, which receives its output."""
     answer, printed = folder / "stderr", folder / "stdout"
-    # There, too, where the child is killed before it has done anything.
+    # The files exist even if the child is killed before it has done anything.
     answer.touch()
     began = time.monotonic()
     child = os.fork()
@@ -56,7 +56,7 @@ def attempt(arguments, folder):
         ended, status, used = os.wait4(child, os.WNOHANG)
         if ended:
             break
-        # Limits of the kernel are on addresses, of which the drawing of charts reserves many.
+        # The kernel limits addresses, of which drawing charts reserves many.
         if time.monotonic() - began > WALL_S or _resident_bytes(child) > MEMORY_BYTES:
             os.kill(child, signal.SIGKILL)
             _, status, used = os.wait4(child, 0)
@@ -100,7 +100,7 @@ def _run(arguments, folder, answer, printed):
 
 
 def _status(arguments):
-    """The exit status of a command line, ``_TRACEBACK`` after an error that nothing caught."""
+    """The exit status of a command line, ``_TRACEBACK`` after an uncaught error."""
     status = _TRACEBACK
     try:
         from spillcast.cli import run
@@ -124,7 +124,7 @@ def _resident_bytes(child):
 
 
 def _site(words):
-    """Where in the package a traceback ends, and with what."""
+    """The place in the package where a traceback ends, and the error."""
     frames = _FRAME.findall(words)
     lines = [line for line in words.strip().splitlines() if line and not line.startswith(" ")]
     kind = lines[-1].split(":")[0][:60] if lines else ""
