@@ -1,4 +1,4 @@
-"""The generated example, made once."""
+"""The generated example, made once for all tests."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def test_waits_are_counted_by_an_expression(trace, expression, of):
     assert {row[expression]: row["total_us"] for row in rows} == total_us
 
 
-def test_expressions_stand_beside_names(trace):
+def test_expressions_and_names_can_be_combined(trace):
     rows = profile(trace, by=["event", "p3 > 15"]).rows
     assert {(row["event"], row["p3 > 15"]): row["count"] for row in rows} == {
         (READ, False): 15,
@@ -67,27 +67,27 @@ def test_a_condition_and_an_expression(trace):
         ("case when event = 'a, b' then 1 end,op", ["case when event = 'a, b' then 1 end", "op"]),
     ],
 )
-def test_what_is_asked_is_taken_apart(text, parts):
+def test_the_by_option_is_split_at_top_level_commas(text, parts):
     assert split_by(text) == parts
 
 
 @pytest.mark.parametrize(
     "expression", ["p3 +", "sum(p3)", "nothing + 1", "count(*) over ()) from x"]
 )
-def test_a_wrong_expression_is_named(trace, expression):
+def test_an_invalid_expression_is_named(trace, expression):
     with pytest.raises(QueryInvalid) as refused:
         profile(trace, by=[expression])
     assert str(refused.value).startswith(f"--by {expression}:")
 
 
-def test_a_value_that_fails_is_of_an_option_that_was_given(trace):
+def test_an_invalid_value_names_only_given_options(trace):
     for where, blamed in ((None, "--by: "), ("p3 > 0", "--by or --where: ")):
         with pytest.raises(QueryInvalid) as refused:
             profile(trace, by=["event::int"], where=where)
         assert str(refused.value).startswith(blamed)
 
 
-def test_an_expression_opens_no_file(trace, tmp_path):
+def test_an_expression_cannot_open_a_file(trace, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")
     with pytest.raises(QueryInvalid) as refused:
@@ -95,7 +95,7 @@ def test_an_expression_opens_no_file(trace, tmp_path):
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_recording_too(spilled):
+def test_a_recording_by_expression(spilled):
     rows = profile(spilled.path, by=["bytes >= 4096", "temp"]).rows
     waits = Recording.open(spilled.path).waits
     expected = Counter(
@@ -105,6 +105,6 @@ def test_a_recording_too(spilled):
     assert {(row["bytes >= 4096"], row["temp"]): row["count"] for row in rows} == expected
 
 
-def test_samples_of_ash_too(example):
+def test_samples_of_ash_by_expression(example):
     rows = profile(example / "ash.csv", by=["plan_line", "event is null"]).rows
     assert {row["event is null"]: row["count"] for row in rows} == {False: 435, True: 338}

@@ -1,4 +1,4 @@
-"""Calls of a trace: who made which, and what each did by itself, as a slow reader finds it."""
+"""Calls of a trace: who made each, and its own time, against a slow reader."""
 
 import re
 
@@ -11,7 +11,7 @@ from spillcast.errors import QueryInvalid
 from spillcast.profile.sql import run_sql
 
 CALL = re.compile(r"(PARSE|EXEC|FETCH|CLOSE|UNMAP|SORT UNMAP) #(\d+):(.*)")
-#: A query that calls the dictionary twice, one of which calls once more; and another query.
+#: A query that calls the dictionary twice, where one call makes another; and another query.
 NESTED = """\
 =====================
 PARSING IN CURSOR #1 len=9 dep=0 uid=1 oct=3 lid=1 tim=1000000 hv=1 ad='0' sqlid='aaaaaaaaaaaaa'
@@ -39,7 +39,7 @@ def nested(tmp_path):
     return path
 
 
-def test_each_call_counts_without_those_it_made(nested):
+def test_each_call_excludes_the_calls_that_it_made(nested):
     result = profile(nested, by=["call", "depth"])
     by = {(row["call"], row["depth"]): row for row in result.rows}
     figures = ("total_us", "cpu_us", "rows", "reads", "consistent_gets", "current_gets")
@@ -61,7 +61,7 @@ def test_rows_with_the_same_total_are_in_the_order_of_their_keys(tmp_path):
     assert rows == sorted(rows)
 
 
-def test_recursive_calls_know_who_made_them(nested):
+def test_recursive_calls_have_their_callers(nested):
     rows = profile(nested, by=["call", "sql", "caller"], where="dep > 0").rows
     assert {(row["sql"], row["caller"], row["count"]) for row in rows} == {
         ("bbbbbbbbbbbbb", "aaaaaaaaaaaaa", 2),
@@ -69,7 +69,7 @@ def test_recursive_calls_know_who_made_them(nested):
     }
 
 
-def test_similar_statements_are_one(nested):
+def test_similar_statements_are_merged(nested):
     rows = profile(nested, by=["call", "statement"]).rows
     assert {row["statement"]: row["count"] for row in rows if row["call"] == "FETCH"} == {
         "select :s from obj$ :n": 3,
@@ -77,7 +77,7 @@ def test_similar_statements_are_one(nested):
     }
 
 
-def test_waits_are_counted_by_statement_too(tmp_path):
+def test_waits_are_grouped_by_statement_too(tmp_path):
     path = write_trace(tmp_path / "x.trc", [("db file sequential read", 5, "p1=1 p2=2 p3=1")] * 3)
     (row,) = profile(path, by=["statement"]).rows
     assert (row["statement"], row["count"]) == ("select :n from big", 3)
@@ -85,7 +85,7 @@ def test_waits_are_counted_by_statement_too(tmp_path):
 
 @cases("name", ["techwanker_dev18b_ora_813.trc", "jks_demos_js12c1_ora_21055.trc"])
 def test_the_tree_of_a_real_trace(name):
-    """A stack of calls waiting for who made them, by hand; one session a file."""
+    """A stack of calls that wait for their caller, simulated; one session in each file."""
     path = real(name)
     waiting, parents, calls = [], {}, {}
     for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
@@ -103,14 +103,14 @@ def test_the_tree_of_a_real_trace(name):
 
 
 @cases("question", [{"by": ["call"]}, {"by": ["sql"]}, {"by": ["call", "caller"]}])
-def test_a_wrong_condition_is_named_before_the_trace_is_read(nested, question):
+def test_an_invalid_condition_is_named_before_the_trace_is_read(nested, question):
     read = []
     with pytest.raises(QueryInvalid, match="--where"):
         profile(nested, where="colour = 1", on_progress=read.append, **question)
     assert not read
 
 
-def test_a_wrong_condition_is_named(nested):
+def test_an_invalid_condition_is_named(nested):
     with pytest.raises(QueryInvalid, match="--where"):
         profile(nested, by=["call"], where="nothing = 1")
     with pytest.raises(QueryInvalid, match="--by colour: unknown"):

@@ -1,4 +1,4 @@
-"""A query sees the evidence and no other file, whoever has written it."""
+"""A query can read the evidence and no other file, whoever wrote the query."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def secret(tmp_path):
         "from query",
     ],
 )
-def test_no_other_file_is_opened(spilled, secret, query):
+def test_no_other_file_can_be_opened(spilled, secret, query):
     before = sorted(secret.parent.iterdir())
     with pytest.raises(QueryInvalid) as refused:
         run_sql(query.format(secret=secret, folder=secret.parent), [str(spilled.path)])
@@ -47,25 +47,25 @@ def test_no_other_file_is_opened(spilled, secret, query):
     assert sorted(secret.parent.iterdir()) == before
 
 
-def test_the_evidence_is_there(spilled, example):
+def test_the_evidence_can_be_read(spilled, example):
     assert run_sql("select count(*) from waits where temp", [str(spilled.path)])[1][0][0] > 0
     assert run_sql("select count(*) from waits", [str(example / "hdd.trc")])[1][0][0] > 0
 
 
-def test_nothing_is_copied_out_of_traces(tmp_path, example):
+def test_trace_rows_cannot_be_copied_to_files(tmp_path, example):
     with pytest.raises(QueryInvalid):
         run_sql(f"copy waits to '{tmp_path}/out.csv'", [str(example / "flash.trc")])
     assert not list(tmp_path.iterdir())
 
 
 def test_an_interrupted_query_is_an_interruption():
-    """And no damage of the file that is read, nor a traceback."""
+    """It is neither damage of the file that is read, nor a traceback."""
     with pytest.raises(KeyboardInterrupt), reading("a.parquet"):
         raise RuntimeError("Query interrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *nightly(signal.SIGTERM)])
-def test_a_query_without_end_is_ended(spilled, number):
+def test_an_endless_query_can_be_interrupted(spilled, number):
     query = "select count(*) from range(100000000000000)"
     requested = spillcast_command("profile", spilled.path, "--sql", query)
     with subprocess.Popen(requested, stderr=subprocess.PIPE, text=True) as process:
@@ -82,7 +82,7 @@ def cpu_s(pid):
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def test_what_is_no_number_is_null_in_json(example):
+def test_nan_and_infinity_are_null_in_json(example):
     requested = "select 'nan'::double, -'inf'::double, 1.5::double"
     output = spillcast("profile", example / "flash.trc", "--sql", requested, "--json").stdout
     assert json.loads(output, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]

@@ -1,4 +1,4 @@
-"""Functions of recordings: counted from known stacks, and of real engines."""
+"""Functions of recordings: counted from known stacks, and from real engines."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ DOCUMENT = {
         {"name": None, "module": 1},
     ],
     "stacks": [
-        # A function that calls itself, one without a name, and a stack that was cut.
+        # A recursive function, a function without a name, and a truncated stack.
         {"thread": "w", "functions": [1, 1, 0], "complete": True, "samples": 60},
         {"thread": "w", "functions": [2, 1, 0], "complete": True, "samples": 25},
         {"thread": "v", "functions": [1], "complete": False, "samples": 15},
@@ -74,7 +74,7 @@ def test_each_sample_counts_once_for_a_function_and_once_for_its_callers(run):
     assert (sort["with_callees_share"], sort["module"]) == (1.0, "engine")
     assert (rows["main"]["count"], rows["main"]["with_callees_us"]) == (0, 850_000)
     assert sum(row["share"] for row in result.rows) == pytest.approx(1)
-    # A quarter has no name, 15 samples have no callers, 3 found no room.
+    # A quarter has no name, 15 samples have no callers, 3 were dropped.
     assert len(result.warnings) == 3
     assert "lib.so" in result.warnings[0]
     split = profile(run, by=["function", "thread"]).rows
@@ -128,7 +128,7 @@ def test_what_cannot_be_profiled_by_function_is_refused(run):
 
 
 @pytest.mark.parametrize("capture", ["bpf", *nightly("perf")])
-def test_a_sort_of_duckdb_is_found_below_its_thread(capture, tmp_path):
+def test_a_sort_of_duckdb_is_below_its_thread(capture, tmp_path):
     run = tmp_path / "sort.spill"
     completed(
         "record", "--capture", available(capture), "-o", run, "--", sys.executable, "-c", SORT,
@@ -136,7 +136,7 @@ def test_a_sort_of_duckdb_is_found_below_its_thread(capture, tmp_path):
     )  # fmt: skip
     stacks = stacks_of(Recording.open(run))
     assert sum(stack.samples for stack in stacks.stacks) == stacks.samples - stacks.left_out
-    # Workers and the main thread come to the same operator, which exported functions lead to.
+    # Workers and the main thread reach the same operator, below exported functions.
     inclusive = Counter()
     for stack in stacks.stacks:
         names = {stacks.functions[at].name for at in stack.functions}
@@ -146,7 +146,7 @@ def test_a_sort_of_duckdb_is_found_below_its_thread(capture, tmp_path):
     assert any("duckdb" in module for module in modules)
 
 
-def test_functions_of_postgresql_are_found(tmp_path):
+def test_functions_of_postgresql_are_named(tmp_path):
     available("perf")
     with workspace() as room, private_server(room, {"work_mem": "1MB"}) as server:
         rows = "select md5(n::text) m from generate_series(1, 400000) n order by m"

@@ -1,4 +1,4 @@
-"""A trace small enough to add up by hand, in every shape that it may come in."""
+"""A trace small enough to add up by hand, in all its forms."""
 
 import gzip
 import json
@@ -28,12 +28,12 @@ def trace(tmp_path):
 
 
 def rows(path, *by, **options):
-    """Count, total, least, mean and most (us) by what is asked for."""
+    """Count, total, minimum, mean and maximum (us) by key."""
     return columns_of(profile(path, by=by, **options), by)
 
 
 def columns_of(result, by, columns=COLUMNS):
-    """The values of some columns by what was asked for."""
+    """The values of some columns by key."""
     return {tuple(row[name] for name in by): tuple(row[c] for c in columns) for row in result.rows}
 
 
@@ -55,7 +55,7 @@ def test_by_event(trace):
     assert [row["event"] for row in result.rows if row["idle"]] == ["SQL*Net message from client"]
 
 
-def test_by_what_a_wait_moves(trace):
+def test_by_op_size_file_session_and_object(trace):
     assert rows(trace, "op", "size")[("read", 31)] == (2, 4_000, 1_000, 2_000, 3_000)
     assert rows(trace, "op", "size")[("write", 31)] == (1, 500, 500, 500, 500)
     assert rows(trace, "event", "file")[(READ, "202")] == (1, 3_000, 3_000, 3_000, 3_000)
@@ -69,7 +69,7 @@ def test_quantiles_lie_between_the_shortest_and_the_longest(trace):
         assert quantiles == sorted(quantiles)
 
 
-def test_the_longest_is_shown_with_its_line(trace):
+def test_the_longest_wait_is_shown_with_its_line(trace):
     lines = trace.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "ela= 3000 " in text)
     places = {row["event"]: row["longest_at"] for row in profile(trace).rows}
@@ -96,14 +96,14 @@ def test_one_event_and_the_first_rows(trace):
     assert [row["event"] for row in json.loads(printed)["rows"]] == [READ]
 
 
-def test_a_condition_that_holds_for_all_changes_nothing(trace):
+def test_a_condition_that_is_always_true_changes_nothing(trace):
     for by in (["event"], ["op", "size"], ["event", "second"], ["file"], ["object"], ["sql"]):
         every, plain = profile(trace, by=by, where="true"), profile(trace, by=by)
         compared = [columns_of(of, by, (*COLUMNS, "longest_at")) for of in (every, plain)]
         assert compared[0] == compared[1], by
 
 
-def test_a_condition_is_the_same_in_sql(trace):
+def test_a_condition_equals_that_in_sql(trace):
     condition = "blocks > 15 and elapsed_ns >= 1000000"
     requested = "select event, count(*), sum(elapsed_ns) // 1000 from waits"
     columns, result = run_sql(f"{requested} where {condition} group by event", [str(trace)])
@@ -149,7 +149,7 @@ def test_arrow(trace):
     assert {"event", "total_us", "share"} <= set(table.column_names)
 
 
-def test_damaged_lines_are_listed_with_their_place(trace):
+def test_damaged_lines_are_listed_with_their_position(trace):
     whole = without_places(profile(trace))
     lines = trace.read_text().splitlines()
     lines.append("WAIT #7: nam='direct path read temp' ela= 12")
@@ -160,11 +160,11 @@ def test_damaged_lines_are_listed_with_their_place(trace):
     assert result.warnings == ["not in the profile: 1 damaged line"]
     assert without_places(result) == whole
     printed = completed("profile", trace)
-    # A path longer than a line is broken.
+    # A path longer than a line is wrapped.
     assert f"damaged:{trace}:{len(lines)}:" in "".join(printed.stdout.split())
 
 
-def test_compressed_folders_and_patterns_give_the_same(trace, tmp_path):
+def test_compressed_files_folders_and_patterns_give_the_same_profile(trace, tmp_path):
     whole = without_places(profile(trace))
     folder = tmp_path / "folder" / "below"
     folder.mkdir(parents=True)
@@ -174,7 +174,7 @@ def test_compressed_folders_and_patterns_give_the_same(trace, tmp_path):
         assert without_places(profile(evidence)) == whole
 
 
-def test_zstandard_gives_the_same(trace, tmp_path):
+def test_zstandard_gives_the_same_profile(trace, tmp_path):
     pa = pytest.importorskip("pyarrow")
     packed = tmp_path / "hand.trc.zst"
     with pa.CompressedOutputStream(packed, "zstd") as out:
@@ -182,7 +182,7 @@ def test_zstandard_gives_the_same(trace, tmp_path):
     assert without_places(profile(packed)) == without_places(profile(trace))
 
 
-def test_standard_input_gives_the_same(trace):
+def test_standard_input_gives_the_same_profile(trace):
     with trace.open() as stdin:
         process = started("profile", "-", "--json", stdin=stdin, stdout=subprocess.PIPE)
     printed, _ = process.communicate(timeout=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Recordings and ASH exports as evidence, and what cannot be evidence."""
+"""Recordings and ASH exports as evidence, and files that cannot be evidence."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_ash_has_the_columns_of_the_usual_query(example):
     }
     read = rows[READ]
     assert (read["min_us"], read["max_us"], read["mean_us"]) == (2_595, 415_850, 19_305)
-    # The mean of the sampled waits is twice that of all waits, which the trace tells.
+    # The mean of sampled waits is twice that of all waits, which the trace has.
     assert read["latency_us"] == pytest.approx(8_999, abs=2 * read["latency_error_us"])
     assert profile(example / "ash.csv").elapsed_s == 773
     assert "9.08 ms" in spillcast("profile", example / "ash.csv").stdout
@@ -50,7 +50,7 @@ def test_ash_in_sql(example):
 @pytest.mark.parametrize(
     "query", ["select nope from samples", "select 1 from nowhere", "select from"]
 )
-def test_names_of_a_query_are_checked(example, query):
+def test_names_in_a_query_are_checked(example, query):
     with pytest.raises(QueryInvalid, match=r"nope|nowhere|Parser"):
         run_sql(query, [str(example / "ash.csv")])
 
@@ -64,7 +64,7 @@ def test_names_of_a_query_are_checked(example, query):
         lambda path: add_runs(Inputs(), find_evidence([path]), lenient=True),
     ],
 )
-def test_reading_leniently_is_refused_without_a_trace(read, spilled):
+def test_lenient_reading_is_refused_without_a_trace(read, spilled):
     with pytest.raises(OptionConflict):
         read(str(spilled.path))
 
@@ -82,8 +82,8 @@ def test_a_recording_is_added_up(spilled):
     assert [row for row in profile(spilled.path).rows if row["event"] == "CPU"]
 
 
-def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
-    """A pool's threads wait all the time, each as long as the query takes."""
+def test_waits_of_a_thread_without_temp_io_are_idle(tmp_path):
+    """Threads of a pool wait all the time, each as long as the query takes."""
     blocked = {"start_ns": 0, "event": "blocked", "op": None, "temp": False}
     read = {"start_ns": 40_000, "event": "pread64", "op": "read", "temp": True, "bytes": 8192}
     rows = [
@@ -122,7 +122,7 @@ def test_recordings_of_one_name_in_two_folders_are_profiled_together(tmp_path, s
     assert all(row in expected for row in counted)
 
 
-def test_a_recording_in_print(spilled):
+def test_a_printed_profile_of_a_recording(spilled):
     result = completed("profile", spilled.path, "--by", "event,size", "--histogram")
     assert "pwrite64" in result.stdout
     assert "|█" in result.stdout
@@ -130,7 +130,7 @@ def test_a_recording_in_print(spilled):
     assert document["schema"] == "spillcast.profile/1"
 
 
-def test_python_has_the_verbs_also_after_the_rooms_were_imported(example, spilled):
+def test_python_functions_are_not_shadowed_by_imported_packages(example, spilled):
     import spillcast.forecast.result
     import spillcast.profile.result  # noqa: F401
 
@@ -186,7 +186,7 @@ def test_bad_input(folder, arguments, answer):
 
 @pytest.mark.parametrize("name", ["run[1].spill", "ru*.spill", "~x.spill", "q'\"\n.spill"])
 def test_a_recording_is_read_by_its_exact_name(tmp_path, monkeypatch, name):
-    """DuckDB would take the first two for the other folder, and the third for one at home."""
+    """DuckDB would take the first two as patterns of the other folder, and expand the third's ~."""
     monkeypatch.chdir(tmp_path)
     read = {"event": "pread64", "op": "read", "temp": True, "bytes": 8192, "session": 1}
     for folder, count in ((name, 3), ("run1.spill", 8)):
@@ -200,8 +200,8 @@ def test_a_recording_is_read_by_its_exact_name(tmp_path, monkeypatch, name):
     assert line.count('"bytes":8192') == 3
 
 
-def test_of_a_folder_only_files_are_read(tmp_path, example):
-    """A pipe that nobody writes to would be waited for."""
+def test_only_files_of_a_folder_are_read(tmp_path, example):
+    """Reading a pipe without a writer would block."""
     (tmp_path / "dir.trc").mkdir()
     os.mkfifo(tmp_path / "pipe.trc")
     os.mkfifo(tmp_path / "dir.trc" / "pipe.trc")
@@ -212,7 +212,7 @@ def test_of_a_folder_only_files_are_read(tmp_path, example):
     assert json.loads(done.stdout)["files"] == 1
 
 
-def test_a_name_that_is_no_utf_8_is_read_or_refused(tmp_path, example):
+def test_a_name_that_is_not_utf_8_is_read_or_refused(tmp_path, example):
     odd = tmp_path / "f\udcff"
     odd.mkdir()
     (odd / "flash.trc").write_bytes((example / "flash.trc").read_bytes())

@@ -1,4 +1,4 @@
-"""Traces that mails and forums quoted, indented or broke at a width tell what the whole ones do."""
+"""Traces quoted, indented or wrapped by mails and forums give the figures of the originals."""
 
 import textwrap
 
@@ -38,8 +38,8 @@ def at_columns(width):
     ],
 )
 @cases("times", [1, 80])
-def test_a_pasted_trace_is_that_trace(tmp_path, broken, times):
-    """Also one of some 500 kB, in which the last of the first 256 KiB is half a line."""
+def test_a_pasted_trace_equals_the_original(tmp_path, broken, times):
+    """Also a trace of some 500 kB, in which the first 256 KiB end within a line."""
     whole = write_trace(tmp_path / "whole.trc", WAITS * times)
     lines = [part for line in whole.read_text().splitlines() for part in broken(line)]
     (pasted := tmp_path / "pasted.trc").write_text("\n".join(lines) + "\n")
@@ -58,7 +58,7 @@ def test_a_pasted_trace_is_that_trace(tmp_path, broken, times):
 
 @cases("text", ["select * from big where id=5", "delete\n  from t\n where name='x'\n   and a=1"])
 @cases("ends", ["\n", "\r\n"])
-def test_a_text_that_looks_like_figures_stays_that_of_its_statement(tmp_path, text, ends):
+def test_a_text_that_resembles_figures_remains_part_of_its_statement(tmp_path, text, ends):
     header = HEADER.replace("len=17", f"len={len(text)}").replace("select 1 from big", text)
     whole = write_trace(tmp_path / "whole.trc", WAITS, header=header)
     lines = [part for line in whole.read_text().splitlines() for part in at_columns(80)(line)]

@@ -1,4 +1,4 @@
-"""Real traces: counts and times that were taken by hand, or by a slow reading here."""
+"""Real traces: counts and times that were computed by hand, or by a slow reader here."""
 
 import re
 from collections import defaultdict
@@ -22,7 +22,7 @@ def by_event(path, **options):
     return {row["event"]: row for row in profile(path, **options).rows}
 
 
-def test_all_waits_and_the_time_of_the_one_that_dominates():
+def test_all_waits_and_the_time_of_the_dominant_event():
     rows = by_event(real(SLOW))
     waits = [row for event, row in rows.items() if row["count"] and not event.startswith("CPU: ")]
     assert sum(row["count"] for row in waits) == 20_067
@@ -30,7 +30,7 @@ def test_all_waits_and_the_time_of_the_one_that_dominates():
     assert (client["count"], client["total_us"], client["idle"]) == (10_027, 127_966_267, True)
 
 
-def test_each_event_against_a_slow_reading():
+def test_each_event_against_a_slow_reader():
     path = real(SLOW)
     slow = defaultdict(list)
     for line, text in enumerate(path.read_text().splitlines(), start=1):
@@ -43,7 +43,7 @@ def test_each_event_against_a_slow_reading():
         row = rows[event]
         assert (row["count"], row["total_us"]) == (len(waits), sum(lengths))
         assert (row["min_us"], row["max_us"]) == (lengths[0], lengths[-1])
-        # The median lies in a bucket of the histogram, which is 1 % wide.
+        # The median is in a bucket of the histogram, which is 1 % wide.
         assert row["p50_us"] == pytest.approx(lengths[(len(lengths) - 1) // 2], rel=0.011)
         path_text, line = row["longest_at"].rsplit(":", 1)
         assert (lengths[-1], int(line)) in waits
@@ -51,7 +51,7 @@ def test_each_event_against_a_slow_reading():
 
 
 @cases("name", SINGLE_SESSION)
-def test_every_dimension_adds_up_to_the_same(name):
+def test_every_dimension_has_the_same_sum(name):
     path = real(name)
     whole = profile(path)
     unaccounted = sum(r["total_us"] for r in whole.rows if r["event"] == "unaccounted-for")
@@ -66,7 +66,7 @@ def test_every_dimension_adds_up_to_the_same(name):
 
 
 def test_recursive_cpu_is_counted_once():
-    """Calls of depth 0 hold the CPU of those that they made."""
+    """Calls of depth 0 include the CPU time of the calls that they made."""
     path = real(RECURSIVE)
     calls = re.findall(
         r"^(?:PARSE|EXEC|FETCH|CLOSE) #\d+:c=(\d+),e=\d+,.*?dep=(\d+)",
@@ -78,7 +78,7 @@ def test_recursive_cpu_is_counted_once():
     result = sum(
         row["total_us"] for event, row in by_event(path).items() if event.startswith("CPU: ")
     )
-    # A child's clock may tick where its parent's did not: by less than 1 % in all.
+    # A child's clock may tick when its parent's did not: by less than 1 % in total.
     assert result == pytest.approx(once, rel=0.01)
     assert result < 0.6 * twice
 
@@ -88,7 +88,7 @@ def test_no_trace_at_all():
     assert "no waits and no calls of an extended SQL trace" in error
 
 
-def test_waits_in_running_text_only_where_asked():
+def test_waits_in_other_text_are_read_only_on_request():
     path = real(EXCERPT)
     with pytest.raises(InputError, match="--lenient"):
         profile(path)

@@ -1,4 +1,4 @@
-"""``--by row-source``: what each line of a plan took, read and wrote to temp, by itself."""
+"""``--by row-source``: the time, reads and temp writes of each plan line, without its children."""
 
 import json
 
@@ -13,7 +13,7 @@ from spillcast.profile.sql import run_sql
 
 STAT = "STAT #7 id={id} cnt={cnt} pid={pid} pos=1 obj={obj} op='{op} ({figures})'\n"
 FIGURES = "cr=9 pr={pr} pw={pw} str=1 time={time} us cost=5 size=31 card=1"
-#: Line, line above, operation, object, rows, blocks read and written, us; with all below it.
+#: Line, parent line, operation, object, rows, blocks read and written, us; including children.
 PLAN = [
     (1, 0, "SORT AGGREGATE", 0, 1, 10_200, 9_600, 9_000_000),
     (2, 1, "WINDOW SORT", 0, 50, 10_200, 9_600, 8_999_000),
@@ -43,7 +43,7 @@ def of(path, **more):
     return profile(path, by=["row-source"], **more)
 
 
-def test_each_line_by_itself(trace):
+def test_each_line_excludes_its_children(trace):
     rows = of(trace, block_bytes=8192).rows
     figures = ("row-source", "operation", "depth", "rows", "total_us")
     assert [tuple(row[name] for name in figures) for row in rows] == [
@@ -53,7 +53,7 @@ def test_each_line_by_itself(trace):
         (4, "TABLE ACCESS FULL BIG", 3, 400, 700_000),
         (5, "TABLE ACCESS FULL BIG", 3, 400, 300_000),
     ]
-    # What tables were read is no temp; the join read and wrote 9,200 blocks, the sort 400.
+    # Reads of tables are not temp; the join read and wrote 9,200 blocks, the sort 400.
     temp = [(row["temp_read_bytes"], row["temp_written_bytes"]) for row in rows]
     join, sort = 9_200 * 8192, 400 * 8192
     assert temp == [(0, 0), (sort, sort), (join, join), (0, 0), (0, 0)]
@@ -62,7 +62,7 @@ def test_each_line_by_itself(trace):
     assert rows[2]["share"] == pytest.approx(7 / 9)
 
 
-def test_the_sentence_names_what_spills(trace):
+def test_the_sentence_names_the_operations_that_spill(trace):
     output = spillcast("profile", trace, "--by", "row-source", "--block", "8K").stdout
     words = "The hash join of line 3 spills 96% of it: 71.9 MiB written, 71.9 MiB read."
     assert words in " ".join(output.split())
@@ -71,7 +71,7 @@ def test_the_sentence_names_what_spills(trace):
     assert any("blocks are assumed" in text for text in document["warnings"])
 
 
-def test_executions_add_up_and_statements_stay_apart(tmp_path):
+def test_executions_add_up_and_statements_remain_separate(tmp_path):
     path = tmp_path / "x.trc"
     other = HEADER.replace("4q7zf0d2m8kcx", "aaaaaaaaaaaaa")
     end = "WAIT #7: nam='x' ela= 5 p1=1 p2=2 p3=3 obj#=1 tim=1000009\n"
@@ -89,7 +89,7 @@ def test_executions_add_up_and_statements_stay_apart(tmp_path):
 
 
 def test_several_passes(tmp_path):
-    """A sort that reads five times what it writes."""
+    """A sort that reads five times as much as it writes."""
     path = write_trace(tmp_path / "x.trc", [(READ, 5, blocks(1))])
     with path.open("a") as file:
         file.write(stat_lines([(1, 0, "SORT ORDER BY", 0, 9, 5_000, 1_000, 70)]))
@@ -108,7 +108,7 @@ def test_figures_of_older_releases(tmp_path, figures):
 
 
 def test_a_plan_without_figures(tmp_path):
-    """Oracle 8i and 9.0 write rows alone."""
+    """Oracle 8i and 9.0 write only rows."""
     path = write_trace(tmp_path / "x.trc", [(READ, 5, blocks(1))])
     with path.open("a") as file:
         file.write("STAT #7 id=1 cnt=3 pid=0 pos=0 obj=0 op='HASH JOIN '\n")
@@ -121,13 +121,13 @@ def test_a_real_trace():
     rows = of(path).rows
     whole = next(row for row in rows if row["operation"] == "VIEW DBA_OBJECTS")
     assert (whole["sql"], whole["row-source"], whole["depth"]) == ("34u88ytbxbyu3", 1, 0)
-    # The plan took what its first line says, with all below it.
+    # The plan took the time of its first line, which includes all children.
     query = "select sum(elapsed_us) from row_sources where parent = 0"
     ((top_us,),) = run_sql(query, [str(path)])[1]
     assert sum(row["total_us"] for row in rows) >= top_us
 
 
-def test_bound_values_stand_with_their_statement(tmp_path):
+def test_bind_values_are_shown_with_their_statement(tmp_path):
     path = tmp_path / "x.trc"
     path.write_text(
         HEADER
@@ -146,7 +146,7 @@ def test_bound_values_stand_with_their_statement(tmp_path):
     ]
 
 
-def test_bound_values_of_a_real_trace():
+def test_bind_values_of_a_real_trace():
     path = real("jks_orabinds_js122a1_ora_9039.trc")
     lines = path.read_text(errors="replace").splitlines()
     expected = [line.partition("value=")[2].strip('"') for line in lines if "  value=" in line]
@@ -154,7 +154,7 @@ def test_bound_values_of_a_real_trace():
     assert [row[0] for row in run_sql(query, [str(path)])[1]] == expected
 
 
-def test_what_has_no_plan_lines(tmp_path):
+def test_evidence_without_plan_lines_is_refused(tmp_path):
     path = write_trace(tmp_path / "x.trc", [(READ, 5, blocks(1))])
     with pytest.raises(EvidenceUnsuited):
         of(path)

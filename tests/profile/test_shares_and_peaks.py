@@ -1,4 +1,4 @@
-"""Shares of waits beside shares of time, and peaks of a trace's latencies, named."""
+"""Shares of waits beside shares of time, and named peaks of a trace's latencies."""
 
 import json
 import random
@@ -15,7 +15,7 @@ IDLE = "SQL*Net message from client"
 
 
 def test_shares_are_of_waits_and_of_time(tmp_path):
-    """Three reads of 1 ms, one write of 6 ms, and a client that thinks for 1 ms."""
+    """Three reads of 1 ms, one write of 6 ms, and 1 ms of the client's think time."""
     waits = [(READ, 1_000, blocks(1))] * 3 + [(WRITE, 6_000, blocks(1))]
     path = write_trace(tmp_path / "x.trc", [*waits, (IDLE, 1_000, "p1=1 p2=2 p3=3")])
     call = "EXEC #7:c=5,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=1010000\n"
@@ -40,7 +40,7 @@ def lognormal(draws, count, median_us):
 
 
 def test_the_peak_of_stalls_is_named(tmp_path):
-    """Of 2,000 reads of some 150 us each twentieth stalls for some 9 ms."""
+    """Of 2,000 reads of some 150 us, one in twenty stalls for some 9 ms."""
     draws = random.Random(7)
     lengths = lognormal(draws, 1_900, 150) + lognormal(draws, 100, 9_000)
     path = write_trace(tmp_path / "x.trc", [(READ, us, blocks(31)) for us in lengths])
@@ -52,13 +52,13 @@ def test_the_peak_of_stalls_is_named(tmp_path):
     assert sum(line.endswith("  B") for line in bars) == 1
 
 
-def test_one_peak_is_no_matter(tmp_path):
+def test_a_single_peak_is_not_reported(tmp_path):
     lengths = lognormal(random.Random(7), 500, 150)
     path = write_trace(tmp_path / "x.trc", [(READ, us, blocks(31)) for us in lengths])
     assert "around" not in spillcast("profile", path, "--histogram").stdout
 
 
-def test_the_share_is_a_column_of_every_form(tmp_path):
+def test_the_share_is_a_column_in_every_format(tmp_path):
     path = write_trace(tmp_path / "x.trc", [(READ, 1_000, blocks(1))] * 3)
     document = json.loads(spillcast("profile", path, "--json").stdout)
     assert document["rows"][0]["count_share"] == 1.0
@@ -68,7 +68,7 @@ def test_the_share_is_a_column_of_every_form(tmp_path):
 
 @cases("options", [{}, {"by": ["op"]}, {"by": ["blocks"]}, {"by": ["op || 'x'"]}, {"by": ["call"]}])
 def test_times_beyond_the_elapsed_time_are_a_warning(tmp_path, options):
-    """A digit too many: a wait of a day in a session of three ms."""
+    """A wait of a day, by a digit too many, in a session of three ms."""
     path = write_trace(tmp_path / "x.trc", [(READ, 1_000, blocks(1))] * 3)
     call = "EXEC #7:c=5,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=1010000\n"
     with path.open("a") as file:
@@ -79,8 +79,8 @@ def test_times_beyond_the_elapsed_time_are_a_warning(tmp_path, options):
     assert len(damaged) == len(whole) + 1, damaged
 
 
-def test_waits_for_a_cpu_are_named_where_no_row_has_them(tmp_path):
-    """Of 2 s there are 0.1 s of reads and 0.5 s of CPU; for 1.3 s threads waited for one."""
+def test_cpu_waits_without_rows_are_named(tmp_path):
+    """Of 2 s, 0.1 s are reads and 0.5 s CPU; for 1.3 s threads waited for a CPU."""
     path = tmp_path / "run.spill"
     recording(path, [("read", 8192, 100, 1_000_000)], elapsed_s=2.0, cpu_s=0.5,
               run_queue_delay_s=1.3)  # fmt: skip
@@ -91,7 +91,7 @@ def test_waits_for_a_cpu_are_named_where_no_row_has_them(tmp_path):
 
 
 def test_the_first_rows_of_a_recording_are_shares_of_the_sum_of_all(tmp_path):
-    """Two threads read for 8 s and write for 6 s in 20 s: 28 s of both."""
+    """Two threads read for 8 s and write for 6 s in 20 s: 28 s in total."""
     loads = [("read", 8192, 8000, 1_000_000), ("write", 8192, 6000, 1_000_000)]
     recording(tmp_path / "run.spill", loads, elapsed_s=20.0, sessions=2)
     whole = profile(tmp_path / "run.spill")

@@ -1,4 +1,4 @@
-"""What the core counts while it reads is what DuckDB counts of the rows."""
+"""The core's counts, made while it reads, equal those of DuckDB over the rows."""
 
 import random
 
@@ -17,7 +17,7 @@ REAL = [
     "pairs/0.2ms_array500.trc",
 ]
 CLIENT = "SQL*Net message from client"
-#: Together every name that the core counts by; calls are counted too unless a column is among them.
+#: All names that the core counts by; calls count too unless a column is among them.
 BY = [
     ["event", "temp"],
     ["event", "op", "idle"],
@@ -31,7 +31,7 @@ BY = [
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
-    """Waits of every kind, without and with an object, in no order."""
+    """Waits of every kind, with and without an object, in random order."""
     draw = random.Random(26)
     events = [
         (READ, blocks(3)),
@@ -49,7 +49,7 @@ def generated(tmp_path_factory):
 
 
 def same(path, by):
-    """Both ways: exactly the same, but for quantiles, which a histogram knows to within 1 %."""
+    """Asserts that both are equal, except for quantiles, which a histogram has to within 1 %."""
     slow = of_trace_rows([path], by, None)
     core = of_traces([path], by)
     keys = [name for name in (*by, "idle", "op") if name in core.rows[0]]

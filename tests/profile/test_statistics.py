@@ -1,4 +1,4 @@
-"""Spooled session statistics are shown, asked in SQL, and warn that temp is on flash already."""
+"""Spooled session statistics are shown, queried in SQL, and warn that temp is already on flash."""
 
 import json
 
@@ -8,7 +8,7 @@ from harness import spillcast
 from oracle_files import make_example
 
 HEADING = '"NAME","VALUE","PER_SECOND","ACCUMULATED"'
-#: The figures of a join that probes its table with temp in the flash cache, over 3 s.
+#: The figures of a join that probes its table, with temp in the flash cache, over 3 s.
 PROBING = (
     ("cell flash cache read hits for temp IO", 1_796, 598, 213_697),
     ("physical read IO requests", 1_796, 598, 437_439),
@@ -45,7 +45,7 @@ def test_sql_sees_every_interval(statistics):
     ] == [[1, 8]]
 
 
-def test_any_other_question_is_bad_input(statistics):
+def test_any_other_query_is_refused(statistics):
     result = spillcast("profile", statistics, "--by", "file")
     assert result.returncode == 2
     assert "statistics" in result.stderr

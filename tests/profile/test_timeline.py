@@ -1,4 +1,4 @@
-"""Time lines: whatever the evidence, the time of its waits is in them once."""
+"""Time lines of any evidence contain the time of each wait once."""
 
 import json
 import random
@@ -17,8 +17,8 @@ from spillcast.recording.schema import SAMPLES, WAITS
 from spillcast.tables import Table
 
 
-def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
-    """418 of 773 s in temp reads, 12 in temp writes, 338 on a CPU, which come first."""
+def test_samples_are_classified_as_in_the_published_case(tmp_path):
+    """418 of 773 s are temp reads, 12 temp writes, and 338 on a CPU, which come first."""
     line = timeline.of_ash([make_example(tmp_path) / "ash.csv"])
     totals = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
     assert totals == {
@@ -26,13 +26,13 @@ def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
     }  # fmt: skip
     cpu, reads = line.busy[timeline.CPU], line.busy[timeline.READ]
     assert cpu[0] == reads[-1] == 1.0
-    # One session: in every slice something.
+    # A single session is in some state in every slice.
     for each in zip(*line.busy.values(), strict=True):
         assert sum(each) == pytest.approx(1.0, abs=0.21)
 
 
-def test_samples_lie_where_they_were_taken_in_the_run():
-    """The session was first seen in the fifth second of eight."""
+def test_samples_are_at_their_time_within_the_run():
+    """The session was first sampled in the fifth second of eight."""
     row = dict.fromkeys(field.name for field in SAMPLES) | {"session": 1, "weight_us": 1_000_000}
     rows = [row | {"time_ns": second * 10**9} for second in (5, 6, 7)]
     line = timeline.of_samples(Table.from_rows(rows, SAMPLES), 8.0)
@@ -51,8 +51,8 @@ def test_a_trace_by_the_second(tmp_path):
     assert len(line.busy[timeline.READ]) == 4
 
 
-def test_slices_are_told_by_the_seconds(tmp_path):
-    """Where raw waits were kept in parts, the seconds hold all of the I/O."""
+def test_slices_follow_from_the_seconds(tmp_path):
+    """Where raw waits were thinned out, the seconds contain all of the I/O."""
     loads = [("read", 8192, 300, 2_000_000), ("write", 4096, 100, 1_000_000)]
     made = recording(tmp_path / "cut.spill", loads, elapsed_s=2.0)
     meta = json.loads((made.path / "meta.json").read_text())
@@ -64,19 +64,19 @@ def test_slices_are_told_by_the_seconds(tmp_path):
 
 
 def test_a_run_that_begins_late_keeps_its_length(tmp_path):
-    """Times count from the beginning of the recording; the last slice is as full as others."""
+    """Times count from the beginning of the recording; the last slice is as full as the others."""
     path = write_large_recording(tmp_path / "some.spill", 4000)
     meta = json.loads((path / "meta.json").read_text())
     meta |= {"recorded_s": meta["elapsed_s"], "elapsed_s": meta["elapsed_s"] * 0.7}
     (path / "meta.json").write_text(json.dumps(meta))
     line = timeline.of_recording(Recording.open(path))
     slices = zip(*line.busy.values(), strict=True)
-    # Two sessions: never more than two at anything.
+    # Two sessions: never more than two in any state.
     assert max(sum(each) for each in slices) < 2.1
 
 
-def test_waits_and_the_cpu_before_them_lie_in_the_slices_that_they_touch(tmp_path):
-    """As a loop over rows and slices has it; session 3 does no temp I/O, and may be idle.
+def test_waits_and_the_cpu_time_before_them_are_in_the_slices_that_they_overlap(tmp_path):
+    """Against a loop over rows and slices; session 3 does no temp I/O, and may be idle.
 
     What is neither a wait nor CPU time in between is time without a CPU.
     """
@@ -124,7 +124,7 @@ def test_waits_and_the_cpu_before_them_lie_in_the_slices_that_they_touch(tmp_pat
 
 
 @cases("elapsed_s", [0.02, 0.7, 5.15, 773, 36_000, 5e6])
-def test_slices_are_round_and_not_many(elapsed_s):
+def test_slices_have_round_lengths_and_are_few(elapsed_s):
     length_s = timeline.slice_s(elapsed_s)
     assert elapsed_s / length_s <= timeline.SLICES_MAX
     assert length_s >= 0.01

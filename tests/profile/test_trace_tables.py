@@ -1,4 +1,4 @@
-"""Queries on traces, of which some are answered while rows are read: all as if rows were kept."""
+"""Queries on traces, some of them answered while rows are read, equal those on stored rows."""
 
 import gzip
 
@@ -75,7 +75,7 @@ def trace(tmp_path):
 
 @pytest.fixture
 def held(trace):
-    """A database that holds all rows of the trace."""
+    """A database with all rows of the trace."""
     batches = []
     _core.TraceReader([str(trace)]).rows(lambda *tables: batches.append(tables))
     connection = duckdb.connect()
@@ -86,7 +86,7 @@ def held(trace):
 
 
 @cases("query", QUERIES)
-def test_as_if_all_rows_were_kept(trace, held, query):
+def test_queries_equal_those_on_stored_rows(trace, held, query):
     titles, rows = run_sql(query, [str(trace)])[:2]
     if query.endswith("call_tree"):
         assert rows == [[1]]
@@ -108,12 +108,12 @@ def test_only_columns_that_a_query_needs_are_read():
 
 
 @cases("query", ["select nope from waits", "select 1 from nowhere, waits"])
-def test_names_are_checked_before_anything_is_read(query):
+def test_names_are_checked_before_the_trace_is_read(query):
     with pytest.raises(duckdb.Error, match=r"nope|nowhere"):
         requested(query)
 
 
-def test_a_query_that_has_enough_ends_the_reading(trace):
+def test_a_query_with_a_limit_ends_the_reading(trace):
     assert len(run_sql("from waits limit 2", [str(trace)])[1]) == 2
 
 
@@ -126,7 +126,7 @@ def test_a_compressed_copy_counts_once(trace, tmp_path):
     assert len(matches) == 1
 
 
-def test_what_is_wrong_with_a_file_is_told(tmp_path):
+def test_damage_of_a_file_is_reported(tmp_path):
     path = tmp_path / "x.trc"
     path.write_text("Trace file /u01/x.trc\nnothing\n")
     with pytest.raises(EvidenceDamaged):

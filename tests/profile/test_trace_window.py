@@ -1,4 +1,4 @@
-"""A part of a trace: from a time on, up to a time, by its own clock or since its begin."""
+"""A part of a trace: from and up to a time, by its clock or since its beginning."""
 
 import json
 
@@ -11,7 +11,7 @@ from spillcast import profile
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.selection import Filter
 
-#: Twenty waits of a second each: the first line of the trace is of 20:26:02.412, and tim 1 s.
+#: Twenty waits of a second each; the trace's first line is at 20:26:02.412, and tim 1 s.
 WAITS = [(READ, 1_000_000, blocks(n)) for n in range(1, 21)]
 
 
@@ -36,25 +36,25 @@ def of(path, since=None, until=None, by=("event",)):
         ("2024-09-03 20:26:12.412", "2024-09-03T20:26:13.5", 2),
     ],
 )
-def test_waits_count_that_end_in_it(trace, since, until, waits):
+def test_waits_that_end_in_the_window_count(trace, since, until, waits):
     result = of(trace, since, until)
     (row,) = [row for row in result.rows if row["event"] == READ]
     assert row["count"] == waits
-    # A wait that began before counts whole, as it does in the sum.
+    # A wait that began before counts completely, as it does in the sum.
     assert result.elapsed_s == pytest.approx(waits)
     sizes = of(trace, since, until, by=["blocks + 0"])
     assert sum(row["count"] for row in sizes.rows) == waits
 
 
 @cases(("since", "waits"), [("22:00", 5), ("01:00", 2)])
-def test_a_time_of_the_day_is_of_the_day_that_has_it(tmp_path, since, waits):
+def test_a_time_without_a_date_takes_the_day_that_has_it(tmp_path, since, waits):
     """Six waits of an hour, from 20:26 to 02:26 of the next day."""
     hours = [(READ, 3_600_000_000, blocks(n)) for n in range(1, 7)]
     result = of(write_trace(tmp_path / "x.trc", hours), since)
     assert [row["count"] for row in result.rows if row["event"] == READ] == [waits]
 
 
-def test_a_time_of_the_day_needs_its_day_where_the_clock_was_set_back(tmp_path):
+def test_a_time_needs_its_date_where_the_clock_was_set_back(tmp_path):
     path = write_trace(tmp_path / "x.trc", [(READ, 1_000_000, blocks(1))])
     text = path.read_text()
     path.write_text(text.replace("tim=", "tim=172800") + text.splitlines()[-1])
@@ -62,7 +62,7 @@ def test_a_time_of_the_day_needs_its_day_where_the_clock_was_set_back(tmp_path):
         of(path, "20:30")
 
 
-def test_calls_outside_do_not_count(tmp_path):
+def test_calls_outside_the_window_do_not_count(tmp_path):
     path = tmp_path / "calls.trc"
     call = "EXEC #7:c={c},e={c},p=0,cr=0,cu=0,mis=0,r=0,dep={dep},og=1,plh=0,tim={tim}\n"
     lines = [(1, 5, 1_000_000), (0, 9, 1_000_010), (1, 70, 3_000_000), (0, 100, 3_000_100)]
@@ -71,14 +71,14 @@ def test_calls_outside_do_not_count(tmp_path):
     assert (row["count"], row["total_us"]) == (2, 100)
 
 
-def test_where_nothing_is(trace):
+def test_an_empty_window_is_refused(trace):
     with pytest.raises(SelectionEmpty):
         of(trace, "21s")
     with pytest.raises(SelectionEmpty):
         of(trace, "21:00")
 
 
-def test_a_trace_without_times_of_the_day(tmp_path):
+def test_a_trace_without_wall_clock_times(tmp_path):
     header = "PARSING IN CURSOR #7 len=1 dep=0 uid=1 oct=3 lid=1 tim=5 hv=1 ad='0' sqlid='x'\nx\n"
     path = write_trace(tmp_path / "x.trc", WAITS, header=f"{header}END OF STMT\n")
     assert of(path, "15s").rows[0]["count"] == 6

@@ -1,4 +1,4 @@
-"""Pages of reports, and a browser to look at them with."""
+"""Pages of reports, and a browser to open them."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ con.execute("select max(a.h + b.h::hugeint) from a join a b on a.id = b.id").fet
 
 @pytest.fixture(scope="module")
 def browser():
-    """Debian's Chromium without a window."""
+    """Debian's Chromium, headless."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     from playwright.sync_api import sync_playwright
@@ -41,7 +41,7 @@ def made(*arguments):
 
 
 def a_part(path):
-    """A recording of 250 blocks, after 2.4 s of a query that went on."""
+    """A recording of 250 blocks, after 2.4 s of a query that continued."""
     moved = [("write", 8192, 200, 2_000_000), ("read", 8192, 50, 2_000_000)]
     made = recording(path, moved, elapsed_s=1.0)
     query = RecordedQuery(7, None, None, 2.4, "duration", None, [], 0, [])

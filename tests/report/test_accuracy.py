@@ -1,4 +1,4 @@
-"""The page of a verification: made from the file of its cases alone, the same each time."""
+"""The page of a verification, generated reproducibly from the file of its cases alone."""
 
 import json
 import re
@@ -50,7 +50,7 @@ LOST = "9 reports were lost: record again"
 
 
 def made_up_truth():
-    """Some of which one is worse than all others, one was refused, and two are of TPC-H."""
+    """Cases of which one is the worst, one was refused, and two are of TPC-H."""
     cases = [
         case(
             10 + n % 7 / 10,
@@ -110,12 +110,12 @@ def page(folder):
     return (folder / "accuracy.md").read_text()
 
 
-def test_what_is_read_is_what_was_written(file):
+def test_written_cases_are_read_back(file):
     assert read_truth(file) == made_up_truth()
 
 
-def test_a_file_may_lack_what_older_ones_do(file):
-    """It is null then, and the rest is as it was."""
+def test_a_file_may_lack_columns_that_older_ones_lack(file):
+    """The value is null then, and all others are unchanged."""
     pq.write_table(pq.read_table(file).drop_columns(LATER), file)
     older = [
         replace(
@@ -130,7 +130,7 @@ def test_a_file_may_lack_what_older_ones_do(file):
     assert read_truth(file) == Truth(older, ABOUT)
 
 
-def test_a_page_of_an_older_file_says_what_it_lacks(file):
+def test_a_page_of_an_older_file_names_what_it_lacks(file):
     pq.write_table(pq.read_table(file).drop_columns(LATER), file)
     page = file.parent / "accuracy.md"
     assert spillcast("verify", "--from", file, "--page", page).returncode == 0
@@ -138,15 +138,15 @@ def test_a_page_of_an_older_file_says_what_it_lacks(file):
     assert "does not contain what made storage slow" in page.read_text()
 
 
-def test_what_an_interval_follows_from_is_kept(tmp_path):
+def test_the_uncertainty_behind_an_interval_is_kept(tmp_path):
     answer = Uncertainty(10.0, "recording", "slow to fast", 0.4, 0.1, 0.2)
     truth = Truth([case(uncertainty=answer), case(refused="too wide", uncertainty=answer)], ABOUT)
     write_truth(tmp_path / "cases.parquet", truth)
     assert read_truth(tmp_path / "cases.parquet") == truth
 
 
-def test_any_reader_of_parquet_has_the_cases(file):
-    """The error as SQL works it out is the one of the report."""
+def test_any_reader_of_parquet_can_read_the_cases(file):
+    """The error that SQL computes is that of the report."""
     rows = duckdb.sql(
         f"select workload, forecast_s / measured_to_s - 1, runs_to_s, warnings[1].code, refused "
         f"from '{file}'"
@@ -158,7 +158,7 @@ def test_any_reader_of_parquet_has_the_cases(file):
 
 
 def test_every_column_is_described():
-    """With its type and whether it may be null."""
+    """Its type and whether it may be null are given."""
     section = SCHEMA_PAGE.read_text().partition("\n## Verification")[2].partition("\n## ")[0]
     described = re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (yes|no) \|", section, re.MULTILINE)
     types = {"double": "float64", "list of double": "list of float64"}
@@ -167,7 +167,7 @@ def test_every_column_is_described():
         assert str(column.type).startswith(types.get(words, words))
 
 
-def test_the_file_that_is_there_stays_whole_until_the_next_is(file):
+def test_an_existing_file_is_complete_until_it_is_replaced(file):
     write_truth(file, Truth([case()], ABOUT))
     assert pq.read_table(file).num_rows == 1
     assert [path.name for path in file.parent.iterdir()] == [file.name]
@@ -182,7 +182,7 @@ def test_the_page_has_every_part(page):
         assert re.search(rf"^##+ {heading}", page, re.MULTILINE), heading
     assert "drawn by seed 4711" in page.replace("\n", " ")
     assert LOST in page
-    # Of four queries one was verified, in both directions of 3 storages.
+    # Of four queries one was verified, in both directions between 3 storages.
     assert "2 of 24 possible cases" in page.replace("\n", " ")
     assert "Of 4 queries, each with its threads and cache, 2 were skipped" in page.replace(
         "\n", " "
@@ -195,8 +195,8 @@ def test_the_page_has_every_part(page):
     assert not re.search(r"\bNone\b|\bnan\b", page)
 
 
-def test_the_headline_is_slow_to_fast_on_queries_of_tpch(page):
-    """4 and 30 % off: 17 % in the median, and of nine tenths 27.4 %; the seed is 50 % off.
+def test_the_headline_is_from_slow_to_fast_on_queries_of_tpch(page):
+    """Errors of 4 and 30 %: median 17 %, 90th percentile 27.4 %; the seed's error is 50 %.
 
     Runs of 10, 9 and 11 s are 0, 1.5 of 10.5 and 1.5 of 9.5 from the median of the others.
     """
@@ -209,7 +209,7 @@ def test_the_headline_is_slow_to_fast_on_queries_of_tpch(page):
     assert "differs by 14.3 %" in first
 
 
-def test_the_page_tells_what_each_estimate_brings(page):
+def test_the_page_shows_the_effect_of_each_estimate(page):
     section = page.partition("## Effect of each estimate")[2].partition("\n## ")[0]
     rows = [
         line.strip("| ").split(" | ") for line in section.splitlines() if "slow to fast, Po" in line
@@ -220,20 +220,20 @@ def test_the_page_tells_what_each_estimate_brings(page):
     assert medians["the same without that"] == ("", "2", "17.0 %")
 
 
-def test_the_page_tells_what_made_storage_slow(page):
+def test_the_page_names_what_made_storage_slow(page):
     section = page.partition("## By cause of slowness")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ")[:3] for line in section.splitlines()]
     assert ["slow to fast, a FUSE file system", "1", "4.0 %"] in rows
     assert ["slow to fast, the kernel", "1", "30.0 %"] in rows
 
 
-def test_the_figures_of_a_group_are_its_own(page):
+def test_the_figures_of_a_group_are_separate(page):
     row = next(line for line in page.splitlines() if line.startswith("| merge join |"))
     assert row.split(" | ")[1:7] == ["1", "75.0 %", "75.0 %", "-75.0 %", "1.00", "0 %"]
     assert "| group by | 0 of 1 | - | - | - | - | - | - |" in page
 
 
-def test_the_table_of_the_readme_stands_between_its_markers():
+def test_the_table_of_the_readme_is_between_its_markers():
     generate = generator("accuracy")
     readme = (ROOT / "README.md").read_text()
     written = generate.with_table(readme, readme_section(made_up_truth()))
@@ -248,7 +248,7 @@ def test_the_table_of_the_readme_stands_between_its_markers():
     assert row.split(" | ")[1].split(" of ")[-1] == str(count)
 
 
-def test_charts_are_pictures_beside_the_page(page, folder):
+def test_charts_are_image_files_beside_the_page(page, folder):
     charts = re.findall(r"!\[\w+\]\((accuracy/\w+\.svg)\)", page)
     assert len(charts) == 2
     for chart in charts:
@@ -261,7 +261,7 @@ def test_the_same_cases_make_the_same_page_and_charts(folder, tmp_path):
         assert (tmp_path / path.relative_to(folder)).read_bytes() == path.read_bytes()
 
 
-def test_what_people_wrote_of_the_worst_stays(folder, tmp_path):
+def test_notes_of_authors_on_the_worst_cases_are_kept(folder, tmp_path):
     (tmp_path / "accuracy").mkdir()
     (tmp_path / "accuracy" / "worst.md").write_text("The merge join read twice.\n")
     write_page(folder / "cases.parquet", tmp_path)
@@ -276,12 +276,12 @@ def test_json_is_one_document(file):
     assert document["left_out"] == ABOUT["left_out"]
 
 
-def test_what_runs_nothing_writes_no_cases(file, tmp_path):
+def test_options_that_run_nothing_write_no_cases(file, tmp_path):
     done = spillcast("verify", "--from", file, "-o", tmp_path / "more.parquet")
     assert "-o does not go with --from" in only_line(done, 2)
 
 
-def test_no_cases_make_a_page_too(tmp_path):
+def test_a_page_without_cases(tmp_path):
     write_truth(tmp_path / "none.parquet", Truth([], ABOUT))
     done = spillcast("verify", "--from", tmp_path / "none.parquet",
                      "--page", tmp_path / "page.md")  # fmt: skip
@@ -291,7 +291,7 @@ def test_no_cases_make_a_page_too(tmp_path):
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory):
-    """A folder of files that are no cases, beside one that is."""
+    """A folder of invalid files of cases, and a valid one."""
     folder = tmp_path_factory.mktemp("refused")
     (folder / "text.parquet").write_text("no")
     write_truth(folder / "whole.parquet", made_up_truth())
@@ -323,7 +323,7 @@ def refused(tmp_path_factory):
         (["--workload", "tea"], "--workload tea: no such query"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(arguments, words, refused, monkeypatch):
-    # Refused, it times no runs: a fork will do.
+def test_invalid_files_are_refused_in_one_line(arguments, words, refused, monkeypatch):
+    # A refused command times no runs, so a fork suffices.
     monkeypatch.setattr(forked, "VERBS", (*forked.VERBS, "verify"))
     assert words in only_line(spillcast("verify", *arguments, cwd=refused), 2)

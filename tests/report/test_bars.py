@@ -1,4 +1,4 @@
-"""Ticks of charts: few and round, from nothing to longer than any run."""
+"""Ticks of charts: few and round, from zero to longer than any run."""
 
 import re
 from importlib.resources import files
@@ -24,7 +24,7 @@ def test_few_ticks_for_any_duration(exponent, first):
 
 @cases(("exponent", "first"), product(range(-9, 12), [1.0, 1.9, 3.1, 5.5, 7.7, 9.63]))
 def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
-    """280 px, with letters of 7.2 px: labels are centred, the last one ends at its tick."""
+    """280 px, with letters of 7.2 px: labels are centred, but the last one ends at its tick."""
     max_s = first * 10.0**exponent
     ticks = fitting_durations(max_s)
     assert len(ticks) >= 2
@@ -37,7 +37,7 @@ def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
         ends = left + width
 
 
-def test_bars_much_longer_than_today_leave_the_axis():
+def test_bars_much_longer_than_today_exceed_the_axis():
     """The axis ends at three times today's 10 s, so that today is a third of it."""
     rows = [
         Bar("today", "10 s", {"CPU": 4.0, "read": 6.0}),
@@ -55,7 +55,7 @@ def test_bars_much_longer_than_today_leave_the_axis():
         assert 'x1="10%" x2="10%" y2="100%"' in track
     assert ends == pytest.approx([100 / 3, 100, 100 / 6], abs=0.01)
     assert [track.count("M0 -5L5 0L0 5z") for track in tracks] == [0, 1, 0]
-    # An interval wholly beyond the axis is not drawn at its end.
+    # An interval completely beyond the axis is not drawn at its end.
     assert [track.count('class="interval"') for track in tracks] == [0, 0, 1]
 
 
@@ -75,7 +75,7 @@ def test_quantities_and_intervals_are_not_broken(text, breaks):
 
 
 def contrast(first, second):
-    """Contrast of two colours by WCAG 2.2, from 1 to 21."""
+    """Contrast ratio of two colours by WCAG 2.2, from 1 to 21."""
     luminances = []
     for colour in (first, second):
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
@@ -84,7 +84,7 @@ def contrast(first, second):
     return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
-def test_parts_beside_each_other_differ_on_grey_paper_and_lines_from_the_page():
+def test_adjacent_parts_differ_on_grey_paper_and_lines_from_the_page():
     css = (files("spillcast.report.html") / "style.css").read_text()
     light, dark = dict[str, str](), dict[str, str]()
     for name, colour in re.findall(r"--([\w-]+): (#\w{6});", css):

@@ -1,4 +1,4 @@
-"""A histogram is drawn to scale, on a logarithmic axis, in the width that there is."""
+"""A histogram is drawn to scale, on a logarithmic axis, in the available width."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def _utf_8(monkeypatch):
 
 
 def eighths(line):
-    """Length of a bar."""
+    """Length of a bar in eighths of a column."""
     return sum(BLOCKS.get(letter, 0) for letter in line)
 
 
@@ -47,7 +47,7 @@ def test_labels_are_at_1_2_and_5_and_where_bins_begin():
                                                     "1 ms"]  # fmt: skip
 
 
-def test_a_wide_gap_is_one_line():
+def test_a_wide_gap_takes_a_single_line():
     lines = histogram_text([100_000, 1_000_000_000], [3, 1]).splitlines()
     assert [line.strip().split("|")[0].strip() for line in lines] == ["100 us", "...", "1 s"]
 
@@ -58,7 +58,7 @@ def test_marks_stand_beside_their_bins():
     assert ["125 us" in marked[0], "800 us" in marked[1]] == [True, True]
 
 
-def test_plain_letters_where_blocks_cannot_be_printed(monkeypatch):
+def test_ascii_where_blocks_cannot_be_printed(monkeypatch):
     monkeypatch.setattr(report, "_blocks_are_printed", lambda: False)
     text = histogram_text([100_000, 200_000], [100, 1])
     assert text.isascii()
@@ -71,7 +71,7 @@ def test_any_latency_has_a_bin(ns):
     assert "100.0 %" in line
 
 
-def test_a_sparkline_is_as_high_as_its_values_and_blank_where_there_is_none():
+def test_a_sparkline_is_as_high_as_its_values_and_blank_for_missing_ones():
     assert sparkline([1, 2, 4, 8, 0, 0.001, 8]) == "▁▂▄█ ▁█"
     assert sparkline([0, 0, 5]) == "  █"
     assert sparkline([]) == ""

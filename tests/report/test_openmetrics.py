@@ -1,4 +1,4 @@
-"""Profiles as OpenMetrics, read by the format's own parser."""
+"""Profiles as OpenMetrics, parsed by the format's own parser."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from spillcast.report.export import openmetrics_text
 
 
 def families(text):
-    """Families by name, as the parser understands them."""
+    """Families by name, as the parser returns them."""
     assert text.endswith("# EOF\n")
     return {family.name: family for family in text_string_to_metric_families(text)}
 
@@ -33,14 +33,14 @@ def samples(family, suffix, **labels):
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory):
-    """Of 4 reads of 1 ms, 3 of 30 us and 2 writes of 7 us; 1 s of which 0.25 s are CPU."""
+    """Metrics of 4 reads of 1 ms, 3 of 30 us and 2 writes of 7 us; 1 s with 0.25 s of CPU."""
     loads = [("read", 8192, 4, 1_000_000), ("read", 8192, 3, 30_000), ("write", 4096, 2, 7_000)]
     path = tmp_path_factory.mktemp("openmetrics") / "run.spill"
     made = recording(path, loads, elapsed_s=1.0, cpu_s=0.25)
     return families("".join(openmetrics_text(profile(path), made)))
 
 
-def test_buckets_count_what_is_at_most_their_bound(metrics):
+def test_buckets_count_values_up_to_their_bound(metrics):
     waits = metrics["spillcast_wait_seconds"]
     assert (waits.type, waits.unit) == ("histogram", "seconds")
     reads = samples(waits, "_bucket", op="read")
@@ -53,7 +53,7 @@ def test_buckets_count_what_is_at_most_their_bound(metrics):
     assert (writes["5e-06"], writes["1e-05"]) == (0, 2)
 
 
-def test_text_is_utf_8_whatever_the_locale(tmp_path):
+def test_text_is_utf_8_in_any_locale(tmp_path):
     recording(tmp_path / "run.spill", [("read", 8192, 4, 1_000_000)], elapsed_s=1.0)
     words = "export", "run.spill", "--format", "openmetrics", "--by", "chr(233)"
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
@@ -95,7 +95,7 @@ def test_the_oracle_example(tmp_path, evidence):
     assert samples(output[f"spillcast_{name}"], suffix, **label) == {None: count}
 
 
-def test_labels_are_what_by_asks_for(tmp_path):
+def test_labels_are_the_names_given_by_option(tmp_path):
     write_trace(tmp_path / "a.trc", [("db file sequential read", 40, "file#=3 block#=1 blocks=1")])
     columns = "event,coalesce(file, 'none')"
     arguments = ("--format", "openmetrics", "--by", columns, "-o", "metrics.txt", "--json")
@@ -107,7 +107,7 @@ def test_labels_are_what_by_asks_for(tmp_path):
     }
 
 
-def test_statistics_are_no_metrics(tmp_path):
+def test_statistics_are_not_metrics(tmp_path):
     (tmp_path / "s.csv").write_text("NAME,VALUE,ACCUMULATED\nphysical reads,5,5\n")
     only_line(spillcast("export", "s.csv", "--format", "openmetrics", cwd=tmp_path), 2)
 
@@ -123,7 +123,7 @@ def test_labels_of_expressions_are_names(tmp_path):
     ]
 
 
-def test_an_event_without_a_name_is_no_cpu(tmp_path):
+def test_an_event_without_a_name_is_not_cpu(tmp_path):
     trace = write_trace(tmp_path / "a.trc", [("", 7, blocks(1))])
     assert [row["event"] for row in profile(trace).rows] == [""]
 
@@ -133,7 +133,7 @@ def test_the_history_of_a_server_has_the_metrics_of_its_dashboard(tmp_path):
     printed = completed("export", tmp_path, "--format", "openmetrics")
     metrics = families(printed.stdout)
     moved = metrics["spillcast_io_bytes"]
-    # A look each six hours, the first of which counts nothing: 84 looks, calls of 200 MiB.
+    # A snapshot each six hours, the first of which counts nothing: 84 snapshots, calls of 200 MiB.
     calls = samples(metrics["spillcast_calls"], "_total", sql="1")[None]
     assert calls == 3 * 83
     assert samples(moved, "_total", sql="1", temp="true") == {None: calls * (200 << 20)}

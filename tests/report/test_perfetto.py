@@ -1,4 +1,4 @@
-"""The time line: Chrome trace events that nest, with every wait, its CPU time and its waker."""
+"""Chrome trace events that nest, with every wait, its CPU time and the thread that woke it."""
 
 import json
 import shutil
@@ -71,7 +71,7 @@ def slices(events, **wanted):
 
 
 def assert_nested(events):
-    """Slices of a thread nest or are apart, as the format demands."""
+    """Asserts that slices of a thread are nested or disjoint, as the format requires."""
     for thread in {e["tid"] for e in events if e["ph"] == "X"}:
         ends = []
         spans = [(start, -end) for _, _, start, end in slices(events, tid=thread)]
@@ -106,8 +106,8 @@ def test_a_made_up_run(made_up):
         (2, "temp read", 33_000, 43_000),
     ]
     assert slices(events, cat="wait") == [(2, "blocked", 5_000, 30_000)]
-    # Thread 1 was 30 us between its reads: 22 us on a core, so 8 us ready for one. What thread 2
-    # did in 3 us is known to half a us, which is no more than the clocks' grain.
+    # Thread 1 was 30 us between its reads: 22 us on a core, so 8 us in the run queue. The 3 us of
+    # thread 2 are known to half a us, which is within the resolution of the clocks.
     assert slices(events, cat="cpu") == [
         (1, "CPU", 0, 1_000),
         (1, "CPU", 18_000, 40_000),
@@ -117,7 +117,7 @@ def test_a_made_up_run(made_up):
     ]
 
 
-def test_an_arrow_leads_from_the_waker_to_the_woken(made_up):
+def test_an_arrow_leads_from_the_waker_to_the_woken_thread(made_up):
     events = events_of(made_up)
     begin, end = (e for e in events if e["ph"] in "sf")
     assert (begin["tid"], end["tid"], end["bp"]) == (1, 2, "e")
@@ -130,7 +130,7 @@ def test_an_arrow_leads_from_the_waker_to_the_woken(made_up):
     assert wakes == [(1, "wake", 29_999, 30_000)]
 
 
-def test_what_a_slice_says(made_up):
+def test_arguments_of_a_slice(made_up):
     args = next(e["args"] for e in events_of(made_up) if "quoted" in str(e.get("args")))
     assert args == {"event": "pread64", "bytes": 8192, "offset": 0, "file": '/t/a "quoted" name'}
 
@@ -148,8 +148,8 @@ def test_a_part_of_the_run(made_up):
 
 
 @cases("changed", [{"method": "preload"}, {"lost": 3}])
-def test_nothing_is_ready_where_waits_are_not_seen(tmp_path, changed):
-    """The preload library sees waits for files alone; what was lost is in no row."""
+def test_no_run_queue_time_where_waits_are_not_observed(tmp_path, changed):
+    """The preload library observes only waits for files; lost waits are in no row."""
     recording = write(tmp_path / "run.spill", ROWS)
     change(recording, capture=replace(recording.meta.capture, **changed))
     events = events_of(recording)
@@ -157,7 +157,7 @@ def test_nothing_is_ready_where_waits_are_not_seen(tmp_path, changed):
     assert (1, "CPU", 18_000, 40_000) in slices(events, cat="cpu")
 
 
-def test_waits_that_overlap_are_cut(tmp_path):
+def test_overlapping_waits_are_cut(tmp_path):
     rows = [wait(1, 1_000, 9_000, 500), wait(1, 9_990, 1_000, 0), wait(1, 9_995, 100, 0)]
     events = events_of(write(tmp_path / "run.spill", rows))
     assert_valid(events)
@@ -167,7 +167,7 @@ def test_waits_that_overlap_are_cut(tmp_path):
     ]
 
 
-def test_a_real_recording(spilled):
+def test_a_real_recording_has_all_its_waits(spilled):
     result = completed("export", spilled.path, "--format", "perfetto")
     events = json.loads(result.stdout)["traceEvents"]
     assert_valid(events)
@@ -257,7 +257,7 @@ def test_a_cut_recording(made_up, tmp_path):
     assert list(tmp_path.iterdir()) == [cut]
 
 
-def test_a_trace_has_no_time_line(tmp_path):
+def test_a_trace_has_no_perfetto_export(tmp_path):
     (tmp_path / "a.trc").write_text("WAIT #7: nam='x' ela= 5 p1=0 obj#=5 tim=5\n")
     result = spillcast("export", "a.trc", "--format", "perfetto", cwd=tmp_path)
     assert "is for one recording" in only_line(result, 2)

@@ -1,4 +1,4 @@
-"""What a report says, writes and refuses."""
+"""The answers, output and refusals of a report."""
 
 import html
 import json
@@ -59,9 +59,9 @@ def with_memory(high_s=450.0, most_bytes=1 << 27, **memory):
     return forecast(work_memory={"enough": enough, "most_bytes": most_bytes, **memory})
 
 
-#: Documents, and what the answer holds or, after a "not", lacks.
+#: Documents, and text that the answer contains or, after a "not", lacks.
 ANSWERS = {
-    # Of 12 min 53 s the document's terms leave 5 min 40 s.
+    # Of 12 min 53 s, the document's terms leave 5 min 40 s.
     "a forecast": (
         [forecast()],
         "Temp I/O is 56 % of this query: storage is the problem. Forecast: local NVMe, 5 min 50 s "
@@ -98,13 +98,13 @@ ANSWERS = {
 
 
 @cases("case", ANSWERS)
-def test_an_answer_in_a_sentence_or_two(case):
+def test_the_answer_of_each_document(case):
     documents, words = ANSWERS[case]
     lacks = words.startswith("not ")
     assert (words.removeprefix("not ") in answer_of(*documents)) != lacks
 
 
-def test_its_text_is_left_out_of_a_redacted_page(tmp_path):
+def test_the_statement_text_is_omitted_from_a_redacted_page(tmp_path):
     which = {"queryid": "-33", "query": "call much()", "calls": 4, "most_of": 1}
     path, page = save(tmp_path / "said.json", forecast(statement=which)), tmp_path / "said.html"
     result = completed("report", path, "--redact", "--json", "-o", page)
@@ -131,8 +131,8 @@ def test_a_warning_of_several_queries_names_its_target_once():
     assert warning.targets == "disk"
 
 
-def test_what_to_do_only_where_storage_helps():
-    """Of 100 s one is temp I/O, which no storage is worth."""
+def test_advice_is_given_only_where_storage_helps():
+    """Temp I/O takes 1 of 100 s, too little for other storage."""
     advice = ["mount -t tmpfs"]
     terms = [
         {"name": "CPU", "op": None, "bytes": None, "count": None, "baseline_s": 99.0,
@@ -148,7 +148,7 @@ def test_what_to_do_only_where_storage_helps():
     assert "What to do" in titles_of(forecast("tmpfs", advice=advice))
 
 
-def test_a_page_begins_with_what_was_measured():
+def test_a_page_begins_with_the_measurement():
     about = [Fact("host", "db7"), Fact("recorded", "2026-03-01 10:00")]
     about.append(Fact("command", "duckdb -f q.sql"))
     run = RunContents(
@@ -186,7 +186,7 @@ def test_the_ranking_of_a_server_is_a_page(tmp_path, redacted):
 
 
 def test_no_middle_is_shown_where_only_bounds_are_known():
-    """Temp I/O took anything from nothing to all of 773 s: midway, 350 s, is no answer."""
+    """Temp I/O took between 0 s and all of 773 s: the middle, 350 s, is not an answer."""
     warned = [{"code": "time-unknown", "message": "how long temp I/O took is not known"}]
     memory = {"enough": {"work_mem_bytes": 64 << 20, "forecast_s": 351.0,
                          "interval_s": [0.0, 773.0]}, "most_bytes": 1 << 27}  # fmt: skip
@@ -205,7 +205,7 @@ def test_no_middle_is_shown_where_only_bounds_are_known():
 
 
 def bounded(target, low_s, high_s):
-    """A forecast with bounds alone, and a middle that nothing may show or sort by."""
+    """A forecast with only bounds, whose middle must not be shown or used to sort."""
     warned = [{"code": "time-unknown", "message": "how long temp I/O took is not known"}]
     return forecast(
         target, forecast_s=(low_s + high_s) / 2, interval_s=[low_s, high_s], warnings=warned,
@@ -213,7 +213,7 @@ def bounded(target, low_s, high_s):
     )  # fmt: skip
 
 
-def test_bounds_are_ordered_by_the_lower_then_the_upper_and_named_without_a_middle():
+def test_bounds_are_sorted_by_lower_then_upper_and_shown_without_a_middle():
     documents = [
         bounded("a", 600.0, 700.0),
         bounded("b", 400.0, 1000.0),
@@ -229,8 +229,8 @@ def test_bounds_are_ordered_by_the_lower_then_the_upper_and_named_without_a_midd
     assert "17 min 30 s" not in slower
 
 
-def test_memory_that_makes_no_difference_is_compared_with_nothing():
-    """Every size is enough."""
+def test_memory_that_makes_no_difference_is_not_compared():
+    """Every size is sufficient."""
     sweep = memory_sweep(["tmpfs"])
     flat = sweep | {"points": [point | {"elapsed_s": 5.0} for point in sweep["points"]]}
     assert answer_of(flat) == (
@@ -240,14 +240,14 @@ def test_memory_that_makes_no_difference_is_compared_with_nothing():
     assert "hardly" not in answer_of(sweep | {"points": halved})
 
 
-def test_charts_of_many_storages_have_titles_of_their_own(tmp_path):
+def test_charts_of_many_storages_have_different_titles(tmp_path):
     document = save(tmp_path / "memory.json", memory_sweep([f"{at} ms" for at in range(1, 7)]))
     charts = json_of("report", document, "-o", tmp_path / "page.html")["charts"]
     assert len(set(charts)) == 2
 
 
 def test_the_largest_row_of_a_profile_is_named():
-    """Lines of plans, in the order of their plan, none with half of the time."""
+    """Plan lines in the order of their plan, none of them with half of the time."""
     rows = [
         {
             "row-source": name,
@@ -280,7 +280,7 @@ def test_a_fleet_of_which_only_bounds_are_known():
 
 
 def slow_timeline(path, length_ns):
-    """State and stretch -> ns, wait by wait."""
+    """Nanoseconds by state and slice, computed for each wait."""
     rows = pq.read_table(path / "waits.parquet").to_pylist()
     result = {}
 
@@ -299,8 +299,8 @@ def slow_timeline(path, length_ns):
     return result
 
 
-def test_a_time_line_is_the_sum_of_what_waits_say(tmp_path):
-    """Against a slow version; stretches of 5 ms cut many waits in two."""
+def test_a_time_line_is_the_sum_of_its_waits(tmp_path):
+    """Against a slow version; slices of 5 ms divide many waits."""
     recording = Recording.open(write_large_recording(tmp_path / "some.spill", 6000))
     line = timeline.of_recording(recording)
     length_ns = round(line.length_s * 1e9)
@@ -323,7 +323,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         "from spillcast.cli import main\n"
         "try:\n    main()\n"
         "except SystemExit as end:\n    assert end.code == 0, end.code\n"
-        # ru_maxrss would be that of this process, if larger: it survives exec.
+        # ru_maxrss would be this process's, if larger, as it survives exec.
         "status = Path('/proc/self/status').read_text()\n"
         "print(re.search(r'VmHWM:\\s+(\\d+) kB', status)[1], file=sys.stderr)\n"
     )
@@ -339,15 +339,15 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     assert len(document["charts"]) == 4
     meta = json.loads((path / "meta.json").read_text())
     assert waits / 2 * SPACE_NS == 60e9
-    # Both sessions' time, and temp I/O that covers a known share of it.
+    # The time of both sessions, and temp I/O that covers a known share of it.
     share = meta["temp"]["total_s"] / (meta["temp"]["total_s"] + meta["cpu_s"])
     reported = int(re.search(r"(\d+) % of the", document["answer"][0])[1]) / 100
     assert reported == pytest.approx(share, abs=0.06)
     assert "took 60 s," in document["answer"][0]
 
 
-def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
-    """With a chart and raw figures each, 60 of them take more than the page may have."""
+def test_a_page_has_the_slowest_of_many_queries(tmp_path, monkeypatch):
+    """Charts and raw figures of all 60 would exceed the limit of a page."""
     monkeypatch.setattr(write, "BYTES_MAX", 200_000)
     inputs = Inputs()
     for number in range(60):
@@ -381,7 +381,7 @@ def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
+def test_invalid_input_is_refused_in_one_line(arguments, words, tmp_path):
     whole = forecast()
     save(tmp_path / "whole.json", whole)
     (tmp_path / "cut.json").write_text(json.dumps(whole)[:200])
@@ -398,8 +398,8 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
     assert not list(tmp_path.glob("*.html*"))
 
 
-def test_without_its_packages_it_says_what_to_install(tmp_path):
-    """As in an environment where only what spillcast itself wants is installed."""
+def test_without_its_packages_the_error_names_the_extra(tmp_path):
+    """As in an environment with only spillcast's own requirements."""
     path = save(tmp_path / "whole.json", forecast())
     code = (
         "import sys\n"

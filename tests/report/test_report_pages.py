@@ -1,13 +1,13 @@
-"""Pages in a real browser: drawn, calm, readable by everybody, and loading nothing."""
+"""Pages in a real browser: drawn, without errors or requests, and accessible."""
 
 import pytest
 
 NAMES = ("demo", "oracle", "sweeps", "part")
 #: Both widths, both schemes.
 PLACES = ((1280, "light"), (400, "dark"), (400, "light"))
-#: Of the demo without forecasts, which a busy machine may have refused.
+#: Charts of the demo without forecasts, which may be refused on a busy machine.
 CHARTS = {"demo": 4, "oracle": 6, "sweeps": 5, "part": 2}
-#: Of each chart, whether any of its shapes or bars is drawn.
+#: For each chart, whether any of its shapes or bars is drawn.
 DRAWN = """
 [...document.querySelectorAll("figure .chart")].map(chart =>
     [...chart.querySelectorAll(".bar, .interval, .area path, .flame i")].some(shape => {
@@ -15,24 +15,24 @@ DRAWN = """
         return box.width > 0 && box.height > 0;
     }))
 """
-#: Texts of charts, without those that are not shown.
+#: Visible texts of charts.
 TEXTS = """
 const texts = chart => [...chart.querySelectorAll("span, p")].filter(span =>
     span.textContent.trim() && !span.querySelector("span") &&
     getComputedStyle(span).visibility !== "hidden");
 """
-#: Text of charts that is smaller on the screen than people read, px.
+#: Chart text that is too small to read on the screen, in px.
 SMALL = f"""(() => {{ {TEXTS}
 return texts(document).filter(text => text.closest(".chart") &&
     parseFloat(getComputedStyle(text).fontSize) < 12).length }})()"""
-#: How far the text of charts stands out of the window, px.
+#: How far chart text exceeds the window, in px.
 BEYOND = f"""(() => {{ {TEXTS}
 return Math.max(0, ...texts(document).map(text => {{
     const box = text.getBoundingClientRect();
     return box.width > 1 ? Math.max(box.right - innerWidth, -box.left) : 0;
 }})) }})()"""
 
-#: Texts of one chart that lie on each other.
+#: Overlapping texts of a chart.
 CROSSED = f"""(() => {{ {TEXTS}
 return [...document.querySelectorAll("figure .chart")].flatMap(chart => {{
     const inner = (text) => {{
@@ -47,7 +47,7 @@ return [...document.querySelectorAll("figure .chart")].flatMap(chart => {{
     return pairs;
 }}) }})()"""
 
-#: Cells of tables that are not within the window.
+#: Table cells that exceed the window.
 CUT = """
 [...document.querySelectorAll("td")]
     .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
@@ -55,7 +55,7 @@ CUT = """
 """
 
 
-#: The names in the first chart of a page, and in the first column of the table below it.
+#: Names in a page's first chart, and in the first column of the table below it.
 NAMED = """
 ["figure .bars .name", "section table td:first-child"].map(cells => {
     const section = document.querySelector("figure .bars").closest("section");
@@ -66,7 +66,7 @@ NAMED = """
 
 @pytest.fixture
 def opened(browser, pages):
-    """Opens a page; what it complained of and asked for stands in ``errors`` and ``requests``."""
+    """Opens a page; its errors and requests are in ``errors`` and ``requests``."""
     contexts = []
 
     def go(name, width, scheme, **options):
@@ -89,7 +89,7 @@ def opened(browser, pages):
 
 @pytest.mark.parametrize(("width", "scheme"), PLACES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_drawn_and_calm(opened, pages, name, width, scheme):
+def test_a_page_is_drawn_without_errors_or_requests(opened, pages, name, width, scheme):
     page = opened(name, width, scheme)
     drawn = page.evaluate(DRAWN)
     assert len(drawn) >= CHARTS[name]
@@ -116,8 +116,8 @@ def test_axe_finds_nothing_serious(opened, name, width, scheme):
     assert grave == []
 
 
-def test_the_scheme_changes_charts_too(opened):
-    """Texts of charts are light on dark: colours are the page's, not the chart's own."""
+def test_the_colour_scheme_applies_to_charts_too(opened):
+    """Chart text is light on dark, as its colours are those of the page."""
     colour = "getComputedStyle(document.querySelector('figure .chart .value')).color"
     light, dark = (opened("sweeps", 1280, scheme).evaluate(colour) for scheme in ("light", "dark"))
     assert sum(map(int, light[4:-1].split(", "))) < 300 < sum(map(int, dark[4:-1].split(", ")))
@@ -132,31 +132,31 @@ def test_raw_figures_are_copied_by_keyboard(opened):
     assert '"schema": "spillcast.fleet/1"' in page.locator("#raw1").text_content()
 
 
-def test_without_scripts_all_of_it_is_there_but_the_button(opened):
+def test_without_scripts_only_the_button_is_missing(opened):
     page = opened("oracle", 1280, "light", java_script_enabled=False)
     assert page.locator("button:visible").count() == 0
     assert page.locator("figure .chart:visible").count() >= CHARTS["oracle"]
 
 
-def test_on_paper_charts_are_printed_and_what_is_folded_stays_away(opened):
+def test_print_includes_charts_and_omits_collapsed_parts(opened):
     page = opened("demo", 400, "dark")
     page.emulate_media(media="print")
     assert all(page.evaluate(DRAWN))
     printed = "getComputedStyle(document.querySelector('.bar')).printColorAdjust"
     assert page.evaluate(printed) == "exact"
     assert page.locator("details:visible").count() == 0
-    # Ink on paper, whatever the screen prefers.
+    # Dark text on white paper, whatever the screen prefers.
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_words_of_a_chart_lie_on_others(opened, name, width):
+def test_texts_of_a_chart_do_not_overlap(opened, name, width):
     assert opened(name, width, "light").evaluate(CROSSED) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_on_a_phone_no_figure_lies_outside_the_window(opened, name):
+def test_on_a_phone_no_figure_exceeds_the_window(opened, name):
     page = opened(name, 390, "light")
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     assert page.evaluate(CUT) == []
@@ -170,8 +170,8 @@ def test_the_chart_of_targets_has_the_rows_of_its_table(opened, name):
 
 
 @pytest.mark.parametrize(("name", "media"), [("demo", "print"), ("idle", "screen")])
-def test_no_heading_stands_alone(opened, name, media):
-    """What is folded is not printed, and neither is the heading of nothing else."""
+def test_no_heading_is_printed_without_content(opened, name, media):
+    """Collapsed parts are not printed, nor is a heading with no other content."""
     page = opened(name, 1280, "light")
     page.emulate_media(media=media)
     alone = """[...document.querySelectorAll("section")].filter(section =>

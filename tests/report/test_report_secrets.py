@@ -1,4 +1,4 @@
-"""What a page must not do with texts of others: run them, or tell them unasked."""
+"""Untrusted text on a page is never executed, and secrets are shown only if requested."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def trace_of(path, sql, waits=400):
 
 
 @pytest.mark.nightly
-def test_a_statement_is_shown_and_not_run(tmp_path, browser):
+def test_a_statement_is_shown_and_not_executed(tmp_path, browser):
     page_of(tmp_path, trace_of(tmp_path / "t.trc", SCRIPT))
     page = browser.new_page()
     errors = []
@@ -64,7 +64,7 @@ def test_a_statement_is_shown_and_not_run(tmp_path, browser):
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """Evidence and documents in which everything that can be secret is."""
+    """Evidence and documents in which all text that can be secret is."""
     folder = tmp_path_factory.mktemp("secrets") / FOLDER
     folder.mkdir()
     loads = [("read", 8192, 400, 900_000), ("write", 8192, 400, 400_000)]
@@ -106,8 +106,8 @@ def arguments_of(inputs, kind):
     return [inputs["recording"], *documents, "--to", "latency:20us", "--to", inputs["recording"]]
 
 
-def test_a_redacted_page_decides_as_the_other(tmp_path):
-    """Warnings are known by their codes: where only bounds are known, no middle is shown."""
+def test_a_redacted_page_makes_the_same_decisions(tmp_path):
+    """Warnings are identified by code: where only bounds are known, no middle is shown."""
     warned = [{"code": "time-unknown", "message": f"{HOST} timed nothing"}]
     document = forecast(interval_s=[12.0, 900.0], ceiling_interval_s=[0.0, 773.0], warnings=warned)
     page = page_of(tmp_path, save(tmp_path / "f.json", document), "--redact")
@@ -115,7 +115,7 @@ def test_a_redacted_page_decides_as_the_other(tmp_path):
     assert "5\u00a0min\u00a050\u00a0s" not in page
 
 
-def test_a_redacted_page_advises_what_is_for_the_engine(tmp_path):
+def test_a_redacted_page_has_the_advice_of_the_engine(tmp_path):
     step = explanations()["assumed"].by_engine["postgresql"]
     for given, shown in ((step, step), (f"ask {HOST}", explanations()["assumed"].next_step)):
         warned = {"code": "assumed", "message": "made up", "title": "t", "next_step": given}
@@ -127,14 +127,14 @@ def test_a_redacted_page_advises_what_is_for_the_engine(tmp_path):
 def test_a_redacted_page_holds_no_secret(inputs, tmp_path, kind):
     text = page_of(tmp_path, *arguments_of(inputs, kind), "--redact")
     assert [secret for secret in SECRETS if secret.lower() in text.lower()] == []
-    # No absolute path at all, but in our own words.
+    # No absolute path, except in spillcast's own text.
     assert re.findall(r"""(?<=[\s"'>=])/(?!\*)\w[\w.-]*/[\w./-]+""", text) == []
     assert str(tmp_path.parent) not in text
     assert "sql-1" in text or "storage-1" in text
 
 
-def test_without_it_they_are_there(inputs, tmp_path):
-    """Else the test above would find nothing whatever the page held."""
+def test_an_unredacted_page_shows_the_secrets(inputs, tmp_path):
+    """Otherwise the test above would pass on any page."""
     text = page_of(tmp_path, *arguments_of(inputs, "recording"))
     for secret in ("customers", HOST, "/srv/acme", "/mnt/acme-nvme", "nightly-load", "orders_2026"):
         assert secret in text
@@ -147,7 +147,7 @@ def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
     assert first == second
     assert "sql-1" in first
     assert re.search(r"<dt>host</dt><dd>host-\d</dd>", first)
-    # Names of states and engines are in every page, whoever ran what.
+    # Names of states and engines are on every page, whoever ran the query.
     for word in (
         "temp reads",
         "temp writes",
@@ -168,30 +168,30 @@ def test_placeholders_are_stable_and_figures_stay(inputs, tmp_path):
         ("class", "temp write"), ("op", "temp"), ("op", "wait"),
     ],
 )  # fmt: skip
-def test_what_names_nobody_stays(key, text):
+def test_values_that_identify_no_user_are_kept(key, text):
     assert Redactor().value(text, key) == text
 
 
 @cases(
     ("key", "text"),
     [
-        # The same words under another key, and others under these.
+        # The same text under another key, and other text under these keys.
         ("host", "read"), ("name", "direct path read temp"), ("event", "acme read temp"),
         ("target", "latency:acme"), ("target", "catalogue:acme"), ("sql", "customerstore"),
         ("by", "substr(text, 1, 9)"), ("engine", "PostgreSQL 18.6 (acme)"), ("message", "read"),
         ("anything", "tmpfs"), ("op", "read acme"), ("target", "catalogue:aws-gp3?a=acme"),
     ],
 )  # fmt: skip
-def test_all_else_is_replaced(key, text):
+def test_all_other_values_are_replaced(key, text):
     assert text not in Redactor().value(text, key)
 
 
-#: Keys whose words are of spillcast's own choice, which a page's structure rests on.
+#: Keys whose values spillcast chooses, on which a page's structure depends.
 STRUCTURE = {"schema", "op", "kind", "policy", "class", "code", "method", "engine", "day", "source"}
 
 
 class Planted:
-    """Markers that nobody else could have written, one for each text of a document."""
+    """Unique markers, one for each text of a document."""
 
     def __init__(self):
         self.marks = []
@@ -207,12 +207,12 @@ class Planted:
             return [self(value, key) for value in tree]
         if not isinstance(tree, str) or key in STRUCTURE:
             return tree
-        # As a whole name where it is one, beside our words where it is prose.
+        # The whole name, and as a word in prose.
         return f"{tree} {self.mark()}" if " " in tree else self.mark()
 
 
 def everywhere(value, planted):
-    """All texts of a value replaced by a mark, but for what html/evidence.py makes of numbers."""
+    """Replaces texts of a value by marks, except those that html/evidence.py makes of numbers."""
     if isinstance(value, Fact) and value.label in FIGURES:
         return value
     if is_dataclass(value):
@@ -228,8 +228,8 @@ def everywhere(value, planted):
     return planted.mark() if isinstance(value, str) else value
 
 
-def test_no_text_of_any_document_passes_that_is_not_known(inputs, tmp_path):
-    """Runs, forecasts and all documents with a mark of its own in place of every text."""
+def test_no_unknown_text_of_any_document_is_shown(inputs, tmp_path):
+    """Runs, forecasts and all documents, with a unique mark in place of every text."""
     page = Inputs()
     evidence = find_evidence([inputs["recording"], inputs["here"]])
     add_runs(page, evidence, lenient=False)
@@ -269,7 +269,7 @@ def ranking():
 
 
 @cases("make", [cache, fleet, forecast, io_size_sweep])
-def test_a_word_that_is_not_ours_is_in_no_redacted_page(tmp_path, make):
+def test_an_unknown_word_is_on_no_redacted_page(tmp_path, make):
     planted = Planted()
     document = planted(make())
     if "warnings" in document:
@@ -284,7 +284,7 @@ def test_a_word_that_is_not_ours_is_in_no_redacted_page(tmp_path, make):
     assert [mark for mark in planted.marks if mark.lower() in page.lower()] == []
 
 
-def test_a_recordings_own_words_are_in_no_redacted_page(tmp_path):
+def test_texts_of_a_recording_are_on_no_redacted_page(tmp_path):
     planted = Planted()
     folder = tmp_path / planted.mark()
     folder.mkdir()
@@ -308,7 +308,7 @@ def test_a_recordings_own_words_are_in_no_redacted_page(tmp_path):
     assert [mark for mark in planted.marks if mark.lower() in page.lower()] == []
 
 
-def test_a_database_called_like_an_ordinary_word_is_told_to_nobody(tmp_path):
+def test_a_database_named_by_an_ordinary_word_is_redacted(tmp_path):
     document = json.loads(json.dumps(fleet()).replace("erp01", "storage").replace("erp02", "time"))
     page = page_of(tmp_path, save(tmp_path / "f.json", document), "--redact")
     assert ">storage<" not in page
@@ -316,7 +316,7 @@ def test_a_database_called_like_an_ordinary_word_is_told_to_nobody(tmp_path):
     assert "database-1" in page
 
 
-#: A program that spills a little: its name and what it asks is nobody's business.
+#: A program that spills a little, with a secret name and query.
 SPILLS = """
 import os, sys
 query = "select iban from orders_2026"
@@ -331,7 +331,7 @@ with open(sys.argv[1] + "/spill.tmp", "w+b", buffering=0) as file:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A program's real recording, a probe like it and a forecast, in a folder named after whom."""
+    """A real recording, a probe like it and a forecast, in a folder named after a user."""
     folder = tmp_path_factory.mktemp("real") / FOLDER
     (folder / "tmp").mkdir(parents=True)
     run, storage = folder / "nightly-load.spill", folder / "flash-night.json"
@@ -346,7 +346,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
-#: Of this machine; of two letters, which prose is full of; one that is a word of ours.
+#: Host names: this machine's; of two letters, common in prose; a word of spillcast's own.
 @pytest.mark.parametrize("host", [socket.gethostname(), *nightly("vm", "storage")])
 def test_a_real_recordings_host_user_paths_and_statements_are_redacted(recorded, tmp_path, host):
     for path in (recorded / "nightly-load.spill" / "meta.json", recorded / "flash-night.json"):
@@ -358,7 +358,7 @@ def test_a_real_recordings_host_user_paths_and_statements_are_redacted(recorded,
     assert f"<dt>host</dt><dd>{host}</dd>" in shown
     assert "iban" in shown
     assert re.search(r"<dt>host</dt><dd>host-\d</dd>", page)
-    # An ordinary word stays where it is one, but not where it names the host.
+    # An ordinary word is kept in prose, but not where it names the host.
     names = (
         [r"host&#34;: &#34;storage", "host storage"]
         if host == "storage"

@@ -1,4 +1,4 @@
-"""The page of a server, the ranking of its statements and the recordings of all of it."""
+"""The page of a server, the ranking of its statements and the recordings of all its queries."""
 
 import re
 from html import unescape
@@ -31,7 +31,7 @@ def page_of(output, *arguments):
 
 @pytest.fixture(scope="module")
 def page(looks):
-    """The page of the folder, and what was printed as it was made."""
+    """The page of the folder, and the output of the command."""
     file = looks.parent / "page.html"
     return file, page_of(file, looks)[0]
 
@@ -48,7 +48,7 @@ def test_a_folder_of_snapshots_is_a_page(looks, page, tmp_path):
     assert from_document["sections"] == made["sections"]
 
 
-def test_a_page_has_the_intervals_that_were_wanted(looks, tmp_path):
+def test_a_page_has_intervals_of_the_requested_level(looks, tmp_path):
     _, text = page_of(tmp_path / "page.html", looks, "--confidence", "0.5")
     assert set(re.findall(r'"confidence": ([\d.]+)', unescape(text))) == {"0.5"}
 
@@ -57,13 +57,13 @@ def test_a_redacted_page_names_neither_statements_nor_hosts(looks, tmp_path):
     made, text = page_of(tmp_path / "page.html", looks, "--redact", "--to", "latency:1ms")
     for secret in ("sales", "orders", "lines", "db1"):
         assert secret not in text
-    # What is known of a change names nobody, nor does a setting.
+    # Kinds of changes identify nobody, nor do settings.
     assert "table blocks per call" in text
     assert '"memory": "work_mem"' in unescape(text)
     assert len(made["charts"]) >= 2
 
 
-def test_a_redacted_look_has_no_texts(tmp_path):
+def test_a_redacted_snapshot_has_no_texts(tmp_path):
     server = Server()
     server.look(tmp_path)
     for _ in range(2):
@@ -91,29 +91,29 @@ def test_the_page_fits_its_window(page, browser, width):
         ([1.0, 2.0], []),
     ],
 )
-def test_levels_that_change(levels, splits):
+def test_changes_of_level_are_detected(levels, splits):
     assert steps(levels) == splits
 
 
 @cases("text", ["temp", "temp > 10G", "temp > x/h", "disk > 1G/h", "new > -1/d"])
-def test_a_rule_of_another_grammar_is_refused(text):
+def test_an_invalid_alert_rule_is_refused(text):
     with pytest.raises(OptionInvalid):
         RateLimit.of(text)
 
 
-def test_a_rate_is_of_the_latest_looks_that_cover_its_time():
+def test_a_rate_is_over_the_latest_snapshots_that_cover_its_period():
     rule = RateLimit.of("temp > 1G/h")
     gib = float(1 << 30)
     quiet, busy = (600.0, {"temp": 0.0}), (600.0, {"temp": gib / 4})
     assert rule.alert([busy] * 60 + [quiet] * 6).rate == 0
     assert rule.alert([quiet] * 60 + [busy] * 6).rate == pytest.approx(1.5 * gib)
-    # Looks far apart tell a mean; looks of less than the time are not extrapolated.
+    # Snapshots far apart give a mean; a shorter time than the period is not extrapolated.
     assert rule.alert([(7200.0, {"temp": 4 * gib})]).rate == pytest.approx(2 * gib)
     assert rule.alert([busy]).rate == pytest.approx(gib / 4)
 
 
-def test_an_alert_of_a_moment_names_no_rate():
-    """What was spilled in 5 s was shown as that of an hour."""
+def test_an_alert_over_a_short_time_shows_no_rate():
+    """Bytes spilled in 5 s are not shown as a rate per hour."""
     moment = [(5.0, {"temp": float(2 << 20)})]
     for text, exceeded in (("temp > 1M/h", True), ("temp > 1G/h", False)):
         alert = RateLimit.of(text).alert(moment)
@@ -132,14 +132,14 @@ def _text(gains):
     return " ".join(page.text(100).split())
 
 
-def test_storage_behind_the_page_cache_is_no_fix():
+def test_storage_slower_than_the_page_cache_is_not_a_fix():
     answer = _text({"catalogue:aws-gp3": Gain(1.36e-6, (-8.0, 0.1), 10.0)})
     assert "1.36 us" not in answer
     assert "10 s on catalogue:aws-gp3 instead of 2 s" in answer
 
 
 def test_only_bounds_of_a_saving_are_printed_where_only_bounds_are_known():
-    """Of 2 s, temp I/O took anything between 4 ms and all: midway is no estimate."""
+    """Temp I/O took between 4 ms and all of 2 s: the middle is not an estimate."""
     gain, no_spill = Gain(0.9, (-0.3, 1.7)), Gain(1.0, (0.0, 2.0))
     item = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.004, 2.0), {"flash": gain}, no_spill)
     page = ranking_page(ServerRanking("db", 60.0, [item], ["flash"], 0.9, elapsed_s=9.0), 5)
@@ -150,13 +150,13 @@ def test_only_bounds_of_a_saving_are_printed_where_only_bounds_are_known():
     assert {row[header.index("saved_s")] for row in rows} == {""}
 
 
-def test_a_saving_below_a_thousandth_is_about_nothing():
+def test_a_saving_below_a_thousandth_is_shown_as_about_zero():
     answer = _text({"disk": Gain(1.9e-3, (1e-3, 3e-3)), "flash": Gain(0.08, (0.05, 0.1))})
     assert "1.9 ms (" not in answer
     assert "80 ms (50 ms to 100 ms)" in answer
 
 
-def test_a_storage_that_takes_longer_is_slower_and_saves_nothing():
+def test_a_slower_storage_has_no_saving():
     answer = _text({"disk": Gain(-126.0, (-200.0, -60.0)), "flash": Gain(0.08, (0.05, 0.1))})
     assert "saves 2 min 06 s" not in answer
     assert "disk is 2 min 06 s slower (-3 min 20 s to -60 s)" in answer
@@ -206,7 +206,7 @@ def recorded(*recordings, **changes):
     return ServerRecording(**{**reported, **changes})
 
 
-def test_a_line_a_query_and_the_largest_is_what_to_ask_next():
+def test_each_query_has_a_line_and_the_largest_is_the_next_step():
     text = server_recording_text(recorded(item(11, 2.0), item(12, 5.0, user="", database="")), 120)
     head, _, _, _, first, second, _, after = text.splitlines()
     assert head == f"{FOLDER}: 2 recordings of queries that spilled, in 60 s"
@@ -217,16 +217,16 @@ def test_a_line_a_query_and_the_largest_is_what_to_ask_next():
     assert after == f"  next       spillcast forecast {FOLDER}/12-1.spill"
 
 
-def test_a_narrow_terminal_gets_no_longer_lines_in_the_table():
+def test_lines_of_the_table_fit_a_narrow_terminal():
     text = server_recording_text(recorded(item(11, 2.0)), 60)
     assert all(len(line) <= 60 for line in text.splitlines() if str(FOLDER) not in line)
 
 
-def test_nothing_spilled():
+def test_a_server_without_spills():
     assert server_recording_text(recorded(), 80) == "no query did temp I/O in 60 s"
 
 
-def test_what_weakens_them_is_told():
+def test_caveats_of_recordings_are_shown():
     unkept = [UnkeptQuery(13, "select 1", "it was too much")]
     recording = recorded(
         item(11, 2.0), unkept=unkept, unassigned=7, lost=3, failure="no connection"
@@ -238,7 +238,7 @@ def test_what_weakens_them_is_told():
     assert "no connection" in text
 
 
-def test_the_line_while_it_goes_on():
+def test_the_progress_line():
     counts = {"temp_reads": 1, "temp_writes": 1, "temp_ns": 5, "temp_bytes": 3 << 20, "lost": 0}
     sessions = {"active": 12, "spilling": 3, "recordings": 4}
     line = status_line({"elapsed_ns": 90_000_000_000, **counts, **sessions})

@@ -1,4 +1,4 @@
-"""Shares of time are of the same time wherever they are told, and the words say of which."""
+"""Shares of time have the same denominator everywhere, and the text names it."""
 
 from dataclasses import replace
 
@@ -26,21 +26,21 @@ SIDE_BY_SIDE = [("read", 8192, 1000, 11_000_000)]
 
 
 def page_of(path):
-    """The inputs of one run, and the section that tells where its time goes."""
+    """The inputs of a run, and the section on where its time goes."""
     inputs = Inputs()
     add_runs(inputs, find_evidence([path]), None, lenient=False)
     return inputs, runs.sections(inputs.runs, None)[0]
 
 
 def shares(table):
-    """By name, the share in percent."""
+    """Shares in percent, by name."""
     table = TableCells.of(table)
     at = table.header.index("share")
     return {row[0]: float(row[at].removesuffix(" %")) for row in table.rows}
 
 
 def test_a_chart_and_the_table_below_it_agree(tmp_path):
-    """Of 1 s, 384 ms are temp reads; of what is not idle they would be 61.5 %."""
+    """Temp reads are 384 ms of 1 s; of the time that is not idle they would be 61.5 %."""
     waits = [
         (READ, 184_000, blocks(31)),
         ("SQL*Net message from client", 376_000, "p1=1"),
@@ -57,13 +57,13 @@ def test_a_chart_and_the_table_below_it_agree(tmp_path):
     assert compose(inputs).answer == ["This run took 1 s, and 38 % of it went into temp files."]
     [row] = [row for row in profile(path).rows if row["event"] == READ]
     assert row["share"] == pytest.approx(0.384)
-    # Beside others it has to be said which run it is.
+    # Beside other runs, the text must name the run.
     beside = [*inputs.runs, replace(inputs.runs[0], name="other")]
     [answer] = (answer for part in runs.sections(beside, None) for answer in part.answer)
     assert path.name in answer
 
 
-def test_time_of_several_threads_is_told_as_theirs(tmp_path):
+def test_time_of_several_threads_is_labelled_as_theirs(tmp_path):
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
     inputs, section = page_of(run.path)
     [chart] = section.figures
@@ -80,15 +80,15 @@ def test_time_of_several_threads_is_told_as_theirs(tmp_path):
     assert (row["files"], row["share"]) == ("temp", pytest.approx(1.0))
 
 
-def test_a_servers_are_processes(tmp_path):
+def test_threads_of_a_server_are_called_processes(tmp_path):
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
     change_on_disk(run, server=written(RecordedQuery(7, None, None, 2.4, "end", None, [], 0, [])))
     _, section = page_of(run.path)
     assert section.figures[0].title == "Time by what processes did, of 33 s in 3 processes"
 
 
-def test_of_one_thread_the_rest_is_told(tmp_path):
-    """4 s of reads in 10 s, and nobody knows what else: shares are of the 10 s."""
+def test_the_rest_of_a_single_thread_is_shown(tmp_path):
+    """4 s of reads in 10 s, and the rest is unknown: shares are of the 10 s."""
     loads = [("read", 8192, 400, 10_000_000)]
     run = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
     _, section = page_of(run.path)
@@ -97,8 +97,8 @@ def test_of_one_thread_the_rest_is_told(tmp_path):
     assert shares(chart.table) == {"temp reads": 40.0, runs.REST: 60.0}
 
 
-def test_few_waits_of_many_are_of_as_many_threads(tmp_path):
-    """Where single waits were thinned out, the seconds tell the time, the waits who there was."""
+def test_thinned_out_waits_keep_the_number_of_threads(tmp_path):
+    """Where single waits were thinned out, the seconds give the time, the waits the threads."""
     run = recording(tmp_path / "run.spill", SIDE_BY_SIDE, elapsed_s=11.8, sessions=3)
     change(run, raw=run.meta.raw.__class__(3000, 9000, [(0.0, 1.0)]))
 
@@ -108,7 +108,7 @@ def test_few_waits_of_many_are_of_as_many_threads(tmp_path):
 
 
 @cases(("spent_s", "answer"), [(33.0, True), (11.0, False)])
-def test_the_live_view_says_what_its_shares_are_of(spent_s, answer):
+def test_the_live_view_names_the_denominator_of_its_shares(spent_s, answer):
     running = Running()
     tally = Tally(count=3000, total_ns=round(spent_s * 1e9), bytes=1 << 20)
     tally.recent[5] = 3000, tally.total_ns
@@ -124,8 +124,8 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, answer):
 
 
 @cases("width", [39, 59, 79])
-def test_on_a_short_screen_the_live_view_has_its_answer(width):
-    """The words about the forecast stand before all tables, within the screen."""
+def test_the_live_view_shows_its_answer_on_a_short_screen(width):
+    """The text about the forecast is above all tables, within the screen."""
     running, words = Running(), [f"word{number}" for number in range(12)]
     for number in range(9):
         running.tallies[f"call{number}", "read", False] = Tally(count=9, total_ns=10**9, bytes=1)
@@ -138,8 +138,8 @@ def test_on_a_short_screen_the_live_view_has_its_answer(width):
     assert all(word in shown.split() for word in words)
 
 
-def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
-    """Thread 1 reads temp files and data, and waits; thread 2 waits for it all the time."""
+def test_temp_files_are_separate_and_idle_threads_excluded(tmp_path):
+    """Thread 1 reads temp files and data, and waits; thread 2 waits all the time."""
     run = recording(tmp_path / "run.spill", [("read", 8192, 100, 1_000_000)], elapsed_s=1.0)
     running = Running()
     temp = run.waits.take(slice(100))
@@ -165,6 +165,6 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
 
 
 @cases("event", ["BufFileRead", "BuffileRead"])
-def test_reads_of_temp_files_are_told_by_the_names_of_all_versions_of_postgresql(event):
-    """Version 17 changed the letters' case."""
+def test_reads_of_temp_files_are_recognised_in_all_versions_of_postgresql(event):
+    """Version 17 changed the capitalisation."""
     assert timeline.state_of(event) == timeline.READ

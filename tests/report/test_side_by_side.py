@@ -1,4 +1,4 @@
-"""Runs side by side on a page, and beside the latencies of a target: the figures that are drawn."""
+"""Runs beside each other on a page, and beside a target's latencies: the drawn figures."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def histogram(label, ns, count):
     return Histogram(label, "read", [ns], [count])
 
 
-def test_a_single_run_has_nothing_beside_it():
+def test_a_single_run_is_not_compared():
     titles = [section.title for section in runs.sections([run("a", {"CPU": 4.0})], None)]
     assert "Runs side by side" not in titles
 
@@ -47,12 +47,12 @@ def test_bars_add_up_to_each_run():
     assert table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
     assert table.rows[0] == ["disk", "10 s", "4 s, 40 %", "5 s, 50 %", "1 s, 10 %"]
     assert table.rows[1][1:4] == ["5 s", "4 s, 80 %", "1 s, 20 %"]
-    # Writes are only in one of them.
+    # Only one of them has writes.
     assert overlay.title == "Temp reads"
     assert "disk: 7 operations, mean 9 us; flash: 7 operations" in overlay.caption
 
 
-def test_bars_too_unlike_to_be_seen_are_shares():
+def test_bars_of_very_different_runs_are_shares():
     assert not drawn_as_shares([4.0, 1.0])
     assert drawn_as_shares([4.0, 0.1])
 
@@ -70,8 +70,8 @@ def test_each_input_is_a_run(example, tmp_path):
     assert "--each compares runs" in message
 
 
-def test_a_trace_beside_a_storage_that_was_probed(example, tmp_path):
-    """The storage is no trace, though a file or a directory has its name."""
+def test_a_trace_beside_a_probed_storage(example, tmp_path):
+    """The storage is not a trace, although a file or a directory has its name."""
     probed = tmp_path / "there"
     probed.mkdir()
     probe = ("probe", probed, "--like", example / "hdd.trc", "--budget", "2s,64M")
