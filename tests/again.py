@@ -1,6 +1,6 @@
 """Reruns the tests that failed in the last run, alone; names those that pass now as flaky.
 
-More than FLAKY_MAX failures are no flakes and are not run again.
+More than FLAKY_MAX failures do not count as flaky, and are not rerun.
 """
 
 import json

@@ -15,7 +15,7 @@ def nightly(*values):
 def cases(names, values):
     """As ``pytest.mark.parametrize``, but as a single test, for cases that take milliseconds.
 
-    It runs all cases and names those that fail; none may change a fixture.
+    All cases run and those that fail are named; none may change a fixture.
     Each case has a ``tmp_path`` of its own; all other fixtures are shared.
     """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names

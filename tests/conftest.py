@@ -21,7 +21,7 @@ from spillcast.recording.record import Recorder
 # Collecting tests makes many objects and no garbage.
 gc.set_threshold(20_000)
 
-# What is measured once is shared by all workers; calibrations are separate for each: both are
+# Workers share what is measured once, but each has its own calibrations. Both are
 # kept apart from the user's own.
 STATE = tempfile.TemporaryDirectory(prefix=f"spillcast-state-{SESSION}-")
 atexit.register(STATE.cleanup)
@@ -31,8 +31,8 @@ measure_once()
 #: The width in workers of pytest-xdist, also set without them, when output had the terminal's.
 os.environ["COLUMNS"] = "80"
 
-# The first recording of a user names its capture source. No recording of the tests is the first:
-# how the core was built and what the kernel allows changes nothing that they print.
+# Only a user's first recording names its capture source. This one comes before those of the tests,
+# so that their output depends neither on the build of the core nor on the kernel.
 recorder = Recorder(None)
 recorder.prepare()
 recorder.new_notices()

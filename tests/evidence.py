@@ -18,7 +18,7 @@ GAP_NS = 1000
 def recording(path, loads, *, elapsed_s, cpu_s=None, sessions=1, **capture):
     """A recording of ``loads``: (op, bytes, count, latency in ns), in sequence.
 
-    With several sessions each does all of it, at the same time. The machine says nothing of caches.
+    Each of several sessions does all of them, concurrently. The machine's caches are unknown.
     """
     writer = RecordingWriter(path, force=True)
     rows = []

@@ -16,7 +16,7 @@ DEPTHS = [1, 2, 4, 8, 16, 32]
 class Law:
     """Latency with q operations of s bytes in flight, max(l, q * l / k, q * s / B).
 
-    l = base + s / bandwidth is that of an idle storage, k are its servers, B what a bus allows.
+    l = base + s / bandwidth is the latency when idle, k the number of servers, B the bus bandwidth.
     """
 
     base_s: float

@@ -40,7 +40,7 @@ def partial_folders(path):
 def spillcast(*arguments, under=(), anew=False, **options):
     """Runs spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``.
 
-    ``anew`` starts a process of its own for it in any case.
+    ``anew`` always starts a separate process.
     """
     refused = refused_calls(under)
     starts = anew or refused is None

@@ -1,7 +1,7 @@
 """Leftovers of a test session: processes, mounts, control groups, eBPF programs.
 
 Other sessions may run on the same machine. Processes of this one inherit an environment variable,
-its mounts lie in its directories, and a control group without its maker is nobody's.
+its mounts are in its directories, and a control group whose creator has ended is a leftover.
 """
 
 import atexit

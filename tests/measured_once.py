@@ -1,6 +1,6 @@
 """The machine's caches, measured only by the first recording of a session of the tests.
 
-Each recording would measure them for 0.5 s. Those of processes of their own do, as for users,
+Each recording would measure them for 0.5 s. Recordings in separate processes do, as for users,
 unless they run this module in place of ``-m spillcast``.
 """
 

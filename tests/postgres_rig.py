@@ -93,7 +93,7 @@ def template(installation):
 def copied_cluster(room, installation=None):
     """A cluster in ``room`` with the same system identifier as all others of its version.
 
-    It lets every user in as any role.
+    Every user can connect as any role.
     """
     made = template(installation or embedded())
     room.chmod(0o711)
@@ -281,7 +281,7 @@ def _fill(made, mountpoint):
 def free_port():
     """A port that no process listens at, from a range that the kernel does not assign meanwhile.
 
-    Each process has ten of its own.
+    Each process has ten ports of its own.
     """
     first = PORTS_FROM + os.getpid() % 1000 * 10
     for port in range(first, first + 10):

@@ -84,7 +84,7 @@ class Server:
 def three_weeks(folder, mib=200):
     """A snapshot each six hours until now: an old statement, a new one, and a changed plan.
 
-    ``mib`` are spilled by a call of the first; what to buy is simulated for each block of a call.
+    A call of the first spills ``mib``; sizing simulates each block of a call.
     """
     looks = 4 * 21
     server = Server(version="18.1", clock_s=time.time() - looks * 21_600.0 - 60)

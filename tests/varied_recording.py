@@ -14,8 +14,8 @@ from spillcast.tables import Table, write_parquet
 def write_varied_recording(path, waits, seed, wait_us=None):
     """Writes the folder: one to sixteen threads that write and then read, some starting late.
 
-    CPU time and waits are lognormal and drift over the run; some threads do more than others, one
-    wait in so many is for another thread, and reads are sequential or random. Temp operations take
+    CPU time and waits are lognormal and drift over the run; some threads do more than others,
+    some waits are for another thread, and reads are sequential or random. Temp operations take
     about ``wait_us``, by default 80 us to 3 ms.
     """
     draws = np.random.default_rng(seed)

@@ -167,7 +167,7 @@ def test_a_source_that_cannot_attach_is_refused(tmp_path):
 class Late:
     """The clock, and a server with slow responses, except for every seventh.
 
-    Its session runs a query from 5 s to 15 s; its own clock is ahead, and further at 12 s.
+    Its session runs a query from 5 s to 15 s; the clock is ahead, and set by ``set_s`` at 12 s.
     """
 
     process, ahead_s = None, 1e9

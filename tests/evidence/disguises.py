@@ -1,6 +1,6 @@
 """Plans, logs and exports with known figures, wrapped, cut, quoted and encoded as users have them.
 
-``draw(seed)`` makes one: a file's name and bytes, and what is right to say of it.
+``draw(seed)`` makes one: a file's name and bytes, and its correct figures.
 """
 
 import bz2

@@ -71,7 +71,7 @@ def nodes(plan):
 def explained_alike(server, query, before):
     """Plans of two runs in both formats, made once for all tests.
 
-    On a busy machine a worker may come when nothing is left.
+    On a busy machine a worker may start when no rows are left.
     """
     for _ in range(20):
         as_json = explain(server, query, "format json", before=before)

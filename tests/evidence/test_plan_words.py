@@ -231,7 +231,7 @@ Execution Time: 2000.000 ms
 def test_processes_with_unequal_sorts_may_wait_equally_long(tmp_path):
     """On a busy device, 50 MB beside 100 take as long as 50 of the 100.
 
-    The leader waits for all of the 2 s, each worker for 1.5 s. Three cannot wait for 7 s.
+    The leader waits for all of the 2 s, each worker for 1.5 s. The three cannot wait for 7 s.
     """
     (path := tmp_path / "plan.txt").write_text(UNEVEN.format("2500.000"))
     counts = read_plan(path)

@@ -215,7 +215,7 @@ def test_a_title_above_the_heading_and_percent_signs_are_read(figures):
 def published(form):
     """The list of top events as pages show it: in Markdown, or in HTML without th.
 
-    What makes Markdown of an AWR page sets no bars around rows, and no heading for a histogram.
+    A converter from AWR's HTML to Markdown omits outer bars, and the heading of a histogram.
     """
     rows = [re.split(r"\s{2,}", line.strip()) for line in TITLED.splitlines()[1:]]
     if form == "html2text":

@@ -137,7 +137,7 @@ def bounds(path, **options):
 def test_parallel_io_of_every_version(exported, version):
     """3 s of temp I/O and 1.5 s of other in calls of 2 s, by at most three processes.
 
-    They do the other I/O in 0.5 s or more: 1.5 s are left, in which two processes do 3 s.
+    The other I/O takes 0.5 s or more; in the remaining 1.5 s, two processes do 3 s of temp I/O.
     """
     path = exported(version, row(other_ms=1500.0, workers=2))
     if version < 15:

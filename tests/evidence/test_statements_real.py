@@ -81,7 +81,7 @@ def test_the_columns_are_those_of_its_version(server, tmp_path):
 def forecast_and_run(server, tmp_path, query, before):
     """The forecast for the fast tablespace, and the time that the query takes there.
 
-    One run tells both what operations take there and what the query does: two runs may be
+    A single run gives both the latency there and the query's time, because two runs may be
     disturbed differently.
     """
     slow = counted(server, tmp_path / "slow.csv", query, before, "slow")

@@ -1,7 +1,7 @@
 """The fuzzer: damaged evidence for every reader for some minutes, and counts of the outcomes.
 
 python -m fuzz --minutes 5            # with tests/ on PYTHONPATH, as make fuzz has it
-python -m fuzz --known                # complete, cut and missing files, and what once broke
+python -m fuzz --known                # complete, cut and missing files, and inputs that broke
 python -m fuzz --only 4711 --keep DIR # one input again, and its damaged file
 """
 

@@ -78,7 +78,7 @@ def test_a_run_that_begins_late_keeps_its_length(tmp_path):
 def test_waits_and_the_cpu_time_before_them_are_in_the_slices_that_they_overlap(tmp_path):
     """Against a loop over rows and slices; session 3 does no temp I/O, and may be idle.
 
-    What is neither a wait nor CPU time in between is time without a CPU.
+    Time that is neither a wait nor the CPU time between waits is time in the run queue.
     """
     draws, rows = random.Random(7), []
     for session in (1, 2, 3):

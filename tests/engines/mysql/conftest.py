@@ -51,8 +51,8 @@ class Rig:
     def recorded(self, statement, output, *, first=None, dsn=None, notify=lambda _text: None):
         """The recording of a statement that begins after its recorder, and the statement's text.
 
-        It ends once it was seen: until then another session holds it. ``first`` is run before it,
-        and the recorder looks between them.
+        Another session holds the statement until it was sampled. ``first`` runs before it, with a
+        sample between the two.
         """
         statement = statement.replace("sleep(0.5)", HELD)
         with self.session() as cursor, self.session() as gate:

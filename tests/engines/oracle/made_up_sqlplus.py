@@ -1,7 +1,7 @@
 """An imitation of SQL*Plus: runs a collecting script on views in DuckDB and spools its output.
 
-Statements are read in Oracle's dialect and translated. Of the PL/SQL blocks the loop is done here,
-its query and what it puts out are the script's own.
+Statements are parsed in Oracle's dialect and translated. The loop of a PL/SQL block is imitated;
+its query and output expressions are the script's.
 """
 
 import re
@@ -135,8 +135,8 @@ def _joined(node):
 def run_script(oracle, script, folder, look: Callable[[int], None] = lambda _number: None):
     """Runs the script and spools into a folder as with `set markup csv on`.
 
-    ``look`` is told of each turn of a loop before its query, and may change what the views hold;
-    at -1 a loop begins.
+    ``look`` is called with each iteration number before the query, and may change the views;
+    -1 is the start of a loop.
     """
     spool, lines = None, iter(script.splitlines())
     for line in lines:

@@ -1,6 +1,6 @@
 """The collecting script: every statement parses as Oracle's and gives the expected rows in DuckDB.
 
-There is no Oracle server here. SQL*Plus commands and the frame of the PL/SQL block are not run.
+Without an Oracle server, SQL*Plus commands and the PL/SQL around a query are not run.
 """
 
 import csv

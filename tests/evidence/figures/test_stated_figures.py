@@ -13,7 +13,7 @@ from spillcast.forecast import forecast
 
 GIB = 1 << 30
 #: databend pull request 16580: a window over lineitem, spilled to remote storage and to local disk.
-#: Threads are CPU time and wait time over the elapsed time.
+#: The number of threads is CPU time plus wait time, divided by the elapsed time.
 REMOTE_S, LOCAL_S = 62.413, 28.618
 REMOTE_THREADS = (186.200647759 + 361.996422691) / REMOTE_S
 LOCAL_THREADS = (166.382398539 + 82.413800073) / LOCAL_S

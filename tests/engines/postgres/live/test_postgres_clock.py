@@ -43,7 +43,7 @@ def recorded_before(served, client, output, ahead_s):
 def recorded_late(served, client, output, late_s, on_status=once_watched):
     """Records from ``late_s`` after the query's start, and from its first rows to its end.
 
-    ``on_status`` gets what opens the gate.
+    ``on_status`` is called with the function that opens the gate.
     """
     with served.gate() as gate:
         client.run(HELD)

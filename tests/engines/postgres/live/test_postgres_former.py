@@ -118,7 +118,7 @@ def test_a_server_without_counters_is_not_used(newest):
 def record_cancelled(served, path, query, *, begin=""):
     """Records a query that is cancelled meanwhile; returns the recording and the messages.
 
-    It begins while the recorder waits for it.
+    The query begins while the recorder waits for it.
     """
     words, ticks = [], []
     with served.client(**ALONE) as client:

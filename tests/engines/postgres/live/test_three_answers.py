@@ -49,7 +49,7 @@ def test_storage_is_the_problem_and_work_mem_the_cheapest_fix(newest, tmp_path):
 def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
     """Temp files are in the page cache, and most of the time is in a function.
 
-    Or, on a busy machine, in waits for a CPU.
+    On a busy machine it is in waits for a CPU.
     """
     answer = verdict_on(newest, tmp_path, BUSY, temp_tablespaces="", work_mem="1MB", **SERIAL)
     share = re.match(
