@@ -1,4 +1,4 @@
-"""The columns of a file as pyarrow names them."""
+"""Schemas of files as pyarrow types."""
 
 import pyarrow as pa
 

@@ -78,7 +78,7 @@ OLD = {
 
 
 def log_in(folder: Path, *rows: Mapping[str, Any]) -> Path:
-    """A file of rows."""
+    """Writes rows to a file as a log export; returns its path."""
     path = folder / "log.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path

@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Workers get files of tests, or folders whose tests share a server."""
+    """Workers get single files of tests, or folders whose tests share a server."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):

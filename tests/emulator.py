@@ -25,7 +25,7 @@ def skip_without_fuse():
 
 
 def is_mounted(path, pid="self"):
-    """Whether there is a mount at a path as a process sees it."""
+    """Whether a path is a mount point in a process's mount namespace."""
     mounts = Path(f"/proc/{pid}/mounts").read_text().splitlines()
     return str(path) in [line.split(" ")[1] for line in mounts]
 

@@ -20,7 +20,7 @@ def access(key, time_s=0, object_=0, query=0, cls="read", ends_query=False):
 
 
 def requests(accesses):
-    """Accesses to whole lines of one file, as the core takes them."""
+    """Accesses to whole lines of a file, in the format of the core."""
     rows = [
         (a.time_s, 0, a.key * LINE, LINE, a.object, a.query, CLASSES.index(a.cls), a.ends_query)
         for a in accesses

@@ -99,7 +99,7 @@ STATEMENTS = {SQL_ID: (2, 1546.0, 43.7, 32.0), "4q7zf0d2m8kcx": (900, 120.0, 60.
 
 
 def awr():
-    """The text of AWR of 19c, an hour; whole seconds, with means that have a unit."""
+    """AWR of 19c as text, for an hour; whole seconds, with means that have a unit."""
     sql = "\n".join(
         f"{elapsed:16,.1f} {runs:14,} {elapsed / runs:13.2f} {9.9:6} {cpu:6} {io:6} {name}\n"
         "Module: SQL*Plus\nselect max(c.BUSINESS_DATE) from ( select a.* , b.AMOUNT01 from t a\n"

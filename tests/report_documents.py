@@ -7,7 +7,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def io_size_sweep(storage="/mnt/nvme", like="run.spill"):
-    """Reads that get cheaper with size until a bend at 256 KiB, after which the storage is full."""
+    """Reads that get cheaper with size up to 256 KiB, where the storage is saturated."""
     rows = []
     for power in range(3, 11):
         size = KIB << power

@@ -1,4 +1,4 @@
-"""Makes event logs as Spark writes them, and packs them in each of its codecs."""
+"""Makes event logs in Spark's format, and compresses them with each of its codecs."""
 
 import gzip
 import json

@@ -49,7 +49,7 @@ def row(queryid=815, query=QUERY, *, calls=4, mean_ms=2000.0, temp_ms=3000.0, ot
 
 
 def export(path, version, *rows):
-    """A CSV file with the columns of a version, and the settings that rows have besides."""
+    """A CSV file with the columns of a version, and any max_parallel settings of the rows."""
     columns = [*(name for name in rows[0] if name.startswith("max_parallel")), *COLUMNS[version]]
     lines = [",".join(columns)]
     for values in rows:

@@ -69,7 +69,7 @@ def test_a_size_above_the_data_fits_everything(rows):
     assert "Everything fits" not in spillcast("cache", rows, "--size", "1M").stdout
 
 
-def test_it_fits_a_terminal(rows):
+def test_output_fits_a_terminal(rows):
     result = spillcast("cache", rows, "--size", "1M", "--flash", "9G/s", "--disk", "4G/s")
     assert max(map(len, result.stdout.splitlines())) <= 80
 
@@ -94,7 +94,7 @@ def test_it_fits_a_terminal(rows):
         (["--error", "1", "--sample", "0.1"], "give one of the two"),
     ],
 )
-def test_bad_options(rows, arguments, words):
+def test_invalid_options_are_refused(rows, arguments, words):
     assert words in only_line(spillcast("cache", rows, *arguments), 2)
 
 
@@ -117,7 +117,7 @@ def test_bad_options(rows, arguments, words):
         ("bad.oracleGeneral.zst", "x" * 48, "cut or damaged"),
     ],
 )
-def test_bad_files(tmp_path, name, text, words):
+def test_invalid_files_are_refused(tmp_path, name, text, words):
     path = tmp_path / name
     path.write_text(text)
     assert f"{name}: " in (message := only_line(spillcast("cache", path), 2))

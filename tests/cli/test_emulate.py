@@ -55,7 +55,7 @@ def last_line(reader):
 
 
 @cases("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_while_files_are_open(tmp_path, number):
+def test_a_signal_ends_emulate_while_files_are_open(tmp_path, number):
     with Emulator(tmp_path, "--read", "2ms", "--write", "1ms") as emulator:
         reader = start_reader(emulator.ready())
         status, printed = emulator.end(number)
@@ -154,7 +154,7 @@ def test_backing_files_are_kept(tmp_path):
     assert (backing / "after").read_bytes() == b"is there"
 
 
-def test_a_command_runs_with_the_mount_and_its_exit_status_is_passed(tmp_path):
+def test_a_command_runs_with_the_mount_and_its_exit_status_is_returned(tmp_path):
     mountpoint = tmp_path / "mountpoint"
     mountpoint.mkdir()
     script = 'echo spilled > "$0/file" && cat "$0/file" && exit 7'

@@ -68,7 +68,7 @@ def unclassified(code):
     return [f"line {call.lineno}" for call in calls if ast.unparse(call.func) in BASES]
 
 
-def test_errors_are_of_a_kind_with_a_code():
+def test_every_raised_error_has_a_code():
     root = Path(__file__).parents[2]
     for folder in ("python", "lab"):
         for path in (root / folder).rglob("*.py"):

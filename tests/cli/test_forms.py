@@ -81,7 +81,7 @@ def test_no_line_is_longer_than_the_terminal(made, name, columns):
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_the_demo_fits_too(columns):
+def test_the_demo_fits_the_terminal(columns):
     page = demo_page(Demo(read_truth(CASES).cases[0], "fuse", 1 << 30, busy=True))
     assert max(map(len, page.text(columns).splitlines())) <= columns
 

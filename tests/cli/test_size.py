@@ -1,4 +1,4 @@
-"""``spillcast size``: its document, its exit status, and what it refuses."""
+"""``spillcast size``: its document, its exit status, and refusals."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_an_export_of_statements_gets_a_single_storage(tmp_path):
     assert document["baseline_s"] == pytest.approx(2.5)
 
 
-def test_a_report_shows_the_frontier_and_what_to_buy(tmp_path):
+def test_a_report_shows_the_frontier_and_the_recommended_storage(tmp_path):
     document = tmp_path / "size.json"
     document.write_text(spillcast("size", RUN, "--provider", "aws", "--json").stdout)
     for options in ((), ("--redact",)):

@@ -1,4 +1,4 @@
-"""``spillcast storage show`` and ``compare``: what they print, and what they refuse."""
+"""``spillcast storage show`` and ``compare``: their output and refusals."""
 
 import json
 import re
@@ -295,7 +295,7 @@ def test_bad_input(disk, flash, tmp_path):
 
 
 @cases("arguments", [(), ("show",), ("compare",), ("show", "a", "--op", "trim")])
-def test_bad_usage(arguments):
+def test_invalid_options_are_refused(arguments):
     result = spillcast("storage", *arguments)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr

@@ -52,7 +52,7 @@ def by_setting(document):
     return {(r["max_bytes"] // K, r["min_bytes"] // K): r for r in document["rows"]}
 
 
-def test_a_recorded_spill_is_issued_in_each_size(spill, tmp_path):
+def test_a_recorded_spill_is_replayed_in_each_size(spill, tmp_path):
     sizes = ("--min", "32K,128K", "--max", "32K,128K", "--budget", "2s")
     document = swept(tmp_path, "--like", spill, *sizes)
     rows = by_setting(document)
@@ -65,8 +65,8 @@ def test_a_recorded_spill_is_issued_in_each_size(spill, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_work_memory_adds_the_levels_of_a_recorded_spill(spill):
-    """4 MiB in 1 MiB are 4 runs: a merge of 15 of them in units of 64 KiB, of 3 in 256 KiB."""
+def test_work_memory_adds_the_merge_levels_of_a_recorded_spill(spill):
+    """4 MiB in 1 MiB are 4 runs: the fan-in is 15 with units of 64 KiB, and 3 with 256 KiB."""
     requested = ("catalogue:linux-hdd", "--min", "64K,256K", "--max", "256K", "--like", spill)
     alone = swept(*requested)
     assert {row["levels"] for row in alone["rows"]} == {None}

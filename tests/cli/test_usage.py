@@ -133,7 +133,7 @@ def test_the_command_line_imports_nothing_heavy():
 
 
 def test_verbs_that_compute_nothing_do_not_import_numpy():
-    """Help of verbs, tables of engines and steps of moves, classes of a fleet's document."""
+    """Help of verbs, tables of engines, steps of moves, and document classes of a fleet."""
     modules = {*VERBS.values(), "spillcast.report.engines", "spillcast.fleet"}
     imported = imported_by(", ".join(sorted(modules)))
     assert {"pyarrow", "duckdb", "numpy", "psycopg", "rich"} & imported == set()
@@ -187,7 +187,7 @@ def test_traces_need_no_extra(tmp_path):
         ("demo", "extra"),
     ],
 )
-def test_bad_usage(arguments):
+def test_invalid_command_lines_are_refused(arguments):
     result = spillcast(*arguments)
     assert "see: spillcast" in only_line(result, 2)
 
@@ -236,7 +236,7 @@ def test_bad_input(tmp_path, case):
 
 
 @pytest.mark.parametrize("target_text", ["nowhere", "latency:fast", "factor:0", "factor:x"])
-def test_no_such_target(spilled, target_text):
+def test_an_unknown_target_is_refused(spilled, target_text):
     result = spillcast("forecast", spilled.path, "--to", target_text)
     assert target_text.split(":")[-1] in only_line(result, 2)
 

@@ -35,7 +35,7 @@ def spilling(places):
 
 
 def view(terminal):
-    """The lines that are on the screen."""
+    """The lines on the screen."""
     return [line for line in screen(terminal.text) if line]
 
 
@@ -132,7 +132,7 @@ def test_record_live_keeps_the_output_of_the_command_and_the_recording(places):
         (("-o", "x.spill", "--", "true"), "option-conflict"),
     ],
 )
-def test_bad_use(words, code, tmp_path):
+def test_invalid_options_are_refused(words, code, tmp_path):
     assert error_code(spillcast(*WATCH, "--json", *words, cwd=tmp_path)) == code
     assert list(tmp_path.iterdir()) == []
 

@@ -89,7 +89,7 @@ def test_unknown_engines_and_missing_features_are_refused_by_name():
     ("name", "label"),
     [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL"), ("process", None), ("db2", None)],
 )
-def test_names_of_documents_are_known(name, label):
+def test_engine_names_in_documents_are_recognised(name, label):
     known = known_as(name)
     assert (known and known.label) == label
 

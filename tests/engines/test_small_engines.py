@@ -110,7 +110,7 @@ def test_a_lab_query_spills_the_expected_amount(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["duckdb", "datafusion"])
-def test_a_quote_in_a_directory_ends_no_statement(tmp_path, name):
+def test_a_quote_in_a_directory_does_not_end_a_statement(tmp_path, name):
     pytest.importorskip(name)
     temp = tmp_path / "o'temp"
     temp.mkdir()

@@ -194,6 +194,6 @@ def narrow(text, rng):
 
 
 def encoded(text, rng):
-    """The bytes of a file."""
+    """The encoded bytes of a file."""
     encoding = rng.choice(["utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
     return text.encode(encoding)

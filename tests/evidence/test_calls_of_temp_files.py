@@ -50,7 +50,7 @@ def test_files_that_existed_together_belong_to_one_call(tmp_path, names, files_b
     assert files_of_calls(tmp_path, moments, names, size=901440) == sorted(files_by_call)
 
 
-def test_several_messages_in_a_string_of_a_program_are_all_counted(tmp_path):
+def test_all_messages_in_one_string_of_a_program_are_counted(tmp_path):
     path = tmp_path / "a.js"
     path.write_text(
         r"""code: 'LOG:  temporary file: path "b/pgsql_tmp2.0", size 8192\nLOG:  temporary file: """
@@ -260,7 +260,7 @@ CALL = """\
 """
 
 
-def test_a_plan_of_another_run_in_a_log_is_refused(tmp_path):
+def test_a_logged_plan_of_another_run_is_refused(tmp_path):
     """A session that receives the server's log messages has the plan of the same run in both."""
     for time in ("8990.000 ms", "8,990.000 ms", "...", "not known"):
         (path := tmp_path / "both").write_text(f"{CALL}\n{SORT}Execution Time: {time}\n")

@@ -42,7 +42,7 @@ def written(tmp_path, text, name="plan.txt"):
     return path
 
 
-def test_xml_of_auto_explain_has_no_query(tmp_path):
+def test_xml_of_auto_explain_without_a_query_element(tmp_path):
     """The query's text and plan are below the root."""
     path = tmp_path / "a.log"
     path.write_text(
@@ -105,13 +105,13 @@ RECORD = json.dumps({"level": "info", "msg": "slow query", "plan": "\n".join(
         *(HEAD + in_a_cell(lines, is_expanded=True) for lines in (PLAN, YAML)),
     ],
 )
-def test_a_plan_in_one_cell(tmp_path, text):
+def test_a_plan_in_a_single_cell(tmp_path, text):
     counts = read_plan(written(tmp_path, text))
     assert (counts.reads.count, counts.writes.count) == (101, 107)
     assert counts.elapsed_s == 0.039384
 
 
-def test_a_plan_in_json_that_a_terminal_broke_is_whole_at_every_width(tmp_path):
+def test_a_json_plan_wrapped_by_a_terminal_is_complete_at_every_width(tmp_path):
     document = {"Node Type": "Sort", "Actual Loops": 1, "Sort Key": ["o.id", "o.name"],
                 "Temp Read Blocks": 101, "Temp Written Blocks": 107}  # fmt: skip
     text = json.dumps([{"Plan": {**document, "Plans": [document] * 3}, "Execution Time": 39.384}])
@@ -365,7 +365,7 @@ def test_options_and_verbs_that_do_not_apply_to_plans_are_refused(tmp_path):
         "41 Execution time: 30.043 ms\n",
     ],
 )
-def test_a_plan_with_comments_or_numbers_of_lines(tmp_path, text):
+def test_a_plan_with_comments_or_line_numbers(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (10, 11, 0.030043)
@@ -471,7 +471,7 @@ def test_a_row_below_a_blank_line_belongs_to_the_table(tmp_path, names):
     assert [row.written_blocks for row in read_rows(path)] == [1, 2]
 
 
-def test_a_session_of_many_plans(tmp_path):
+def test_a_session_with_many_plans(tmp_path):
     lines = ["QUERY PLAN", "-" * 40, *ON_DISK.splitlines(), "(7 rows)", "", ""]
     with pytest.raises(EvidenceAmbiguous):
         read_plan(written(tmp_path, "\n".join(lines * 1200)))

@@ -103,7 +103,7 @@ def test_text_and_json_agree(server, name):
 
 
 @cases("name", QUERIES)
-def test_nothing_is_counted_twice(server, name):
+def test_node_blocks_add_up_to_the_total(server, name):
     top = nodes_of(explained_alike(server, *QUERIES[name])[0]["Plan"])
     apart = sum(node.temp.blocks for node in top.walk())
     assert apart == pytest.approx(top.all_temp.blocks, rel=0.01)
@@ -155,7 +155,7 @@ def export(server, path):
         path.write_bytes(b"".join(bytes(row) for row in rows))
 
 
-def test_json_rows_of_pg_stat_statements(server, tmp_path):
+def test_json_rows_of_pg_stat_statements_are_read(server, tmp_path):
     server.execute("select pg_stat_statements_reset()")
     server.execute("reset all")
     server.execute(SORT)

@@ -53,7 +53,7 @@ def test_every_shape_gives_the_same_rows(tmp_path, shape):
 
 
 @cases("by_column", [False, True])
-def test_cells_are_numbers_or_texts_where_a_table_is_square(tmp_path, by_column):
+def test_cells_are_numbers_or_text_in_a_square_table(tmp_path, by_column):
     cells = [list(row.values()) for row in SQUARE]
     values = [list(column) for column in zip(*cells, strict=True)] if by_column else cells
     path = tmp_path / "rows.json"

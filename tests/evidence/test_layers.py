@@ -29,7 +29,7 @@ from spillcast.evidence.selection import Selection
 SEED, DRAWN = 41507, 260
 #: Layers that apply to plans of PostgreSQL alone, and to all kinds.
 REFUSED_MAX = {"plans": 0.1, "all": 0.35}
-#: Texts without the time of the run.
+#: Texts that lack the time of the run.
 WITHOUT_ELAPSED = ("events", "session-event", "aligned-event", "query_stats", "xplan")
 
 

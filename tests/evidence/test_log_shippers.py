@@ -126,7 +126,7 @@ def test_additions_of_a_shipper_are_not_part_of_messages(tmp_path, shipped):
     f"EVENTS\t38\t1795428004120\tdb.0\t{MESSAGES[1]}\t1795428004120\n",
     f"---\ninsertId: s=1\ntextPayload: '{MESSAGES[1]}'\ntimestamp: '{AT}'\n",
 ])  # fmt: skip
-def test_a_log_with_fields_behind_its_messages_is_refused(tmp_path, text):
+def test_a_log_with_fields_after_its_messages_is_refused(tmp_path, text):
     (path := tmp_path / "text.log").write_text(text)
     with pytest.raises(EvidenceUnsuited, match=r"text\.log"):
         read_logs(path)

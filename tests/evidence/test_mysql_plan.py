@@ -78,7 +78,7 @@ def test_bounds_contain_the_counts_of_the_kernel(tmp_path, passes, calls, writte
     assert bounds.lower.writes.count <= calls <= bounds.upper.writes.count
 
 
-def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
+def test_sorts_and_tables_with_repeated_keys_all_count(tmp_path):
     block = SORTED["query_block"]
     rest = json.dumps({"r_total_time_ms": 2000.0})[1:]
     first = f'"read_sorted_file": {json.dumps(block["read_sorted_file"])}'
@@ -161,7 +161,7 @@ def test_temporary_tables_may_have_been_on_disk(tmp_path):
     assert sorts < counts.io_bounds.upper.writes.count <= sorts + 5001
 
 
-def test_passes_of_a_sort_are_those_of_each_loop(tmp_path):
+def test_merge_passes_are_per_loop_of_a_sort(tmp_path):
     plan = json.loads(json.dumps(SORTED))
     plan["query_block"]["read_sorted_file"]["filesort"]["r_loops"] = 2
     (path := tmp_path / "plan.json").write_text(json.dumps(plan))

@@ -22,7 +22,7 @@ from spillcast.evidence.text import decoded, plain_copy, remove_copies
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 
-#: Where the flags and the method of compression stand after a signature (APPNOTE of PKWARE, 4.3).
+#: Offsets of the flags and the compression method after a signature (APPNOTE of PKWARE, 4.3).
 LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
 FLAGS = {LOCAL: 6, CENTRAL: 8}
 METHOD = {LOCAL: 8, CENTRAL: 10}
@@ -96,12 +96,12 @@ def test_a_trace_is_read_in_any_packing_and_encoding(tmp_path, name):
     [row] = result.rows
     assert (row["count"], row["total_us"]) == (20, 60_000)
     assert row["longest_at"].startswith(str(path))
-    # The same trace, so that it counts once.
+    # The same trace, which counts once.
     assert profile(tmp_path / "plain.txt", path).rows[0]["count"] == 20
 
 
 @cases("encoding", ["utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"])
-def test_text_with_few_letters_is_decoded(encoding):
+def test_text_with_few_letters_is_decoded_in_every_encoding(encoding):
     text = '1;2;3;"4"\n;;;;;-\n' * 50
     assert decoded(text.encode(encoding)) == text
 

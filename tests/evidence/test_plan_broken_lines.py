@@ -36,7 +36,7 @@ WORDS = "Since the upgrade this is slow, and I do not see why it goes to the dis
 
 
 @cases("plan, above", [(PLAN, ""), (PLAN, f"{WORDS}\n\n"), (NARROW, ""), (NARROW, f"{WORDS}\n\n")])
-def test_a_plan_is_whole_at_every_width(tmp_path, plan, above):
+def test_a_wrapped_plan_is_complete_at_every_width(tmp_path, plan, above):
     path = tmp_path / "plan.txt"
     for width in range(60, 121):
         path.write_text(above + broken(plan, width))
@@ -65,7 +65,7 @@ def test_a_number_that_was_split_and_rejoined_is_refused(tmp_path, line):
         read_plan(path)
 
 
-def test_the_size_of_a_temp_file_is_whole_at_every_width(tmp_path):
+def test_a_wrapped_temp_file_size_is_complete_at_every_width(tmp_path):
     """140,353,536 bytes are 17,133 blocks of 8 KiB."""
     log = (
         "2023-02-06 23:48:35.123 UTC [31236] app@dw LOG:  temporary file: path "

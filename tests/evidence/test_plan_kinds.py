@@ -119,7 +119,7 @@ def test_quoted_nodes_are_not_another_run_but_changed_nodes_are(tmp_path):
     assert read_plan(path, Selection(item=1)).elapsed_s == pytest.approx(0.029301)
 
 
-def test_reads_of_tables_are_known():
+def test_reads_of_tables_are_counted():
     shared = {"Shared I/O Read Time": 8000.0}
     counts = counts_of_plan(
         {"Plan": node("Sort", 9, node("Seq Scan", 0, **shared), **shared), "Execution Time": 1e4}
@@ -194,7 +194,7 @@ ROWS_OUT = """\
 """
 
 
-def test_an_old_greenplum_says_whether_its_segments_spilled(tmp_path):
+def test_an_old_greenplum_shows_whether_its_segments_spilled(tmp_path):
     (path := tmp_path / "plan.txt").write_text(ROWS_OUT)
     with pytest.raises(NoTempIo):
         read_plan(path)

@@ -112,7 +112,7 @@ def test_monitor_without_counts_is_bounded_by_its_samples(figures):
     assert result.total_s == pytest.approx(430)
 
 
-def test_monitor_without_global_stats_counts_samples_of_a_second(figures):
+def test_monitor_without_global_stats_counts_each_sample_as_a_second(figures):
     text = monitor_reports.text()
     start, end = text.index("Global Stats"), text.index("SQL Plan Monitoring")
     result = figures(text[:start] + text[end:])
@@ -128,7 +128,7 @@ def test_monitor_with_temp_io_alone_has_its_time(figures):
 
 
 def test_the_share_of_temp_io_follows_from_its_bounds(figures):
-    """The hash join took 28.91 s with the scans of 1.10 s and 1.21 s, of 29.20 s."""
+    """The hash join took 28.91 of 29.20 s, including the scans of 1.10 s and 1.21 s."""
     counts = figures(report_disguises.xplan())
     upper = round(100 * (28.91 - 1.10 - 1.21) / 29.20)
     assert f"0 % to {upper} %" in verdict([forecast(counts, resolve("latency:1ms", counts))]).text

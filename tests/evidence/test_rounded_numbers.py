@@ -85,7 +85,7 @@ def test_sums_products_and_ratios_keep_the_bounds():
     assert (nothing.value, nothing.low, nothing.high) == (0, 0, float("inf"))
 
 
-#: 10,000 reads and 3,000 writes of 0.3 ms, by an NLS that writes commas and leaves out zeros.
+#: 10,000 reads and 3,000 writes of 0.3 ms, by an NLS with decimal commas and no leading zeros.
 COMMAS = """\
 "EVENT","TOTAL_WAITS","TIME_WAITED","AVERAGE_WAIT","TIME_WAITED_MICRO"
 "direct path read temp",10000,300,",03",3000000

@@ -170,7 +170,7 @@ def test_a_block_of_garbage_is_damage(tmp_path):
         ({"spark.plugins": "org.apache.gluten.GlutenPlugin"}, "Gluten"),
     ],
 )
-def test_other_engines_are_named(tmp_path, properties, word):
+def test_event_logs_of_other_engines_give_a_warning(tmp_path, properties, word):
     path = tmp_path / "log"
     path.write_bytes(text(two_stages(properties=properties)))
     assert [word] == [

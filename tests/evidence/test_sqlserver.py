@@ -72,7 +72,7 @@ def test_a_spill_without_run_times_is_of_an_actual_plan(tmp_path):
     assert counts.writes.bytes == counts.reads.bytes == 500 * 8192
 
 
-def test_a_parallel_join_without_waits(tmp_path):
+def test_a_parallel_join_without_waits_has_bounds(tmp_path):
     counts = read(tmp_path, plan(HASH))
     assert (counts.reads.bytes, counts.writes.bytes) == (19040 * 8192, 10040 * 8192)
     assert (counts.elapsed_s, counts.processes) == (15.548, 8)
@@ -113,7 +113,7 @@ def test_a_plan_without_counts_is_refused(tmp_path, text, error):
 
 
 @cases("separator", [",", "\t", ";"])
-def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
+def test_rows_of_query_stats_give_means_of_calls(tmp_path, separator):
     counts = read(tmp_path, QUERIES.replace(",", separator))
     assert (counts.elapsed_s, counts.cpu_s) == (5.0, 1.5)
     assert counts.writes.bytes == 7841 * 8192

@@ -134,7 +134,7 @@ def bounds(path, **options):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_parallel_io_of_every_version(exported, version):
+def test_parallel_io_in_every_version(exported, version):
     """3 s of temp I/O and 1.5 s of other in calls of 2 s, by at most three processes.
 
     The other I/O takes 0.5 s or more; in the remaining 1.5 s, two processes do 3 s of temp I/O.
@@ -206,7 +206,7 @@ def test_queries_without_nested_statements_have_one_process(exported, query):
     assert bounds(exported(18, row(query=query.replace('"', '""'), temp_ms=1000.0))) == 1
 
 
-def test_settings_that_are_exported(exported):
+def test_exported_settings_bound_the_processes(exported):
     item = {"temp_ms": 1000.0, "max_parallel_workers_per_gather": 4}
     path = exported(15, row(**item))
     assert bounds(path) == (1, 5)
@@ -401,7 +401,7 @@ def test_counts_with_separators_and_times_with_a_comma(tmp_path, text):
     [("2 345,678", "234,568"), ("2'345.678", "234.568"), ("1,23,456.789", "12,345.679"),
      ("2\u202f345,678", "234,568"), ("2,345.678", "234.568")],
 )  # fmt: skip
-def test_separators_of_any_country(tmp_path, total, mean):
+def test_separators_of_every_country(tmp_path, total, mean):
     text = "calls;total_exec_time;mean_exec_time;temp_blks_read;temp_blks_written;query\n"
     (path := tmp_path / "rows.csv").write_text(f"{text}10;{total};{mean};5;6;select a\n")
     [row] = read_rows(path)

@@ -73,7 +73,7 @@ def counted(server, path, query, before, space):
     return exported(server, path)
 
 
-def test_the_columns_are_those_of_its_version(server, tmp_path):
+def test_the_columns_match_the_version(server, tmp_path):
     heading = exported(server, tmp_path / "s.csv").read_text().splitlines()[0]
     assert heading.split(",") == COLUMNS[server.info.server_version // 10_000]
 

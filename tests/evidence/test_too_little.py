@@ -312,7 +312,7 @@ def test_lines_of_a_trace_behind_a_prefix_are_recognised(tmp_path, prefix):
 
 @cases("more", ["", "Oracle8i Enterprise Edition Release 8.1.7.4.0 - Production\n"])
 def test_a_trace_in_hundredths_is_read_only_if_its_release_is_known(tmp_path, more):
-    """2 reads of 0.03 s, as release 8 writes them."""
+    """2 reads of 0.03 s, in hundredths of a second, the unit of release 8."""
     wait = "WAIT #1: nam='direct path read' ela= 3 p1=201 p2=9 p3=1\n"
     call = "FETCH #1:c=1,e=7,p=2,cr=0,cu=0,mis=0,r=1,dep=0,og=4,tim=218930\n"
     (path := tmp_path / "8i.trc").write_text(f"{more}{wait}{wait}{call}")
@@ -420,7 +420,7 @@ def test_without_buffers_other_nodes_may_have_spilled(tmp_path, change):
 
 
 @cases("top", ["Limit", "Subquery Scan on x"])
-def test_a_log_that_ends_within_a_plan_does_not_tell_whether_it_spilled(tmp_path, top):
+def test_a_log_that_ends_within_a_plan_does_not_show_whether_it_spilled(tmp_path, top):
     """A log does not mark the end of a plan: the inputs of a node may be missing."""
     lines = IN_MEMORY.replace("Limit", top).splitlines()[:-1]
     path = tmp_path / "a.log"
@@ -454,7 +454,7 @@ def test_rows_without_times_are_ranked_by_their_blocks(tmp_path):
         assert (with_time.elapsed_s, with_time.operations) == (1.5, 80_400 / 12)
 
 
-def test_rows_without_reads_are_ranked_by_what_was_written(tmp_path):
+def test_rows_without_reads_are_ranked_by_their_writes(tmp_path):
     (path := tmp_path / "rows.csv").write_text(
         "queryid,calls,total_exec_time,temp_blks_written\n7,10,5000,4000\n8,10,9000,0\n"
     )

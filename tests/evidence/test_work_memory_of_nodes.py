@@ -42,7 +42,7 @@ def merged(rows, tuple_bytes, work_mem_bytes):
     return passes
 
 
-def test_a_sort_writes_its_rows_as_often_as_its_runs_are_merged():
+def test_the_number_of_times_that_a_sort_writes_its_rows():
     draws = np.random.default_rng(43)
     passes = set()
     for _ in range(2000):
@@ -177,7 +177,7 @@ STORES = {
 
 
 @cases("name", STORES)
-def test_a_store_holds_what_it_reads_again_once_and_what_it_removes(name):
+def test_a_store_holds_repeated_and_removed_rows_once(name):
     kind, rows, loops, removed, read, written, least_kb = STORES[name]
     node = {
         "Node Type": kind, "Actual Rows": rows, "Actual Loops": loops, "Plan Width": 4,
@@ -234,7 +234,7 @@ TIMES = "\n        I/O Timings: temp read=2.9 write=18.5"
 def test_the_memory_that_a_hash_needs_depends_on_the_default_of_each_version(
     tmp_path, rows, times, settings, enough_mib
 ):
-    """Versions 13 and 14 spilled with 12 MB and not with 24; 15 to 18 with 6 and not with 12."""
+    """Versions 13 and 14 spilled with 12 MB but not with 24; 15 to 18 with 6 but not with 12."""
     (path := tmp_path / "plan.txt").write_text(JOINED.format(rows=rows, times=times) + settings)
     plan = read_plan(path).plan
     assert enough_bytes(plan) == enough_mib << 20

@@ -316,7 +316,7 @@ def test_the_number_of_statements_that_save_most(shares, count):
 
 def test_a_saved_hour_has_a_price(made, actual):
     priced = fleet(str(made / "fleet"), "latency:150us", cost=90)
-    # Four days of thirty.
+    # The traces cover four of thirty days.
     assert priced.cost_per_saved_hour == pytest.approx(90 * 4 / 30 / (actual.saved_s / 3600))
     assert actual.cost_per_saved_hour is None
     for cost in ("nan", "inf"):
@@ -387,7 +387,7 @@ def test_evidence_without_a_forecast_keeps_its_elapsed_time(tmp_path):
 
 
 @cases("last, warned", [("*** DUMP FILE SIZE IS LIMITED TO 400000 BYTES ***", 1), ("", 0)])
-def test_a_trace_of_a_part_is_counted_in_a_warning(tmp_path, last, warned):
+def test_an_incomplete_trace_is_counted_in_a_warning(tmp_path, last, warned):
     path = write_trace(tmp_path / "t.trc", [("x", READ, 31, 900)] * 99)
     path.write_text(path.read_text() + last + "\n")
     ingest([str(path)], str(tmp_path / "fleet"))

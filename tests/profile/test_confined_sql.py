@@ -58,7 +58,7 @@ def test_trace_rows_cannot_be_copied_to_files(tmp_path, example):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interrupted_query_is_an_interruption():
+def test_an_interrupted_query_raises_keyboard_interrupt():
     """It is neither damage of the file that is read, nor a traceback."""
     with pytest.raises(KeyboardInterrupt), reading("a.parquet"):
         raise RuntimeError("Query interrupted")
@@ -88,7 +88,7 @@ def test_nan_and_infinity_are_null_in_json(example):
     assert json.loads(output, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]
 
 
-def test_a_time_with_a_zone_needs_no_package(example):
+def test_a_timestamp_with_time_zone_needs_no_package(example):
     query = "select '2026-11-01 12:00:00+01'::timestamptz at_, 1 as at_"
     answer = spillcast("profile", example / "flash.trc", "--sql", query, "--json").stdout
     [(time, number)] = json.loads(answer)["rows"]

@@ -84,7 +84,7 @@ def test_each_sample_counts_once_for_a_function_and_once_for_its_callers(run):
     }
 
 
-def test_the_verb_prints_them_and_folded_stacks(run):
+def test_the_verb_prints_functions_and_folded_stacks(run):
     printed = json.loads(spillcast("profile", run, "--by", "function", "--json").stdout)
     assert printed["rows"][0]["function"] == "sort<int, int>"
     page = spillcast("profile", run, "--by", "function", "--top", "1").stdout
@@ -97,7 +97,7 @@ def test_the_verb_prints_them_and_folded_stacks(run):
     assert spillcast("profile", run, "--folded").returncode == 2
 
 
-def test_a_report_draws_them_and_redacts_their_names(run, tmp_path):
+def test_a_report_draws_functions_and_redacts_their_names(run, tmp_path):
     for words in ((), ("--redact",)):
         output = tmp_path / f"page{len(words)}.html"
         assert spillcast("report", run, "-o", output, *words).returncode == 0
@@ -107,7 +107,7 @@ def test_a_report_draws_them_and_redacts_their_names(run, tmp_path):
         assert ("lib.so" in page) == (not words)
 
 
-def test_what_cannot_be_profiled_by_function_is_refused(run):
+def test_invalid_options_and_damaged_functions_are_refused(run):
     with pytest.raises(QueryInvalid):
         profile(run, by=["function", "size"])
     with pytest.raises(OptionConflict):

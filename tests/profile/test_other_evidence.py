@@ -69,7 +69,7 @@ def test_lenient_reading_is_refused_without_a_trace(read, spilled):
         read(str(spilled.path))
 
 
-def test_a_recording_is_added_up(spilled):
+def test_profiles_of_a_recording_sum_to_its_waits(spilled):
     waits = pq.read_table(spilled.path / "waits.parquet")
     for by in ("event", "op", "size", "file", "session", "second"):
         rows = [r for r in profile(spilled.path, by=[by]).rows if r.get("event") != "CPU"]

@@ -83,7 +83,7 @@ def test_recursive_cpu_is_counted_once():
     assert result < 0.6 * twice
 
 
-def test_no_trace_at_all():
+def test_a_file_that_is_not_a_trace_is_refused():
     error = only_line(spillcast("profile", real("jks_lgwr_17884.trc")), 2)
     assert "no waits and no calls of an extended SQL trace" in error
 

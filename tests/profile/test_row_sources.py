@@ -88,7 +88,7 @@ def test_executions_add_up_and_statements_remain_separate(tmp_path):
     assert [(row["sql"], row["count"]) for row in rows if row not in mine] == [("aaaaaaaaaaaaa", 1)]
 
 
-def test_several_passes(tmp_path):
+def test_a_sort_with_several_passes(tmp_path):
     """A sort that reads five times as much as it writes."""
     path = write_trace(tmp_path / "x.trc", [(READ, 5, blocks(1))])
     with path.open("a") as file:
@@ -116,7 +116,7 @@ def test_a_plan_without_figures(tmp_path):
     assert (row["operation"], row["rows"], row["temp_written_bytes"]) == ("HASH JOIN", 3, None)
 
 
-def test_a_real_trace():
+def test_lines_of_a_real_trace():
     path = real("jks_orabinds_js122a1_ora_9039.trc")
     rows = of(path).rows
     whole = next(row for row in rows if row["operation"] == "VIEW DBA_OBJECTS")

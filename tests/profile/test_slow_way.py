@@ -69,7 +69,7 @@ def same(path, by):
 
 
 @pytest.mark.parametrize("by", BY, ids="-".join)
-def test_generated_waits(generated, by):
+def test_generated_waits_match_duckdb(generated, by):
     assert same(generated, by)
 
 

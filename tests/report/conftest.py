@@ -52,7 +52,7 @@ def a_part(path):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A run of DuckDB with forecasts, the shipped Oracle example, sweeps, a run without waits."""
+    """Pages of a DuckDB run with forecasts, the Oracle example, sweeps, and a run without waits."""
     folder = tmp_path_factory.mktemp("pages")
     temp, target = folder / "temp", folder / "there"
     temp.mkdir()

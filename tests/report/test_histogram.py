@@ -52,7 +52,7 @@ def test_a_wide_gap_takes_a_single_line():
     assert [line.strip().split("|")[0].strip() for line in lines] == ["100 us", "...", "1 s"]
 
 
-def test_marks_stand_beside_their_bins():
+def test_marks_are_beside_their_bins():
     lines = histogram_text([150_000, 800_000], [9, 1], marks={151_000: "A", 810_000: "B"})
     marked = [line for line in lines.splitlines() if line.endswith(("  A", "  B"))]
     assert ["125 us" in marked[0], "800 us" in marked[1]] == [True, True]

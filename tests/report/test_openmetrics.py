@@ -65,7 +65,7 @@ def test_text_is_utf_8_in_any_locale(tmp_path):
     assert (tmp_path / "run.prom").read_bytes() == printed.stdout
 
 
-def test_counters(metrics):
+def test_counters_match_the_profile(metrics):
     time = metrics["spillcast_time_seconds"]
     assert (time.type, time.unit) == ("counter", "seconds")
     assert samples(time, "_total", event="CPU") == {None: 0.25}
@@ -85,7 +85,7 @@ def test_labels_are_escaped():
 
 
 @cases("evidence", ["ash.csv", "hdd.trc"])
-def test_the_oracle_example(tmp_path, evidence):
+def test_the_oracle_example_is_valid_openmetrics(tmp_path, evidence):
     make_example(tmp_path)
     result = completed("export", evidence, "--format", "openmetrics", cwd=tmp_path)
     output = families(result.stdout)

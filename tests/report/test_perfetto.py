@@ -62,7 +62,7 @@ def events_of(recording, where=None):
 
 
 def slices(events, **wanted):
-    """Thread, name, start and end in ns of slices with these keys."""
+    """Thread, name, start and end in ns of the slices that match ``keys``."""
     return sorted(
         (e["tid"], e["name"], round(e["ts"] * 1e3), round((e["ts"] + e["dur"]) * 1e3))
         for e in events
@@ -135,7 +135,7 @@ def test_arguments_of_a_slice(made_up):
     assert args == {"event": "pread64", "bytes": 8192, "offset": 0, "file": '/t/a "quoted" name'}
 
 
-def test_bytes_a_second_are_a_counter(made_up):
+def test_bytes_per_second_are_a_counter(made_up):
     counters = [(e["ts"], e["args"]) for e in events_of(made_up) if e["ph"] == "C"]
     assert counters == [(0, {"read": 24_576, "write": 0}), (1e6, {"read": 0, "write": 0})]
 
@@ -246,7 +246,7 @@ def test_samples_are_instants(tmp_path):
     assert seen == [(815, 1000, "BufFileRead", "t"), (815, 2000, "on CPU", "t")]
 
 
-def test_a_cut_recording(made_up, tmp_path):
+def test_a_cut_recording_is_refused(made_up, tmp_path):
     cut = tmp_path / "cut.spill"
     shutil.copytree(made_up.path, cut)
     waits = cut / "waits.parquet"

@@ -263,7 +263,7 @@ def test_the_largest_row_of_a_profile_is_named():
     assert answer_of(profile) == "The most time goes into SORT: 480 ms, 48 % of the time."
 
 
-def test_a_fleet_of_which_only_bounds_are_known():
+def test_a_fleet_with_only_bounds():
     """A statement without a forecast has no bounds; one with bounds alone is in their sum."""
 
     def answer(saved_s, bounds_s, **changes):

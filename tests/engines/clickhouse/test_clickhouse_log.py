@@ -39,7 +39,7 @@ def test_a_statement_with_more_commas_than_columns_is_a_single_cell(runs, tmp_pa
 
 
 @pytest.mark.parametrize("suffix", ["pretty.txt", "vertical.txt", "md", "names.csv"])
-def test_a_pasted_table_is_the_table(runs, tmp_path, suffix):
+def test_a_pasted_table_is_read(runs, tmp_path, suffix):
     lines = (runs / f"log.{suffix}").read_text().splitlines(True)
     path = tmp_path / "mail.txt"
     path.write_text("".join(f"> {line}" for line in ["Look:\n", "```\n", *lines, "```\n"]))
@@ -127,7 +127,7 @@ def test_single_letter_columns_one_on_each_line(tmp_path):
         read_rows(path)
 
 
-def test_version_18(tmp_path):
+def test_an_export_of_version_18_is_read(tmp_path):
     counts = read_figures([log_in(tmp_path, OLD)])
     assert (counts.writes.count, counts.writes.bytes) == (10, 7906243)
     assert (counts.io_bounds.lower.reads.bytes, counts.io_bounds.upper.reads.bytes) == (
@@ -138,8 +138,8 @@ def test_version_18(tmp_path):
     assert max(alone_s) == pytest.approx(2026e-6 + 987e-6)
 
 
-def test_limits_of_memory(tmp_path):
-    """A query that sets no limit in bytes spills by the server's ratio, which is set by default."""
+def test_spill_limits_of_memory(tmp_path):
+    """A query without a limit in bytes spills by the server's ratio, which has a default."""
     limit = "max_bytes_before_external_group_by"
     rows = [{**OLD, "Settings": {limit: value}} for value in ("6000000", "0")]
     names = [settings_that_spill(query) for query in read_rows(log_in(tmp_path, *rows))]
@@ -156,7 +156,7 @@ def test_other_writes_of_an_insert_leave_bounds(tmp_path):
     assert counts.io_bounds.lower.writes.count < 25 == counts.io_bounds.upper.writes.count
 
 
-def test_selection_of_one_query(runs):
+def test_a_query_is_selected_by_number_or_id(runs):
     log = runs / "log.jsonl"
     with pytest.raises(EvidenceAmbiguous):
         read_figures([log])

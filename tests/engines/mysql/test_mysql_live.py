@@ -46,7 +46,7 @@ def test_a_short_statement_before_the_query_is_skipped(rig, tmp_path):
 
 
 @needs_capture
-def test_a_temporary_table_on_disk_is_temp_io(rig, tmp_path):
+def test_a_temporary_table_on_disk_counts_as_temp_io(rig, tmp_path):
     recording, _ = rig.recorded(GROUP_BY, tmp_path / "run.spill")
     if rig.lab.engine == "mysql":
         # InnoDB's threads write its pages at some later time, so the server's own counts are used.
@@ -140,7 +140,7 @@ def test_each_view_of_sessions_gives_the_session_and_its_thread(rig):
     assert None not in threads
 
 
-def test_a_session_behind_a_pool_is_refused():
+def test_a_session_behind_a_proxy_is_refused():
     connection = MagicMock()
     cursor = connection.cursor.return_value.__enter__.return_value
     cursor.description = [(name,) for name in ("version", "host", "instrumented", "id")]

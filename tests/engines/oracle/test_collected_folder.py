@@ -144,7 +144,7 @@ def test_plan_lines_of_the_folder(folder):
     rows = {row["row-source"]: row for row in document["rows"]}
     assert rows[3]["operation"] == "HASH JOIN"
     assert (rows[3]["temp_us"], rows[3]["temp_share"], rows[3]["passes"]) == (60_000_000, 1.0, 1)
-    # A sample of a wait of 9 ms stands for 1000 / 9 reads of 31 blocks.
+    # A sample of a wait of 9 ms represents 1000 / 9 reads of 31 blocks.
     read = 60 * 1000 / 9 * 31 * 16384
     assert rows[3]["temp_read_bytes"] == pytest.approx(read, rel=1e-3)
     assert rows[None]["temp_us"] == 0

@@ -96,7 +96,7 @@ def ash_rows():
 
 
 def spool(path, rows):
-    """As SQL*Plus writes rows with `set markup csv on`."""
+    """SQL*Plus's output of the rows with `set markup csv on`."""
     with path.open("w") as file:
         file.write("\n")
         writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
@@ -222,7 +222,7 @@ def test_the_verb_prints_writes_and_answers_in_json(tmp_path):
     assert path.read_text() == expected
 
 
-def test_bad_usage_of_the_verb_exits_with_2(tmp_path):
+def test_invalid_options_of_the_verb_exit_with_2(tmp_path):
     result = spillcast("collect", "oracle", "--sid", "33")
     assert result.returncode == 2
     assert "is not SID,SERIAL" in result.stderr

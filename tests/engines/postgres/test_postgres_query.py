@@ -94,7 +94,7 @@ def test_a_query_is_shown_before_its_transaction_has_a_start():
     assert life.started_s == 100.0
 
 
-def test_a_procedure_that_commits_goes_on():
+def test_a_procedure_that_commits_continues():
     again = replace(RUNNING, now_s=104.0, xact_start_s=103.0)
     life, phases = life_of(RUNNING, again, replace(again, now_s=105.0))
     assert phases == ["running"] * 3

@@ -177,7 +177,7 @@ def test_slowdowns_and_call_counts_are_shown():
     cells = ranking_page(SLOWER, 10).text(200).split("  ")
     assert any(cell.strip() == "7.70 s slower" for cell in cells)
     assert any(cell.strip() == "2" for cell in cells)
-    # 169 calls a day.
+    # 169 calls per day.
     by_day = ranking_page(SLOWER, 10, per_day=True).text(200).split("  ")
     assert any(cell.strip() == "169" for cell in by_day)
 

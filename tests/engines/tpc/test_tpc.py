@@ -132,7 +132,7 @@ def test_recently_written_pages_are_dropped_too(tmp_path):
     assert cached_pages(file) == (256, 256)
 
 
-def test_a_missing_generator_is_named(monkeypatch, tmp_path):
+def test_a_missing_data_generator_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(suite, "generator", lambda: None)
     with pytest.raises(ProgramMissing) as reported:
         TPCH.generate(tmp_path, ROWS)

@@ -1,4 +1,4 @@
-"""Databend's plans: real ones with what a recording of the same run counted, and damaged ones."""
+"""Databend's plans: real ones against a recording of the same run, and damaged ones."""
 
 import json
 import re
@@ -135,7 +135,7 @@ def test_a_published_case(counts, tmp_path):
     assert [bool(counts(text).notes) for text in (REMOTE, LOCAL)] == [True, False]
 
 
-def test_lines_may_be_quoted_or_in_a_table_of_another_client(counts):
+def test_quoted_lines_and_tables_of_other_clients_are_read(counts):
     quoted = "".join(f"> {line}\n" for line in GROUPS.splitlines())
     drawn = "".join(f"| {line:60} |\n" for line in GROUPS.splitlines()[:-2])
     whole = counts(GROUPS)

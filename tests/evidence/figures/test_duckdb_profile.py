@@ -117,7 +117,7 @@ def test_the_ceiling_of_a_profile_is_between_zero_and_the_run(tmp_path):
 @cases(
     ("metrics", "written"),
     [
-        # DuckDB 2.0.1: a join, a sort, and an aggregation, alone in their processes.
+        # DuckDB 2.0.1: a join, a sort, and an aggregation, each in a separate process.
         ({"total_bytes_spilled": 220135424, "peak_temp_dir_size": 238760755}, 312156121),
         ({"total_bytes_spilled": 58916864, "peak_temp_dir_size": 52638515}, 70059000),
         ({"total_bytes_spilled": 49217536, "peak_temp_dir_size": 53687091}, 53676000),
@@ -134,7 +134,7 @@ def test_bounds_contain_the_counts_of_the_kernel(tmp_path, metrics, written):
     assert written <= bounds.upper.writes.bytes <= 20 * written
 
 
-def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
+def test_the_interval_contains_the_forecast_of_the_recording(observed, tmp_path):
     """The profile's storage is that of the recording, with its observed latencies."""
     path, recorded = observed
     elapsed_s = read_figures([path], Selection(timed=False)).elapsed_s
@@ -153,7 +153,7 @@ def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
     assert {"io-unknown", "assumed", "counts-only"} <= {w["code"] for w in document["warnings"]}
 
 
-def test_the_bounds_of_an_older_form_by_hand(tmp_path):
+def test_bounds_of_older_profiles_match_those_by_hand(tmp_path):
     result = read_figures([document_in(tmp_path)], Selection(timed=False))
     assert result.elapsed_s == OLD["latency"]
     held = OLD["system_peak_temp_dir_size"]
@@ -238,8 +238,8 @@ def test_a_profile_without_sizes_names_the_figures_to_give(tmp_path, text):
 
 
 @cases("held", [0, 4329480, 64942200])
-def test_a_sort_before_1_4_is_refused(tmp_path, held):
-    """DuckDB 1.3.2 wrote 33.2, 39.0 and 587 MB where its profile had these."""
+def test_a_profile_of_a_sort_before_1_4_is_refused(tmp_path, held):
+    """DuckDB 1.3.2 wrote 33.2, 39.0 and 587 MB for sorts with these values in its profile."""
     form = {"total_bytes_written": None, "total_bytes_read": None}
     form["system_peak_temp_dir_size"] = held or 97746944
     groups = {"operator_type": "HASH_GROUP_BY", "children": []}

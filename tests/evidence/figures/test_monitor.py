@@ -1,4 +1,4 @@
-"""SQL Monitor's reports: the same figures in each form, their bounds, and what is damaged."""
+"""SQL Monitor's reports: the same figures in each form, their bounds, and damage."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_the_published_case_in_each_form(written):
     assert (temp.reads.count, temp.writes.count) == (READS, WRITES)
     # The text form has whole gigabytes.
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=0.05)
-    # 430 of 773 samples are in waits for temp files, of 773 s.
+    # 430 of 773 samples in 773 s are in waits for temp files.
     assert temp.total_s == pytest.approx(430)
     share, samples = 430 / 773, 773
     error = 1.645 * (share * (1 - share) / samples) ** 0.5
@@ -48,7 +48,7 @@ def test_the_published_case_in_each_form(written):
     assert temp.time_bounds.upper == pytest.approx(min((share + error) * 773, 435.5), rel=1e-3)
     target = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
     answer = forecast(result, target)
-    # The seed's sum with sizes matched, as both reads and writes take 310 us there.
+    # The seed's sum with matched sizes, as both reads and writes take 310 us there.
     assert answer.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6, rel=1e-3)
     # The time measured in the published case.
     assert answer.interval_s[0] <= 348.83 <= answer.interval_s[1]
@@ -62,7 +62,7 @@ def test_parallel_servers_share_temp_io(written):
     assert answer.ceiling_s == pytest.approx(200 * (1 - 430 / 773), rel=1e-3)
 
 
-def test_without_samples_requests_divide_the_waits(written):
+def test_without_samples_waits_are_divided_by_requests(written):
     lines = [(*line[:4], {}) for line in LINES]
     result = read_figures([written(lines=lines)])
     temp, others = READS + WRITES, 28_000
@@ -116,7 +116,7 @@ def test_a_text_report_without_totals_is_counted_by_its_samples(tmp_path):
 
 
 def test_a_blank_line_in_a_heading_is_skipped(tmp_path):
-    """A pager leaves one where it broke a page."""
+    """A pager leaves a blank line where it broke a page."""
     text = monitor_reports.text()
     (plain := tmp_path / "plain.txt").write_text(text)
     first, _, second = text.partition("| Elapsed |")[2].partition("\n")
@@ -152,7 +152,7 @@ def test_cut_and_damaged_reports_are_refused(tmp_path, form):
             read_figures([path])
 
 
-def test_entities_are_refused(tmp_path):
+def test_xml_entities_are_refused(tmp_path):
     path = tmp_path / "run.xml"
     inner = monitor_reports.xml().replace(
         "<report_parameters>", '<!DOCTYPE a [<!ENTITY b "c">]><report_parameters>'
@@ -163,7 +163,7 @@ def test_entities_are_refused(tmp_path):
 
 
 @cases("shown", ["46'450", "46.450", "46_450", "46 450", "4645O"])
-def test_a_count_is_read_whole_or_refused(tmp_path, shown):
+def test_a_count_is_read_completely_or_refused(tmp_path, shown):
     (path := tmp_path / "run.txt").write_text(monitor_reports.text().replace(str(READS), shown))
     if shown[2] in "' ":
         assert read_figures([path]).reads.count == READS

@@ -1,4 +1,4 @@
-"""tkprof, rows of V$SQL_MONITOR, AWR and Statspack: figures, their bounds, and what is refused."""
+"""tkprof, rows of V$SQL_MONITOR, AWR and Statspack: figures, their bounds, and refusals."""
 
 import json
 
@@ -66,14 +66,14 @@ def test_tkprof_without_row_sources_and_with_several_executions(tmp_path):
 
 
 @cases("sessions", [1, 4])
-def test_both_views_together(tmp_path, sessions):
+def test_both_monitor_views_are_combined(tmp_path, sessions):
     run, plan = oracle_reports.views(sessions=sessions)
     paths = write(tmp_path / "run.csv", run), write(tmp_path / "plan.csv", plan)
     temp = read_figures(paths)
     assert temp.reads.count + temp.writes.count == pytest.approx(READS + WRITES, abs=sessions)
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=1e-4)
     assert temp.processes == sessions
-    # Requests divide 435 s of waits for I/O.
+    # The 435 s of waits for I/O are divided by requests.
     others = 28_000 * sessions
     assert temp.total_s == pytest.approx(435 * temp.operations / (temp.operations + others))
     assert temp.time_bounds.lower < temp.total_s < temp.time_bounds.upper

@@ -1,4 +1,4 @@
-"""Bare figures: a published case, files and words, what cannot be, and figures as a target."""
+"""Bare figures: a published case, files and arguments, impossible values, and use as a target."""
 
 import json
 
@@ -94,7 +94,7 @@ def test_figures_are_a_target_and_probes_of_directories_use_their_sizes(tmp_path
     assert reply(small, "--to", slower)["forecast_s"] == pytest.approx(12)
 
 
-def test_a_probe_like_a_file_of_figures(tmp_path):
+def test_a_probe_with_figures_as_its_pattern(tmp_path):
     path, room, out = tmp_path / "run.toml", tmp_path / "room", tmp_path / "room.json"
     room.mkdir()
     path.write_text(
@@ -117,7 +117,7 @@ def test_figures_without_times_need_the_present_storage(tmp_path):
     assert "assumed" in {warning["code"] for warning in item["warnings"]}
 
 
-def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
+def test_bytes_with_an_operation_size_give_counts(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text("elapsed_s = 600\nio_s = 300\nspilled_bytes = 1e9\noperation_bytes = 1e5\n")
     word = "figures:elapsed=600s,io=300s,spilled=1G,size=256K"

@@ -163,7 +163,7 @@ SHAPES = {
 
 
 @cases("shape", SHAPES)
-def test_shapes(shape, tmp_path):
+def test_every_client_format_is_read(shape, tmp_path):
     ash = read_ash(written(SHAPES[shape](), tmp_path))
     assert_rows(ash)
     assert ash.source == "V$"
@@ -205,7 +205,7 @@ def test_parquet(as_text, tmp_path):
     assert_rows(read_ash(tmp_path / "ash.parquet"))
 
 
-def test_a_cut_parquet_file_is_bad_input(tmp_path):
+def test_a_cut_parquet_file_is_refused(tmp_path):
     path = tmp_path / "ash.parquet"
     pq.write_table(pa.table({"SAMPLE_TIME": [START], "EVENT": [READ]}), path)
     path.write_bytes(path.read_bytes()[:-20])
@@ -244,14 +244,14 @@ def test_times(text):
     assert parse_time_ns(text) == round(since / timedelta(microseconds=1)) * 1000
 
 
-def test_month_first_where_a_date_of_the_file_says_so(tmp_path):
+def test_month_first_where_a_date_of_the_file_proves_it(tmp_path):
     lines = [["10/03/2024 23:59:59", "1", "ON CPU"], ["10/14/2024 00:00:00", "1", "ON CPU"]]
     ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
     assert ash.began == datetime(2024, 10, 3, 23, 59, 59)
     assert ash.samples["time_ns"].to_pylist() == [0, (10 * 86_400 + 1) * 10**9]
 
 
-def test_month_first_where_a_date_of_another_file_says_so(tmp_path):
+def test_month_first_where_a_date_of_another_file_proves_it(tmp_path):
     lines = [["10/12/2024 23:59:59", "1", "ON CPU"], ["10/13/2024 00:00:00", "1", "ON CPU"]]
     paths = [
         written(joined(",", [HEADING[:3], line]), tmp_path, f"{number}.csv")
@@ -336,7 +336,7 @@ def test_damaged_lines_are_named_and_the_rest_is_read(tmp_path):
     assert "'####'" in ash.damaged[2].text
 
 
-def test_a_lost_quote_costs_its_own_line_only(tmp_path):
+def test_a_lost_quote_affects_only_its_own_line(tmp_path):
     heading, *lines = quoted([HEADING, *texts()])
     lines[1][3] = '"lost'
     ash = read_ash(written(joined(",", [heading, *lines]), tmp_path))

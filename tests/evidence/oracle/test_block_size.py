@@ -13,7 +13,7 @@ from spillcast.evidence.selection import Selection, parse_block
 
 
 def parameters(path, size):
-    """As ``collect oracle`` spools them."""
+    """Block size parameters as ``collect oracle`` spools them."""
     rows = [("control_management_pack_access", "NONE"), ("db_block_size", size)]
     lines = ['"NAME","VALUE"', *(f'"{name}","{value}"' for name, value in rows)]
     path.write_text("\n" + "\n".join(lines) + "\n")

@@ -20,7 +20,7 @@ CUT_ALONE = "".join(CUT_WITHIN.splitlines(True)[:2]) + f"direct path write temp{
 
 
 @cases("text", [CUT_WITHIN, CUT_ALONE])
-def test_a_row_that_ends_within_a_number_is_cut(figures, text):
+def test_a_row_that_ends_within_a_number_is_refused(figures, text):
     with pytest.raises(EvidenceDamaged):
         figures(text, elapsed_s=1)
 

@@ -80,7 +80,7 @@ def test_subqueries_of_a_select_list_are_beside_the_first_line(figures):
         figures(tkprof(sources=beside + JOIN + below.replace("   TABLE", " TABLE"), waits=()))
 
 
-def test_row_sources_of_indexes_have_an_object_id_and_pages_break_long_ones(figures):
+def test_index_row_sources_have_an_object_id_and_pages_wrap_long_ones(figures):
     table = source(2, "TABLE ACCESS BY INDEX ROWID T", 33000, 0)
     index = source(3, "INDEX RANGE SCAN T_PK", 9000, 0).replace("us)\n", "us)(object id 73730)\n")
     broken = JOIN.replace(" time=9 us)", "\n         time=9 us cost=2\n         card=5)")
@@ -135,7 +135,7 @@ def test_row_sources_are_sums_or_means_according_to_the_heading(figures, rows, c
     ],
     ids=["sums", "means"],
 )
-def test_without_reads_the_heading_tells_sums_from_means(figures, rows, times):
+def test_without_reads_the_heading_distinguishes_sums_from_means(figures, rows, times):
     calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 0))
     lines = source(0, "SORT ORDER BY", 0, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
     captured = "Number of plan statistics captured: 3" if times > 1 else ""

@@ -16,7 +16,7 @@ from spillcast.evidence.oracle.report_tables import tables_of
 BLOCK = 8192
 
 
-#: By a profiler: seconds, and means in seconds.
+#: From a profiler: seconds, and means in seconds.
 CALLS = """\
 CALL-NAME                  DURATION       %   CALLS      MEAN       MIN       MAX
 -----------------------  ----------  ------  ------  --------  --------  --------
@@ -263,7 +263,7 @@ def test_of_counts_within_a_rounded_mean_the_exact_total_is_chosen(figures, read
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)
 
 
-def test_a_report_of_ash_as_a_page(figures):
+def test_an_ash_report_in_html(figures):
     heads = "<tr><th>Event</th><th>% Event</th><th>Avg Active Sessions</th></tr>"
     rows = "<tr><td>direct path read temp</td><td>30.00</td><td>0.60</td></tr>"
     rows += "<tr><td>CPU + Wait for CPU</td><td>70.00</td><td>1.40</td></tr>"

@@ -73,7 +73,7 @@ def check(recording):
 
 
 @pytest.mark.parametrize("ahead_s", [0, *nightly(3)])
-def test_attached_before_the_query(newest, tmp_path, ahead_s):
+def test_attached_before_the_query_times_count_from_its_start(newest, tmp_path, ahead_s):
     output = tmp_path / "run.spill"
     with newest.client(**TWO) as client:
         recorded_before(newest, client, output, ahead_s)

@@ -114,7 +114,7 @@ def test_a_plan_of_another_run_is_a_contradiction(serial, tmp_path, factor, is_r
 
 
 @pytest.mark.parametrize("document", [["x"], 3, [{"Plan": ["Temp Read Blocks"]}]])
-def test_a_file_without_a_plan(serial, tmp_path, document):
+def test_a_damaged_plan_of_a_recording_is_refused(serial, tmp_path, document):
     output = tmp_path / "run.spill"
     shutil.copytree(serial.path, output)
     (output / "plan.json").write_text(json.dumps(document))

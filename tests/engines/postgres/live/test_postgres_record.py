@@ -73,7 +73,7 @@ def explained(served, output, *settings):
     return result, plan, meta_of(output)
 
 
-def test_an_explained_statement(served_nightly, tmp_path):
+def test_an_explained_statement_matches_its_plan(served_nightly, tmp_path):
     available("bpf")
     output = tmp_path / "run.spill"
     result, plan, meta = explained(served_nightly, output, "max_parallel_workers_per_gather=0")
@@ -337,7 +337,7 @@ def test_json_output_is_only_the_meta(newest, tmp_path):
         assert [name for name in document[key] if f"{key}.{name}" not in documented] == []
 
 
-def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
+def test_settings_are_those_at_the_start_of_the_session(newest, tmp_path):
     given = {
         "role etl set work_mem": "7MB",
         "role etl set hash_mem_multiplier": "3",

@@ -140,7 +140,7 @@ def check_document(answer, metas, output):
         assert 0 < item["temp_share"] < 1
 
 
-def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
+def test_successive_queries_of_one_session(newest, tmp_path):
     """By two successive recorders: the second adds recordings. None contains a secret."""
     output = tmp_path / "server.spills"
     secret = SORT.replace("f, id", "f, f || 'password=Sesame-4711', id", 1)

@@ -40,7 +40,7 @@ def sessions(newest):
         return connection.execute(query).fetchone()[0], connection.execute(files).fetchone()[0]
 
 
-def test_the_whole_query(newest, explained, slow, tmp_path):
+def test_a_complete_rehearsal_has_the_same_blocks(newest, explained, slow, tmp_path):
     matches = []
     done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, notify=matches.append)
     assert done.ended
@@ -57,7 +57,7 @@ def test_the_whole_query(newest, explained, slow, tmp_path):
     assert JOIN in matches[0]
 
 
-def test_the_first_seconds(newest, explained, slow, tmp_path, monkeypatch):
+def test_a_rehearsal_of_the_first_seconds(newest, explained, slow, tmp_path, monkeypatch):
     # As on a machine without an idle CPU, the session is not sampled meanwhile.
     monkeypatch.setattr(Sampler, "_tick", lambda _sampler: None)
     done = rehearse_postgres(newest.dsn, explained, slow, 0.8, tmp_path)
@@ -74,13 +74,13 @@ def test_a_forecast(newest, explained, slow):
     assert JOIN in result.stderr
 
 
-def test_without_the_server(explained, slow):
+def test_a_rehearsal_without_the_server_is_refused(explained, slow):
     result = spillcast("forecast", explained.path, "--to", slow, "--rehearse", "1s", "--json")
     assert result.returncode == 3
     assert "--postgres DSN" in json.loads(result.stdout)["refused"]
 
 
-def test_no_tablespace_there(newest, explained, tmp_path):
+def test_a_rehearsal_without_a_tablespace_is_refused(newest, explained, tmp_path):
     with pytest.raises(TargetUnsuited) as raised:
         rehearse_postgres(newest.dsn, explained, tmp_path, 1.0, tmp_path)
     assert f"location '{tmp_path}'" in raised.value.hint
@@ -119,7 +119,7 @@ def test_a_statement_truncated_by_the_server_is_not_run(newest, tmp_path):
         rehearse_postgres(newest.dsn, recording, tmp_path, 1.0, tmp_path)
 
 
-def test_options_that_go_together(spilled):
+def test_inconsistent_options_are_refused(spilled):
     result = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--rehearse", "1s")
     assert "needs a directory" in only_line(result, 2)
     result = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--command", "x")
