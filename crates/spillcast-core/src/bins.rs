@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn each_nanosecond_is_counted_where_it_lies() {
+    fn each_nanosecond_is_counted_in_its_bin() {
         for seed in 0..200 {
             let intervals = some(seed);
             let mut sums = [0.0; 10];

@@ -66,7 +66,7 @@ mod tests {
     use crate::random::next;
 
     #[test]
-    fn sums_are_about_the_means_of_what_is_alike() {
+    fn sums_are_about_the_means_of_each_bin() {
         let mut state = 3;
         let mut drawn = |below: u64| next(&mut state) % below;
         let bursts: Vec<Burst> = (0..400)

@@ -140,7 +140,7 @@ fn system_l2_bytes() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_falls_is_evened_out() {
+    fn decreasing_values_are_averaged() {
         assert_eq!(super::rising([1, 2, 3, 3]), [1, 2, 3, 3]);
         assert_eq!(super::rising([0, 10, 4, 20]), [0, 7, 7, 20]);
         assert_eq!(super::rising([9, 6, 3, 2]), [5, 5, 5, 5]);

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn few_and_many_are_what_a_list_of_them_says() {
+    fn quantiles_equal_those_of_a_sorted_list() {
         let ends = (0..44).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) + 1]);
         let values: Vec<u64> = ends.chain((1..12_000u64).map(|i| i * i * i * 271)).collect();
         for values in values.chunks(100).chain([&values[..]]) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_beyond_64_bits_stays_the_largest() {
+    fn a_total_beyond_64_bits_saturates() {
         let mut both = histogram([u64::MAX, u64::MAX]);
         both.merge(&histogram([1]));
         assert_eq!((both.count(), both.total_ns()), (3, u64::MAX));

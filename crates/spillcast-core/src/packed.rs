@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_come_back(waits in prop::collection::vec(any_wait(), 0..20)) {
+        fn packed_rows_are_unpacked_unchanged(waits in prop::collection::vec(any_wait(), 0..20)) {
             let packed: Packed = waits.iter().collect();
             prop_assert_eq!(packed.row_count(), waits.len());
             prop_assert!(packed.iter().eq(waits.iter().cloned()));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_row_is_small() {
+    fn a_typical_row_is_small() {
         let hour_ns = 3_600_000_000_000;
         let wait = Wait {
             temp: true,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_row_is_an_error() {
+    fn a_truncated_row_is_an_error() {
         let mut bytes = Vec::new();
         pack(&Wait::new(1, 0, Op::Null, (1_000, 1)), &mut bytes);
         for end in 0..bytes.len() {

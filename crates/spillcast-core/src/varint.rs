@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn encoded_integers_are_decoded_unchanged() {
         let numbers = [0, 1, -1, 63, 64, -64, -65, i64::MAX, i64::MIN, 1 << 40];
         let mut bytes = Vec::new();
         numbers.iter().for_each(|&number| put_signed(&mut bytes, number));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn small_ones_are_short() {
+    fn small_integers_have_short_encodings() {
         let length = |number| {
             let mut bytes = Vec::new();
             put(&mut bytes, number);

@@ -151,14 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engine_sizes_are_classes_of_their_own() {
+    fn block_sizes_of_engines_are_separate_classes() {
         for kib in [1u64, 4, 8, 16, 32, 48, 64, 96, 160, 192, 224, 240, 256, 1024] {
             assert_eq!(size_class_bytes(kib << 10), kib << 10, "{kib} KiB");
         }
     }
 
     #[test]
-    fn a_class_holds_its_sizes_within_an_eighth() {
+    fn a_size_class_exceeds_its_sizes_by_at_most_an_eighth() {
         for bytes in 513..200_000u64 {
             let class = size_class_bytes(bytes);
             assert!(class >= bytes && (class - bytes) * 8 <= bytes, "{bytes} -> {class}");

@@ -29,7 +29,7 @@ threading.Thread(target=spill).start()
 "#;
 
 #[test]
-fn what_a_child_starts_before_it_says_what_it_is_goes_with_it() {
+fn a_grandchild_started_before_the_title_is_observed_with_its_parent() {
     let (_, open) = SOURCES[0];
     for (title, writes) in [("worker for 77", 10), ("worker for 775", 0)] {
         let Ok(source) = open(CallKind::ALL) else {

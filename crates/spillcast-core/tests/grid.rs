@@ -94,7 +94,7 @@ fn refuse_io_uring_enter() {
 }
 
 #[test]
-fn threads_take_the_place_of_a_ring_that_may_be_made_and_not_entered() {
+fn threads_replace_a_ring_that_can_be_created_but_not_entered() {
     let [dir, _] = directories();
     let outcome = thread::scope(|scope| {
         let refused = || {
@@ -108,7 +108,7 @@ fn threads_take_the_place_of_a_ring_that_may_be_made_and_not_entered() {
 }
 
 #[test]
-fn what_has_no_room_is_left_out_and_counted() {
+fn cells_without_room_are_counted() {
     let [dir, _] = directories();
     let small = Options { budget_bytes: Some(8 << 20), ..options(dir.path(), 2_000) };
     let outcome = Grid::new(small).unwrap().run().unwrap();
@@ -131,7 +131,7 @@ fn a_budget_without_any_time_or_room_is_refused() {
 }
 
 #[test]
-fn cancel_ends_it_and_nothing_is_ever_listed() {
+fn cancel_ends_a_grid_and_no_file_is_ever_listed() {
     for dir in directories() {
         let grid = Grid::new(options(dir.path(), 3_600_000)).unwrap();
         thread::scope(|scope| {

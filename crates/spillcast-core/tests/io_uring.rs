@@ -167,17 +167,17 @@ fn one_at_a_time(name: &str, registered: bool) {
 }
 
 #[test]
-fn one_at_a_time_is_as_a_call() {
+fn a_single_request_is_recorded_like_a_call() {
     one_at_a_time("duckdb_temp_one", !REGISTERED);
 }
 
 #[test]
-fn a_registered_file_is_known_by_its_inode() {
+fn a_registered_file_is_identified_by_its_inode() {
     one_at_a_time("duckdb_temp_registered", REGISTERED);
 }
 
 #[test]
-fn eight_at_once_are_rows_beside_the_threads_own_time() {
+fn eight_concurrent_requests_are_separate_rows() {
     for registered in [REGISTERED, !REGISTERED] {
         let Some((waits, operations, batch, status)) =
             observed(ALL, "duckdb_temp_eight", registered, |work| {
@@ -198,7 +198,7 @@ fn eight_at_once_are_rows_beside_the_threads_own_time() {
 }
 
 #[test]
-fn without_an_offset_a_request_is_at_the_files_position() {
+fn a_request_without_an_offset_uses_the_position_of_the_file() {
     let Some((waits, _, _, _)) = observed(ALL, "duckdb_temp_position", !REGISTERED, |work| {
         for _ in 0..5 {
             work.at_once(&[(Op::Write, -1, BLOCK.into())]);
@@ -211,7 +211,7 @@ fn without_an_offset_a_request_is_at_the_files_position() {
 }
 
 #[test]
-fn copies_by_a_ring_are_said_not_to_be_seen() {
+fn copies_by_a_ring_are_reported_as_unseen() {
     let Some((_, _, _, status)) = observed(ALL, "duckdb_temp_copied", !REGISTERED, |work| {
         work.at_once(&[(Op::Write, 0, BLOCK.into())]);
         let (_near, far) = std::io::pipe().unwrap();
@@ -228,7 +228,7 @@ fn copies_by_a_ring_are_said_not_to_be_seen() {
 }
 
 #[test]
-fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
+fn requests_are_not_rows_if_calls_are_named() {
     let calls = [CallKind::Pwrite64, CallKind::Openat];
     let observed = observed(&calls, "duckdb_temp_called", !REGISTERED, |work| {
         work.file.as_ref().unwrap().write_all_at(&[7; 100], 0).unwrap();
@@ -240,7 +240,7 @@ fn of_an_engine_whose_calls_are_named_requests_are_no_rows() {
 }
 
 #[test]
-fn work_while_a_request_is_under_way_is_told() {
+fn cpu_time_with_requests_in_flight_is_reported() {
     // On a busy machine the kernel's thread may take the core of the working thread.
     let seen = (0..5).any(|_| busy_ns().is_none_or(|busy_ns| busy_ns > 0));
     assert!(seen, "no work in five runs");

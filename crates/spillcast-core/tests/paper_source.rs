@@ -102,7 +102,7 @@ fn events(begin_ns: u64) -> Vec<Event> {
 }
 
 #[test]
-fn what_a_source_says_becomes_waits_seconds_and_counts() {
+fn events_of_a_source_become_waits_seconds_and_counts() {
     // As if the events happened within the recording, which begins in a moment.
     let attached = Arc::<Attached>::default();
     let begin_ns = now_ns() + 1_000_000_000;
@@ -142,7 +142,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
 }
 
 #[test]
-fn processes_join_through_the_source_and_may_be_refused() {
+fn processes_are_attached_through_the_source_and_may_be_refused() {
     let attached = Arc::<Attached>::default();
     let paper = Paper { events: Vec::new(), attached: attached.clone() };
     let mut capture = Capture::start(Box::new(paper), &[PID], TempRules::default()).unwrap();
@@ -204,7 +204,7 @@ impl Source for Torn {
 }
 
 #[test]
-fn who_has_joined_can_be_asked_while_another_joins() {
+fn attached_processes_can_be_queried_during_an_attachment() {
     let slow = Arc::new(Slow(Barrier::new(2)));
     let source = Box::new(Torn(slow.clone()));
     let capture = Arc::new(Capture::start(source, &[PID], TempRules::default()).unwrap());

@@ -220,7 +220,7 @@ print(os.getpid(), fd, copy, again, oct(os.stat(sys.argv[1]).st_mode))
 }
 
 #[test]
-fn threads_and_forked_processes_report_for_themselves() {
+fn threads_and_forked_processes_report_separately() {
     let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     fs::write(&path, vec![1u8; 1 << 20]).unwrap();
@@ -256,7 +256,7 @@ print(os.getpid(), child)
 }
 
 #[test]
-fn a_file_unlinked_after_its_open_is_reported_as_such() {
+fn a_file_unlinked_after_its_open_is_reported() {
     let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     let program = "
@@ -277,7 +277,7 @@ os.write(fd, b'spill')
 }
 
 #[test]
-fn errno_is_kept_where_a_descriptor_stands_for_a_pipe_unnoticed() {
+fn errno_is_kept_if_a_descriptor_became_a_pipe_unnoticed() {
     let Some(scratch) = Scratch::new() else { return };
     let path = scratch.file("data");
     fs::write(&path, "12").unwrap();
@@ -301,7 +301,7 @@ print(ctypes.get_errno())
 }
 
 #[test]
-fn errno_is_kept_where_a_stream_has_no_descriptor() {
+fn errno_is_kept_for_a_stream_without_a_descriptor() {
     let Some(_scratch) = Scratch::new() else { return };
     let program = "
 import ctypes
@@ -337,7 +337,7 @@ fn plain_result() -> String {
 }
 
 #[test]
-fn a_full_ring_loses_records_and_changes_nothing() {
+fn a_full_ring_loses_records_and_does_not_affect_the_program() {
     let Some(scratch) = Scratch::new() else { return };
     let slots = 256;
     let mut source = PreloadSource::create(64 * slots).unwrap();
@@ -401,7 +401,7 @@ fn a_reader_to_be_killed() {
 }
 
 #[test]
-fn the_delay_is_part_of_the_call_and_of_one_directory_alone() {
+fn the_delay_is_within_the_call_and_only_in_one_directory() {
     let Some(scratch) = Scratch::new() else { return };
     let slow_dir = scratch.file("slow:er");
     fs::create_dir(&slow_dir).unwrap();

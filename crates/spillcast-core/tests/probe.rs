@@ -160,7 +160,7 @@ fn turns(count: u32) -> Vec<Step> {
 }
 
 #[test]
-fn threads_work_in_turn_where_they_waited_for_each_other() {
+fn threads_that_waited_for_each_other_take_turns() {
     let [dir, _] = directories();
     let outcome = run(&turns(40), options(dir.path()));
     assert_eq!((outcome.steps_replayed, outcome.steps_skipped, outcome.threads), (40, 0, 2));
@@ -169,7 +169,7 @@ fn threads_work_in_turn_where_they_waited_for_each_other() {
 }
 
 #[test]
-fn nobody_waits_for_what_there_is_no_time_for() {
+fn skipped_steps_do_not_block_other_threads() {
     let [dir, _] = directories();
     let outcome =
         run(&turns(400), Options { budget: Duration::from_millis(100), ..options(dir.path()) });
@@ -199,7 +199,7 @@ fn a_replay_that_waits_for_another_thread_is_cancelled() {
 }
 
 #[test]
-fn a_budget_too_small_still_shows_the_last_phase() {
+fn a_small_budget_includes_the_last_phase() {
     let [dir, _] = directories();
     // Writes of 1 MiB over the same 16 MiB, and small reads in the last segment.
     let mut steps: Vec<Step> =
@@ -224,7 +224,7 @@ fn a_budget_too_small_still_shows_the_last_phase() {
 }
 
 #[test]
-fn a_budget_too_small_still_shows_reads_and_writes_of_each_phase() {
+fn a_small_budget_includes_reads_and_writes_of_each_phase() {
     let op = |n: u64| if n % 500 < 300 { Op::Write } else { Op::Read };
     let steps: Vec<Step> =
         (0..10_000).map(|n| step(0, op(n), 0, n % 500 % 300 * 8192, 8192)).collect();
@@ -253,7 +253,7 @@ fn wait_for_writes(probe: &Probe) {
 }
 
 #[test]
-fn cancel_ends_a_sleeping_replay_and_nothing_is_ever_listed() {
+fn cancel_ends_a_sleeping_replay_and_no_file_is_ever_listed() {
     for dir in directories() {
         let probe = endless(dir.path());
         thread::scope(|scope| {

@@ -32,7 +32,7 @@ fn run(steps: &[Step], dir: &std::path::Path) -> Outcome {
 }
 
 #[test]
-fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
+fn each_call_is_made_and_removed_data_is_rewritten_before_reads() {
     use CallKind::*;
     let steps = [
         change(0, Openat, 7, 0),
@@ -69,7 +69,7 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
 }
 
 #[test]
-fn a_file_is_created_once_and_opened_for_reading_thereafter() {
+fn a_file_is_created_once_and_later_opened_for_reading() {
     use CallKind::*;
     let steps = [
         change(0, Openat, 7, 0),
@@ -103,7 +103,7 @@ fn a_file_is_created_once_and_opened_for_reading_thereafter() {
 }
 
 #[test]
-fn an_allocation_takes_no_more_room_than_what_is_read_and_written() {
+fn an_allocation_takes_only_the_space_of_reads_and_writes() {
     // No file system here has room for all bytes before the write.
     let steps = [change(0, CallKind::Fallocate, 7, 0), step(0, Op::Write, 7, 15 << 40, MIB)];
     for dir in directories() {
@@ -125,7 +125,7 @@ fn neither_do_many_allocations() {
 }
 
 #[test]
-fn what_is_no_call_on_a_file_is_refused() {
+fn an_invalid_call_is_refused() {
     let [dir, _] = directories();
     let refused = |bad: Step| {
         let steps = vec![step(0, Op::Write, 0, 0, 1), bad];

@@ -93,7 +93,7 @@ fn a_read_only_file_system_is_refused() {
 }
 
 #[test]
-fn plans_and_places_that_cannot_be_are_refused() {
+fn invalid_plans_and_directories_are_refused() {
     let [dir, _] = directories();
     let refuse =
         |steps: &[Step], dir: &Path| Probe::new(steps.to_vec(), options(dir)).err().unwrap();
@@ -117,7 +117,7 @@ fn plans_and_places_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_directory_that_holds_no_files_is_refused() {
+fn a_directory_that_cannot_hold_files_is_refused() {
     let plan = vec![step(0, Op::Write, 0, 0, 1)];
     let refused = Probe::new(plan, options("/proc/self".as_ref())).err();
     assert!(matches!(refused, Some(ProbeError::NotWritable { .. })), "{refused:?}");

@@ -94,7 +94,7 @@ fn tasks_fill_slots_in_order() {
 }
 
 #[test]
-fn executors_come_and_go_as_far_into_a_stage_as_in_the_log() {
+fn executors_are_added_and_removed_at_the_same_progress_as_in_the_log() {
     // Stages of 4 tasks of 1 s. An executor is added 0.5 s into the first one, which ends after 2.5
     // s, and removed as the second one starts.
     let stages = [vec![metrics(1.0, 0, 0, 0); 4], vec![metrics(1.0, 0, 0, 0); 4]];
@@ -122,7 +122,7 @@ fn executors_come_and_go_as_far_into_a_stage_as_in_the_log() {
 }
 
 #[test]
-fn a_job_waits_for_those_before_a_job_of_no_time() {
+fn a_job_waits_for_those_before_an_empty_job() {
     let mut application =
         application(2, &[vec![metrics(3.0, 0, 0, 0)], vec![metrics(1.0, 0, 0, 0)]]);
     let spans = [(0, 1000), (1000, 1000), (1000, 1000), (1000, 2000)];
@@ -144,7 +144,7 @@ fn a_job_waits_for_those_before_a_job_of_no_time() {
 }
 
 #[test]
-fn a_simulation_ends_when_it_is_told() {
+fn a_simulation_can_be_cancelled() {
     let application = application(1, &[vec![metrics(0.1, 0, 0, 0); 5000]]);
     let (memory, work) = (NodeStorage::unlimited(), vec![0.1; 5000]);
     let mut questions = 0;
@@ -169,7 +169,7 @@ fn a_writer_waits_only_at_the_dirty_limit() {
 }
 
 #[test]
-fn what_is_removed_soon_was_written_back_first() {
+fn data_removed_soon_after_was_written_back_first() {
     // Measured on Linux 6.18 with a dirty limit of 214 MB, 58 MB/s: pairs of processes wrote 304 MB
     // to 16 files and joined them. 21.0 s and 21.7 s; 1,154 and 1,176 MB reached the device.
     let stages = [vec![metrics(0.5, 0, 0, 304); 4], vec![metrics(0.0, 0, 0, 0)]];
@@ -180,7 +180,7 @@ fn what_is_removed_soon_was_written_back_first() {
 }
 
 #[test]
-fn who_removes_a_file_waits_for_what_of_it_is_being_written() {
+fn a_removal_waits_for_writeback_in_progress() {
     // Measured on Linux 6.18 with a background limit of 107 MB: of 150 MB that were dirty when
     // their file was removed, 46 MB were written while the removal waited, and the rest never.
     //
@@ -191,7 +191,7 @@ fn who_removes_a_file_waits_for_what_of_it_is_being_written() {
 }
 
 #[test]
-fn readers_share_the_device_and_the_cache_saves_them() {
+fn readers_share_the_device_unless_the_data_is_cached() {
     let write = vec![metrics(1.0, 0, 0, 400)];
     let read = vec![metrics(1.0, 100, 0, 0); 4];
     let readers = application(4, &[write, read]);
@@ -202,7 +202,7 @@ fn readers_share_the_device_and_the_cache_saves_them() {
 }
 
 #[test]
-fn a_spill_is_read_back_from_the_device_as_far_as_it_left_the_cache() {
+fn evicted_parts_of_a_spill_are_read_from_the_device() {
     let spiller = application(1, &[vec![metrics(2.0, 0, 300, 0)]]);
     assert_close(elapsed_s(&spiller, &device(100.0, 1e6, 1e6)), 2.0);
     // Bytes from the device evict bytes that are still to be read: of 300 MB, the 100 MB in the
@@ -212,7 +212,7 @@ fn a_spill_is_read_back_from_the_device_as_far_as_it_left_the_cache() {
 }
 
 #[test]
-fn a_full_cache_keeps_of_a_shuffle_what_linux_keeps_of_files() {
+fn a_full_cache_keeps_as_much_of_a_shuffle_as_linux() {
     // Measured on Linux 6.18: 16 files, read by 8 sequential readers, 1,020 MB of cache.
     for (shuffle_mb, measured_mb) in [(1504.0, 1010.0), (2000.0, 1750.0)] {
         let write = vec![metrics(1.0, 0, 0, (shuffle_mb / 16.0) as i64); 16];
@@ -225,7 +225,7 @@ fn a_full_cache_keeps_of_a_shuffle_what_linux_keeps_of_files() {
 }
 
 #[test]
-fn files_of_partitions_are_joined_and_gone() {
+fn files_of_partitions_are_joined_and_removed() {
     let writers = vec![metrics(1.0, 0, 0, 100); 4];
     let readers = vec![metrics(1.0, 100, 0, 0); 4];
     let mut application = application(1, &[writers, readers]);
@@ -237,7 +237,7 @@ fn files_of_partitions_are_joined_and_gone() {
 }
 
 #[test]
-fn work_is_what_the_storage_of_the_run_does_not_explain() {
+fn work_is_the_time_that_the_storage_of_the_run_does_not_explain() {
     // 300 MB of spill are read back at 100 MB/s: 3 of 5 s were waits.
     let mut spiller = application(1, &[vec![metrics(0.5, 0, 300, 0)]]);
     spiller.tasks[0].finished_ms = 5000;
@@ -253,7 +253,7 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
 }
 
 #[test]
-fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
+fn for_an_always_busy_device_the_error_of_rates_counts_once_as_work() {
     // 1,000 MB at 100 MB/s beside 1 s of CPU; the log lacks the time of spills.
     let mut writer = application(1, &[vec![metrics(1.0, 0, 1, 1000)]]);
     let storage = device(100.0, 1e6, 100.0);
@@ -264,7 +264,7 @@ fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
 }
 
 #[test]
-fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
+fn a_shuffle_write_longer_than_its_cpu_time_waited() {
     // A device of 100 MB/s would keep up with 300 MB in 5 s of work; the log has 4 s of writes
     // beside 1 s of CPU.
     let mut task = metrics(1.0, 0, 0, 300);
@@ -276,7 +276,7 @@ fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
 }
 
 #[test]
-fn a_task_waits_for_its_storage_no_longer_than_the_log_says() {
+fn a_task_waits_at_most_as_long_as_the_log_says() {
     // 5 s with 0.5 s of CPU: no wait without local I/O, 2 s with a shuffle write of 2 s, and all
     // the rest with a spill, whose time no log has.
     let untimed = [(0, 0, 5.0), (2, 0, 3.0), (2, 300, 0.5)];
@@ -357,7 +357,7 @@ fn log_line(event: &str, rest: &str) -> String {
 }
 
 #[test]
-fn a_cut_line_is_counted_and_the_rest_is_read() {
+fn a_truncated_line_is_counted_and_the_rest_is_read() {
     let stage = r#""Stage Info":{"Stage ID":0,"Stage Name":"count","Submission Time":5}"#;
     let task = r#""Stage ID":0,"Stage Attempt ID":0,"Task End Reason":{"Reason":"Success"},
         "Task Info":{"Launch Time":10,"Finish Time":30,"Executor ID":"1","Host":"h"},

@@ -108,11 +108,11 @@ fn check(source: &str) {
 }
 
 #[test]
-fn by_ebpf_spinning_is_a_wait() {
+fn spinning_is_a_wait_under_ebpf() {
     check("bpf");
 }
 
 #[test]
-fn by_perf_events_spinning_is_a_wait() {
+fn spinning_is_a_wait_under_perf_events() {
     check("perf");
 }

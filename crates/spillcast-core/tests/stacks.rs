@@ -106,11 +106,11 @@ fn check(source: &str) {
 }
 
 #[test]
-fn by_ebpf_functions_and_their_callers_are_found() {
+fn functions_and_their_callers_are_sampled_under_ebpf() {
     check("bpf");
 }
 
 #[test]
-fn by_perf_events_functions_and_their_callers_are_found() {
+fn functions_and_their_callers_are_sampled_under_perf_events() {
     check("perf");
 }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_read() {
+    fn groups_of_both_versions_are_listed() {
         let root = Path::new("/no/such");
         let folders = |text, controller| folders_of(text, controller, root);
         let both = ["/no/such/a/b", "/no/such/a", "/no/such/"].map(PathBuf::from);

@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn two_folders_change_names_and_none_is_lost() {
+    fn two_folders_exchange_names_without_loss() {
         let room = tempfile::tempdir().unwrap();
         let (a, b) = (room.path().join("a"), room.path().join("b"));
         for path in [&a, &b] {

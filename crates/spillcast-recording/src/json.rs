@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_written_as_python_writes_them() {
+    fn documents_are_formatted_like_in_python() {
         let document = json!({
             "b": Some(1u64), "a": vec![0.5, 1e-7], "c": Option::<i64>::None,
             "d": {}, "e": "\u{1b}\"\\\u{1f600}\u{7f}", "f": f64::NAN,

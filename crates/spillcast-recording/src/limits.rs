@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_group_held_is_not_held_by_one_that_is_joined_later() {
+    fn the_peak_of_a_group_is_not_that_of_a_later_one() {
         let looks = [vec![(8 << 30, 5 << 30)], vec![(2 << 30, 1)], vec![(2 << 30, 7)], vec![]];
         let groups = looks.into_iter().fold(vec![], |before, now| most_held(&before, now));
         assert_eq!(groups, [(2 << 30, 7)]);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outer_group_that_is_fuller_leaves_less_room() {
+    fn a_fuller_outer_group_is_tighter() {
         let looks =
             [vec![(8 << 30, 1 << 30), (9 << 30, 8 << 30)], vec![(8 << 30, 2 << 30), (9 << 30, 1)]];
         let groups = looks.into_iter().fold(vec![], |before, now| most_held(&before, now));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_are_those_of_the_group_from_the_first_look_on() {
+    fn stalls_count_from_the_first_look() {
         let cgroups = tempfile::tempdir().unwrap();
         if folders(process::id() as i32, "memory", cgroups.path()).is_empty() {
             eprintln!("SKIPPED stalls_are_those_of_the_group: this process is in no memory cgroup");

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn files_held_up_to_the_end_of_each() {
+    fn held_bytes_count_up_to_the_end_of_each_file() {
         let writes = [
             (0, "a", Some(65536), 8192),
             (10, "a", Some(0), 8192),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_kept_that_begin_within_a_slice_in_whatever_order_they_come() {
+    fn rows_that_start_within_a_slice_are_kept_in_any_order() {
         let starts = [9, 30, 10, 39, 19, 20, 12, 40, 35];
         let writes: Vec<_> = starts.iter().map(|&start| (start, "a", Some(0), 1)).collect();
         let scan = scanned(Scan::new(&[(10, 20), (30, 40)], vec![0, 1], None), &writes);

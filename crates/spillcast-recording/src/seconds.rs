@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_that_fails_loses_no_row_that_comes_later() {
+    fn a_failed_read_loses_no_later_row() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = SecondsFile::new(&folder.path().join("seconds")).unwrap();
         // More than is read at a time.

@@ -311,7 +311,7 @@ mod tests {
     const KNOWN: &[(&str, Open)] = &[("bpf", missing), ("paper", paper), (PRELOAD, paper)];
 
     #[test]
-    fn auto_takes_the_best_that_works_and_says_why() {
+    fn auto_takes_the_best_working_source_and_names_the_reason() {
         let choice = Choice::of(wanted(AUTO, None), KNOWN).unwrap();
         assert_eq!(choice.name, "paper");
         let notice = choice.notice().unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_asked_for_by_name_is_not_replaced() {
+    fn a_source_requested_by_name_is_not_replaced() {
         let failure = |capture, pid| Choice::of(wanted(capture, pid), KNOWN).err().unwrap();
         assert!(failure("bpf", None).message.contains("cannot observe a command"));
         assert!(failure("magic", None).hint.contains("auto, bpf, paper, preload"));

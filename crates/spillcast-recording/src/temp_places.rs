@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_no_mount_holds_is_on_no_device() {
+    fn a_folder_without_a_mount_has_no_device() {
         let folders = [("", 5), ("relative", 7)].map(|(name, bytes)| (name.to_owned(), bytes));
         assert!(temp_places(&BTreeMap::from(folders)).is_empty());
     }

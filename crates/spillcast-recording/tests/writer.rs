@@ -39,7 +39,7 @@ fn read(path: &Path) -> Vec<(i64, String)> {
 }
 
 #[test]
-fn rows_of_several_takes_are_in_one_file_with_their_names() {
+fn rows_of_several_batches_are_in_one_file_with_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::new(folder.path().into(), Bounds::of(None)).unwrap();
     let (mut first, mut other) = (Waits::default(), Waits::default());

@@ -152,7 +152,7 @@ mod tests {
     const COPIES: &str = "read go; dd if=/dev/zero of=/dev/null bs=1 count=500 2>&-; read end";
 
     #[test]
-    fn calls_of_children_that_nobody_reports_are_missed() {
+    fn calls_of_unreported_children_are_counted_as_missed() {
         let mut shell =
             Command::new("sh").args(["-c", COPIES]).stdin(Stdio::piped()).spawn().unwrap();
         let (pid, child) = (shell.id() as i32, i32::MAX);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_the_whole_number() {
+    fn a_process_id_in_a_title_must_match_entirely() {
         let title = b"postgres: main: parallel worker for PID 4711 \0\0";
         assert!(holds(title, b"parallel worker for PID 4711"));
         assert!(!holds(title, b"parallel worker for PID 471"));

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_has_ended_is_neither_connected_nor_out_of_reach() {
+    fn an_ended_process_is_neither_connected_nor_unreachable() {
         assert_eq!(is_connected(std::process::id() as i32), Some(false));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id() as i32;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_as_they_were_pushed_across_many_laps() {
+    fn records_survive_many_laps_of_the_ring() {
         let mut source = PreloadSource::create(64 * 64).unwrap();
         let producer = Ring::attach(&source.memory).unwrap();
         assert!(source.observed().connected);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn lost_records_are_counted() {
         let mut source = PreloadSource::create(64 * 64).unwrap();
         (0..100).for_each(|index| source.ring.push_call(&call(index)));
         let mut events = Vec::new();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_was_taken_for_gone_comes_back_and_says_so() {
+    fn a_reader_reopens_a_closed_ring_and_counts_a_loss() {
         let mut source = PreloadSource::create(64 * 64).unwrap();
         let producer = Ring::attach(&source.memory).unwrap();
         assert!(producer.unread_ns(now_ns()) < 1_000_000_000);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_that_died_does_not_stop_the_reader() {
+    fn a_producer_that_died_does_not_block_the_reader() {
         let mut source = PreloadSource::create(64 * 64).unwrap();
         let (record, _) = file("/spill/of/a/path/that/takes/more/than/one/slot/because/it/is/long");
         source.ring.reserve(3).unwrap();

@@ -142,7 +142,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn threads_that_wait_for_each_other_wait_for_nobody_else() {
+    fn waiting_for_each_other_is_not_waiting_for_others() {
         // Three threads on two CPUs without other load: they wait a third of their time.
         let scheduled = Scheduled { cpu_ns: 2 * S, delay_ns: S };
         assert_eq!(of_others_ns(scheduled, Some(2 * S)), 0);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_had_before_it_was_seen_is_not_counted() {
+    fn times_before_a_thread_was_seen_are_not_counted() {
         let mut queue = RunQueue::default();
         queue.add(1, Scheduled { cpu_ns: 90 * S, delay_ns: 9 * S }, 0);
         queue.close(0, Some(1000 * S), 0);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_had_that_ended_unseen_is_their_own() {
+    fn times_of_threads_that_ended_unseen_are_not_those_of_others() {
         let mut queue = RunQueue::default();
         queue.add(1, Scheduled::default(), 0);
         queue.close(0, Some(0), 0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_somebody_had() {
+    fn busy_ticks_of_the_machine_are_parsed() {
         let text = "cpu  10 20 30 4000 500 6 7 8 9 10\ncpu0 1 2 3 4\n";
         assert_eq!(busy_ticks(text), Some(81));
         assert_eq!(busy_ticks("cpu  10 20 30 4000 500 6 7\n"), None);

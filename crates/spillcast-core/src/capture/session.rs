@@ -417,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_started_before_now_and_has_read() {
+    fn this_process_has_a_start_and_earlier_reads() {
         let me = Joined::look(std::process::id() as i32, 0);
         assert!(me.started_ns.unwrap() <= me.attached_ns);
         assert!(me.before.unwrap().reads > 0);

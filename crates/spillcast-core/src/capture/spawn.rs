@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_this_program_handles_does_not_end_what_is_held() {
+    fn a_handled_signal_does_not_end_a_held_command() {
         extern "C" fn nothing(_: libc::c_int) {}
         // SAFETY: the handler does nothing; without SA_RESTART it interrupts calls, like Python's.
         unsafe {

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_stretch_is_spinning_and_its_begin_work() {
+    fn the_end_of_a_stretch_is_spinning_and_its_start_is_work() {
         let mut spinning = Spinning::default();
         samples(&mut spinning, 0, 160, 100, 0);
         samples(&mut spinning, 320, 100, 5, 3);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn work_on_few_lines_much_code_and_spinning_beside_no_io_are_no_waits() {
+    fn work_on_few_lines_and_spinning_without_io_are_not_waits() {
         let mut spinning = Spinning::default();
         samples(&mut spinning, 0, 100, 5, 0);
         assert_eq!(spinning.end_of(1, 200 * MS, 200 * MS), None);
@@ -355,7 +355,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn after_another_program_was_started_its_code_is_looked_at() {
+    fn code_is_read_again_after_an_exec() {
         let mut assembler = Assembler::new(0, TempRules::default());
         let mut shell = Command::new("sh");
         let shell = shell.args(["-c", "read line; exec cat"]).stdin(Stdio::piped());

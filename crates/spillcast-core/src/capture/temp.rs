@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_name_their_temp_files() {
+    fn engines_are_recognised_by_their_temp_files() {
         let mut rules = TempRules::default();
         let me = std::process::id() as i32;
         for path in [
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_directory_may_have_a_name_that_is_no_text() {
+    fn a_named_directory_may_have_a_name_that_is_not_utf8() {
         let named = PathBuf::from(OsString::from_vec(b"/mnt/\xff scratch".to_vec()));
         let shown = named.join("a").to_string_lossy().into_owned();
         assert_eq!(TempRules::new(vec![named]).kind(1, &file(&shown)), Kind::Temp);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_work_on_the_machine_moves_the_floor_little() {
+    fn other_work_on_the_machine_hardly_affects_the_floor() {
         let took = |added_us: &[u64]| -> Vec<u64> {
             added_us.iter().map(|us| SLEEP_NS + us * 1_000).collect()
         };

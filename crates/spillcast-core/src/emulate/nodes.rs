@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_follows_the_last_of_its_op() {
+    fn an_operation_is_sequential_to_the_last_of_its_op() {
         let held = Held::new(File::open("/dev/null").unwrap());
         let follows = |op, offset, bytes| held.follows(op, offset, bytes, 0);
         assert!(follows(Op::Write, 4096, 4096));

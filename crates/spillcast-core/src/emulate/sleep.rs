@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleeper_wakes_at_its_time_or_when_it_is_over() {
+    fn a_sleeper_wakes_at_its_deadline_or_at_the_end() {
         let sleep = Sleep::default();
         let deadline_ns = now_ns() + 3_000_000;
         sleep.until(deadline_ns);

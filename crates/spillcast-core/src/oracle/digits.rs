@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_read_as_the_standard_library_reads_them(value: i64, tail in "[^0-9]{0,12}") {
+        fn integers_are_parsed_like_by_the_standard_library(value: i64, tail in "[^0-9]{0,12}") {
             let line = format!("{value}{tail}");
             let mut text = Text::new(line.as_bytes());
             prop_assert_eq!(text.int(), Some(value));
@@ -181,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_that_are_not_wanted_are_stepped_over(number in "-?[0-9]{0,22}", tail in "[^0-9]{0,12}") {
+        fn unwanted_integers_are_skipped(number in "-?[0-9]{0,22}", tail in "[^0-9]{0,12}") {
             let line = format!("{number}{tail}");
             let (mut read, mut passed) = (Text::new(line.as_bytes()), Text::new(line.as_bytes()));
             prop_assert_eq!(passed.int_if(false), read.int().map(|_| 0));
@@ -191,20 +191,20 @@ mod tests {
         }
 
         #[test]
-        fn short_numbers_too(value in 0u32..100_000) {
+        fn short_integers_are_parsed(value in 0u32..100_000) {
             prop_assert_eq!(Text::new(value.to_string().as_bytes()).int(), Some(i64::from(value)));
         }
     }
 
     proptest! {
         #[test]
-        fn a_near_byte_is_found_where_it_is(bytes: Vec<u8>, byte: u8) {
+        fn a_near_byte_is_found_at_its_position(bytes: Vec<u8>, byte: u8) {
             prop_assert_eq!(find_near(&bytes, byte), bytes.iter().position(|&b| b == byte));
         }
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_integers_are_refused() {
         for text in ["", "-", "x1", " 1", "99999999999999999999999"] {
             assert_eq!(Text::new(text.as_bytes()).int(), None, "{text}");
         }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_reads_from_writes() {
+    fn event_names_distinguish_reads_and_writes() {
         for (name, op, temp) in [
             ("direct path read temp", Op::Read, true),
             ("direct path write temp", Op::Write, true),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_the_client_is_idle_and_talking_to_it_is_not() {
+    fn waiting_for_the_client_is_idle_and_sending_to_it_is_not() {
         assert!(classify("SQL*Net message from client").idle);
         assert!(classify("PX Deq: Execute Reply").idle);
         assert!(!classify("SQL*Net message to client").idle);

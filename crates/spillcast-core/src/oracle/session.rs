@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn deeper_calls_that_took_longer_than_a_call_are_not_its_own() {
+    fn longer_recursive_calls_than_a_call_are_not_subtracted() {
         let mut session = Session::default();
         session.self_times(&call(1, 300, 919), 1);
         assert_eq!(session.self_times(&call(0, 20, 28), 1), (20, 28));
@@ -289,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_owns_deeper_calls_whose_own_parent_is_missing() {
+    fn a_call_contains_deeper_calls_without_their_parent() {
         let mut session = Session::default();
         session.self_times(&call(3, 5, 7), 1);
         assert_eq!(session.self_times(&call(1, 20, 30), 1), (15, 23));
     }
 
     #[test]
-    fn elapsed_time_is_that_of_the_stretches_between_steps_back() {
+    fn elapsed_time_is_the_sum_of_stretches_between_steps_back() {
         let mut session = Session::default();
         for tim in [5_000_000, 9_000_000, 8_999_990, 1_000_000, 4_000_000] {
             session.tick(tim, 0);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_that_begins_with_a_wait_holds_it() {
+    fn a_stretch_that_starts_with_a_wait_includes_it() {
         let mut session = Session::default();
         for (tim, elapsed) in [(5_000_000, 300), (6_000_000, 7_000), (1_000_000, 40)] {
             session.tick(tim, elapsed);

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_aligned_and_come_back_only_after_the_whole_slice() {
+    fn buffers_are_aligned_and_reused_only_after_the_whole_slice() {
         let mut arena = Arena::new(2, 5_000, 1);
         for mut slice in arena.slices(2) {
             let whole = slice.all().len();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_buffer_of_its_own_that_stays() {
+    fn each_file_keeps_its_own_buffer() {
         let mut arena = Arena::new(2, 8192, 1);
         let mut slice = arena.slices(2).next().unwrap();
         let mut start = |file| slice.of_file(file, 5_000, 8192).as_ptr();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_other_data_each_time_and_as_random() {
+    fn changed_data_differs_from_the_previous_data() {
         let mut arena = Arena::new(1, 8192, 1);
         let mut slice = arena.slices(1).next().unwrap();
         let buffer = slice.of_file(0, 8191, 8192);

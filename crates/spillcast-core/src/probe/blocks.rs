@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_plain_set(
+        fn a_block_set_agrees_with_a_plain_set(
             ranges in prop::collection::vec((any::<bool>(), 0u64..3_000_000, 1u64..600_000), 1..60)
         ) {
             let set = BlockSet::new(3_600_000);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_look_up_names_at_once() {
+    fn threads_look_up_names_concurrently() {
         let dir = tempfile::tempdir().unwrap();
         let file = Arc::new(ReplayFile::create(dir.path(), 0, 0).unwrap());
         let (ended, end) = mpsc::channel();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_place_of_a_removed_one_bypasses_the_page_cache_as_that_did() {
+    fn a_recreated_file_keeps_its_direct_io() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let file = ReplayFile::create(dir.path(), 0, 0).unwrap();
         for direct in [true, false] {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_lasts_at_least_as_long_as_asked() {
+    fn a_pause_lasts_at_least_the_requested_time() {
         for gap_ns in [0, 1_000, 90_000, 150_000, 3_000_000] {
             let until_ns = now_ns() + gap_ns;
             pause(until_ns, SPIN_NS, || false);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn burning_takes_the_cpu_time_asked_for() {
+    fn burning_takes_the_requested_cpu_time() {
         let (cpu_ns, start_ns) = (thread_cpu_ns(), now_ns());
         burn(cpu_ns + 3_000_000, || false);
         assert!(thread_cpu_ns() >= cpu_ns + 3_000_000);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_burn_at_once_as_there_are_cores() {
+    fn only_as_many_threads_burn_at_once_as_there_are_cores() {
         let cores = Cores { free: Mutex::new(2), any: Condvar::new() };
         let (now, most, turns) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_come_in_the_middle_of_work_or_at_the_end_of_a_step() {
+    fn a_signal_is_sent_within_work_or_at_the_end_of_a_step() {
         let steps = [
             step(0, 0, None, 0),
             step(1, 0, Some(0), 30),

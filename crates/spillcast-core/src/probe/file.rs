@@ -155,7 +155,7 @@ mod tests {
         assert!(back[8292..].iter().all(|&byte| byte == 2));
     }
     #[test]
-    fn what_was_cut_off_is_filled_again() {
+    fn truncated_data_is_filled_again() {
         let dir = tempfile::tempdir().unwrap();
         let file = ReplayFile::create(dir.path(), 1 << 20, 0).unwrap();
         file.open().write(&[1; 20_000], 0).unwrap();

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hurries_gives_reads_and_writes_the_time_of_their_number() {
+    fn a_hurrying_thread_divides_time_by_the_counts_of_reads_and_writes() {
         let shares_ns = [60, 40];
         let mut done = Done { hurries: true, ..Done::default() };
         done.add(Op::Write, 39);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_nothing_out_goes_on_to_the_deadline() {
+    fn a_thread_that_skipped_nothing_continues_to_the_deadline() {
         let mut done = Done::default();
         done.add(Op::Write, 1_000);
         assert!(done.has_time_for(Op::Write, [60, 40]));

@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_is_told_of_paths_that_are_gone_too() {
+    fn the_mount_of_a_missing_path_is_known() {
         let filesystem = mounted(Path::new("/dev/shm/no/such/place")).unwrap().unwrap().filesystem;
         assert_eq!(filesystem, "tmpfs");
         assert_eq!(mounted(Path::new("relative")).unwrap(), None);
     }
 
     #[test]
-    fn what_lies_behind_a_network_is_known() {
+    fn network_file_systems_are_recognised() {
         for name in ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "lustre", "gpfs", "fuse.sshfs"] {
             assert_eq!(is_network(name), Some(true), "{name}");
         }

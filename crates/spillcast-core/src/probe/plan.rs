@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_step_that_is_gone_waits_for_the_one_before() {
+    fn a_dependency_on_a_removed_step_moves_to_the_one_before() {
         let mut steps = vec![
             step(0, Op::Write, 0, None),
             step(1, Op::Null, 0, Some(0)),
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_has_room_and_is_whole_regions_in_order(
+        fn retained_steps_fit_and_are_whole_regions_in_order(
             places in prop::collection::vec((0u32..3, 0u64..1 << 30, 1u32..1 << 20), 1..400),
             budget_bytes in 0u64..400 << 20,
         ) {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_with_room_is_kept_and_one_without_any_is_not() {
+    fn a_plan_that_fits_is_kept_and_one_that_never_fits_is_emptied() {
         let mut steps = vec![moves(Op::Write, 0, 0, 8192), moves(Op::Write, 0, 4096, 8192)];
         assert_eq!(fit(&mut steps, &[12288], 12288), (12288, 12288));
         assert_eq!(steps.len(), 2);

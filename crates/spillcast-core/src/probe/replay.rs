@@ -377,7 +377,7 @@ mod tests {
     use super::delay_within;
 
     #[test]
-    fn a_delay_between_the_readings_is_none_of_the_call() {
+    fn a_delay_outside_the_call_is_not_part_of_it() {
         // A write of 30 us after 4 ms in which another thread was scheduled.
         assert_eq!(delay_within(30_000, 4_003_000, 4_000_000), 0);
         // The same 4 ms within the call.

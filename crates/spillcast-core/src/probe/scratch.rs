@@ -78,7 +78,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn both_ways_leave_no_name_and_a_file_to_write_and_read() {
+    fn created_files_have_no_name_and_can_be_written_and_read() {
         let dir = tempfile::tempdir().unwrap();
         let files = [create(dir.path()), create_and_unlink(dir.path())];
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, geteuid, waitid};
 use super::*;
 
 #[test]
-fn a_process_may_have_any_name() {
+fn an_unusual_process_name_is_parsed() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(OsStr::from_bytes(b"a) Z \xff"));
     symlink("/bin/sleep", &program).unwrap();
@@ -29,7 +29,7 @@ fn a_process_may_have_any_name() {
 }
 
 #[test]
-fn a_shell_and_what_it_started_are_a_tree() {
+fn children_of_a_shell_are_listed_as_a_tree() {
     let mut shell = Command::new("sh")
         .args(["-c", "sleep 60 & echo; wait"])
         .stdout(Stdio::piped())

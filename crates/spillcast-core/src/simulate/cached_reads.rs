@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_a_picked_region_lacks_what_its_cache_lacks() {
+    fn a_read_of_a_sampled_region_misses_like_its_cache() {
         let all = |bytes| (0..10).map(|row| (row, bytes)).collect::<Vec<_>>();
         assert_eq!(missing(1.0, 10 * PAGE), all(0));
         assert_eq!(missing(1.0, 0), all(PAGE));
     }
 
     #[test]
-    fn nothing_is_found_where_no_region_was_picked() {
+    fn without_sampled_regions_there_are_no_misses() {
         assert_eq!(missing(0.0, 0), []);
     }
 }

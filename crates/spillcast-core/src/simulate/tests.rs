@@ -24,7 +24,7 @@ fn row(thread: u32, cpu_ns: u64, wait: Wait) -> Row {
 }
 
 #[test]
-fn one_thread_takes_the_sum() {
+fn one_thread_takes_the_sum_of_its_rows() {
     let rows = [row(0, 10, Wait::For(100)), row(0, 5, Wait::OnCore(50)), row(0, 7, Wait::For(0))];
     let outcome = run(&rows, 1);
     assert_eq!(outcome.elapsed_ns, 10 + 100 + 5 + 50 + 7);
@@ -64,7 +64,7 @@ fn a_thread_of_short_rows_keeps_its_core_for_a_quantum() {
 }
 
 #[test]
-fn a_thread_waits_for_what_another_has_to_do_first() {
+fn a_thread_waits_for_the_work_of_another() {
     // Thread 1 goes on once thread 0 has read and then worked for 30.
     let rows = |latency_ns| {
         [
@@ -80,7 +80,7 @@ fn a_thread_waits_for_what_another_has_to_do_first() {
 }
 
 #[test]
-fn what_happened_before_is_not_waited_for() {
+fn an_event_in_the_past_is_not_waited_for() {
     let rows = [
         row(0, 10, Wait::For(0)),
         row(1, 500, Wait::Until { row: 0, cpu_ns: 5 }),
@@ -107,7 +107,7 @@ fn taking_turns_takes_the_sum_of_both() {
 }
 
 #[test]
-fn rows_that_contradict_each_other_end_all_the_same() {
+fn contradicting_rows_do_not_hang() {
     let rows = [
         row(0, 1, Wait::Until { row: 3, cpu_ns: 0 }),
         row(1, 1, Wait::Until { row: 2, cpu_ns: 0 }),
@@ -139,7 +139,7 @@ fn simulated(rows: &[Row], cpus: Cpus, each_event: bool) -> (Outcome, u64) {
 const NEVER_USED_UP: Quota = Quota { quota_ns: 1 << 60, period_ns: 1 << 60 };
 
 #[test]
-fn long_stretches_on_a_core_end_as_quantum_by_quantum() {
+fn long_stretches_on_a_core_equal_a_simulation_by_quanta() {
     let mut state = 7;
     for case in 0..400 {
         let rows = drawn(&mut state, 40, 50_000_000);
@@ -152,7 +152,7 @@ fn long_stretches_on_a_core_end_as_quantum_by_quantum() {
 }
 
 #[test]
-fn cycles_that_are_passed_come_to_what_each_event_comes_to() {
+fn skipped_cycles_equal_a_simulation_of_each_event() {
     let mut state = 11;
     let mut passed = 0;
     for case in 0..400u64 {
@@ -192,7 +192,7 @@ fn drawn(state: &mut u64, count: u64, most_cpu_ns: u64) -> Vec<Row> {
 }
 
 #[test]
-fn work_grows_with_rows_and_not_with_cpu_time() {
+fn simulated_events_depend_on_rows_and_not_on_cpu_time() {
     let half = Quota { quota_ns: 50_000_000, period_ns: 100_000_000 };
     for (cores, quota) in [(3, None), (2, None), (3, Some(half))] {
         let events = |cpu_ns| {
@@ -205,7 +205,7 @@ fn work_grows_with_rows_and_not_with_cpu_time() {
 }
 
 #[test]
-fn many_threads_are_within_the_bounds_that_always_hold() {
+fn many_threads_stay_within_the_bounds_of_schedules() {
     let mut state = 1;
     let mut random = |below: u64| crate::random::next(&mut state) % below;
     for cores in 1..4 {
@@ -251,7 +251,7 @@ fn io(thread: u32, op: Op, offset: u64, cpu_ns: u64) -> Row {
 }
 
 #[test]
-fn a_write_cache_takes_writes_until_it_is_full_and_empties_in_pauses() {
+fn a_write_cache_fills_up_and_drains_in_pauses() {
     // 4 writes fit; a write takes 100 ns, and 1,000 ns to leave the cache.
     let cache = Limit { write_ns_per_byte: 1.0, burst_ns: 4_000.0, ..Limit::default() };
     let model = Model { limits: vec![cache], ..Model::fixed(100, 100) };
@@ -265,7 +265,7 @@ fn a_write_cache_takes_writes_until_it_is_full_and_empties_in_pauses() {
 }
 
 #[test]
-fn threads_share_a_server_and_what_follows_is_sequential() {
+fn threads_share_a_server_and_consecutive_offsets_are_sequential() {
     let curves = |ns| Curves::new(vec![(1, Curve::new(vec![(0, Distribution::new(&[(ns, 1)]))]))]);
     let read = Latencies { sequential: curves(10.0), random: curves(1_000.0) };
     let model = Model { read, servers: Some(1), ..Model::default() };
@@ -282,7 +282,7 @@ fn threads_share_a_server_and_what_follows_is_sequential() {
 }
 
 #[test]
-fn reads_follow_reads_and_writes_follow_writes() {
+fn sequential_reads_and_writes_are_tracked_separately() {
     let curves = |ns| Curves::new(vec![(1, Curve::new(vec![(0, Distribution::new(&[(ns, 1)]))]))]);
     let either = || Latencies { sequential: curves(10.0), random: curves(1_000.0) };
     let model = Model { read: either(), write: either(), ..Model::default() };
@@ -297,7 +297,7 @@ fn reads_follow_reads_and_writes_follow_writes() {
 }
 
 #[test]
-fn a_page_cache_tells_the_part_of_the_storage() {
+fn a_page_cache_reports_the_time_of_the_storage() {
     let rows = [io(0, Op::Write, 0, 0), io(0, Op::Read, 0, 0)];
     let through =
         |limits| super::run(&rows, of(1), Model::fixed(100, 100), Memory::default(), limits);
@@ -308,7 +308,7 @@ fn a_page_cache_tells_the_part_of_the_storage() {
 }
 
 #[test]
-fn what_memory_answers_keeps_its_core() {
+fn an_operation_from_memory_keeps_its_core() {
     let rows: Vec<Row> = (0..20).map(|at| io(at % 2, Op::Read, 0, 0)).collect();
     let elapsed_ns = |memory_ns| {
         let memory = Memory { ns: memory_ns, ns_per_byte: 0.0 };
@@ -319,7 +319,7 @@ fn what_memory_answers_keeps_its_core() {
 }
 
 #[test]
-fn a_quota_is_had_once_a_period() {
+fn a_quota_is_refilled_once_a_period() {
     let busy = [row(0, 200, Wait::For(0))];
     // 40 of each 100: five periods, the last of them only in part.
     let outcome = limited(&busy, 1, 40);
@@ -345,7 +345,7 @@ fn threads_share_a_quota() {
 }
 
 #[test]
-fn a_wait_goes_on_while_the_quota_is_used_up() {
+fn a_wait_continues_while_the_quota_is_used_up() {
     // It waits from 40 to 90, then has 30 left to burn, no quota left, and 10 to the next period.
     let rows = [row(0, 40, Wait::For(50)), row(0, 30, Wait::For(0))];
     let outcome = limited(&rows, 1, 40);
@@ -360,13 +360,13 @@ fn a_wait_goes_on_while_the_quota_is_used_up() {
 }
 
 #[test]
-fn what_stays_on_its_core_is_of_the_quota_too() {
+fn a_wait_on_its_core_uses_the_quota() {
     let rows: Vec<Row> = (0..10).map(|_| row(0, 10, Wait::OnCore(10))).collect();
     assert_eq!(limited(&rows, 1, 50).elapsed_ns, 3 * 100 + 50);
 }
 
 #[test]
-fn cpu_time_within_waits_is_of_the_quota() {
+fn cpu_time_within_waits_uses_the_quota() {
     // 10 and 30 of each 40; the wait lasts no longer because of it.
     let calls: Vec<Row> =
         (0..5).map(|_| Row { call_ns: 30, ..row(0, 10, Wait::For(50)) }).collect();

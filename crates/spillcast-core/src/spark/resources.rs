@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_spilled() {
+    fn memory_beyond_the_limit_is_spilled() {
         let spilling = task(100, 300, 150);
         assert_eq!(spill_bytes(&spilling, 100.0, 1.0, None), 150);
         assert_eq!(spill_bytes(&spilling, 100.0, 2.0, None), 100);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn known_operations_get_every_part_once_and_in_no_order() {
+    fn known_operations_get_every_part_once_in_random_order() {
         let of = |op, bytes| Operation { op, sequential: false, bytes };
         let operations = [(Op::Read, 4096), (Op::Write, 4096), (Op::Read, 1 << 20)];
         let draws = Draws::even((0..300).map(|at| operations[at % 3]));

@@ -207,7 +207,7 @@ mod tests {
     const READ: Operation = Operation { op: Op::Read, sequential: false, bytes: 8192 };
 
     #[test]
-    fn a_distribution_gives_each_latency_as_often_as_it_holds_it() {
+    fn quantiles_occur_as_often_as_in_the_distribution() {
         let distribution = Distribution::new(&[(900.0, 1), (100.0, 2), (500.0, 0), (200.0, 5)]);
         let drawn: Vec<f64> =
             (0..8).map(|i| distribution.quantile_ns((i as f64 + 0.5) / 8.0)).collect();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_line_between_and_above_two_sizes() {
+    fn latency_is_linear_between_and_above_two_sizes() {
         let constant = |ns| Distribution::new(&[(ns, 1)]);
         let line = |bytes: u64| 1000.0 + 0.5 * bytes as f64;
         let curve =
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_what_is_known_latency_neither_falls_nor_outgrows_the_size() {
+    fn beyond_the_known_sizes_latency_neither_falls_nor_outgrows_the_size() {
         let constant = |ns| Distribution::new(&[(ns, 1)]);
         let curve = Curve::new(vec![(4096, constant(300.0)), (8192, constant(200.0))]);
         assert_eq!(curve.latency_ns(6144, 0.5), 250.0);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_costs_by_op_pattern_and_bytes() {
+    fn the_cost_of_an_operation_depends_on_op_pattern_and_bytes() {
         let limit = Limit {
             read_random_ns: 1000.0,
             read_sequential_ns: 10.0,

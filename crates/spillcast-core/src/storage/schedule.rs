@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bucket_lets_its_burst_pass_and_then_one_operation_a_cost() {
+    fn a_full_bucket_passes_its_burst_and_then_one_operation_per_cost() {
         let schedule = schedule(50, None, vec![operations_limit(500.0)]);
         let elapsed: Vec<f64> = (0..1000).map(|_| schedule.elapsed_ns(1_000, READ)).collect();
         assert!(elapsed[..500].iter().all(|&ns| ns == 50.0));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_limit_counts_and_a_server_is_taken_only_then() {
+    fn the_slowest_limit_counts_before_a_server_is_occupied() {
         let bus = Limit { read_ns_per_byte: 1.0, ..Limit::default() };
         let schedule = schedule(100, Some(1), vec![operations_limit(0.0), bus]);
         assert_eq!(schedule.elapsed_ns(1_000, READ), 1e6 + 100.0);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_grows_with_what_is_under_way() {
+    fn latency_grows_with_the_operations_in_flight() {
         let random = Curves::new(vec![(1, Curve::fixed(100)), (2, Curve::fixed(150))]);
         let read = Latencies { random, ..Latencies::default() };
         let schedule = Schedule::new(Model { read, ..Model::default() }, 0);

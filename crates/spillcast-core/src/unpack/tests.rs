@@ -37,7 +37,7 @@ fn snappy_stream(blocks: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn every_codec_gives_the_text() {
+fn every_codec_is_unpacked() {
     let (first, second) = TEXT.split_at(20);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     io::Write::write_all(&mut gzip, TEXT.as_bytes()).unwrap();
@@ -61,7 +61,7 @@ fn a_stream_of_headers_alone_is_empty() {
 }
 
 #[test]
-fn a_short_text_is_plain() {
+fn a_short_text_is_not_compressed() {
     for short in ["", "x", "abc"] {
         assert_eq!(text(short.as_bytes()).unwrap(), short);
     }

@@ -20,7 +20,7 @@ impl Numbers {
 }
 
 #[test]
-fn random_io_gives_what_a_plain_file_gives() {
+fn random_io_equals_that_on_a_plain_file() {
     let Some(mounted) = mounted(Model::default()) else { return };
     let plain_directory = tempfile::tempdir().unwrap();
     let paths = [mounted.mountpoint.join("data"), plain_directory.path().join("data")];
@@ -83,7 +83,7 @@ fn an_unlinked_file_works_until_it_is_closed() {
 }
 
 #[test]
-fn directories_and_names_behave() {
+fn directories_and_names_work() {
     let Some(mounted) = mounted(Model::default()) else { return };
     let at = |name: &str| mounted.mountpoint.join(name);
     fs::create_dir_all(at("a/b")).unwrap();

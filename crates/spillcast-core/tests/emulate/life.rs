@@ -13,7 +13,7 @@ use spillcast_core::storage::Model;
 use crate::{Mounted, can_mount, is_mounted, list, mounted, read_write};
 
 #[test]
-fn what_waits_is_answered_when_the_mount_goes() {
+fn a_waiting_read_is_answered_at_the_unmount() {
     let Some(mounted) = mounted(Model::fixed(3_600_000_000_000, 0)) else { return };
     let Mounted { emulation, mountpoint, _directory, .. } = mounted;
     let file = read_write(&mountpoint.join("data"));
@@ -27,7 +27,7 @@ fn what_waits_is_answered_when_the_mount_goes() {
 }
 
 #[test]
-fn dropping_unmounts_even_where_a_file_is_open() {
+fn dropping_unmounts_even_with_an_open_file() {
     let Some(mounted) = mounted(Model::default()) else { return };
     let Mounted { emulation, backing, mountpoint, _directory } = mounted;
     assert!(is_mounted(&mountpoint));
@@ -104,7 +104,7 @@ fn a_server_to_be_killed() {
 }
 
 #[test]
-fn mounting_again_takes_no_more_memory() {
+fn repeated_mounts_do_not_leak_memory() {
     for _ in 0..4 {
         let Some(mounted) = mounted(Model::default()) else { return };
         mounted.emulation.unmount().unwrap();

@@ -11,7 +11,7 @@ use spillcast_core::wait::Op;
 use crate::{Mounted, list, mounted, mounted_with, read_write};
 
 #[test]
-fn one_call_of_a_program_is_one_operation() {
+fn each_call_of_a_program_is_one_operation() {
     let Some(mounted) = mounted(Model::default()) else { return };
     let file = read_write(&mounted.mountpoint.join("data"));
     let mut data = vec![5u8; 256 << 10];
@@ -80,7 +80,7 @@ fn the_floor_is_measured_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn sequential_and_random_are_apart() {
+fn sequential_and_random_operations_have_separate_latencies() {
     // Random operations take so much longer that even a busy machine shows the difference.
     let latencies = Latencies {
         sequential: at_any_depth(line(100_000, 0)),
@@ -107,7 +107,7 @@ fn sequential_and_random_are_apart() {
 }
 
 #[test]
-fn a_token_bucket_lets_its_burst_pass_at_once() {
+fn a_token_bucket_passes_its_burst_at_once() {
     // 100 operations a second, of which 50 pass at once: the other 60 take 0.6 s.
     let cost_ns = 10_000_000.0;
     let limit = Limit {
@@ -131,7 +131,7 @@ fn a_token_bucket_lets_its_burst_pass_at_once() {
 }
 
 #[test]
-fn the_page_cache_stands_before_the_storage() {
+fn the_page_cache_is_in_front_of_the_storage() {
     let model = Model::fixed(1_000_000, 1_000_000);
     let Some(mounted) = mounted_with(model, true) else { return };
     let Mounted { emulation, backing, mountpoint, _directory } = mounted;
@@ -187,7 +187,7 @@ fn parallel_reads(mounted: &Mounted, count: u64) -> Duration {
 }
 
 #[test]
-fn reads_overlap_unless_servers_are_few() {
+fn reads_overlap_unless_servers_are_limited() {
     let read_ms = 500;
     let model = Model::fixed(read_ms * 1_000_000, 0);
     let Some(parallel) = mounted(model.clone()) else { return };

@@ -14,7 +14,7 @@ use crate::writer::{PIECES, Random, Writer};
 const TRACES_MIN: u64 = 500;
 
 #[test]
-fn damaged_traces_are_read_alike() {
+fn damaged_traces_are_read_like_by_the_slow_reader() {
     let given = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let seed = given("TRACES_SEED").unwrap_or(1);
     let end = Instant::now() + Duration::from_secs(given("TRACES_S").unwrap_or(0));

@@ -30,7 +30,7 @@ fn event(path: &Path, lenient: bool, name: &str) -> (u64, i64, Reading) {
 }
 
 #[test]
-fn one_job_at_two_network_latencies() {
+fn times_of_one_job_at_two_network_latencies() {
     for (name, waits, client_us, elapsed_s) in [
         ("jks_ot_cdb1_3802_12ms_010.trc", 20_067, 127_966_267, 129.35),
         ("jks_ot_cdb1_30547_1ms_010.trc", 20_064, 15_606_345, 16.14),
@@ -47,7 +47,7 @@ fn one_job_at_two_network_latencies() {
 }
 
 #[test]
-fn waits_quoted_in_running_text_are_read_only_when_asked_for() {
+fn waits_quoted_in_running_text_are_read_only_on_request() {
     let Some(path) = real("mvelikikh_direct_path_temp_excerpt_19c.txt") else { return };
     let (count, total_us, _) = event(&path, true, "direct path write temp");
     assert_eq!((count, (total_us as f64 / 100.0).round() / 10.0), (52, 35.8));
@@ -62,7 +62,7 @@ fn waits_quoted_in_running_text_are_read_only_when_asked_for() {
 }
 
 #[test]
-fn a_trace_of_another_kind_is_told_apart() {
+fn a_trace_of_another_kind_is_refused() {
     let Some(path) = real("jks_lgwr_17884.trc") else { return };
     let error = rows(&path, &Options::default()).unwrap_err();
     assert!(matches!(error, ReadError::NoTraceLines { waits_in_text: 0, .. }), "{error}");
@@ -89,7 +89,7 @@ fn intact_traces_show_no_damage_and_equal_the_slow_reader() {
 }
 
 #[test]
-fn the_cpu_of_recursive_calls_counts_once() {
+fn the_cpu_time_of_recursive_calls_counts_once() {
     let Some(path) = real("techwanker_dev18b_ora_813.trc") else { return };
     let (_, batch) = rows(&path, &Options::default()).unwrap();
     let all: i64 = batch.calls.iter().map(|row| row.1.line.e).sum();

@@ -44,7 +44,7 @@ fn a_wait_becomes_a_row() {
 }
 
 #[test]
-fn oracle_8i_writes_centiseconds_and_no_time_of_waits() {
+fn oracle_8i_has_centiseconds_and_waits_without_times() {
     let (_, batch) = read_text(&format!(
         "{HEAD}Oracle8i Enterprise Edition Release 8.1.7.0.0 - Production\n\
          PARSE #1:c=1,e=2,p=0,cr=0,cu=0,mis=1,r=0,dep=0,og=4,tim=500\n\
@@ -104,7 +104,7 @@ fn a_bind_value_may_hold_calls_and_waits() {
 }
 
 #[test]
-fn a_bind_value_without_a_quote_ends_some_time() {
+fn an_unclosed_bind_value_ends_after_a_limit() {
     let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 1 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
     let waits: String = (0..100).map(|i| wait(1_000_000 + i)).collect();
     let (reading, batch) =
@@ -137,7 +137,7 @@ fn unclosed_text_does_not_swallow_the_rest() {
 }
 
 #[test]
-fn damage_is_counted_and_named_with_its_line() {
+fn each_damaged_line_is_counted_and_named() {
     let (reading, batch) = read_text(
         "WAIT #1: nam='a' ela= -7 p1=1 p2=2 p3=3 obj#=-1 tim=200\n\
          WAIT #1: nam='a' ela= 5 p1=1 p2=\n\
@@ -158,7 +158,7 @@ fn damage_is_counted_and_named_with_its_line() {
 }
 
 #[test]
-fn a_wait_of_no_known_length_is_in_no_time_of_its_session() {
+fn a_wait_of_unknown_length_is_not_in_the_time_of_its_session() {
     let (reading, batch) = read_text(
         "WAIT #1: nam='a' ela= 10 p1=1 p2=2 p3=3 obj#=-1 tim=100\n\
          WAIT #1: nam='a' ela= -900 p1=1 p2=2 p3=3 obj#=-1 tim=200\n\
@@ -174,7 +174,7 @@ fn a_wait_of_no_known_length_is_in_no_time_of_its_session() {
 }
 
 #[test]
-fn a_trace_that_begins_with_a_wait_begins_when_that_did() {
+fn a_trace_starts_with_the_start_of_its_first_wait() {
     let wait = |ela: u32, tim: u32| {
         format!("WAIT #1: nam='a' ela= {ela} p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n")
     };
@@ -191,7 +191,7 @@ fn a_trace_that_begins_with_a_wait_begins_when_that_did() {
 }
 
 #[test]
-fn all_damage_is_counted_and_the_first_is_kept() {
+fn all_damage_is_counted_and_the_first_lines_are_kept() {
     let (reading, _) = read_text(&format!(
         "EXEC #1:c=0,e=1,dep=0,tim=5\n{}",
         "WAIT #\n".repeat(3 * KEPT_PER_FILE)
@@ -201,7 +201,7 @@ fn all_damage_is_counted_and_the_first_is_kept() {
 }
 
 #[test]
-fn a_line_too_long_to_be_read_is_damage_however_the_file_is_cut() {
+fn a_too_long_line_is_damage_for_any_chunk_size() {
     let wait = "WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
     let text = [wait, &"x".repeat(3 << 20), "\n", wait].concat();
     for chunk_bytes in [1 << 10, 1 << 20, 1 << 23] {
@@ -213,7 +213,7 @@ fn a_line_too_long_to_be_read_is_damage_however_the_file_is_cut() {
 }
 
 #[test]
-fn a_line_too_long_to_be_read_costs_no_line_above_it_in_a_quoted_trace() {
+fn a_too_long_line_loses_no_earlier_line_of_a_quoted_trace() {
     let wait = "> WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
     let text = [&wait.repeat(40_000), "> ", &"x".repeat(3 << 20), "\n", wait].concat();
     for chunk_bytes in [256 << 10, 1 << 23] {
@@ -225,7 +225,7 @@ fn a_line_too_long_to_be_read_costs_no_line_above_it_in_a_quoted_trace() {
 }
 
 #[test]
-fn compressed_traces_read_alike_and_a_cut_one_says_so() {
+fn compressed_traces_are_read_and_truncation_is_damage() {
     let line = "WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
     let text: String =
         (0..20_000).map(|i| line.replace('9', &format!("{}", 1_000 + i * 7))).collect();
@@ -243,7 +243,7 @@ fn compressed_traces_read_alike_and_a_cut_one_says_so() {
 }
 
 #[test]
-fn sessions_of_a_merged_file_are_told_apart() {
+fn sessions_of_a_merged_file_are_kept_apart() {
     let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
     let sql = |id: &str| {
         format!(
@@ -270,7 +270,7 @@ fn sessions_of_a_merged_file_are_told_apart() {
 }
 
 #[test]
-fn the_profile_counts_by_what_is_asked_for() {
+fn the_profile_groups_by_the_requested_keys() {
     let wait = |ela: u32, blocks: u32| {
         format!(
             "WAIT #1: nam='direct path read temp' ela= {ela} file number=201 first dba=7 block cnt={blocks} obj#=5 tim=2000000\n"
@@ -344,7 +344,7 @@ const PARSED: &str = "PARSING IN CURSOR #3 len=1 dep=0 uid=5 oct=3 lid=5 tim=50 
                       sqlid='4q7zf0d2m8kcx'\nx\nEND OF STMT\n";
 
 #[test]
-fn lines_of_a_plan_are_rows() {
+fn lines_of_a_plan_become_rows() {
     let (reading, batch) = read_text(&format!(
         "{PARSED}WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=60\n\
          STAT #3 id=1 cnt=50 pid=0 pos=1 obj=0 op='HASH JOIN  (cr=7 pr=98 pw=92 str=1 time=800 us \
@@ -364,7 +364,7 @@ fn lines_of_a_plan_are_rows() {
 }
 
 #[test]
-fn bound_values_are_rows_however_the_file_is_cut() {
+fn bind_values_become_rows_for_any_chunk_size() {
     let value = |n: usize| format!("  value=\"line {n}\nWAIT #3: of {n}\n\"\n");
     let block = |n: usize| {
         format!(
@@ -393,7 +393,7 @@ fn bound_values_are_rows_however_the_file_is_cut() {
 }
 
 #[test]
-fn a_bound_value_of_many_lines_is_kept_up_to_a_limit() {
+fn a_multi_line_bind_value_is_kept_up_to_a_limit() {
     let long = "x".repeat(STATEMENT_BYTES_MAX);
     let call = "EXEC #3:c=5,e=6,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=200";
     let more = "more\n".repeat(100);
@@ -405,7 +405,7 @@ fn a_bound_value_of_many_lines_is_kept_up_to_a_limit() {
 }
 
 #[test]
-fn a_window_leaves_out_what_ends_outside() {
+fn a_window_excludes_waits_and_calls_that_end_outside() {
     let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
     let call = |dep, tim| format!("EXEC #3:c=2,e=3,dep={dep},tim={tim}\n");
     let text = [wait(100), call(1, 110), wait(200), call(0, 210), wait(300)].concat();
@@ -420,7 +420,7 @@ fn a_window_leaves_out_what_ends_outside() {
 }
 
 #[test]
-fn each_wait_of_a_line_of_running_text_is_read() {
+fn each_wait_in_a_line_of_running_text_is_read() {
     let wait = "WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=70";
     let text = format!("A line: {wait}1 FETCH #3:c=0,e=1,tim=703 {wait}9 and more\n");
     let options = Options { lenient: true, ..Options::default() };
@@ -431,7 +431,7 @@ fn each_wait_of_a_line_of_running_text_is_read() {
 }
 
 #[test]
-fn a_trace_tells_the_time_of_the_day() {
+fn timestamps_of_a_trace_are_parsed() {
     let at = |stamp: &str| {
         let wait = "WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=7000000\n";
         let (reading, _) = read_text(&format!("*** {stamp}\n{wait}"));

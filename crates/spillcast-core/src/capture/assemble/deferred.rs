@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_the_only_request_are_a_part_of_it() {
+    fn waits_for_the_only_request_are_part_of_it() {
         let mut deferred = DeferredBlocks::default();
         assert!(deferred.add(TID, block(110, 150)).is_empty());
         assert!(deferred.add(TID, block(160, 190)).is_empty());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wait_takes_after_the_request_is_a_row() {
+    fn a_wait_that_continues_after_its_request_is_a_row() {
         let mut deferred = DeferredBlocks::default();
         deferred.add(TID, block(110, 250));
         let after = Block { cpu_before_ns: 0, ..block(200, 250) };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_awaits_swallows_no_waits() {
+    fn a_request_that_is_not_awaited_absorbs_no_waits() {
         let mut deferred = DeferredBlocks::default();
         let rows: usize =
             (0..1000).map(|n| deferred.add(TID, block(n * 10, n * 10 + 5)).len()).sum();

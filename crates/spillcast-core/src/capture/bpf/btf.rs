@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_kept_and_little_else() {
+    fn a_reduced_btf_keeps_the_types_in_use() {
         let Ok(whole) = std::fs::read("/sys/kernel/btf/vmlinux") else { return };
         let part = reduced(&whole).unwrap();
         assert!(part.len() < whole.len() / 20);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_none() {
+    fn damaged_btf_is_none() {
         assert_eq!(reduced(b""), None);
         assert_eq!(of_tracepoint(b"", "sys_enter"), None);
         assert_eq!(reduced(&[0xff; 100]), None);

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_is_the_median_of_paired_differences_and_of_what_all_pay() {
+    fn a_cost_is_the_median_paired_difference_plus_the_common_cost() {
         // Bursts of two operations, in ns; the first of each touches memory and does not count.
         let ours = [9000.0, 3000.0, 3400.0, 3200.0, 3800.0, 9000.0];
         let bare = [9000.0, 1000.0, 1000.0, 1000.0, 1000.0, 1000.0];
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_nothing_is_no_gain() {
+    fn a_negative_cost_is_zero() {
         let cost = spread(&[0.0, 990.0, 980.0], &[0.0, 1000.0, 1000.0], &[0.0, 1000.0], 1.0);
         assert_eq!(cost, Spread { low_s: 0.0, median_s: 0.0, high_s: 0.0 });
     }

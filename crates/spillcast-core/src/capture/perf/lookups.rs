@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_on_the_stack_tells_of_a_descriptor_that_is_closed() {
+    fn a_path_on_the_stack_names_a_closed_descriptor() {
         let opened = Payload::Exit { kind: KIND, ret: 3 };
         let (path, other) = (b"/tmp/part-1\0", b"/tmp/part-2\0");
         let calls = |on_stack| vec![enter(path, on_stack), opened.clone(), close(3)];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_closed_before_the_look_tells_nothing() {
+    fn a_descriptor_closed_before_the_lookup_has_no_file() {
         let file = File::open("/proc/self/exe").unwrap();
         let fd = file.as_raw_fd();
         let opened = Payload::Exit { kind: KIND, ret: fd.into() };

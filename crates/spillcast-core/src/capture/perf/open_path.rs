@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_read_where_it_stands() {
+    fn a_path_is_read_from_memory() {
         let me = std::process::id() as i32;
         let file = |path: &[u8]| {
             let (mut paths, address) = (Paths::default(), path.as_ptr() as u64);

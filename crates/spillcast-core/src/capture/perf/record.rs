@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_on_the_stack_is_where_the_stack_pointer_says() {
+    fn a_path_on_the_stack_is_read_relative_to_the_stack_pointer() {
         let sampled = |kind: u64, bytes: &[u8], held: u64| {
             let size = bytes.len() as u64;
             let words = [kind, 0x7000, size].map(u64::to_ne_bytes).concat();

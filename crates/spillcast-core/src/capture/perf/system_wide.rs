@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_passes_once() {
+    fn a_name_is_added_to_the_filter_once() {
         let mut known = Names::default();
         let first = known.widen(names(&["postgres", "duckdb", "postgres"]));
         assert_eq!(text(first).unwrap(), "comm == \"duckdb\" || comm == \"postgres\"");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_names_and_unspeakable_ones_end_the_filter() {
+    fn too_many_names_and_invalid_ones_end_the_filter() {
         let many: Vec<Name> = (0..=NAMES_MAX).map(|n| format!("w{n}").into_bytes()).collect();
         assert_eq!(Names::default().widen(many), Some(Pass::AllBut(vec![])));
         assert_eq!(Names::default().widen(names(&["a\"b"])).unwrap().filter("comm"), None);

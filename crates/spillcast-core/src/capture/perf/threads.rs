@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_blocked_time_and_calls_are_told_apart() {
+    fn cpu_time_blocked_time_and_calls_are_separated() {
         let kind = CallKind::Pread64;
         let enter = Payload::Enter { kind, fd: 5, offset: Some(4096), path: None };
         let exit = Payload::Exit { kind, ret: 512 };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_an_observed_thread_or_anything_else_wakes_it() {
+    fn a_wait_ends_with_the_first_wakeup_by_any_waker() {
         assert_eq!(woken(9, false, &[170]), block(100, 170, 80, Some(9)));
         assert_eq!(woken(9, true, &[170]), block(100, 170, 80, None));
         assert_eq!(woken(77, false, &[170]), block(100, 170, 80, None));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_pushed_off_the_cpu_does_not_wait() {
+    fn a_preempted_thread_does_not_wait() {
         let (events, threads) = run(&[
             (0, Payload::SwitchIn),
             (10, Payload::SwitchOut { preempted: true }),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_in_a_call_stay_with_it() {
+    fn waits_in_a_call_belong_to_it() {
         let (kind, wakes) = (CallKind::Read, Payload::Waking { woken: 8, interrupt: true });
         let (events, _) = run(&[
             (0, Payload::SwitchIn),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_still_ending_when_its_record_is_read_has_ended_later() {
+    fn a_process_still_ending_at_its_record_has_ended_later() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = child.id() as i32;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_which_a_side_is_missing_is_lost_unless_the_capture_began_in_it() {
+    fn a_call_without_entry_or_exit_is_lost_unless_the_capture_started_in_it() {
         let enter = |kind| Payload::Enter { kind, fd: 3, offset: None, path: None };
         let exit = |kind, ret| Payload::Exit { kind, ret };
         let (read, control) = (CallKind::Read, CallKind::Fcntl);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_is_timed_and_told_even_if_it_began_before() {
+    fn an_open_is_timed_and_reported_even_if_it_started_before() {
         let (enter, exit) = (
             Payload::Enter { kind: CallKind::Openat, fd: -1, offset: None, path: None },
             Payload::Exit { kind: CallKind::Openat, ret: 5 },

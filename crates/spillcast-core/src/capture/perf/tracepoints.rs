@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_where_the_format_says() {
+    fn fields_have_the_offsets_of_the_format() {
         let format = "name: sched_waking\nID: 375\nformat:\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
             \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\

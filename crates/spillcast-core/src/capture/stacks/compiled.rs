@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_version_of_a_function_counts_and_gaps_have_no_name() {
+    fn the_last_version_of_a_function_counts_and_gaps_are_unnamed() {
         let functions =
             Functions::parse("1000 20 LFoo;::bar\n0x1040 10 b c\ndamaged\n1000 30 new\n");
         assert_eq!(functions.name_at(0x102f), Some("new"));

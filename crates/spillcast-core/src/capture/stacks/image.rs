@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_as_their_authors_wrote_them_and_no_longer_than_a_name_may_be() {
+    fn names_are_demangled_and_limited_in_length() {
         assert_eq!(demangled("tuplesort_performsort"), "tuplesort_performsort");
         assert_eq!(demangled("memcpy@@GLIBC_2.14"), "memcpy");
         assert_eq!(demangled("_ZN4duck4sortIiEEvT_i"), "duck::sort<int>");

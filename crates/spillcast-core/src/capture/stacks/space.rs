@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_from_code_that_was_made_at_run_time() {
+    fn files_are_distinguished_from_code_generated_at_run_time() {
         let line =
             "7f00-7f80 r-xp 00001000 fe:00 1234                       /usr/lib/a b.so (deleted)";
         let mapped = Mapped::parse(line).unwrap();

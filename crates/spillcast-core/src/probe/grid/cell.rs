@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_cover_the_file_before_any_comes_again() {
+    fn offsets_cover_the_file_before_any_repeats() {
         for pattern in [Pattern::Sequential, Pattern::Random] {
             let cell =
                 Cell { op: Op::Read, bytes: 8192, depth: 1, pattern, access: Access::Direct };

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_for_good_is_found_where_it_is() {
+    fn a_permanent_drop_is_located() {
         for noise in [0.0, 0.2, 0.4] {
             let fall = knee(&series(&[(30, 2e9), (40, 4e8)], noise)).unwrap();
             assert!(fall.at.abs_diff(30) <= 1, "{fall:?}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_of_writing_and_waiting_are_one_level() {
+    fn alternate_writing_and_stalling_is_one_level() {
         let mut rates = series(&[(25, 1.5e9)], 0.1);
         rates.extend((0..40).map(|i| if i % 3 == 0 { 9e8 } else { 0.0 }));
         let fall = knee(&rates).unwrap();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fall_for_good_is_none() {
+    fn temporary_or_continuing_drops_are_none() {
         for (case, rates) in [
             ("nothing", series(&[], 0.0)),
             ("steady", series(&[(200, 1e9)], 0.3)),

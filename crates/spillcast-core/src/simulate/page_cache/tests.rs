@@ -55,7 +55,7 @@ fn hits_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
 }
 
 #[test]
-fn memory_answers_what_a_list_of_the_last_pages_holds() {
+fn hits_equal_those_of_a_list_of_recent_pages() {
     for seed in 0..20u64 {
         let draw = |at: u64, of: u64| mix(seed * 1_000_003 + at) % of;
         let operations: Vec<Io> = (0..400u64)
@@ -75,7 +75,7 @@ fn memory_answers_what_a_list_of_the_last_pages_holds() {
 }
 
 #[test]
-fn who_reads_in_order_waits_for_one_page_in_thirty_two() {
+fn a_sequential_reader_waits_once_per_32_pages() {
     let written = (0..512).map(|page| io(Op::Write, 0, page, 1));
     let operations: Vec<Io> =
         written.chain((0..512).map(|page| io(Op::Read, 0, page, 1))).collect();
@@ -86,7 +86,7 @@ fn who_reads_in_order_waits_for_one_page_in_thirty_two() {
 }
 
 #[test]
-fn nothing_is_read_ahead_behind_the_end_of_a_file() {
+fn readahead_stops_at_the_end_of_a_file() {
     let operations: Vec<Io> = (0..100).map(|page| io(Op::Write, 0, page, 1)).collect();
     let mut cache = cache(64, 1 << 20, &operations);
     operations.iter().flat_map(keys).for_each(|key| cache.make_dirty(key));
@@ -95,7 +95,7 @@ fn nothing_is_read_ahead_behind_the_end_of_a_file() {
 }
 
 #[test]
-fn half_of_what_may_be_dirty_is_written_back_in_pauses() {
+fn dirty_data_is_written_back_in_pauses() {
     let operations: Vec<Io> = (0..300).map(|page| io(Op::Write, 0, page, 1)).collect();
     let mut cache = cache(1 << 20, 256, &operations);
     let disk = Schedule::new(Model::fixed(1_000, 1_000), 0);
@@ -110,7 +110,7 @@ fn half_of_what_may_be_dirty_is_written_back_in_pauses() {
 }
 
 #[test]
-fn a_writer_is_as_slow_as_the_storage_once_enough_is_dirty() {
+fn a_writer_is_throttled_to_the_storage_at_the_dirty_limit() {
     let operations: Vec<Io> = (0..200).map(|at| io(Op::Write, 0, at * 256, 256)).collect();
     let mut cache = cache(1 << 20, 2560, &operations);
     // A request takes 1 ms and moves 256 KiB, eight at a time: 2 GiB/s, and no time between.
@@ -124,7 +124,7 @@ fn a_writer_is_as_slow_as_the_storage_once_enough_is_dirty() {
 }
 
 #[test]
-fn what_is_gone_before_it_was_written_back_costs_nothing() {
+fn data_that_is_never_written_back_costs_nothing() {
     let operations: Vec<Io> = (0..100).map(|file| io(Op::Write, file, 0, 256)).collect();
     let mut cache = cache(1 << 20, 2560, &operations);
     let disk = Schedule::new(Model::fixed(1_000_000, 1_000_000), 0);
@@ -142,7 +142,7 @@ fn spilled() -> Vec<Io> {
     files.collect()
 }
 
-/// Bytes that all regions of a share `rate` lack, and the number of reads.
+/// Bytes missing from the cache in a share `rate` of all regions, and the number of reads.
 fn lacking(operations: &[Io], rate: f64, pages: u64) -> (f64, usize) {
     let mut regions = Regions::new(rate, 1);
     let picked: Vec<Io> =
@@ -153,7 +153,7 @@ fn lacking(operations: &[Io], rate: f64, pages: u64) -> (f64, usize) {
 }
 
 #[test]
-fn all_regions_lack_what_a_page_cache_lacks() {
+fn all_regions_miss_as_much_as_a_page_cache() {
     let operations = spilled();
     for pages in [1 << 10, 10 << 10, 30 << 10, 1 << 20] {
         let mut cache = cache(pages, 1 << 30, &operations);
@@ -177,7 +177,7 @@ fn all_regions_lack_what_a_page_cache_lacks() {
 }
 
 #[test]
-fn some_regions_lack_as_much_of_what_they_read() {
+fn a_sample_of_regions_misses_the_same_share() {
     let operations = spilled();
     let (all, all_reads) = lacking(&operations, 1.0, 20 << 10);
     let (some, reads) = lacking(&operations, 0.25, 20 << 10);
@@ -188,7 +188,7 @@ fn some_regions_lack_as_much_of_what_they_read() {
 }
 
 #[test]
-fn each_group_of_regions_lacks_about_as_much() {
+fn each_group_of_regions_misses_a_similar_share() {
     let operations = spilled();
     // Five files wait to be read; room for exactly five would be an edge case.
     let (all, all_reads) = lacking(&operations, 1.0, 10 << 10);
