@@ -1,10 +1,10 @@
-"""Run all benchmarks, or the one that is named: ``python -m bench capture``.
+"""Runs all benchmarks, or the named one: ``python -m bench capture``.
 
 ``python -m bench calibrate`` measures the constants of forecasts instead, ``python -m bench
 performance`` makes docs/performance.md, ``python -m bench history`` watches servers for an hour.
 
-A part of one is named after it: ``python -m bench capture.attach``. Each has a process of its own,
-for memory that one has used would show as another's.
+A part of a benchmark has a dotted name: ``python -m bench capture.attach``. Each benchmark runs in
+a separate process, so that the memory of one is not counted for another.
 """
 
 import subprocess
@@ -45,7 +45,7 @@ NAMES = (
 
 
 def main(names: list[str]) -> int:
-    """Run one benchmark here, several in processes of their own."""
+    """Runs one benchmark here, or several in separate processes."""
     if names[:1] in (["calibrate"], ["performance"], ["history"]):
         return int(import_module(f"bench.{names[0]}").main(names[1:]))
     if len(names) == 1 and _known(names[0]):

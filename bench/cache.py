@@ -1,4 +1,4 @@
-"""The cache simulator against libCacheSim, which tests/cache also compares ratios with."""
+"""The cache simulator against libCacheSim, with which tests/cache also compares ratios."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ _RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<
 
 
 def run() -> Iterator[Result]:
-    """Zipf 0.9 with scans of lines used once, a fifth of all; one thread, one after the other."""
+    """Zipf 0.9, with a fifth of scans over lines used once; single-threaded, in sequence."""
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-", dir="/dev/shm") as folder:
         path = Path(folder) / "zipf.oracleGeneral"
         _generate(path)
@@ -31,7 +31,7 @@ def run() -> Iterator[Result]:
 
 
 def _policy(path: Path, policy: str) -> Result:
-    # A peer, needed for this alone.
+    # A peer, needed only here.
     import libcachesim as lcs
 
     requests = _core.CacheRequests.oracle_general(path)
@@ -56,7 +56,7 @@ def _policy(path: Path, policy: str) -> Result:
 
 
 def _memory(path: Path) -> Result:
-    """A hundred million requests: the same ones five times over."""
+    """A hundred million requests: one trace repeated five times."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom spillcast import _core\n"
         "requests = _core.CacheRequests.oracle_general(sys.argv[1])\n"

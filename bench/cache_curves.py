@@ -1,4 +1,4 @@
-"""Miss-ratio curves that are rounded or sampled against exact ones: their error and its bound."""
+"""Rounded and sampled miss-ratio curves against exact ones: their error and its bound."""
 
 import tempfile
 import time
@@ -12,7 +12,7 @@ from bench.result import Result
 from spillcast.cache.evidence import read_requests
 from spillcast.cache.simulation import Curve, curve
 
-#: One large trace of each kind, and more of them that are smaller, for how often the bound holds.
+#: One large trace of each kind, and more small ones to measure how often the bound holds.
 REQUESTS, SEEDS, SMALL_REQUESTS = 20_000_000, range(100, 104), 2_000_000
 ERROR_POINTS, SAMPLE = 0.2, 0.01
 AIM_TIMES, AIM_HELD, SIZES = 5, 0.95, 20_000
@@ -71,6 +71,6 @@ def _timed(
 
 
 def _off(exact: Curve, result: Curve) -> float:
-    """The mean of all sizes, of so many that a step that moved shows by how much."""
+    """The mean over so many sizes that the distance of a shifted step is visible."""
     sizes = np.linspace(exact.data_bytes / SIZES, exact.data_bytes, SIZES).tolist()
     return float(np.abs(np.subtract(exact.miss_ratios(sizes), result.miss_ratios(sizes))).mean())

@@ -1,4 +1,4 @@
-"""Made-up requests for cache lines, of six kinds whose curves differ."""
+"""Synthetic requests for cache lines, of six kinds with different curves."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def zipf(rng: np.random.Generator, count: int) -> Ids:
 
 
 def loops(rng: np.random.Generator, count: int) -> Ids:
-    """Three tables of different sizes, scanned again and again, one after the other."""
+    """Three tables of different sizes, scanned repeatedly, one after the other."""
     sizes = (count * rng.uniform(0.01, 0.15, 3)).astype(int)
     starts = np.cumsum([0, *sizes[:-1]])
     scans: list[Ids] = []
@@ -36,7 +36,7 @@ def loops(rng: np.random.Generator, count: int) -> Ids:
 
 
 def phases(rng: np.random.Generator, count: int) -> Ids:
-    """Ten phases, each with hot lines of its own, and some that all of them use."""
+    """Ten phases, each with separate hot lines, and some lines that all of them use."""
     each, lines = count // 10, count // 20
     parts = [_zipf(rng, each, lines, 0.9) + phase * lines for phase in range(10)]
     ids = np.concatenate(parts)
@@ -46,7 +46,7 @@ def phases(rng: np.random.Generator, count: int) -> Ids:
 
 
 def spills(rng: np.random.Generator, count: int) -> Ids:
-    """Temp files: written in runs, and each read again once, as partitions or as a merge."""
+    """Temp files: written in runs, and each read once, as partitions or as a merge."""
     pieces: list[Ids] = []
     start = 0
     while sum(map(len, pieces)) < count:
@@ -68,7 +68,7 @@ def index(rng: np.random.Generator, count: int) -> Ids:
 
 
 def mixed(rng: np.random.Generator, count: int) -> Ids:
-    """Programs side by side: a power law, loops and spills in turns, in bursts of requests."""
+    """Concurrent programs: a power law, loops and spills in turns, in bursts of requests."""
     parts = [zipf(rng, count), loops(rng, count) + 10 * count, spills(rng, count) + 20 * count]
     of = np.repeat(rng.integers(3, size=count // 100 + 1), 100)[:count]
     ids = np.empty(count, dtype=np.int64)

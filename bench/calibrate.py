@@ -1,6 +1,6 @@
-"""Writes the measured constants into calibrated.toml: all of them, or the groups that are named.
+"""Writes the measured constants into calibrated.toml: all of them, or the named groups.
 
-`python -m bench calibrate residuals` takes seconds, `spill` most of an hour, all else some minutes.
+`python -m bench calibrate residuals` takes seconds, `spill` most of an hour, the others minutes.
 """
 
 import json
@@ -25,7 +25,7 @@ PARTS = CASES.with_name("parts.parquet")
 
 
 def levels() -> dict[str, dict[str, Any]]:
-    """Seconds."""
+    """The levels; takes seconds."""
     return {
         "compression_levels": {
             "value": compression.levels(),
@@ -36,7 +36,7 @@ def levels() -> dict[str, dict[str, Any]]:
 
 
 def memory() -> dict[str, dict[str, Any]]:
-    """Seconds."""
+    """Memory; takes seconds."""
     latency_s, bytes_per_s = memory_answers.line()
     rests_on = "the slowest of 100 reads and writes in /dev/shm, of 4 KiB to 1 MiB"
     return {
@@ -46,7 +46,7 @@ def memory() -> dict[str, dict[str, Any]]:
 
 
 def oracle() -> dict[str, dict[str, Any]]:
-    """Seconds; nothing where the traces are absent."""
+    """Oracle; takes seconds, and gives nothing without the traces."""
     runs = oracle_traces.traced()
     if not runs:
         print("oracle: the traces are absent, what is known stays", file=sys.stderr)
@@ -68,7 +68,7 @@ def oracle() -> dict[str, dict[str, Any]]:
 
 
 def spill() -> dict[str, dict[str, Any]]:
-    """Most of an hour, whatever else the machine does."""
+    """The spread of spills; takes most of an hour, whatever else the machine does."""
     rows = list(spill_spread.runs())
     return {
         "spill_spread": {
@@ -81,7 +81,7 @@ def spill() -> dict[str, dict[str, Any]]:
 
 
 def residuals() -> dict[str, dict[str, Any]]:
-    """Seconds; where and when is that of the verification. Prints how well others are held."""
+    """Takes seconds; place and date are the verification's. Prints the coverage of other cases."""
     truth = read_truth(CASES)
     parts = residuals_of(read_truth(PARTS).cases)
     matches = [*residuals_of(truth.cases), *parts]
@@ -108,7 +108,7 @@ GROUPS: Mapping[str, Callable[[], dict[str, dict[str, Any]]]] = {
 
 
 def main(names: Sequence[str]) -> int:
-    """Measure the groups, each written as soon as it is known."""
+    """Measures the groups; each is written as soon as it is known."""
     if not set(names) <= set(GROUPS):
         print(f"what is calibrated is {', '.join(GROUPS)}", file=sys.stderr)
         return 2
@@ -128,7 +128,7 @@ def main(names: Sequence[str]) -> int:
 
 
 def toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table an entry, residuals last; JSON's strings, numbers and lists are those of TOML."""
+    """One table per entry, residuals last; JSON's strings, numbers and lists are valid TOML."""
     parts = [
         "# What commands measured; written by `make constants`. spillcast.calibrated reads it."
     ]

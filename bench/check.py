@@ -1,7 +1,7 @@
-"""``spillcast check`` on ten cases of the lab: forecasts that were kept, held against runs there.
+"""``spillcast check`` on ten cases of the lab: saved forecasts against runs on the target.
 
 Each query is recorded on one storage, forecast for another with its probe, and recorded there. The
-peer is to expect that nothing changes.
+peer expects no change.
 """
 
 import json
@@ -27,7 +27,7 @@ HELD_AIM, MEDIAN_AIM = 0.8, 0.15
 
 
 def run() -> Iterator[Result | str]:
-    """The checks, one by one, and then what ``verify --from`` makes of their log."""
+    """The checks, one by one, and then the summary of their log by ``verify --from``."""
     chance = Random(f"check {SEED}")
     checks: list[dict[str, Any]] = []
     with workspace(None) as room, ExitStack() as stack:
@@ -50,7 +50,7 @@ def run() -> Iterator[Result | str]:
 def _checked(
     lab: Lab, query: LabQuery, places: tuple[SpillDirectory, SpillDirectory], folder: Path
 ) -> dict[str, Any]:
-    """As a person does it: record, forecast and keep it, move, record again, check."""
+    """The steps of a user: record, forecast and save, move, record again, check."""
     lab.build(query.rows)
     for place, name in zip(places, ("before", "after"), strict=True):
         run_recorded(lab, query, place, folder / f"{name}.spill")
@@ -64,7 +64,7 @@ def _checked(
 def _json(*arguments: object) -> dict[str, Any]:
     command = [*SPILLCAST, *map(str, arguments), "--json"]
     reply = subprocess.run(command, capture_output=True, text=True)
-    # Where an interval does not hold, the exit status is 1, and that is an answer.
+    # If an interval does not hold, the exit status is 1, which is a valid answer.
     if reply.returncode not in (0, 1) or not reply.stdout:
         raise RuntimeError(f"{' '.join(command)}: {reply.stderr}")
     result: dict[str, Any] = json.loads(reply.stdout)

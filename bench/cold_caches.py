@@ -1,7 +1,7 @@
-"""What longer waits cost a query in CPU time, over what is forecast: queries that are not verified.
+"""The CPU cost of longer waits over its forecast, for queries that are not verified.
 
-The peer is to leave CPU time as it is. Takes about ten minutes. Recordings tell the calibration of
-the machine, where `spillcast calibrate` was run before.
+The peer leaves CPU time unchanged. Takes about ten minutes. Recordings contain the calibration of
+the machine, if `spillcast calibrate` was run before.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from spillcast.workspace import workspace
 
 STORAGES = ("tmpfs", "latency:0.15ms", "latency:1.2ms", "latency:5ms")
 REPEAT = 3
-#: The mean of the ratios is to be so near to 1.
+#: The allowed distance of the mean ratio from 1.
 AIM = 0.2
 
 
 @dataclass(frozen=True)
 class Moves:
-    """By how much CPU time (s) of a query moves between each two storages."""
+    """The change of a query's CPU time (s) between each two storages."""
 
     query: str
     seen_s: np.ndarray
@@ -39,7 +39,7 @@ class Moves:
 
     @property
     def ratio(self) -> float:
-        """Seen over forecast."""
+        """The measured change over the forecast one."""
         return float(self.seen_s @ self.likely_s / (self.likely_s @ self.likely_s))
 
 
@@ -57,7 +57,7 @@ def run() -> Iterator[Result]:
 
 
 def measured() -> Iterator[Moves]:
-    """Each query on each storage, by turns; then from each storage to each other one."""
+    """Each query on each storage, in turns; then from each storage to each other one."""
     with workspace() as room, named_places(STORAGES, room) as places:
         for name, queries in QUERIES.items():
             engine = lab_of(name)(room)
@@ -82,7 +82,7 @@ def _moves(engine: Lab, query: LabQuery, places: list[SpillDirectory], room: Pat
 
 
 def _likely_s(baseline: Recording, target: Recording) -> float:
-    """What caches and compression move."""
+    """The changes by caches and compression."""
     return projection(baseline_of(workload_of_recording(baseline)), observed(target)).cpu_change_s
 
 

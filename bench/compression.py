@@ -1,7 +1,7 @@
-"""Blocks that DuckDB compresses elsewhere, as forecast and as they were: queries not verified.
+"""Blocks that DuckDB compresses on other storage, forecast and measured, for unverified queries.
 
-The peer is to leave them, and the CPU time of compressing, as they were here. Takes two minutes.
-`levels` measures what compressing takes at each level, in seconds.
+The peer leaves them, and the CPU time of compression, as recorded. Takes two minutes. `levels`
+measures the CPU time of compression at each level, in seconds.
 """
 
 import time
@@ -24,9 +24,9 @@ from spillcast.storage.observed import observed
 from spillcast.workspace import workspace
 
 STORAGES = ("tmpfs", "latency:0.3ms", "latency:1ms", "latency:5ms")
-#: The levels of zstd that DuckDB chooses from.
+#: The zstd levels that DuckDB chooses from.
 ZSTD = (-5, -3, -1, 1, 3, 5)
-#: Of the blocks, by how many a forecast may be off in the median.
+#: The allowed median error, as a share of the blocks.
 AIM = 0.05
 
 
@@ -41,8 +41,8 @@ def run() -> Iterator[Result]:
 
 
 def levels() -> list[float]:
-    """CPU time of each of DuckDB's levels of zstd over that of the lowest, for made-up rows."""
-    # Rows as TABLE of spillcast.engines.duckdb has them: an id, a date and three amounts.
+    """CPU time of each of DuckDB's zstd levels over that of the lowest, for synthetic rows."""
+    # Rows like those of TABLE in spillcast.engines.duckdb: an id, a date and three amounts.
     fields = [("id", "i8"), ("date", "i4"), *((f"amount{n}", "f8") for n in range(3))]
     rows = np.zeros(BLOCK_BYTES // np.dtype(fields).itemsize, fields)
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""A CPU cgroup with a quota, for one process and what it starts; in either version of cgroups."""
+"""A CPU cgroup with a quota, for a process and its children; in either version of cgroups."""
 
 import itertools
 import os
@@ -14,14 +14,14 @@ _NUMBERS = itertools.count()
 
 
 class NoCpuGroup(Exception):
-    """None can be made here; the message says why."""
+    """No group can be made here; the message says why."""
 
 
 @contextmanager
 def cpu_group(cpus: float | None, shares: int | None = None) -> Iterator[Path]:
-    """A new, empty group that may have so much CPU time a second; any for None.
+    """A new, empty group with this quota of CPU time per second; unlimited for None.
 
-    With ``shares``, where others have 1024, it goes before them, if the kernel has version 1.
+    With ``shares`` it takes precedence over groups with 1024, if the kernel has version 1.
     """
     folder = _made(cpus)
     try:
@@ -38,7 +38,7 @@ def cpu_group(cpus: float | None, shares: int | None = None) -> Iterator[Path]:
 
 @contextmanager
 def inside(folder: Path) -> Iterator[None]:
-    """This process in a group, and back; what it starts meanwhile stays there."""
+    """Moves this process into a group and back; processes started meanwhile stay there."""
     before = _own_group(folder.parent)
     (folder / "cgroup.procs").write_text(str(os.getpid()))
     try:
@@ -48,7 +48,7 @@ def inside(folder: Path) -> Iterator[None]:
 
 
 def limit(folder: Path, cpus: float | None) -> None:
-    """Give a group another quota."""
+    """Gives a group another quota."""
     quota_us = None if cpus is None else round(cpus * PERIOD_US)
     if (folder / "cpu.max").exists():
         (folder / "cpu.max").write_text(f"{quota_us or 'max'} {PERIOD_US}")

@@ -27,7 +27,7 @@ AIM = 0.10
 
 
 def run() -> Iterator[Result]:
-    """Record once, forecast four times, then run the query on each: none of the runs is known."""
+    """Records once, forecasts four times, then runs the query on each: no run was known before."""
     with workspace(Path("/dev/shm")) as memory, workspace() as room, ExitStack() as stack:
         engine = lab_of("duckdb")(memory)
         engine.build(DEMO.rows)

@@ -1,8 +1,8 @@
-"""How exactly a mount is as slow as asked, beside the kernel's own wake-ups from sleep.
+"""How exactly a mount is as slow as requested, against the kernel's own wake-up times.
 
-A sleep of the same length, taken after each operation, is the peer: no storage made of sleeps is
-better. Of all stretches that quarter counts in which the sleeps went best, so that other work on
-the machine is left out, by a measure that the mount has no part in.
+The peer is a sleep of the same length after each operation: no storage made of sleeps is better.
+Only the quarter of all stretches with the most exact sleeps counts, so that other work on the
+machine is left out by a measure that is independent of the mount.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ STRETCH_S = 0.2
 MEDIAN_AIM = 0.05
 P99_AIM = 0.15
 DISTANCE_AIM = 0.1
-#: On shared memory, so that the backing never counts.
+#: In shared memory, so that the backing storage never counts.
 MEMORY = Path("/dev/shm")
 
 TIMES = """
@@ -51,7 +51,7 @@ for i in range(number):
 
 
 def run() -> Iterator[Result]:
-    """Latencies that are fixed, then a storage with two peaks, then that as the mount was seen."""
+    """Fixed latencies, then a storage with two peaks, then that storage as seen on the mount."""
     for looked_s in LATENCIES_S:
         with mounted(fixed_behaviour(looked_s, looked_s)) as mount:
             for op in ("read", "write"):
@@ -96,7 +96,7 @@ def mounted(model: Behaviour) -> Iterator[Mount]:
 
 
 def undisturbed_ns(mount: Mount, op: str, looked_s: float) -> NDArray[np.int64]:
-    """Two rows: times of operations, and of sleeps that were to take ``asked_s`` each."""
+    """Two rows: times of operations, and of sleeps of ``asked_s`` each."""
     path, length = mount.mountpoint / "data", round(STRETCH_S / looked_s)
     numbers = [str(length * STRETCHES), str(looked_s)]
     command = [sys.executable, "-c", TIMES, str(path), op, *numbers]

@@ -1,4 +1,4 @@
-"""How fast a fleet of traces is ingested, and whether 1, 5 and 20 GB cost the same a gigabyte."""
+"""The speed of ingesting a fleet of traces, and whether 1, 5 and 20 GB cost the same per GB."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from bench.fleet_traces import make_fleet
 from bench.result import SPILLCAST, Result, used, wall_s
 
 FILES, DATABASES, GIGABYTES = 5_000, 40, 20
-#: The first so many databases are 1, 5 and 20 GB.
+#: The first databases, by number, that are 1, 5 and 20 GB.
 PARTS = (2, 10, 40)
 AIM_MB_PER_S = 200
 AIM_PEAK_MB = 1_000
@@ -19,7 +19,7 @@ AIM_LINEAR = 1.15
 def run() -> Iterator[Result]:
     """``spillcast ingest`` on generated traces, whole processes; the peer is ``sha256sum``.
 
-    22 GB of a disk are taken, and given back.
+    Uses 22 GB of disk space, and frees them.
     """
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-") as name:
         folder = Path(name)
@@ -53,7 +53,7 @@ def run() -> Iterator[Result]:
 
 
 def _ingest(folder: Path, databases: int) -> tuple[int, float, float]:
-    """Bytes, wall time (s) and largest resident memory (MB) of an ingest."""
+    """Bytes, wall time (s) and peak resident memory (MB) of an ingest."""
     sources = [folder / "in" / f"erp{number:02}" for number in range(databases)]
     size = sum(path.stat().st_size for source in sources for path in source.iterdir())
     took = used([*SPILLCAST, "ingest", *map(str, sources), "-o", str(folder / str(databases))])

@@ -1,4 +1,4 @@
-"""A fleet of made-up traces, the same for the same seed: many databases, days and statements.
+"""A fleet of synthetic traces, reproducible by seed: many databases, days and statements.
 
 ``python -m bench.fleet_traces DIR --gigabytes 1 --files 250 --databases 40 --seed 1``
 """
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-#: Bodies are written once and used again under other headers, so that a disk is the limit.
+#: Bodies are generated once and reused under other headers, so that the disk is the limit.
 BODIES = 12
 DAYS = 14
 FIRST_DAY = datetime(2026, 3, 2)
-#: Stand in a body where each file has statements of its own.
+#: Placeholders in a body, where each file has its own statements.
 MARKS = (b"aaaaaaaaaaaaa", b"bbbbbbbbbbbbb", b"ccccccccccccc")
 CURSORS = (140_691_456_823_824, 140_691_456_823_976, 140_691_456_824_128)
 _ALPHABET = "0123456789cdefghjkmnpqrstuvwxyz"
@@ -36,7 +36,7 @@ Unix process pid: {pid}, image: oracle@db{host:02}
 def make_fleet(
     folder: Path, files: int, total_bytes: int, databases: int = 40, seed: int = 1
 ) -> Iterator[Path]:
-    """Write the traces one after another, ``folder/DATABASE/*.trc``."""
+    """Writes the traces one after another, ``folder/DATABASE/*.trc``."""
     each = total_bytes // files
     bodies = [_body(random.Random(seed * 1_000 + n), each) for n in range(BODIES)]
     draw = random.Random(seed)
@@ -61,7 +61,7 @@ def _iso(at: datetime) -> str:
 
 
 def _statements(draw: random.Random, database: int) -> list[bytes]:
-    """Three of the twenty statements of a database; the first ones are met more often."""
+    """Three of the twenty statements of a database; the first ones are more frequent."""
     picked = [min(int(draw.expovariate(0.25)), 19) for _ in MARKS]
     ids = [random.Random(database * 100 + number) for number in picked]
     return ["".join(item.choice(_ALPHABET) for _ in range(13)).encode() for item in ids]
@@ -115,7 +115,7 @@ def _line(draw: random.Random, cursor: int, us: int, tim: int) -> str:
 
 
 def main() -> None:
-    """Write a fleet and say how much it is."""
+    """Writes a fleet and prints its size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=1.0)

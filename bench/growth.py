@@ -1,4 +1,4 @@
-"""How cost grows: with waits, with threads, with the size of a trace."""
+"""How cost grows with waits, with threads, and with the size of a trace."""
 
 import shutil
 import tempfile
@@ -12,7 +12,7 @@ from bench.result import SPILLCAST, Result, by_turns, made_up_recording
 WAITS = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 THREADS, THREADS_WAITS = (1, 2, 4, 8, 16, 32, 64), 2_000_000
 MEGABYTES = (50, 500, 5_000)
-#: A trace may take so many times as long as ``wc -l``, and so much memory.
+#: The limits for a trace: time as a multiple of ``wc -l``, and memory.
 AIM_WC, AIM_TRACE_MB = 3, 100
 
 

@@ -1,8 +1,8 @@
-"""A drawn load on two servers, a look a minute: is all found, and does nothing count twice?
+"""A random load on two servers, polled every minute: is everything found and nothing counted twice?
 
-``python -m bench history --minutes 60`` looks at PostgreSQL of Debian and the embedded one, under a
+``python -m bench history --minutes 60`` polls PostgreSQL of Debian and the embedded one, under a
 load with a reset, a reset of one statement that loses calls, a new spiller, a changed plan and a
-restart. It prints what was counted beside the truth, and what a look cost by the server's own
+restart. It prints the counts against the truth, and the cost of a poll by the server's own
 accounting.
 """
 
@@ -43,8 +43,8 @@ SETTINGS = {
     "max_parallel_workers_per_gather": "0",
     "random_page_cost": "0.01",
 }
-#: By a word of their text: one that always spills, one that begins to, and one whose plan changes
-#: as its index goes.
+#: By a word of their text: one that always spills, one that starts to, and one whose plan changes
+#: when its index is dropped.
 STATEMENTS = {
     "steady": "select count(*) steady from (select * from t order by f, id offset 0) s",
     "fresh": "select count(*) fresh from (select * from t where id > 0 order by f offset 0) s",
@@ -66,7 +66,7 @@ _STATEMENTS_MS = (
 
 
 class Load:
-    """A server under a drawn load, and how often each statement ran after the first look."""
+    """A server under a random load, and how often each statement ran after the first poll."""
 
     def __init__(
         self, cluster: Cluster, folder: Path, *, looks: int, pace_s: float = 0.0, port: int = 5432
@@ -78,14 +78,14 @@ class Load:
         self.fresh_at, self.reset_at, self.lost_at, self.replanned_at, self.restart_at = (
             looks * twelfths // 12 for twelfths in (4, 5, 7, 8, 10)
         )
-        #: Of each look, its bytes and what the server counts for its queries.
+        #: For each poll, its bytes and the server's counters of its queries.
         self.bytes: list[int] = []
         self.server_ms: list[float] = []
         self.random = random.Random(48)
         self.next_s = time.monotonic()
 
     def run(self) -> "Load":
-        """Run the load and take all looks."""
+        """Runs the load and polls it."""
         self._served(range(self.restart_at))
         self._served(range(self.restart_at, self.looks))
         return self
@@ -120,7 +120,7 @@ class Load:
                 connection.execute(sql.encode())
             self.calls[name] += calls if step else 0
             if step == self.lost_at and name == "steady":
-                # What ran between a look and a reset is lost.
+                # Calls between a poll and a reset are lost.
                 connection.execute(_RESET_ONE)
                 self.lost[name] += calls
         before_ms = self._statements_ms(connection)
@@ -135,12 +135,12 @@ class Load:
 
 
 def named(items: Sequence[Ranked | Change]) -> dict[str, Any]:
-    """Statements or changes by the word of STATEMENTS that their text has."""
+    """Statements or changes by the word of STATEMENTS in their text."""
     return {name: item for item in items for name in STATEMENTS if name in (item.query or "")}
 
 
 def problems(load: Load, ranking: ServerRanking) -> list[str]:
-    """What the history has missed, counted twice or invented."""
+    """What the history missed, counted twice or invented."""
     assert ranking.history is not None
     lines = []
     counted = {name: ranked.calls for name, ranked in named(ranking.statements).items()}
@@ -157,7 +157,7 @@ def problems(load: Load, ranking: ServerRanking) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the load on both servers at once, and compare."""
+    """Runs the load on both servers concurrently, and compares."""
     parser = argparse.ArgumentParser(prog="python -m bench history")
     parser.add_argument("--minutes", type=int, default=60)
     looks = parser.parse_args(arguments).minutes

@@ -1,9 +1,8 @@
-"""Whether a sweep of I/O sizes finds the best one of an emulated storage, beside a search by hand.
+"""Whether a sweep of I/O sizes finds the best one of an emulated storage, against a manual search.
 
-The peer is a real sort that spills there with each unit, one after the other: the time of its reads
-and writes. Storages are drawn: latency a + b * size, and a write cache that
-fills up. What the sweep calls best is right where the real sort takes no longer with it than 5 %
-above its least time.
+The peer is a real sort that spills there with each unit in turn: the time of its reads and writes.
+Storages are random: latency a + b * size, and a write cache that fills up. The sweep's choice is
+right if the real sort takes at most 5 % more than its minimum with it.
 """
 
 import json
@@ -43,7 +42,7 @@ print(sweep_io_size(Path(directory), spill, settings, budget=budget).best.settin
 
 
 def run() -> Iterator[Result]:
-    """Ten storages, each with memory of its own."""
+    """Ten storages, each with another memory size."""
     matches = []
     for seed in range(STORAGES):
         of = random.Random(seed)
@@ -81,18 +80,18 @@ def drawn(of: random.Random) -> Storage:
 
 
 def tried(mount: Mount, memory_bytes: int) -> tuple[float, list[float]]:
-    """Time of the real sort with what the sweep calls best, and with every unit."""
+    """The time of the real sort with the sweep's choice, and with every unit."""
     sizes = [str(n) for n in (DATA_BYTES, memory_bytes, *UNITS)]
     command = [sys.executable, "-c", SWEEP, str(mount.mountpoint), *sizes]
     swept = subprocess.run(command, check=True, capture_output=True, text=True)
-    # Other programs only ever make a sort longer; units take turns, so that all meet the same.
+    # Other programs can only make a sort longer; units take turns, so that all meet the same load.
     rounds = [[sorted_s(mount, memory_bytes, unit) for unit in UNITS] for _ in range(ROUNDS)]
     times = [min(of_unit) for of_unit in zip(*rounds, strict=True)]
     return times[UNITS.index(int(swept.stdout))], times
 
 
 def sorted_s(mount: Mount, memory_bytes: int, unit_bytes: int) -> float:
-    """What the reads and writes of a real sort took on the mount, as it saw them."""
+    """The time of a real sort's reads and writes on the mount, measured by the sort."""
     sizes = {"--data": DATA_BYTES, "--memory": memory_bytes, "--unit": unit_bytes}
     flags = [word for flag, size in sizes.items() for word in (flag, str(size))]
     module = [sys.executable, "-m", "bench.spilling", "sort", str(mount.mountpoint)]

@@ -11,7 +11,7 @@ from bench.result import SPILLCAST, Result, by_turns, made_up_recording
 
 WAITS, MORE_WAITS = 10_000_000, 100_000_000
 THREADS = (1, 2, 16)
-#: Seconds of CPU, and MB, that each may take.
+#: Limits of CPU seconds and MB for each.
 FORECAST_AIMS = {1: (2.0, 600), 2: (6.0, 600), 16: (6.0, 600)}
 PROFILE_AIM, REPORT_AIM, MORE_AIM = (1.5, 600), (10.0, 1000), (60.0, 1000)
 TO, TO_A_DISK = ("--to", "latency:150us"), ("--to", "catalogue:linux-hdd")
@@ -28,7 +28,7 @@ from read_parquet('{}/waits.parquet') group by all
 def run() -> Iterator[Result]:
     """10 million waits of 1, 2 and 16 threads, on disks and through a page cache.
 
-    100 million of two where SPILLCAST_MORE is set.
+    100 million of two threads if SPILLCAST_MORE is set.
     """
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-") as folder:
         for threads in THREADS:
@@ -62,7 +62,7 @@ def _of_threads(folder: Path, threads: int) -> Iterator[Result]:
 def row(
     name: str, verb: list[str], recording: Path, aim: tuple[float, int], times: int = 2
 ) -> Result:
-    """Ours and the peer by turns, each the less of two; met where both CPU time and memory are."""
+    """Ours and the peer in turns, the minimum of two runs each; met if CPU time and memory are."""
     peer = [sys.executable, "-c", _GROUPS.format(recording)]
     ours, other = by_turns([*SPILLCAST, *verb], peer, times)
     aim_s, aim_mb = aim

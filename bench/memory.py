@@ -1,6 +1,6 @@
 """Elapsed time at sizes of work memory that were not measured, against runs with them.
 
-The peer is what one would say without a model: as long as with the nearest size that was measured.
+The peer has no model: it gives the time of the nearest measured size.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ AIM = 0.10
 
 
 def run() -> Iterator[Result]:
-    """Forecasts are made before their sizes are run with for the first time."""
+    """Forecasts are made before the first run with their size."""
     checked, peers = list[float](), list[float]()
     for engine, names, sizes, storages in CASES:
         for name in names:
@@ -62,7 +62,7 @@ def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> Mem
 
 
 def _nearest_s(sweep: MemorySweep, point: CheckedForecast) -> float:
-    """With the nearest measured size on the storage, or on any where that spilled nothing."""
+    """The time of the nearest measured size on the storage, or on any if nothing was spilled."""
     measured = [
         other
         for other in sweep.points

@@ -1,4 +1,4 @@
-"""Reads and writes that memory answers: how long most of them take, by size."""
+"""The duration of most reads and writes that memory answers, by size."""
 
 import os
 import time
@@ -12,16 +12,16 @@ SIZES_BYTES = (4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
 OPERATIONS = 2000
 REPEAT = 5
 FILE_BYTES = 64 << 20
-#: Of the operations of each size, how many are to be as fast as said.
+#: The share of operations of each size that must be at least as fast.
 MOST = 0.99
 MEMORY = Path("/dev/shm")
 
 
 def line() -> tuple[float, float]:
-    """Seconds, and bytes a second beyond them, that 99 of 100 operations of each size keep to.
+    """Seconds, and bytes per second, which 99 of 100 operations of each size do not exceed.
 
-    In CPU time, for memory answers on the core that asks, and of the calmest repeat. The line
-    through the smallest and the largest size is moved up to hold those between.
+    In CPU time, as memory answers on the caller's core, and of the fastest repeat. The line through
+    the smallest and the largest size is moved up to include those between.
     """
     with workspace(MEMORY) as room:
         took_s = np.array(
@@ -36,7 +36,7 @@ def line() -> tuple[float, float]:
 
 
 def _times_s(path: Path, size: int) -> list[float]:
-    """Of writes and reads by turns, through a file of which the second half of them meets data."""
+    """Writes and reads in turns, through a file of which the second half of them meets data."""
     block, places, took_s = os.urandom(size), FILE_BYTES // size, list[float]()
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

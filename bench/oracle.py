@@ -1,4 +1,4 @@
-"""How fast a trace is profiled; the peers are grep and awk, one pass an event, and ``wc -l``."""
+"""The speed of profiling a trace; the peers are grep and awk, one pass per event, and ``wc -l``."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ REPEATS = 3
 AIM_SHELL = 25
 AIM_WC = 3
 AIM_PEAK_MB = 200
-#: MB of memory of what is asked beside events, and how many times as fast as its peer it is.
+#: Memory limit in MB of other questions, and their speed as a multiple of the peer's.
 AIM_MB, AIM_PEER = 200, 1
 AWK = r"""/^WAIT/ { split($0, quoted, "'"); match($0, /ela= */)
 count[quoted[2]]++; total[quoted[2]] += substr($0, RSTART + RLENGTH) + 0 }
@@ -26,7 +26,7 @@ print(duckdb.execute(f"select w.event, count(*), sum(w.ela::bigint) from (select
     f"from {lines} where line like 'WAIT #%') group by all", [sys.argv[1]]).fetchall())"""
 ROOT = Path(__file__).parents[1]
 SHELL = ROOT / "bench" / "seed_profiler.sh"
-#: Where a file lies in memory, so that no disk is measured.
+#: The file is in memory, so that no disk is measured.
 MEMORY = Path("/dev/shm")
 
 
@@ -70,8 +70,8 @@ def run() -> Iterator[Result]:
 
 
 def _questions(trace: str) -> Iterator[Result]:
-    """What is asked beside events: of a second, under a condition, in SQL. Each runs by turns with
-    its peer; which is faster is told by CPU time, that another load on the machine does not change.
+    """Other questions: one second, a condition, SQL. Each runs in turns with its peer; they are
+    compared by CPU time, which other load on the machine does not change.
     """
     sql = "select event, count(*), sum(elapsed_ns) from waits group by all"
     where = ["--where", "event like 'direct path%' and elapsed_ns > 1000000"]

@@ -1,8 +1,8 @@
-"""Forecasts between real traces of one job, beside the plain sum that keeps the time outside.
+"""Forecasts between real traces of the same job, against the plain sum with an unchanged rest.
 
-The target's evidence is a tenth of its trace, the first or one drawn by a seed, or its mean latency
-alone; the truth is what the whole trace took. Constants are fitted without the runs that fetch as
-many rows at once as those that are judged.
+The target's evidence is a tenth of its trace, the first or a random one, or only its mean latency;
+the truth is the time of the whole trace. Constants are fitted without the runs whose fetch size
+equals that of the judged runs.
 """
 
 import sys
@@ -24,9 +24,9 @@ from spillcast.forecast.oracle.evidence import EventTarget, OracleEvidence, read
 from spillcast.forecast.question import Question
 
 SEED = 1
-#: Tenths drawn of each trace.
+#: Random tenths of each trace.
 DRAWN = 5
-#: Gains from one to the next, as they are shown.
+#: Ranges of gains in the output.
 GAINS = (0.0, 1.0, 3.0, 10.0, float("inf"))
 FIRST, RANDOM, LATENCY = "first tenth", "random tenth", "latency alone"
 AIM_ERROR = 0.12
@@ -35,7 +35,7 @@ AIM_HELD = 0.85
 
 @dataclass(frozen=True)
 class Case:
-    """One forecast, and the plain sum of the same evidence."""
+    """A forecast, and the plain sum of the same evidence."""
 
     evidence: str
     gain: float
@@ -47,7 +47,7 @@ class Case:
 
 
 def run() -> Iterator[Result]:
-    """Print all gains and kinds of evidence; the result is about gains above ten-fold."""
+    """Prints all gains and kinds of evidence; the result is for gains above ten-fold."""
     runs = traced()
     if not runs:
         print("oracle_pairs: the traces are absent, skipped", file=sys.stderr)

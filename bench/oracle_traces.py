@@ -1,6 +1,6 @@
-"""Real traces of one job at several network latencies: parts of them, and what they ask for.
+"""Real traces of the same job at several network latencies: parts of them, and fitted constants.
 
-They are data of a public repository and no part of this one; where they are absent there is none.
+They are data of a public repository and not part of this one; without them there are no runs.
 """
 
 import re
@@ -21,25 +21,25 @@ from spillcast.stats import NORMAL_95
 
 Array = NDArray[np.float64]
 FOLDER = Path(__file__).parents[2] / "shared" / "traces"
-#: Files beside ``pairs/LATENCY_arrayROWS.trc``.
+#: Files in addition to ``pairs/LATENCY_arrayROWS.trc``.
 OTHERS = {
     "jks_ot_cdb1_3802_12ms_010.trc": (10, 12.0),
     "jks_ot_cdb1_30547_1ms_010.trc": (10, 1.0),
 }
 EVENT = "SQL*Net message from client"
-#: A trace is cut into so many parts to see how far a part is off.
+#: A trace is cut into this many parts to measure the error of a part.
 PARTS = (10, 30)
-#: A part with fewer operations is none that anyone would forecast from.
+#: A part with fewer operations is too small for a forecast.
 OPERATIONS_MIN = 5
-#: From such a gain on the time outside moves with the latency, and up to such a one it differs
-#: from run to run: traces are of several days.
+#: From the first gain on the rest moves with the latency; up to the second it varies between runs,
+#: as traces are from several days.
 MOVES_FROM, ALIKE_UP_TO = 3.0, 2.0
 _TIM = re.compile(r"tim=(\d+)")
 
 
 @dataclass(frozen=True)
 class Traced:
-    """One run of the job: the rows it fetched at once, and the network's latency by its name."""
+    """A run of the job: the rows it fetched at once, and the name of the network's latency."""
 
     path: Path
     rows: int
@@ -47,7 +47,7 @@ class Traced:
 
     @cached_property
     def evidence(self) -> TraceEvidence:
-        """As forecasts read it."""
+        """The evidence as read for forecasts."""
         return read_traces([self.path])
 
     @property
@@ -57,7 +57,7 @@ class Traced:
 
     @cached_property
     def operations(self) -> tuple[Array, Array, Array]:
-        """When each round trip ended, how long it took, and the time since the one before (us)."""
+        """The end and duration of each round trip, and the time since the previous one (us)."""
         result: list[pa.RecordBatch] = []
         reader, _ = open_reader([self.path])
         reader.rows(lambda waits, *_: result.append(pa.record_batch(waits)))
@@ -68,7 +68,7 @@ class Traced:
         return end[1:], elapsed[1:], np.diff(end) - elapsed[1:]
 
     def cut(self, path: Path, begin: float) -> Path:
-        """Write the tenth of the run that begins at this share of its time; the path of it."""
+        """Writes the tenth of the run that starts at this share of its time; returns its path."""
         lines = self.path.read_text(errors="replace").splitlines(keepends=True)
         tims = [
             (at, int(result[1])) for at, line in enumerate(lines) if (result := _TIM.search(line))
@@ -81,7 +81,7 @@ class Traced:
 
 
 def traced() -> list[Traced]:
-    """All runs; none where the traces are absent."""
+    """All runs; none without the traces."""
     matches = []
     for path in sorted((FOLDER / "pairs").glob("*ms_array*.trc")):
         latency, rows = path.stem.split("ms_array")
@@ -99,7 +99,7 @@ def pairs(runs: Sequence[Traced]) -> Iterator[tuple[Traced, Traced]]:
 
 
 def fitted(runs: Sequence[Traced]) -> Mapping[str, Any]:
-    """What the runs say of parts of traces, and of the time outside the waits per operation."""
+    """Constants of parts of traces, and of the time outside the waits per operation."""
     outside_s = {item.path: float(item.operations[2].mean() / 1e6) for item in runs}
     moves, alike = [0.0], [0.0]
     for source, target in pairs(runs):
@@ -121,7 +121,7 @@ def fitted(runs: Sequence[Traced]) -> Mapping[str, Any]:
 def _error_of_a_part(values: Sequence[Array], runs: Sequence[Traced]) -> list[float]:
     """Relative error of a part's mean: of any number of operations, and of a single one.
 
-    The likeliest pair with errors of the logarithm s**2 + k**2 / n that are normal.
+    The most likely pair, with normal errors of the logarithm of variance s**2 + k**2 / n.
     """
     off, counts = [], []
     for run, value in zip(runs, values, strict=True):

@@ -1,8 +1,8 @@
-"""What a recording costs the query: real engines on memory and on slow storage, with and without.
+"""The cost of a recording for the query: real engines in memory and on slow storage.
 
-Each round runs the query twice bare and once recorded, in rotating order: the two bare runs beside
-each other say how much of a difference the machine makes by itself. Beside what a recorded run took
-longer stands what its recording says that it cost, which a forecast takes off.
+Each round runs the query twice bare and once recorded, in rotating order: the difference of the two
+bare runs is that of the machine itself. The extra time of a recorded run is compared with the cost
+stated in its recording, which a forecast subtracts.
 """
 
 import time
@@ -29,17 +29,17 @@ AIM_MEDIAN = 1.03
 AIM_LARGEST = 1.05
 SLOW = Emulated("storage of 0.3 ms", 0.0003, 0.0003)
 MEMORY = Path("/dev/shm")
-#: A round's runs: bare twice and recorded once.
+#: The runs of a round: two bare and one recorded.
 BARE, AGAIN, RECORDED = range(3)
 
 
-#: What is joined keeps a few columns, so that temp I/O is much of the work.
+#: The join keeps only a few columns, so that temp I/O is much of the work.
 JOIN = """
 select max(a.amount01), max(b.amount02)
 from (select * from t where id < {kept}) a join (select * from t where id < {kept}) b using (id)
 """
 POSTGRES_ROWS = 1_500_000
-#: Rows that PostgreSQL joins, in calls of 8 KiB: few where each takes 0.3 ms.
+#: Rows that PostgreSQL joins, in calls of 8 KiB: few if each takes 0.3 ms.
 KEPT = {True: POSTGRES_ROWS, False: 90_000}
 MEMORY_KB = {True: 4096, False: 576}
 
@@ -49,7 +49,7 @@ def of_duckdb(threads: int, _fast: bool) -> LabQuery:
 
 
 def of_postgres(processes: int, fast: bool) -> LabQuery:
-    """By a leader and its workers, which share the memory of one alone."""
+    """A leader and its workers, which share the memory of a single process."""
     settings = {**postgres.HASHED, "max_parallel_workers_per_gather": str(processes - 1)}
     if processes > 1:
         settings |= postgres.PARALLEL
@@ -101,7 +101,7 @@ def run() -> Iterator[Result]:
 def _compare(lab: Lab, workload: LabQuery, place: SpillDirectory, output: Path) -> Result:
     begin, method = time.monotonic(), ""
     rounds, stated_s = [], []
-    # The first run pays for what is not in any cache yet.
+    # The first run fills the caches.
     run_bare(lab, workload, place)
     for number in range(ROUNDS):
         elapsed_s = [0.0, 0.0, 0.0]
@@ -132,6 +132,6 @@ def _compare(lab: Lab, workload: LabQuery, place: SpillDirectory, output: Path) 
 
 
 def _stated_cost_s(recording: Recording) -> float:
-    """What a recording says that it cost the elapsed time."""
+    """The cost to the elapsed time that a recording states."""
     rest = baseline_of(workload_of_recording(recording)).rest
     return sum(term.baseline_s for term in rest if term.name == RECORDING)

@@ -1,9 +1,9 @@
-"""The page cache of storage that was only looked up: forecasts beside runs with so much of it.
+"""The page cache of looked-up storage: forecasts against runs with that much page cache.
 
-ext4 on a loop device over an emulated file, its page cache bounded by a memory cgroup to a share of
-what the query spills. Each query is recorded on a near device and forecast for a far one, whose
-figures are known, from the recording alone; the truth is the query on the far one. The peer is the
-same forecast without any page cache.
+ext4 on a loop device over an emulated file, with a memory cgroup that limits its page cache to a
+share of the spill. Each query is recorded on a near device and forecast for a far one with known
+figures, from the recording alone; the truth is the query on the far one. The peer is the same
+forecast without a page cache.
 """
 
 import subprocess
@@ -36,7 +36,7 @@ SHARES = (0.0, 0.25, 0.5, 1.0, 2.0)
 AIM, RUNS = 0.15, 3
 ENOUGH_BYTES = 16 << 30
 IMAGE_BYTES = 4 << 30
-#: Memory over what the engine once held: it is not always as large, and the kernel needs some.
+#: Memory beyond the engine's earlier peak, which varies, and for the kernel.
 LEAST = 1.15
 NEAR = Emulated("near", 1e-4, 1e-4, 2e-9)
 FAR = Emulated("far", 1e-3, 1e-3, 1e-8)
@@ -78,7 +78,7 @@ def run() -> Iterator[Result]:
 def of_query(
     engine: Lab, query: LabQuery, room: Path
 ) -> Iterator[tuple[float, Forecast, float, float]]:
-    """Share, forecast, forecast without a page cache, and the time measured."""
+    """Share, forecast, forecast without a page cache, and the measured time."""
     engine.build(query.rows)
     with ExitStack() as stack:
         group = stack.enter_context(memory_group(ENOUGH_BYTES))
@@ -98,7 +98,7 @@ def of_query(
 
 
 def uncached_s(recording: Recording, known: Storage) -> float:
-    """The elapsed time without any page cache."""
+    """The elapsed time without a page cache."""
     baseline = baseline_of(workload_of_recording(recording))
     return projection(baseline, known).total_s
 
@@ -128,14 +128,14 @@ def device(storage: Emulated, group: Path, room: Path) -> Iterator[SpillDirector
 
 
 def call(*command: str | Path) -> str:
-    """What a command prints."""
+    """The output of a command."""
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 @contextmanager
 def peak_of(group: Path) -> Iterator[list[int]]:
-    """What the group held at times that was no page of a file."""
+    """The group's memory other than page cache, sampled."""
     seen, over = [0], threading.Event()
 
     def watch() -> None:
@@ -152,7 +152,7 @@ def peak_of(group: Path) -> Iterator[list[int]]:
 
 
 def storage_of(emulated: Emulated) -> Storage:
-    """Its figures, as a catalogue would have them."""
+    """Its figures, in the form of a catalogue row."""
     groups = [
         Group(op, size, 1, 1, size, ns, [ns], [1], [1], [ns])
         for op, base_s in (("read", emulated.read_s), ("write", emulated.write_s))

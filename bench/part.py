@@ -1,9 +1,8 @@
 """Forecasts from a part of a query against the whole of it, which was recorded too.
 
-A tenth of each run, begun at random moments of its first 80 %, and its first fifth, forecast for
-the storage that it ran on: the truth is the run's own time. And a tenth for fast storage, where the
-forecast from the whole recording stands for it. The peer is what one would say without any part: as
-long as the last time.
+A tenth of each run, started at random in its first 80 %, and its first fifth, are forecast for the
+storage of the run: the truth is the run's own time. A tenth is also forecast for fast storage, with
+the forecast from the whole recording as the truth. The peer assumes the time of the previous run.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from spillcast.workspace import workspace
 from spillcast_lab.partial_runs import attached
 
 SEED, WINDOWS, SHARE, LATEST = 66155, 4, 0.1, 0.8
-#: The latency of fast storage. The truth there is the forecast from the whole recording.
+#: The latency of fast storage, where the forecast from the whole recording is the truth.
 FAST_S = 20e-6
 #: Sources that are left out one at a time.
 SOURCES = ("spill", "input", "plan", "history")
@@ -34,13 +33,13 @@ SOURCES = ("spill", "input", "plan", "history")
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to see a part, and the aims for it: refused, median, 90th percentile, half-width."""
+    """A way to see a part, and its targets: refused, median, 90th percentile, half-width."""
 
     name: str
     known: Callable[[Whole], list[Path]]
     aims: tuple[float, float, float, float]
     fifth: bool = False
-    #: For storage of so much latency; with the elapsed time of the whole given.
+    #: For storage of this latency; with the elapsed time of the whole given.
     fast_s: float | None = None
     timed: bool = False
 
@@ -66,7 +65,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Judged:
-    """A forecast over the truth: error, ends of its interval; None where it was refused."""
+    """A forecast over the truth: error and ends of its interval; None if it was refused."""
 
     error: float | None
     low: float = 0.0
@@ -74,12 +73,12 @@ class Judged:
 
     @property
     def held(self) -> bool:
-        """Whether the truth lies within."""
+        """Whether the interval contains the truth."""
         return self.low <= 1 <= self.high
 
 
 def run() -> Iterator[Result]:
-    """Recordings are made first, parts of them drawn by the seed then."""
+    """Makes all recordings first, and then draws parts of them by the seed."""
     with workspace(None) as room:
         made = list(wholes(room, SEED))
         yield from results(made, SEED)
@@ -100,7 +99,7 @@ def results(made: Sequence[Whole], seed: int) -> Iterator[Result]:
 def judged(
     made: Sequence[Whole], kind: Kind, seed: int, without: Sequence[str] = ()
 ) -> list[Judged]:
-    """The parts in which there was any temp I/O."""
+    """The parts that contain temp I/O."""
     matches = []
     for whole in made:
         recording = Recording.open(whole.run)
@@ -121,7 +120,7 @@ def judged(
 
 
 def _truth(recording: Recording, kind: Kind) -> tuple[Storage, float | None]:
-    """The target, and how long the query takes there."""
+    """The target, and the query's time there."""
     private = observed(recording)
     if kind.fast_s is None:
         return private, recording.elapsed_s
@@ -136,7 +135,7 @@ def judge(
     known: RemainingWorkHints,
     elapsed_s: float | None = None,
 ) -> Judged:
-    """The forecast of the whole from a part, over what that took."""
+    """The forecast of the whole from a part, over the true time."""
     try:
         answer: Forecast = forecast(part, target, known=known, elapsed_s=elapsed_s)
     except SpillcastError:
@@ -148,7 +147,7 @@ def judge(
 
 
 def summary(result: Sequence[Judged]) -> tuple[list[Judged], list[float], float]:
-    """The forecasts that were not refused, their errors, and half of their intervals' width."""
+    """The answered forecasts, their errors, and the half-width of their intervals."""
     given = [item for item in result if item.error is not None]
     errors = [abs(item.error) for item in given if item.error is not None] or [float("inf")]
     half = median([(item.high - item.low) / 2 for item in given] or [float("inf")])
@@ -156,7 +155,7 @@ def summary(result: Sequence[Judged]) -> tuple[list[Judged], list[float], float]
 
 
 def _former_off(made: Sequence[Whole]) -> float:
-    """How far a previous run is from each, in time alone."""
+    """The error of the previous run of each, by time alone."""
     pairs = ((Recording.open(item.run), Recording.open(item.former)) for item in made)
     return median(abs(former.elapsed_s / run.elapsed_s - 1) for run, former in pairs)
 

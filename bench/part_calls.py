@@ -1,8 +1,8 @@
-"""A part of a call of a PostgreSQL statement, of which the server counted earlier calls.
+"""A part of a call of a PostgreSQL statement, whose earlier calls the server counted.
 
-Six statements are called with other constants each time, on a mount of 1 ms an operation. The
-fourth call is recorded for a tenth of the mean of those before, from a random moment of its first
-80 %, and goes on to its end, which is the truth. The peer is the mean of the earlier calls.
+Six statements are called with other constants each time, on a mount of 1 ms per operation. The
+fourth call is recorded for a tenth of the mean of the earlier ones, from a random moment of its
+first 80 %, and continues to its end, which is the truth. The peer is the mean of the earlier calls.
 """
 
 import re
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SEED, ROWS, LATENCY_S = 62092, 2_000_000, 0.001
 EARLIER, SHARE, LATEST = 3, 0.1, 0.8
-#: How far constants of calls are from those of the lab's queries, at most.
+#: The largest relative distance of a call's constants from those of the lab's queries.
 APART = (0.1, 0.4)
 COUNTING = {**SETTINGS, "shared_preload_libraries": "pg_stat_statements", "track_io_timing": "on"}
 MEDIAN_AIM, REFUSED_AIM = 0.12, 0.15
@@ -44,9 +44,9 @@ MEDIAN_AIM, REFUSED_AIM = 0.12, 0.15
 
 @dataclass(frozen=True)
 class Called:
-    """A call that was recorded in part: its time, and those of the calls before.
+    """A call that was recorded in part: its time, and those of the earlier calls.
 
-    The last one of these was recorded as a whole, for the latencies of the storage.
+    The last of these was recorded as a whole, for the latencies of the storage.
     """
 
     part: Path
@@ -92,7 +92,7 @@ def _called(
     chance: Random,
     another: Callable[[], str],
 ) -> Called:
-    """A statement's calls, each of ``another`` text; the last one is recorded in part."""
+    """The calls of a statement, each with another text; the last one is recorded in part."""
     private = {"work_mem": workload.memory, "temp_tablespaces": "slow", **workload.settings}
     part, whole = (room / f"{workload.name.replace(' ', '-')}-{n}.spill" for n in ("part", "whole"))
     with server.connect() as connection:
@@ -114,7 +114,7 @@ def _recorded(
     begin_s: float = 0.0,
     duration_s: float | None = None,
 ) -> float:
-    """The time of a call that is recorded from a moment on, for so long or to its end."""
+    """The time of a call that is recorded from a moment on, for a time or to its end."""
     took_s = list[float]()
     thread = Thread(target=lambda: took_s.append(_took_s(connection, sql)))
     thread.start()

@@ -1,4 +1,4 @@
-"""Whole runs that are cut to parts: each recorded, recorded again, and explained without a run."""
+"""Whole runs for cutting into parts: each recorded twice, and explained without a run."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ ENGINES = ("postgres", "duckdb")
 
 @dataclass(frozen=True)
 class Whole:
-    """A recorded run of a query; a former one on the same storage, and its plan, as paths."""
+    """A recorded run of a query, an earlier one on the same storage, and its plan, as paths."""
 
     run: Path
     former: Path
@@ -34,12 +34,12 @@ class Whole:
 
 
 def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Whole]:
-    """Runs of queries that no constant was chosen on, each on a storage drawn by the seed."""
+    """Runs of queries that no constant was fitted to, each on a random storage by the seed."""
     chance = Random(f"parts {seed}")
     for engine in ENGINES:
         lab = lab_of(engine)(room)
         yield from of_lab(lab, QUERIES[engine], engine, room, chance, queries)
-        # Those of one server: the other has the same queries.
+        # Only those of one server, as the other has the same queries.
         tpch, *_ = LABS[engine]["tpch"]
         lab = tpch(room)
         every = [item for item in lab.verified(1) if not item.cold]
@@ -54,7 +54,7 @@ def of_lab(
     chance: Random,
     queries: int | None,
 ) -> Iterator[Whole]:
-    """On storages of its own: a server takes no directory in which another has its temp files."""
+    """On separate storages: a server takes no directory that contains another's temp files."""
     with ExitStack() as stack:
         private = stack.enter_context(workspace(room))
         places = [stack.enter_context(emulated(item, private, private)) for item in STORAGES]

@@ -1,8 +1,8 @@
-"""Cases that intervals of parts rest on: runs of queries that `bench part` does not judge by, cut.
+"""Training cases for intervals of parts: runs of queries that `bench part` does not judge, cut.
 
-`python -m bench.part_training ROOM` records each of them twice, on storages drawn by a seed, and
-keeps the recordings in ROOM (half an hour); those that are there already are taken. Their parts go
-to docs/accuracy/parts.parquet, for `python -m bench calibrate residuals`.
+`python -m bench.part_training ROOM` records each of them twice, on random storages by a seed, and
+keeps the recordings in ROOM (half an hour); existing ones are reused. Their parts go to
+docs/accuracy/parts.parquet, for `python -m bench calibrate residuals`.
 """
 
 import sys
@@ -126,15 +126,15 @@ def made(room: Path) -> Iterator[tuple[str, Whole]]:
 
 
 def _recorded(path: Path) -> Whole | None:
-    """A run that was recorded already."""
+    """An existing recording of a run."""
     run, former, plan = (path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json"))
     return Whole(run, former, plan if plan.exists() else None) if former.exists() else None
 
 
 def cases(engine: str, whole: Whole) -> Iterator[Case]:
-    """Parts begun at random, and the first fifth; those that hold temp I/O.
+    """Parts with random starts, and the first fifth, if they contain temp I/O.
 
-    Each for the storage of the run, and for a fast one, there with the elapsed time known too.
+    Each for the storage of the run, and for a fast one, there also with a known elapsed time.
     """
     recording = Recording.open(whole.run)
     storage, took_s = observed(recording), recording.elapsed_s
@@ -177,7 +177,7 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
 def _forecast_of(
     part: Recording, target: Storage, known: RemainingWorkHints, elapsed_s: float | None
 ) -> Forecast | None:
-    """None where there is no forecast of the whole."""
+    """None if there is no forecast of the whole."""
     try:
         answer = forecast(part, target, known=known, elapsed_s=elapsed_s)
     except SpillcastError:
@@ -186,7 +186,7 @@ def _forecast_of(
 
 
 def main(room: Path) -> None:
-    """Write the cases."""
+    """Writes the cases."""
     matches = [case for engine, whole in made(room) for case in cases(engine, whole)]
     machine = describe_machine()
     about = {

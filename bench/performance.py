@@ -1,9 +1,9 @@
 """docs/performance.md: benchmarks of speed and memory, and how cost grows, as a page.
 
-``python -m bench performance --markdown docs/performance.md`` measures all parts, each in a process
-of its own and within a bounded time. With names of parts only those are measured, and the page is
-made of them and of what was measured of the others before, in this folder; ``--quick`` is those
-that take less than five minutes together.
+``python -m bench performance --markdown docs/performance.md`` measures all parts, each in a
+separate process and within a time limit. With names of parts only those are measured, and the page
+also shows the earlier results of the others in this folder; ``--quick`` runs those that take less
+than five minutes together.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from typing import Any
 from bench.result import Result
 
 ROOT = Path(__file__).parents[1]
-#: What was measured of each part.
+#: The results of each part.
 KEPT = ROOT / "build" / "performance"
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of the page: the function that measures them and how long it may take."""
+    """Some rows of the page: the function that measures them and its time limit."""
 
     title: str
     about: str
@@ -75,7 +75,7 @@ PARTS = {
         400,
     ),
 }
-#: Why an aim is missed, by how the row begins; told where it is.
+#: Why a target is missed, by the start of the row; shown if it is.
 REASONS = {
     "start: forecast": "A small forecast: starting Python and importing numpy and its own modules "
     "is most of it.",
@@ -100,7 +100,7 @@ page. `--quick` measures only the first two parts; names select parts: {names}.
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, and write the page where one is asked for; 1 where a part did not end."""
+    """Measures, and writes the page if requested; 1 if a part did not end."""
     parser = argparse.ArgumentParser(prog="python -m bench performance", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="only what takes few minutes")
@@ -118,7 +118,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _measure(name: str) -> bool:
-    """Keep what a part comes to; whether it ended in time."""
+    """Saves the result of a part; returns whether it ended in time."""
     part, load, begin = PARTS[name], os.getloadavg()[0], time.monotonic()
     command = [sys.executable, "-m", "bench.performance", name]
     rows = []
@@ -147,7 +147,7 @@ def _measure(name: str) -> bool:
 
 
 def page() -> str:
-    """All parts that were measured, in Markdown."""
+    """All measured parts, in Markdown."""
     text = [HEAD.format(names=", ".join(f"`{name}`" for name in PARTS))]
     machines = dict[str, None]()
     sections = []
@@ -199,7 +199,7 @@ def machine() -> str:
 
 
 def _rows_of(name: str) -> None:
-    """Print the rows of a part as JSON, a line each."""
+    """Prints the rows of a part as JSON, a line each."""
     module, _, function = PARTS[name].function.partition(".")
     for row in getattr(import_module(f"bench.{module}"), function)():
         print(json.dumps(asdict(row), default=float), flush=True)

@@ -1,8 +1,8 @@
-"""Plans of PostgreSQL forecast for storage that was only looked up, beside runs on it.
+"""Plans of PostgreSQL forecast for looked-up storage, against runs on it.
 
-ext4 on loop devices over emulated files, whose figures are known. A memory cgroup leaves no page
-cache for the temp files. The plan of a run on each device is forecast for each other one; the truth
-is the query there. The peer takes each block in the plan for an operation of the device.
+ext4 on loop devices over emulated files with known figures. A memory cgroup leaves no page cache
+for the temp files. The plan of a run on each device is forecast for each other one; the truth is
+the query there. The peer counts each block of the plan as an operation of the device.
 """
 
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ from spillcast.lab.storages import Emulated
 from spillcast.workspace import memory_group, workspace
 
 AIM, RUNS = 0.25, 2
-#: A rented volume of 125 MB/s with 0.7 ms for each operation.
+#: A rented volume of 125 MB/s with 0.7 ms per operation.
 RENTED = Emulated("rented", 7e-4, 7e-4, 8e-9)
 DEVICES = (NEAR, FAR, RENTED)
-#: Memory over what the engine once held.
+#: Memory beyond the engine's earlier peak.
 LEAST = 1.04
 #: Each spills more than 100 MB.
 QUERIES = (
@@ -66,7 +66,7 @@ def run() -> Iterator[Result]:
 
 
 def of_query(query: LabQuery) -> Iterator[tuple[float, float, float, bool]]:
-    """Forecast, that of the peer, measured time (s), and whether the interval holds it."""
+    """Forecast, the peer's, measured time (s), and whether the interval contains it."""
     with workspace() as room, ExitStack() as stack:
         engine = PostgresLab(room)
         engine.build(query.rows)

@@ -1,4 +1,4 @@
-"""Direct random reads of one file: the probe's io_uring loop beside fio's, by turns."""
+"""Direct random reads of a file: the probe's io_uring loop against fio's, in turns."""
 
 import json
 import shutil
@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[1]
 FILE_BYTES = 1 << 30
 RUN_S = 1
 TURNS = 9
-#: Size in bytes and operations under way.
+#: Size in bytes and operations in flight.
 CELLS = ((8 << 10, 1), (8 << 10, 32), (256 << 10, 8))
 AIM_MEDIAN = 0.05
 Figures = tuple[float, float]
 
 
 def run() -> Iterator[Result]:
-    """Operations a second and median latency, each the median of ratios of neighbouring runs."""
+    """Operations per second and median latency, each the median of ratios of consecutive runs."""
     if shutil.which("fio") is None:
         yield Result("probe", "not run", "fio is not installed", float("nan"), "fio's rate", False)
         return
@@ -37,7 +37,7 @@ def run() -> Iterator[Result]:
 def _compared(ours: Path, path: Path, size: int, depth: int) -> Iterator[Result]:
     pairs = []
     for turn in range(TURNS):
-        # By turns, and each goes first as often, so that what drifts drifts for both.
+        # In turns, each equally often first, so that drift affects both.
         order = (_ours, _fio) if turn % 2 else (_fio, _ours)
         result = {item: item(ours, path, size, depth) for item in order}
         pairs.append((result[_ours], result[_fio]))
@@ -89,7 +89,7 @@ def _build() -> Path:
 
 
 def _disk() -> Path | None:
-    """The temp directory where it is on a disk, for a file in memory has no queue."""
+    """The temp directory if it is on a disk, as a file in memory has no queue."""
     kind = ["stat", "-f", "-c", "%T", tempfile.gettempdir()]
     output = subprocess.run(kind, capture_output=True, text=True).stdout.strip()
     return ROOT if output == "tmpfs" else None

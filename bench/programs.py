@@ -1,4 +1,4 @@
-"""The two programs that benchmarks of captures run: the observed one, and one that attaches.
+"""The two programs of the capture benchmarks: the observed one, and one that attaches.
 
 They are examples of the core: ``crates/spillcast-core/examples/observed`` and ``attach.rs``.
 """
@@ -15,7 +15,7 @@ from bench.result import SPILLCAST
 ROOT = Path(__file__).parents[1]
 BUILD = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "spillcast-core"]
 EXAMPLES = ["--example", "observed", "--example", "attach"]
-#: Where a recording goes, in the directory that a benchmark has.
+#: The path of a recording in the directory of a benchmark.
 OUTPUT = "bench.spill"
 
 
@@ -34,7 +34,7 @@ def observed(kind: str, room: Path, count: int, *gate: str, **options: int) -> l
 
 
 def recording(room: Path, method: str) -> list[str]:
-    """The beginning of a command line that records, with all files of ``room`` as temp files."""
+    """The start of a command line that records, with all files of ``room`` as temp files."""
     output = str(room.with_name(OUTPUT))
     return [
         *SPILLCAST,
@@ -51,14 +51,14 @@ def recording(room: Path, method: str) -> list[str]:
 
 
 def summary_of(stdout: str) -> dict[str, Any]:
-    """What the observed program says it did, whatever else was printed."""
+    """The account of the observed program, without other output."""
     line = next(line for line in stdout.splitlines() if line.startswith('{"kind"'))
     document: dict[str, Any] = json.loads(line)
     return document
 
 
 def run(command: Sequence[str]) -> dict[str, Any]:
-    """What the observed program says after a run, bare or under an observer."""
+    """The account of the observed program after a run, bare or under an observer."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -66,7 +66,7 @@ def run(command: Sequence[str]) -> dict[str, Any]:
 
 
 def attached(source: str, room: Path, pid: int) -> dict[str, Any]:
-    """What attaching to a process takes; ``refused`` says why it cannot be."""
+    """The cost of attaching to a process; ``refused`` says why that is impossible."""
     command = [str(built() / "attach"), source, str(room), "--pid", str(pid)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Queries that spill and are not among the verified, and recordings of them by turns."""
+"""Queries that spill and are not among the verified ones, and recordings of them in turns."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from spillcast.workspace import workspace
 
 
 def postgres_query(name: str, sql: str, **settings: str) -> LabQuery:
-    """One on the lab's table, with its work memory."""
+    """A query on the lab's table, with its work memory."""
     memory = f"{postgres.MEMORY_KB}kB"
     return LabQuery(name, sql, postgres.ROWS, memory, settings=settings)
 
@@ -93,7 +93,7 @@ QUERIES: dict[str, tuple[LabQuery, ...]] = {
 def recordings(
     engine: Lab, query: LabQuery, places: Sequence[SpillDirectory], room: Path, repeat: int
 ) -> Iterator[dict[str, list[Recording]]]:
-    """So many of the query in each place, by its name; they are there while the context is."""
+    """Recordings of the query in each place, by its name; they exist as long as the context."""
     engine.build(query.rows)
     run(engine, query, places[0])
     made: dict[str, list[Recording]] = {place.name: [] for place in places}

@@ -1,8 +1,8 @@
-"""CPU quotas: forecasts of queries in a limited group beside what they take on faster storage.
+"""CPU quotas: forecasts of queries in a limited group against their time on faster storage.
 
 DuckDB in a CPU cgroup spills to a slow emulated storage and is recorded there; the truth is the
-same query in the same group on a fast one, whose figures are known. The peer is the same forecast
-as if there were no quota. The groups go before what else the machine does.
+same query in the same group on a fast one with known figures. The peer is the same forecast without
+the quota. The groups take precedence over other work on the machine.
 """
 
 import os
@@ -28,12 +28,12 @@ from spillcast.workspace import workspace
 
 QUOTAS = (0.4, 1.0, 1.5)
 THREADS = (1, 4)
-#: Of the queries of a verification.
+#: Queries of a verification.
 CHOSEN = ("hash join", "sort", "count distinct")
 AIM, RUNS = 0.12, 3
 SLOW = Emulated("slow", 4e-3, 4e-3, 4e-9)
 FAST = Emulated("fast", 3e-4, 3e-4, 1e-9)
-#: Where others have 1,024.
+#: Other groups have 1,024.
 FIRST = 200_000
 
 
@@ -79,7 +79,7 @@ def run() -> Iterator[Result]:
 def of_query(
     engine: Lab, query: LabQuery, group: Path, room: Path
 ) -> Iterator[tuple[float, Forecast, Forecast, float]]:
-    """Quota, forecast, forecast as if there were none, and the time measured."""
+    """Quota, forecast, forecast without the quota, and the measured time."""
     engine.build(query.rows)
     with ExitStack() as stack:
         below = stack.enter_context(workspace(SHARED_MEMORY))

@@ -1,12 +1,12 @@
-"""The temp I/O of engines on memory, beside a replay there of a recording from slow storage.
+"""The temp I/O of engines in memory, against a replay there of a recording from slow storage.
 
 On storage as fast as memory, latency is the copy of the bytes, and depends on how warm an engine's
-buffers are and on who else has the core. A forecast from slow storage takes it from a replay of the
-slow recording. Each round records a query on slow storage and on tmpfs, and replays the slow
-recording on tmpfs; a ratio is the replay's sum of latencies over the engine's own on tmpfs. With
-more threads than cores the engine's latencies hold time without a core, which the replay's do not:
-the ratio of the median latencies says what is left. A query may spill more or less in a slow run,
-so the ratio is per byte.
+buffers are and on which processes share the core. A forecast from slow storage takes it from a
+replay of the slow recording. Each round records a query on slow storage and on tmpfs, and replays
+the slow recording on tmpfs; a ratio is the replay's sum of latencies over the engine's on tmpfs.
+With more threads than cores the engine's latencies include time without a core, which the replay's
+do not: the ratio of the median latencies shows the rest. A query may spill more or less in a slow
+run, so the ratio is per byte.
 """
 
 from collections import Counter

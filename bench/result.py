@@ -1,4 +1,4 @@
-"""What a benchmark says: one line, with its peer, the ratio and the aim."""
+"""The output of a benchmark: one line, with its peer, the ratio and the target."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHON
 
 @dataclass(frozen=True)
 class Result:
-    """A figure of ours beside a figure of a peer."""
+    """One of our figures beside that of a peer."""
 
     name: str
     ours: str
@@ -33,18 +33,18 @@ class Result:
 
 
 def best_of_s(command: list[str], times: int) -> float:
-    """Shortest wall time of a command."""
+    """The minimum wall time of a command."""
     return min(wall_s(command) for _ in range(times))
 
 
 def wall_s(command: list[str]) -> float:
-    """Wall time of a command, which must succeed."""
+    """The wall time of a command, which must succeed."""
     return used(command).wall_s
 
 
 @dataclass(frozen=True)
 class Used:
-    """What a command took: elapsed time, CPU time of it and its children, and most memory."""
+    """The resources of a command: elapsed time, CPU time with its children, and peak memory."""
 
     wall_s: float
     cpu_s: float
@@ -56,14 +56,14 @@ class Used:
 
 
 def least(runs: list[Used]) -> Used:
-    """The least of each figure."""
+    """The minimum of each figure."""
     return Used(
         min(run.wall_s for run in runs), min(run.cpu_s for run in runs), min(run.mb for run in runs)
     )
 
 
 def used(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Used:
-    """What a command took, which must succeed."""
+    """The resources of a command, which must succeed."""
     begin = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
@@ -77,13 +77,13 @@ def used(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Us
 
 
 def by_turns(ours: list[str], peer: list[str], times: int) -> tuple[Used, Used]:
-    """The least that each took, ours and the peer one after the other."""
+    """The minimum resources of each, with runs of ours and the peer in turns."""
     runs = [(used(ours), used(peer)) for _ in range(times)]
     return least([item for item, _ in runs]), least([other for _, other in runs])
 
 
 def made_up_recording(path: Path, waits: int, threads: int, *, page_cached: bool = False) -> Path:
-    """A recording of so many waits, by another process, whose memory must not count as ours."""
+    """A recording of this many waits, made by another process to keep its memory out of ours."""
     tests = str(Path(__file__).parents[1] / "tests")
     code = f"import sys; sys.path.insert(0, {tests!r}); import large_recording as large\n"
     code += f"large.write_large_recording({str(path)!r}, {waits}, {threads}, {page_cached})"

@@ -1,4 +1,4 @@
-"""Forecasts of large recordings from a sample beside those from all waits."""
+"""Forecasts of large recordings from a sample against those from all waits."""
 
 import json
 import random
@@ -13,19 +13,19 @@ from unittest.mock import patch
 from bench.result import Result
 from spillcast.stats import NORMAL_95
 
-#: Recordings that nothing was chosen by, straight to disks and through a page cache; waits of each.
+#: Recordings that nothing was tuned on, to disks and through a page cache; waits of each.
 SEEDS, CACHED_SEEDS, WAITS = range(100, 120), range(4100, 4120), 1_500_000
-#: Through a page cache all waits take minutes, so fewer are taken: of fewer, and as small a share.
+#: Through a page cache all waits take minutes, so there are fewer, with an equally small share.
 CACHED_WAITS, CACHED_ROWS, CACHED_OPERATIONS = 300_000, 64_000, 60_000
 TARGETS = ("latency:20us", "latency:400us", "latency:5ms")
-#: Where a page cache answers: how long it takes, and storages behind another one.
+#: If a page cache answers: its latency, and storages behind another one.
 CACHED_US, DISKS = 3.0, ("catalogue:aws-gp3", "catalogue:linux-hdd")
-#: What is stated is a standard error; nine in ten are to lie within NORMAL_95 of them.
+#: A standard error is stated; nine in ten must lie within NORMAL_95 of them.
 AIM = 0.9
 
 
 def run() -> Iterator[Result]:
-    """A line each for disks and page caches: how many held, how far off, how many taken whole."""
+    """A line each for disks and page caches: how many held, the error, how many used all waits."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     for cached in (False, True):
         yield _held(cached)
@@ -62,7 +62,7 @@ def _held(cached: bool) -> Result:
 
 @contextmanager
 def _smaller() -> Iterator[None]:
-    """Recordings of fewer waits count as large."""
+    """Makes smaller recordings count as large."""
     from spillcast.forecast.workload import query
     from spillcast.recording import derived as sampling
 
@@ -75,7 +75,7 @@ def _smaller() -> Iterator[None]:
 
 
 def _forecasts(path: Path, seed: int, cached: bool) -> Iterator[tuple[float, float | None, float]]:
-    """From a sample, with its error, and from all waits; no error where all were taken."""
+    """From a sample, with its error, and from all waits; no error if all were used."""
     from spillcast.forecast.ask import ask
     from spillcast.forecast.question import Question
     from varied_recording import write_varied_recording
@@ -84,14 +84,14 @@ def _forecasts(path: Path, seed: int, cached: bool) -> Iterator[tuple[float, flo
     write_varied_recording(path, waits, seed, wait_us=wait_us)
     targets = DISKS if cached else TARGETS
     if cached:
-        # What holds none to all of what the threads wrote.
+        # Memory for none to all of what the threads wrote.
         meta = json.loads((path / "meta.json").read_text())
         room = random.Random(seed).uniform(0, 0.6) * meta["temp"]["bytes"]
         meta["machine"]["memory_available_bytes"] = int(room)
         (path / "meta.json").write_text(json.dumps(meta))
     ours, exact = ask([path], targets), ask([path], targets, Question(exact=True))
     for (answer, _), (known, _) in zip(ours, exact, strict=True):
-        # The evidence of some does not tell enough, whichever way.
+        # The evidence of some is insufficient, with a sample and without.
         if answer.forecast_s is None or known.forecast_s is None:
             continue
         error = None if answer.sampled is None else answer.sampled.error

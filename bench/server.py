@@ -2,8 +2,8 @@
 
 Debian's server runs them with temp files on a mount of 0.6 ms a read and 0.3 ms a write, is ranked
 by its own counts, once while they run (``--since``) and once afterwards, and runs them again with
-temp files in memory. What each saved is the difference of what pg_stat_statements counted. The
-peer ranks by temp blocks, as one does without a forecast.
+temp files in memory. The saving of each is the difference of the pg_stat_statements times. The peer
+ranks by temp blocks, as one does without a forecast.
 """
 
 import json
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 READ_S, WRITE_S = 0.0006, 0.0003
 FIRST, ANSWER_AIM_S, HELD_AIM = 3, 5.0, 0.8
-#: The command watches for so many times what the statements are expected to take.
+#: The command watches for this multiple of the statements' expected time.
 WATCHED = 1.5
-#: From the start of the command to its first look at the most.
+#: The longest time from the start of the command to its first poll.
 FIRST_LOOK_S = 4.0
 MEMORY = Path("/dev/shm")
 SETTINGS = {
@@ -51,7 +51,7 @@ COUNTS = (
     "select queryid::text, calls, total_exec_time / 1e3, temp_blks_read + temp_blks_written "
     "from pg_stat_statements"
 )
-#: The statement's identifier, for none has a name of its own.
+#: The statement's identifier, as none has a name.
 IDENTIFY = (
     "select queryid::text from pg_stat_statements where query not like '%pg_stat_statements%'"
 )
@@ -59,7 +59,7 @@ IDENTIFY = (
 
 @dataclass(frozen=True)
 class Judged:
-    """What a statement took of all its calls on both storages, and what was said of that."""
+    """The time of all calls of a statement on both storages, and its forecast."""
 
     name: str
     calls: int
@@ -70,16 +70,16 @@ class Judged:
 
     @property
     def saved_s(self) -> float:
-        """What the candidate saved."""
+        """The time that the candidate saved."""
         return self.slow_s - self.fast_s
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
-        """What all calls were forecast to save, and its interval; None where nothing was."""
+        """The forecast saving of all calls, and its interval; None without a forecast."""
         gains = (self.ranked or {}).get("gains") or {}
         if self.ranked is None or not gains:
             return None
-        # Calls that ended after the second look are not in it.
+        # Calls that ended after the second poll are not in it.
         times = self.calls / self.ranked["calls"]
         result = next(iter(gains.values()))
         low_s, high_s = result["interval_s"]
@@ -87,7 +87,7 @@ class Judged:
 
     @property
     def held(self) -> bool | None:
-        """Whether the interval holds the truth."""
+        """Whether the interval contains the truth."""
         if self.gain is None:
             return None
         _, low_s, high_s = self.gain
@@ -149,7 +149,7 @@ def run() -> Iterator[Result | str]:
 
 
 def _probed(memory: Path, room: Path) -> Path:
-    """The candidate's storage.json, measured before the server is at work."""
+    """The candidate's storage.json, measured before the server is busy."""
     file = room / "candidate.json"
     command = [*SPILLCAST, "probe", str(memory), "--grid", "--budget", "60s", "-o", str(file)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -169,9 +169,9 @@ def _prepare(
 def _run_once(
     server: PrivateServer, private: "psycopg.Connection[tuple[Any, ...]]", space: str
 ) -> tuple[dict[str, Statement], float]:
-    """Each once, which reads the tables into the server's memory: by their identifiers.
+    """Runs each once, which reads the tables into the server's memory.
 
-    And what all calls of all of them are expected to take, seconds.
+    Returns them by identifier, and the expected time of all calls of all of them in seconds.
     """
     names: dict[str, Statement] = {}
     expected_s = 0.0
@@ -195,7 +195,7 @@ def _run_all(
     names: dict[str, Statement],
     space: str,
 ) -> None:
-    """All calls of each, in a session of its own, counted from 0."""
+    """All calls of each, in a separate session, counted from 0."""
     private.execute("select pg_stat_statements_reset()")
     for statement in names.values():
         with server.connect() as session:
@@ -206,7 +206,7 @@ def _run_all(
 
 
 def _started(server: PrivateServer, candidate: Path, seconds: float) -> "subprocess.Popen[str]":
-    """The verb at work, once it has taken its first look."""
+    """The running verb, once it has polled for the first time."""
     since = ("--since", f"{seconds:.0f}s")
     command = [*SPILLCAST, "postgres", server.dsn, "--to", str(candidate), "--json", *since]
     began = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -215,7 +215,7 @@ def _started(server: PrivateServer, candidate: Path, seconds: float) -> "subproc
 
 
 def _ranked(server: PrivateServer, candidate: Path) -> tuple[dict[str, Any], float]:
-    """The verb's own document, and the time until it was there."""
+    """The verb's document, and the time until it existed."""
     command = [*SPILLCAST, "postgres", server.dsn, "--to", str(candidate), "--json"]
     began = time.monotonic()
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -233,7 +233,7 @@ def _judged(
     after: dict[str, tuple[int, float, int]],
     result: dict[str, Any],
 ) -> list[Judged]:
-    """What saved most comes first."""
+    """The largest savings come first."""
     answer = {item["queryid"]: item for item in result["statements"]}
     judged = [
         Judged(

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 #: Rows of lineitem, and of the shop's table.
 TPCH_ROWS, SHOP_ROWS = 600_000, 100_000
-#: At this size; those of the lab are for ten times as many rows.
+#: At this scale; those of the lab are for ten times as many rows.
 REPORTS_KB = {3: 192, 4: 192, 7: 256, 8: 64, 10: 768, 11: 128, 13: 384, 14: 128, 15: 128, 16: 192}
-#: Calls of each, in the order of their numbers: what spills much is not what is run often.
+#: Calls of each, in the order of their numbers: what spills much does not run often.
 REPORT_CALLS = (1, 2, 1, 3, 2, 6, 4, 2, 1, 2)
 PARALLEL_REPORTS = (3, 4, 8, 13, 15)
-#: With memory enough: tables are read, nothing spills.
+#: With enough memory: tables are read and nothing spills.
 CACHED_REPORTS = (5, 9, 12, 18, 22)
 SHOP_TABLE = """
 create unlogged table shop as
@@ -28,7 +28,7 @@ from generate_series(1, {rows}) i
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement, what its session sets, and how often it is run."""
+    """A statement, its session's settings, and its number of runs."""
 
     name: str
     sql: str
@@ -37,7 +37,7 @@ class Statement:
 
 
 def statements() -> list[Statement]:
-    """All of them, always in this order."""
+    """All of them, always in the same order."""
     return [*_reports(), *_shop()]
 
 
@@ -56,7 +56,7 @@ def _reports() -> list[Statement]:
 
 
 def _shop() -> list[Statement]:
-    """Short ones as pgbench has them, and lists that spill a little each time."""
+    """Short ones like pgbench's, and lists that spill a little each time."""
     small = _words({"work_mem": "128kB", **_ALONE})
     large = _words({"work_mem": "64MB", **_ALONE})
     by_key = "where id = 4711"

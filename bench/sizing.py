@@ -1,4 +1,4 @@
-"""Which limit binds in 200 drawn cases, and the cheapest storage against all settings in 30."""
+"""The binding limit in 200 random cases, and the cheapest storage against all settings in 30."""
 
 import sys
 import tempfile
@@ -11,13 +11,13 @@ from typing import Any
 from bench.result import Result
 
 BINDINGS, SEARCHES, RECORDINGS, LARGE_WAITS = 200, 30, 10, 1_000_000
-#: Steps in which all settings are tried, so that this takes minutes.
+#: The steps of all tried settings, so that this takes minutes.
 STEPS = {"iops": 4000.0, "throughput": 125.0, "size": 250.0 * (1 << 30)}
 OFF_MAX, CPU_MAX_S = 0.01, 3.0
 
 
 def run() -> Iterator[Result]:
-    """Bindings that are right, the largest difference of a price, and the time of a search."""
+    """Correct bindings, the largest difference of a price, and the time of a search."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import sizing_cases as drawn
 

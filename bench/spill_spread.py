@@ -1,7 +1,7 @@
-"""How far the spill of one query differs from run to run: bytes written at several memory limits.
+"""How much the spill of a query varies from run to run: bytes written at several memory limits.
 
-`python -m bench.spill_spread RUNS.csv` runs DuckDB's queries of the lab by turns on memory and on
-slow storage, and appends a row a run. Load does not matter: bytes are compared, not times.
+`python -m bench.spill_spread RUNS.csv` runs DuckDB's queries of the lab in turns in memory and on
+slow storage, and appends a row per run. Load does not matter: bytes are compared, not times.
 """
 
 import csv
@@ -19,7 +19,7 @@ from spillcast.units import parse_bytes
 from spillcast.workspace import workspace
 
 THREADS, REPEAT = (1, 2, 4), 4
-#: Memory limits by query, in MB: from one under which it spills all to one that it hardly exceeds.
+#: Memory limits by query, in MB: from one with a full spill to one that is hardly exceeded.
 LIMITS_MB: Mapping[str, Sequence[int]] = {
     "hash join": (104, 130, 169, 208),
     "sort": (56, 70, 91, 112, 140),
@@ -31,7 +31,7 @@ LOOK_S = 0.02
 COLUMNS = ("query", "threads", "memory_bytes", "storage", "written_bytes", "peak_rss_bytes")
 #: Runs that write less did not spill.
 SPILLED_BYTES = 1 << 20
-#: Spreads that are tried: far from the limit, and for each of memory over spill.
+#: Candidate spreads: far from the limit, and per memory over spill.
 FAR, SHARE = np.linspace(0.002, 0.12, 119), np.linspace(0.0, 0.02, 101)
 
 
@@ -85,12 +85,12 @@ def _workloads(engine: Lab) -> Iterator[LabQuery]:
 
 
 def _bytes(engine: Lab, workload: LabQuery, place: SpillDirectory) -> tuple[int, int]:
-    """Bytes that a run writes, and its peak resident memory."""
+    """The bytes that a run writes, and its peak resident memory."""
     with place.inside(), engine.hold(workload, place.directory, place.environment) as held:
         process = Path(f"/proc/{held.pid}")
         before, peak_kib = _figure(process / "io", "wchar"), 0
         held.start()
-        # A process that has ended has no resident memory.
+        # An ended process has no resident memory.
         while not held.wait(LOOK_S):
             peak_kib = max(peak_kib, _figure(process / "status", "VmHWM"))
         written = _figure(process / "io", "wchar") - before
@@ -104,7 +104,7 @@ def _figure(path: Path, name: str) -> int:
 
 
 def main(path: Path) -> None:
-    """Append the runs to a file, and print the fit of all in it."""
+    """Appends the runs to a file, and prints the fit of all of its rows."""
     with path.open("a", newline="") as file:
         for row in runs():
             csv.writer(file).writerow(row)

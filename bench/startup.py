@@ -1,4 +1,4 @@
-"""What starting costs: small answers, and a recording around a short command."""
+"""The cost of starting: small answers, and a recording of a short command."""
 
 import shutil
 import sys
@@ -9,10 +9,10 @@ from pathlib import Path
 from bench.result import SPILLCAST, Result, Used, by_turns, least, made_up_recording, used
 
 VERSION_AIM_S, FORECAST_AIM_S, REPORT_AIM_S = 0.15, 0.35, 1.5
-#: What `record` may add, of what it added when this was first measured.
+#: The allowed extra time of `record`, as a multiple of its first measurement.
 RECORD_AIM_S = 0.7
 SMALL_WAITS, WAITS = 2000, 10_000
-#: It writes 2 MB to a file and reads them back, a ms between reads, five times over: 1.5 s.
+#: Writes 2 MB to a file and reads them back, with 1 ms between reads, five times: 1.5 s.
 COMMAND = """
 import tempfile, time
 with tempfile.TemporaryFile(buffering=0) as file:
@@ -27,7 +27,7 @@ with tempfile.TemporaryFile(buffering=0) as file:
 
 
 def run() -> Iterator[Result]:
-    """Each beside what is the least it could be, or beside strace."""
+    """Each against its theoretical minimum, or against strace."""
     nothing = [sys.executable, "-c", "pass"]
     yield _row(
         "start: spillcast --version", ["--version"], nothing, "python -c pass", VERSION_AIM_S
@@ -35,7 +35,7 @@ def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-") as folder:
         for waits in (SMALL_WAITS, WAITS):
             made_up_recording(Path(folder) / f"{waits}.spill", waits, 2)
-        # What any answer has to have imported that reads Parquet and draws intervals.
+        # The imports of any answer that reads Parquet and draws intervals.
         reads = "import numpy, pyarrow.parquet as pq; "
         reads += f"pq.read_table('{folder}/{{}}.spill/waits.parquet')"
         forecast = ["forecast", f"{folder}/{SMALL_WAITS}.spill", "--to", "latency:150us"]
@@ -50,7 +50,7 @@ def run() -> Iterator[Result]:
 
 
 def _row(name: str, words: list[str], peer: list[str], peer_is: str, aim_s: float) -> Result:
-    """By CPU time, which other work on the machine does not lengthen."""
+    """By CPU time, which other work on the machine does not increase."""
     ours, other = by_turns([*SPILLCAST, *words], peer, 7)
     return Result(
         name,
@@ -63,7 +63,7 @@ def _row(name: str, words: list[str], peer: list[str], peer_is: str, aim_s: floa
 
 
 def _record(output: Path) -> Result:
-    """What is added to a command of 1.5 s, by elapsed time: of the least of five."""
+    """The extra elapsed time for a command of 1.5 s: the minimum of five."""
     command = [sys.executable, "-c", COMMAND]
     ways = {
         "bare": command,

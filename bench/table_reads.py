@@ -1,10 +1,10 @@
-"""What a recording costs a query that reads its tables through the page cache, in CPU time.
+"""The CPU cost of a recording for a query that reads its tables through the page cache.
 
-Debian's PostgreSQL with the buffers it has by default reads each block of a table by a call of its
-own. One session runs each query bare, observed, observed twice at the same time, and under the
-peers, round after round in rotating order. Judged is the CPU time of its process by the kernel's
-own account, which others on the machine lengthen less than the time. What a second capture adds
-stands beside what the first one does: if that were the same, a recording could measure itself.
+Debian's PostgreSQL with its default buffers reads each block of a table in a separate call. One
+session runs each query bare, observed, observed twice concurrently, and under the peers, round
+after round in rotating order. The measure is its process's CPU time by the kernel's account, which
+other processes increase less than elapsed time. The extra cost of a second capture is shown beside
+that of the first: if they were equal, a recording could measure itself.
 """
 
 import shutil
@@ -39,13 +39,13 @@ MEMORY = Path("/dev/shm")
 #: Rows of lineitem, at scale factor 0.5.
 ROWS = 3_000_000
 ROUNDS = 11
-#: Of these, those with the peers, under which a query takes seconds.
+#: The rounds with the peers, under which a query takes seconds.
 PEER_ROUNDS = 2
 AIM = 1.05
 SCAN = "select count(*) from lineitem"
-#: Of TPC-H, those that read the most for what they work; as many scans as take as long.
+#: TPC-H queries that read the most for their work; as many scans as take as long.
 READING, SCANS = ("Q7", "Q8"), 3
-#: How long a peer may take until it has attached: it says so nowhere.
+#: The longest time until a peer has attached, which it does not report.
 ATTACH_S = 1.0
 #: Sources that attach.
 SOURCES = ("bpf", "perf")
@@ -60,14 +60,14 @@ Observing = Callable[[int], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process used for one query."""
+    """The resources of a process for one query."""
 
     cpu_s: float
     calls: int
 
     @classmethod
     def so_far(cls, pid: int) -> "Spent":
-        """Since the process began: CPU time, and calls that read."""
+        """Since the start of the process: CPU time, and read calls."""
         ran_ns = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
         reads = Path(f"/proc/{pid}/io").read_text().split("syscr:")[1].split()[0]
         return cls(int(ran_ns) / 1e9, int(reads))
@@ -122,7 +122,7 @@ def _rounds(connection: "Connection", statements: Sequence[str]) -> dict[str, li
     ways = _ways()
     rounds: dict[str, list[Spent]] = {name: [] for name in ways}
     names = list(ways)
-    # The first time reads what is in no cache yet.
+    # The first run reads what is not cached yet.
     _spent(connection, statements, ways[BARE])
     for number in range(ROUNDS):
         for name in names[number % len(names) :] + names[: number % len(names)]:
@@ -143,7 +143,7 @@ def _spent(connection: "Connection", statements: Sequence[str], observing: Obser
 
 @contextmanager
 def _captured(source: str, pid: int, times: int = 1) -> Iterator[None]:
-    """By captures whose rows are taken as they come, and thrown away."""
+    """By captures whose rows are read as they arrive, and discarded."""
     with ExitStack() as stack:
         for _ in range(times):
             recorder = _core.Recorder(None, RecordOptions(capture=source))

@@ -1,4 +1,4 @@
-"""Every capture source beside its peers: attach, exactness, rate, cost, the recorder, kills."""
+"""Every capture source against its peers: attach, exactness, rate, cost, the recorder, kills."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -9,6 +9,6 @@ NAMES = ("attach", "exactness", "rate", "cost", "samples", "recorder", "kills", 
 
 
 def run() -> Iterator[Result]:
-    """All of them; ``python -m bench capture.rate`` is one."""
+    """Runs all of them; ``python -m bench capture.rate`` runs one."""
     for name in NAMES:
         yield from import_module(f"bench.capture.{name}").run()

@@ -1,7 +1,7 @@
-"""CPU time of a program after its recorder was killed, beside that of the program alone.
+"""CPU time of a program after its recorder was killed, against that of the program alone.
 
-Cached reads, the dearest case: what is left of an observer adds to each call. It is CPU time, which
-other work on the machine changes less than wall time.
+Cached reads are the most expensive case: what remains of an observer adds to each call. CPU time is
+compared, as other work on the machine changes it less than wall time.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from bench.result import SPILLCAST, Result
 PAIRS = 9
 CALLS = 3_000_000
 AIM = 1.03
-#: A preloaded program notices after a second that nobody reads.
+#: A preloaded program notices after a second that nothing reads its reports.
 NOTICED_S = 1.5
 PIPES: dict[str, Any] = {
     "stdin": subprocess.PIPE,
@@ -28,13 +28,13 @@ PIPES: dict[str, Any] = {
 
 
 def run() -> Iterator[Result]:
-    """Of a command, and of a process that ran already where the source attaches."""
+    """For a command, and for a process that is already running if the source attaches."""
     for source in usable():
         for attached in (False, True) if source.attaches else (False,):
             with workroom() as room:
                 pairs = [_pair(source.name, room, number, attached) for number in range(PAIRS)]
             alone_s, killed_s = zip(*pairs, strict=True)
-            # What else runs on the machine only adds: the least is nearest to the program's own.
+            # Other work on the machine only adds: the minimum is closest to the program's own time.
             ratio = min(killed_s) / min(alone_s)
             yield Result(
                 f"capture: {source.name}, CPU of {CALLS:,} cached reads of a "
@@ -49,7 +49,7 @@ def run() -> Iterator[Result]:
 
 
 def _pair(method: str, room: Path, number: int, attached: bool) -> tuple[float, float]:
-    """CPU seconds alone, and after a kill; every other pair begins with the kill."""
+    """CPU seconds alone, and after a kill; every other pair starts with the kill."""
     program = observed("reads", room, CALLS, "--gate")
     order = (True, False) if number % 2 else (False, True)
     spent = {
@@ -71,7 +71,7 @@ def _cpu_s(program: Sequence[str], method: str | None, room: Path, attached: boo
             time.sleep(NOTICED_S)
         started.stdin.write("go\n")
         started.stdin.flush()
-        # The end of the output says that the program has ended, whoever its parent is by now.
+        # End of file means that the program has ended, whatever its parent is by then.
         return float(summary_of(started.stdout.read())["cpu_s"])
 
 

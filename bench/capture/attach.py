@@ -1,4 +1,4 @@
-"""How long attaching to threads that are there already takes, and how many descriptors."""
+"""How long attaching to existing threads takes, and how many descriptors it needs."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ AIM_DESCRIPTORS = 4
 
 
 def run() -> Iterator[Result]:
-    """Each number of threads by each source, as root or as who runs this."""
+    """Each number of threads by each source, as the present user."""
     cpus = os.cpu_count() or 1
     with workroom() as room:
         for source in usable(attaching=True):
@@ -31,7 +31,7 @@ def run() -> Iterator[Result]:
 
 @contextmanager
 def idle(room: Path, threads: int) -> Iterator[int]:
-    """A process with that many threads, all of them asleep."""
+    """A process with that many threads, all asleep."""
     program = subprocess.Popen(
         observed("idle", room, threads), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -45,7 +45,7 @@ def idle(room: Path, threads: int) -> Iterator[int]:
 
 
 def _peer(room: Path, pid: int) -> str:
-    """What perf itself takes for one event where a capture observes dozens of calls."""
+    """The time that perf takes for one event, where a capture observes dozens of calls."""
     if not shutil.which("perf"):
         return "perf is not installed"
     where = ["-p", str(pid), "-o", str(room.with_name("perf.data"))]

@@ -1,4 +1,4 @@
-"""What being observed adds to a call and to a context switch, in loops of compiled code."""
+"""The added time of an observed call and context switch, in loops of compiled code."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +11,14 @@ from bench.programs import run as run_program
 from bench.result import Result
 
 PAIRS = 9
-#: By what is done: how often at once, the aim, and its name.
+#: By kind of work: the number of processes, the target, and its name.
 CALLS, SWITCHES = 200_000, 50_000
 AIM_NS = {"reads": 1300, "switches": 1000}
 TITLES = {"reads": "a cached 8 KiB pread", "switches": "a context switch"}
 
 
 def run() -> Iterator[Result]:
-    """Bare and observed bursts by turns, for each source and each peer."""
+    """Bare and observed bursts in turns, for each source and each peer."""
     for kind, count in (("reads", CALLS), ("switches", SWITCHES)):
         with workroom() as room:
             theirs = {peer.name: added_ns(peer, kind, room) for peer in peers(kind)}
@@ -37,7 +37,7 @@ def run() -> Iterator[Result]:
 
 
 def added_ns(observer: Observer, kind: str, room: Path) -> list[float]:
-    """The difference of each pair, for one call or switch; every other pair begins observed."""
+    """The difference of each pair, per call or switch; every other pair starts observed."""
     program = observed(kind, room, observer.count)
     commands = {False: program, True: observer.command(program, room)}
     differences = []
@@ -49,7 +49,7 @@ def added_ns(observer: Observer, kind: str, room: Path) -> list[float]:
 
 
 def _each_ns(reported: dict[str, Any]) -> float:
-    """What one took, of the hand-overs or calls that the program counted itself."""
+    """The time per hand-over or call, as counted by the program itself."""
     number = reported.get("handed_over") or reported["calls"]["pread64"]["count"]
     return float(reported["loop_s"] * 1e9 / number)
 

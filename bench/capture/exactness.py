@@ -1,4 +1,4 @@
-"""Whether what was recorded is what the program did: counts, bytes, offsets, names of files."""
+"""Whether a recording equals what the program did: counts, bytes, offsets, names of files."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from bench.result import Result
 
 Totals = dict[str, dict[str, int]]
 
-#: What is done, and the kind, count and options that do it.
+#: The work, and the kind, count and options of the program that does it.
 CASES: tuple[tuple[str, str, int, dict[str, int]], ...] = (
     ("1 thread", "mixed", 200, {}),
     ("4 threads", "mixed", 100, {"threads": 4}),
@@ -41,7 +41,7 @@ def run() -> Iterator[Result]:
 
 
 def recorded(output: Path, room: Path) -> tuple[Totals, set[str]]:
-    """Reads and writes by the calls' names with the sums of their bytes and offsets; the files."""
+    """Reads and writes by call name, with the sums of their bytes and offsets; and the files."""
     columns = ["event", "op", "bytes", "offset", "file"]
     table = pq.read_table(output / "waits.parquet", columns=columns)
     totals: Totals = {}

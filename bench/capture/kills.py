@@ -14,17 +14,17 @@ from bench.programs import OUTPUT, observed, recording, summary_of
 from bench.programs import run as run_program
 from bench.result import SPILLCAST, Result
 
-#: Of the best source; the others are killed at a tenth as many.
+#: Kills of the best source; the others are killed a tenth as often.
 MOMENTS = 200
-#: From before the recorder begins until after the program has ended.
+#: From before the start of the recorder until after the end of the program.
 WITHIN_S = 1.0
 WRITES = 300
-#: The kernel takes programs and maps away a moment after their last holder has ended.
+#: The kernel frees programs and maps a moment after their last holder has ended.
 GRACE_S = 5
 
 
 def run() -> Iterator[Result]:
-    """Of a command, and of a process that runs already, in equal parts."""
+    """For a command, and for a process that is already running, in equal parts."""
     for number, source in enumerate(usable()):
         moments = MOMENTS if number == 0 else MOMENTS // 10
         with workroom() as room:
@@ -36,7 +36,7 @@ def run() -> Iterator[Result]:
                 kill = _kill_of_process if of_pid else _kill_of_command
                 was_alive, stdout = kill(source.name, room, rng.uniform(0, WITHIN_S))
                 killed += was_alive
-                # Killed before the command was let go, nothing has run at all.
+                # Killed before the command was started, nothing has run.
                 if stdout or of_pid:
                     ran += 1
                     wrong += not stdout or summary_of(stdout)["calls"] != expected
@@ -65,7 +65,7 @@ def _kill_of_command(method: str, room: Path, after_s: float) -> tuple[bool, str
     time.sleep(after_s)
     was_alive = process.poll() is None
     process.kill()
-    # The end of the output says that no process holds it any more.
+    # End of file means that no process has it open any more.
     return was_alive, process.communicate()[0]
 
 
@@ -92,7 +92,7 @@ def _kill_of_process(method: str, room: Path, after_s: float) -> tuple[bool, str
 
 
 def bpf_objects() -> dict[tuple[str, int], str]:
-    """Programs and maps in the kernel, by kind and number; empty where bpftool is not installed."""
+    """Programs and maps in the kernel, by kind and number; empty if bpftool is not installed."""
     result: dict[tuple[str, int], str] = {}
     if shutil.which("bpftool"):
         for kind in ("prog", "map"):
@@ -112,7 +112,7 @@ def _left_in_kernel(before: dict[tuple[str, int], str]) -> list[str]:
 
 
 def _processes_of(room: Path) -> list[str]:
-    """Processes that name the directory."""
+    """Processes whose arguments name the directory."""
     left = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -125,7 +125,7 @@ def _processes_of(room: Path) -> list[str]:
 
 
 def _files_beside(room: Path) -> list[str]:
-    """What a recorder wrote goes a moment after it."""
+    """Files of a recorder, which are removed a moment after its end."""
     deadline = time.monotonic() + GRACE_S
     while True:
         left = [f"file {path.name}" for path in room.parent.iterdir() if path != room]

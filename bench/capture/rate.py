@@ -1,4 +1,4 @@
-"""How many calls a second of two processes a capture follows without loss."""
+"""How many calls per second of two processes a capture follows without loss."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from bench.programs import run as run_program
 from bench.result import Result
 
 PROCESSES = 2
-#: Of each process.
+#: The calls of each process.
 CALLS = 1_500_000
 AIM_PER_S = 600_000
 #: A paced program comes this close to its rate.
@@ -18,7 +18,7 @@ REACHED = 0.98
 
 
 def run() -> Iterator[Result]:
-    """Cached 8 KiB preads, as many as are aimed at and as many as the processes can do."""
+    """Cached 8 KiB preads, at the target rate and at the maximum rate of the processes."""
     with workroom() as room:
         bare = _per_s(None, room, CALLS)
         theirs = {
@@ -43,7 +43,7 @@ def run() -> Iterator[Result]:
 
 
 def _per_s(observer: Observer | None, room: Path, calls: int, **options: int) -> float:
-    """Calls a second of all processes together, by the program's own clock."""
+    """Calls per second of all processes together, by the program's own clock."""
     program = observed("reads", room, calls, processes=PROCESSES, **options)
     reported = run_program(observer.command(program, room) if observer else program)
     return float(reported["calls"]["pread64"]["count"] / reported["loop_s"])

@@ -1,4 +1,4 @@
-"""What the recorder itself takes: CPU time while a program makes calls, and memory."""
+"""The resources of the recorder: CPU time while a program makes calls, and memory."""
 
 import json
 import os
@@ -21,7 +21,7 @@ AIM_PEAK_MB = 60
 
 @dataclass(frozen=True)
 class Taken:
-    """CPU time as a share of one core while calls were made; the largest resident memory."""
+    """CPU time as a share of a core during the calls; the peak resident memory."""
 
     share: float
     peak_mb: float
@@ -50,7 +50,7 @@ def run() -> Iterator[Result]:
 
 
 def taken(observer: Observer, room: Path) -> Taken:
-    """CPU time between the program's first call and its last, memory until the recorder's end."""
+    """CPU time between the program's first and last call; memory until the recorder's end."""
     program = observed("reads", room, CALLS_PER_S * SECONDS, "--gate", rate=CALLS_PER_S)
     process = subprocess.Popen(
         observer.command(program, room),
@@ -77,13 +77,13 @@ def taken(observer: Observer, room: Path) -> Taken:
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU time of a process itself, without its children."""
+    """CPU time of the process, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_mb(pid: int) -> float:
-    """The largest resident memory so far; 0 of a process that is about to be gone."""
+    """The peak resident memory so far; 0 for a process that is about to exit."""
     status = Path(f"/proc/{pid}/status").read_text()
     lines = (line.split() for line in status.splitlines() if line.startswith("VmHWM"))
     return max((int(kib) * 1024 / 1e6 for _, kib, _ in lines), default=0.0)

@@ -1,6 +1,6 @@
-"""What samples cost a program that only computes: the CPU time of a fixed amount of work.
+"""The cost of samples for a program that only computes: the CPU time of a fixed amount of work.
 
-It makes no call and hardly leaves its CPU, so that recording costs it nothing else.
+It makes no calls and is hardly ever scheduled out, so recording has no other cost for it.
 """
 
 import sys
@@ -25,7 +25,7 @@ print(json.dumps({"kind": "computes", "cpu_s": time.process_time() - began}))
 
 
 def run() -> Iterator[Result]:
-    """Bare and recorded runs by turns, for each source that takes samples."""
+    """Bare and recorded runs in turns, for each source that takes samples."""
     program = [sys.executable, "-c", LOOP]
     for source in usable():
         if source.name == "preload":

@@ -1,4 +1,4 @@
-"""The capture sources that work here, and the observers that they are compared with."""
+"""The capture sources that work here, and the observers they are compared with."""
 
 import shutil
 import sys
@@ -13,9 +13,9 @@ from bench.programs import recording
 from spillcast import _core
 from spillcast.recording.capture import SOURCES, CaptureSource
 
-#: Where files lie in memory, so that no disk is measured.
+#: Files are in memory, so that no disk is measured.
 MEMORY = Path("/dev/shm")
-#: A histogram of how long calls take, as one would ask for by hand.
+#: A histogram of call durations, as written by hand.
 HISTOGRAM = """
 tracepoint:syscalls:sys_enter_pread64 /comm == "observed"/ { @at[tid] = nsecs; }
 tracepoint:syscalls:sys_exit_pread64 /@at[tid]/ {
@@ -29,7 +29,7 @@ SWITCHES = (
 
 @dataclass(frozen=True)
 class Observer:
-    """What runs a command under observation, and how many calls it bears in a second or so."""
+    """Runs a command under observation; ``calls`` is what it bears in about a second."""
 
     name: str
     prefix: Callable[[Path], Sequence[str]]
@@ -66,7 +66,7 @@ PEERS = {
 
 
 def peers(counted: str) -> Iterator[Observer]:
-    """Those that are installed; the others are skipped by name."""
+    """The installed peers; the others are skipped by name."""
     for peer in PEERS[counted]:
         if shutil.which(peer.name.split()[0]):
             yield peer
@@ -75,7 +75,7 @@ def peers(counted: str) -> Iterator[Observer]:
 
 
 def usable(*, attaching: bool = False) -> Iterator[CaptureSource]:
-    """The sources that work here, the best first; with ``attaching`` those that join processes."""
+    """The sources that work here, the best first; with ``attaching``, those that can attach."""
     for name, source in SOURCES.items():
         if attaching and not source.attaches:
             continue
@@ -88,13 +88,13 @@ def usable(*, attaching: bool = False) -> Iterator[CaptureSource]:
 
 
 def recorder(source: CaptureSource, count: int) -> Observer:
-    """``spillcast record`` by a source."""
+    """``spillcast record`` with a source."""
     return Observer(source.name, partial(recording, method=source.name), count)
 
 
 @contextmanager
 def workroom() -> Iterator[Path]:
-    """A directory in memory for the observed program, with room beside it for what observes it."""
+    """A directory in memory for the observed program, with space for the files of its observer."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="spillcast-bench-") as place:
         room = Path(place) / "work"
         room.mkdir()

@@ -1,8 +1,8 @@
-"""Recordings of queries with parallel workers beside EXPLAIN's own counts: ``python workers.py N``.
+"""Recordings of queries with parallel workers against EXPLAIN's counts: ``python workers.py N``.
 
-Each of N recordings by each source is of a query with 1 to 4 workers: by perf events as root and
-as an ordinary user, and by eBPF. It equals the plan within 2 blocks, or says what may be missing,
-or is refused a forecast.
+Each of N recordings by each source is of a query with 1 to 4 workers: by perf events as root and as
+an ordinary user, and by eBPF. It must equal the plan within 2 blocks, or report what may be
+missing, or be refused a forecast.
 """
 
 import os
@@ -31,7 +31,7 @@ WORKERS_MAX = 4
 
 
 def main(count: int) -> None:
-    """Print a line for each source and number of workers."""
+    """Prints a line for each source and number of workers."""
     sources = ("perf", "bpf") if os.geteuid() == 0 else ("perf",)
     with workspace() as room, private_server(room) as server:
         with server.connect() as connection:
@@ -55,7 +55,7 @@ def main(count: int) -> None:
 
 
 def recorded(dsn: str, folder: Path, capture: str, workers: int) -> Recording:
-    """A recording of the query with so many workers planned."""
+    """A recording of the query with this many planned workers."""
     settings = {**PARALLEL, "max_parallel_workers_per_gather": workers, "work_mem": "256kB"}
     return record_postgres(
         dsn,
@@ -67,7 +67,7 @@ def recorded(dsn: str, folder: Path, capture: str, workers: int) -> Recording:
 
 
 def outcome(run: Recording) -> str:
-    """Whether it equals the plan, or says that it does not."""
+    """Whether it equals the plan, or reports that it does not."""
     read, written = list(checks_of(run))[:2]
     apart = [abs(check.expected - check.recorded) for check in (read, written)]
     if max(apart) <= BLOCKS_APART:

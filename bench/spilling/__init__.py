@@ -1,1 +1,1 @@
-"""A sort and a join that spill on purpose: I/O of known fan-in, to try things on."""
+"""A sort and a join that spill on purpose: I/O of known fan-in, for experiments."""

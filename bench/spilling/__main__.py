@@ -14,7 +14,7 @@ from spillcast.units import parse_bytes
 
 
 def main() -> None:
-    """Run one; print what it read and wrote, and its elapsed time, as JSON."""
+    """Runs one; prints its reads, writes and elapsed time as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("sort", "join"))
     parser.add_argument("directory", type=Path, help="where it spills to")

@@ -1,6 +1,7 @@
-"""A Grace hash join of known fan-out, as an instrument: it makes the I/O that formulas tell of.
+"""A Grace hash join of known fan-out, as an instrument: it does the I/O of the formulas.
 
-Like the sort beside it, it is no engine: it joins random keys of 8 bytes and counts the matches.
+Like the sort beside it, it is not an engine: it joins random keys of 8 bytes and counts the
+matches.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,9 +14,9 @@ from spillcast.errors import InputError
 from spillcast.lab.io_size.spill import fan_in, levels
 from spillcast.units import format_bytes
 
-#: Partitions beyond what the memory asks for, so that one that chance makes larger still fits.
+#: Extra partitions, so that one that is larger by chance still fits in memory.
 SLACK = 1.25
-#: Odd, and about 2**64 over the golden ratio: neighbouring keys come to lie far apart.
+#: Odd, and about 2**64 over the golden ratio: neighbouring keys are spread far apart.
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -28,11 +29,11 @@ def hash_join(
     unit_bytes: int,
     seed: int = 1,
 ) -> tuple[Counts, int]:
-    """Join random keys through ``directory``: what was read and written there, and the matches.
+    """Joins random keys through ``directory``; returns its reads and writes, and the matches.
 
-    Both sides are split by a hash of the key until a part of the build side fits into the memory.
-    At once there are ``fan_in(memory, unit)`` parts at most, for each has a buffer of one unit.
-    InputError where nothing would spill or nothing could be split.
+    Both sides are split by a hash of the key until a part of the build side fits in memory. There
+    are at most ``fan_in(memory, unit)`` parts at once, as each has a buffer of one unit. InputError
+    if nothing would spill or nothing could be split.
     """
     if build_bytes <= memory_bytes:
         build, memory = format_bytes(build_bytes), format_bytes(memory_bytes)
@@ -51,7 +52,7 @@ def hash_join(
 
 
 class _Join:
-    """The join while it runs."""
+    """The running join."""
 
     def __init__(
         self, directory: Path, memory_bytes: int, unit_bytes: int, parts: int, counts: Counts
@@ -60,7 +61,7 @@ class _Join:
         self._unit_bytes, self._parts, self._counts = unit_bytes, parts, counts
 
     def split(self, sides: list[Iterator[Keys]], level: int) -> int:
-        """Write both sides in parts, then join part by part; the matches."""
+        """Writes both sides in parts, then joins part by part; returns the matches."""
         self._counts.levels = max(self._counts.levels, level)
         files = [self._written(side, level) for side in sides]
         matches = 0
@@ -93,13 +94,13 @@ class _Join:
 def _random_keys(
     random: np.random.Generator, count: int, distinct: int, at_once: int
 ) -> Iterator[Keys]:
-    """Keys, some at a time, as a scan would bring them."""
+    """Keys in batches, as a scan would return them."""
     for at in range(0, count, at_once):
         yield random.integers(0, distinct, min(at_once, count - at), dtype=np.uint64)
 
 
 def _part(keys: Keys, level: int, parts: int) -> Keys:
-    """The part of each key, by another hash on each level."""
+    """The part of each key, by a different hash on each level."""
     mixed = (keys + np.uint64(level)) * _MIX
     mixed ^= mixed >> np.uint64(29)
     mixed *= _MIX

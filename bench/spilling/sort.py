@@ -1,6 +1,6 @@
-"""An external merge sort of known fan-in, as an instrument: it makes the I/O that formulas tell of.
+"""An external merge sort of known fan-in, as an instrument: it does the I/O of the formulas.
 
-It is no engine: keys are random, numbers of 8 bytes, and the output is looked at and thrown away.
+It is not an engine: keys are random numbers of 8 bytes, and the output is checked and discarded.
 """
 
 import os
@@ -18,13 +18,13 @@ from spillcast.lab.io_size.spill import SyntheticSpill, fan_in, groups_of
 
 Keys = NDArray[np.uint64]
 KEY_BYTES = 8
-#: So few that no sum of them overflows.
+#: So few that their sum does not overflow.
 KEYS = 1 << 32
 
 
 @dataclass
 class Counts:
-    """Reads and writes that were done, their bytes and the time that they took in all; levels."""
+    """Counts, bytes and total times of reads and writes; levels."""
 
     reads: int = 0
     writes: int = 0
@@ -35,7 +35,7 @@ class Counts:
 
 
 class UnitFile:
-    """A temp file without a name, read and written a unit at a time, which are counted."""
+    """An unnamed temp file, read and written in units, which are counted."""
 
     def __init__(self, directory: Path, unit_bytes: int, counts: Counts) -> None:
         self._file: BinaryIO = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
@@ -46,14 +46,14 @@ class UnitFile:
         self.end = 0
 
     def write(self, keys: Keys) -> None:
-        """Take keys; whole units go to the file."""
+        """Accepts keys; whole units go to the file."""
         self._pending.append(keys)
         self._pending_bytes += keys.nbytes
         if self._pending_bytes >= self._unit_bytes:
             self._issue(self._pending_bytes // self._unit_bytes * self._unit_bytes)
 
     def flush(self) -> None:
-        """Write what is left of a unit."""
+        """Writes the last, partial unit."""
         self._issue(self._pending_bytes)
 
     def _issue(self, count: int) -> None:
@@ -80,18 +80,18 @@ class UnitFile:
             yield np.frombuffer(data, dtype=np.uint64)
 
     def close(self) -> None:
-        """Remove it."""
+        """Removes the file."""
         self._file.close()
 
 
 def external_sort(
     directory: Path, *, data_bytes: int, memory_bytes: int, unit_bytes: int, seed: int = 1
 ) -> Counts:
-    """Sort random keys through ``directory``; what was read and written there.
+    """Sorts random keys through ``directory``; returns its reads and writes.
 
-    Sorted runs of the memory's size lie one after the other in a file; each level merges
-    ``fan_in(memory, unit)`` of them at once into the next file. InputError where nothing would
-    spill or nothing could be merged. AssertionError where the output is not the input, sorted.
+    Sorted runs of the memory's size are consecutive in a file; each level merges ``fan_in(memory,
+    unit)`` of them at once into the next file. InputError if nothing would spill or nothing could
+    be merged. AssertionError if the output is not the sorted input.
     """
     SyntheticSpill(data_bytes, memory_bytes, unit_bytes)
     at_once, counts = fan_in(memory_bytes, unit_bytes), Counts()
@@ -123,9 +123,9 @@ def external_sort(
 
 
 def merge(runs: list[Iterator[Keys]]) -> Iterator[Keys]:
-    """Sorted runs as one, with a buffer of one unit for each.
+    """Merges sorted runs, with a buffer of one unit for each.
 
-    What is not above the least of the buffers' last keys cannot be preceded by anything unread.
+    Keys up to the minimum of the buffers' last keys cannot be preceded by unread ones.
     """
     buffers = [next(run) for run in runs]
     while buffers:
@@ -148,7 +148,7 @@ def _lengths(data_bytes: int, memory_bytes: int) -> list[int]:
 
 
 def _check(output: Iterator[Keys], count: int, total: int) -> None:
-    """The output is sorted and has as many keys, of the same sum, as were put in."""
+    """Checks that the output is sorted and has the count and sum of the input."""
     last, result, added = np.uint64(0), 0, 0
     for keys in output:
         assert keys[0] >= last, "the output is not sorted"

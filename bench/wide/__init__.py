@@ -1,1 +1,1 @@
-"""Captures on a machine of many CPUs: a guest under QEMU, for what depends on their number."""
+"""Captures on a machine with many CPUs: a QEMU guest, for costs that depend on their number."""

@@ -1,6 +1,6 @@
-"""Measure every source in a guest of 64 CPUs: ``python -m bench.wide``, or ``--cpus 8`` for fewer.
+"""Measures every source in a guest of 64 CPUs: ``python -m bench.wide``; ``--cpus 8`` for fewer.
 
-Absolute times mean little where CPUs are emulated; what grows with their number shows.
+Absolute times mean little on emulated CPUs; growth with their number is visible.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from spillcast.recording.capture import SOURCES
 THREADS = (1, 16, 64)
 #: Threads that are started, one at a time.
 STARTS, STARTS_PER_S = 40, 20
-#: What one measurement, and all of them with the boot, may take.
+#: Time limits of a measurement, and of all of them with the boot.
 LIMIT_S, DEADLINE_S = 45, 560
 MEMORY = "6G"
 
 
 def main() -> int:
-    """Build, boot, print; 2 where a package is missing."""
+    """Builds, boots, prints; 2 if a package is missing."""
     parser = argparse.ArgumentParser(prog="python -m bench.wide")
     parser.add_argument("--cpus", type=int, default=64)
     parser.add_argument("--source", help="measure this one alone")
@@ -41,8 +41,8 @@ def main() -> int:
 
 
 def boot(vmlinuz: Path, initrd: Path, cpus: int, sources: list[str]) -> str:
-    """Run the guest to its end or its deadline; what it printed."""
-    # The kernel hands what it does not know to the first process, as its environment.
+    """Runs the guest to its end or its deadline; returns its output."""
+    # The kernel passes parameters it does not know to the first process, as its environment.
     reported = f"SOURCES={','.join(sources)} THREADS={','.join(map(str, THREADS))} "
     reported += f"STARTS={STARTS} STARTS_PER_S={STARTS_PER_S} LIMIT_S={LIMIT_S}"
     quiet = "rdinit=/init console=ttyS0 quiet panic=-1 mitigations=off nowatchdog"

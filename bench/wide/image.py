@@ -1,4 +1,4 @@
-"""What the guest boots: Debian's kernel, unpacked only, and an initramfs of programs."""
+"""The boot files of the guest: Debian's kernel, only unpacked, and an initramfs of programs."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from bench.programs import BUILD, EXAMPLES, ROOT
 BUILT = ROOT / "build" / "wide"
 TARGET = "x86_64-unknown-linux-gnu"
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
-#: Commands by the Debian packages that have them.
+#: Commands by the Debian packages that provide them.
 NEEDED = {
     "qemu-system-x86": "qemu-system-x86_64",
     "busybox-static": "busybox",
@@ -41,7 +41,7 @@ def kernel() -> Path:
 
 
 def initramfs() -> Path:
-    """busybox, the two programs without libraries, and the script that measures."""
+    """busybox, the two static programs, and the script that measures."""
     root, image = BUILT / "root", BUILT / "initrd.img"
     shutil.rmtree(root, ignore_errors=True)
     for folder in ("bin", "proc", "sys", "dev"):

@@ -1,4 +1,4 @@
-"""What the guest printed, as a table: a column for each source, aims beside."""
+"""The output of the guest as a table: a column per source, with the targets."""
 
 import json
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ AIM_DESCRIPTORS = 4
 AIM_START = 2.0
 NOTHING = "-"
 
-#: What was measured, by source and name: documents, and words where something was refused.
+#: Results by source and name: documents, and messages of refusals.
 Rows = dict[tuple[str, str], list[Any]]
 
 
 def rows_of(console: str) -> Rows:
-    """The lines of the guest that are results."""
+    """The guest's output lines that are results."""
     rows: Rows = {}
     for line in console.replace("\r", "").splitlines():
         if not line.startswith("row "):
@@ -29,13 +29,13 @@ def rows_of(console: str) -> Rows:
 
 
 def table(console: str, sources: Sequence[str], threads: Sequence[int]) -> str:
-    """Lines of a table, the guest itself above them."""
+    """The lines of a table, below those about the guest."""
     rows = rows_of(console)
     if ("guest", "about") not in rows:
         return f"the guest did not come up: {console[-400:].strip()}"
     [about] = rows["guest", "about"]
     starts = rows.get(("bare", "start"), [])
-    # Before and after each source, for the guest is not always equally fast.
+    # Before and after each source, as the guest's speed varies.
     bare_ns = median([item["start_median_ns"] for item in starts if isinstance(item, dict)] or [0])
     lines = [["", *sources, "aim"]]
     for count in threads:
@@ -76,7 +76,7 @@ def _descriptors(rows: Rows, source: str, threads: int, cpus: int) -> str:
 
 
 def _exact(rows: Rows, source: str) -> str:
-    """The program's own account against what the source saw of it."""
+    """The program's own account against what the source recorded."""
     reported = rows.get((source, "counts"), [])
     accounts = [item for item in reported if isinstance(item, dict)]
     if len(accounts) < 2:
@@ -95,7 +95,7 @@ def _start(rows: Rows, source: str, bare_ns: float) -> str:
 
 
 def _of(rows: Rows, key: tuple[str, str], name: str) -> float | None:
-    """A number of the first document that has it."""
+    """A number of the first document that contains it."""
     matches = [item[name] for item in rows.get(key, []) if isinstance(item, dict) and name in item]
     return matches[0] if matches else None
 
