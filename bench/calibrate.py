@@ -25,7 +25,7 @@ PARTS = CASES.with_name("parts.parquet")
 
 
 def levels() -> dict[str, dict[str, Any]]:
-    """The levels; takes seconds."""
+    """CPU time of DuckDB's compression levels; takes seconds."""
     return {
         "compression_levels": {
             "value": compression.levels(),
@@ -36,7 +36,7 @@ def levels() -> dict[str, dict[str, Any]]:
 
 
 def memory() -> dict[str, dict[str, Any]]:
-    """Memory; takes seconds."""
+    """Latency and bandwidth of memory; takes seconds."""
     latency_s, bytes_per_s = memory_answers.line()
     rests_on = "the slowest of 100 reads and writes in /dev/shm, of 4 KiB to 1 MiB"
     return {
@@ -46,7 +46,7 @@ def memory() -> dict[str, dict[str, Any]]:
 
 
 def oracle() -> dict[str, dict[str, Any]]:
-    """Oracle; takes seconds, and gives nothing without the traces."""
+    """Constants of traces; takes seconds, and is empty without the traces."""
     runs = oracle_traces.traced()
     if not runs:
         print("oracle: the traces are absent, what is known stays", file=sys.stderr)
