@@ -1,4 +1,4 @@
-"""Warnings: what a probe left open, the next step for each engine, intervals too wide to answer."""
+"""Warnings: what a probe did not cover, the next step for each engine, and too wide intervals."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from spillcast.forecast.warnings import probe_warnings, size_warnings
 from spillcast.forecast.workload.load import Load
 from statement_files import export, row
 
-#: 1,000 reads of 1 MB in all.
+#: 1,000 reads, 1 MB in total.
 LOADS = [Load("read", 1024, 1000, 1_000_000, 1.0)]
 
 
@@ -27,7 +27,7 @@ def codes(facts):
         ({}, []),
         ({"steps_from": "counts", "steps_replayed": 500}, ["synthetic-io"]),
         ({"steps_replayed": 10, "steps_skipped": 30}, ["budget"]),
-        # Where nothing was replayed, nothing was disturbed.
+        # Without a replay nothing was disturbed.
         ({"steps_replayed": 10, "others_cpu_share": 0.9}, ["disturbed"]),
         ({"others_cpu_share": 0.9}, []),
         ({"prefilled_bytes": 99_000}, []),
@@ -36,7 +36,7 @@ def codes(facts):
         ({"memory_bound_reason": "no rights", "page_cache_bytes": None}, ["page-cache"]),
         ({"network": True, "filesystem": "nfs"}, ["network"]),
         ({"network": True, "filesystem": None}, ["network"]),
-        # A document may hold null for a fact that is not known.
+        # A document may hold null for an unknown fact.
         (dict.fromkeys(("steps_replayed", "steps_skipped", "prefilled_bytes", "byte_share")), []),
     ],
 )
@@ -44,7 +44,7 @@ def test_each_fact_has_its_warning(facts, expected):
     assert codes(facts) == expected
 
 
-def test_a_trace_has_no_counts_to_compare_a_probe_of_counts_with():
+def test_counts_of_a_trace_are_not_compared_with_synthetic_steps():
     [made_up] = probe_warnings({"steps_from": "counts", "steps_replayed": 500})
     assert made_up.code == "synthetic-io"
 
@@ -58,7 +58,7 @@ def test_a_share_of_the_steps_and_the_budget_for_all_are_named():
     assert "not tested" not in budget.message
 
 
-def test_sizes_beyond_and_between_the_measured_ones():
+def test_sizes_outside_and_between_the_measured_ones_are_warned_of():
     assert [warned.code for warned in size_warnings("its", 0.0, 0.0, 0.1)] == []
     [beyond] = size_warnings("its", 0.5, 0.0, 0.1)
     assert beyond.code == "extrapolated"
@@ -70,13 +70,11 @@ def test_sizes_beyond_and_between_the_measured_ones():
     ("low_s", "high_s", "now_s", "refused"),
     [(10, 60, 0, False), (10, 200, 0, True), (10, 200, 150, True), (10, 200, 1200, False)],
 )
-def test_a_wide_interval_is_an_answer_where_the_move_helps_in_any_case(
-    low_s, high_s, now_s, refused
-):
+def test_a_wide_interval_is_an_answer_if_all_of_it_is_faster(low_s, high_s, now_s, refused):
     assert (too_wide(low_s, high_s, now_s) is not None) == refused
 
 
-#: What only users of one engine can do.
+#: Actions that are possible only on one engine.
 OF_ORACLE = re.compile(r"Oracle|10046|\bASH\b")
 
 OF_POSTGRESQL = re.compile(r"PostgreSQL|track_io_timing|EXPLAIN|pg_stat|max_parallel_workers")
@@ -93,7 +91,7 @@ def steps_of(folder, command):
     return {w["code"]: w["next_step"] or "" for w in json.loads(done.stdout)["warnings"]}
 
 
-def test_reports_and_profiles_of_each_engine(tmp_path):
+def test_reports_and_profiles_name_steps_of_their_engine(tmp_path):
     steps = {}
 
     def shape(name, command, *_, write):
@@ -111,7 +109,7 @@ def test_reports_and_profiles_of_each_engine(tmp_path):
         assert bool(OF_ORACLE.search(text)) == name.startswith(ORACLE), name
 
 
-def test_statements_of_postgresql(tmp_path):
+def test_statements_of_postgresql_have_its_steps(tmp_path):
     # Version 14 does not time temp I/O.
     export(tmp_path / "statements.csv", 14, row())
     steps = steps_of(tmp_path, "forecast statements.csv --to latency:150us --json")

@@ -21,23 +21,23 @@ from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
 US, MS = 1_000, 1_000_000
-#: So long is a step of the slow simulation, and all times are multiples of it.
+#: The step of the slow simulation; all times are multiples of it.
 STEP_NS = 100 * US
 PERIOD_NS = 100 * MS
 TURNS = 2_000
 CPU_NS, SLOW_NS, FAST_NS = 600 * US, 5 * MS, 200 * US
-#: CPU time within a wait: what memory takes for 4 KiB, 20 us and 3 GB/s.
+#: CPU time within a wait: reading 4 KiB from memory, at 20 us and 3 GB/s.
 CALL_NS = 20 * US + 1365
 
 
 def slowly(threads, latency_ns, *, quota_cpus=None, cores=2):
-    """How long threads take that burn CPU_NS and wait, TURNS times; first come, first served."""
+    """The time of threads that burn CPU_NS and wait, TURNS times; first come, first served."""
     elapsed, left = 0, 0
     burn, wait, turns = [CPU_NS] * threads, [0] * threads, [TURNS] * threads
     ready = list(range(threads))
     while any(turns):
         if elapsed % PERIOD_NS == 0:
-            # What was had beyond it is owed.
+            # CPU time beyond the quota is a debt.
             left = min(left, 0) + round((quota_cpus or 2 * cores) * PERIOD_NS)
         burning = []
         for thread in ready[:cores]:
@@ -59,7 +59,7 @@ def slowly(threads, latency_ns, *, quota_cpus=None, cores=2):
 
 
 def recorded(path, threads, latency_ns, *, quota_cpus=None, elapsed_ns=None, cpu_known=True):
-    """Threads that burn and read, one after the other, each by itself; as slowly() has them."""
+    """Threads that burn CPU time and read in turns, independent of each other, as in slowly()."""
     rows, counted = [], TURNS * threads
     for thread in range(threads):
         for turn in range(TURNS):
@@ -92,7 +92,7 @@ def quota_said(answer):
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("quota_cpus", [0.4, 1.5, *nightly(0.2, 1.0)])
-def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads, quota_cpus):
+def test_a_quota_limits_the_query_on_fast_storage(tmp_path, threads, quota_cpus):
     run = recorded(tmp_path / "r.spill", threads, SLOW_NS, quota_cpus=quota_cpus)
     answer = forecast(run, on(FAST_NS))
     measured_s = slowly(threads, FAST_NS, quota_cpus=quota_cpus) / 1e9
@@ -104,13 +104,13 @@ def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads,
         assert reported.endswith(
             "hardly throttled; the forecast keeps it, which throttles the query there"
         )
-    # All CPU time is had at that rate, wherever temp files are.
+    # All CPU time passes at that rate, whatever the storage.
     least_s = threads * TURNS * CPU_NS / 1e9 / min(quota_cpus, threads)
     assert answer.ceiling_s == pytest.approx(least_s, rel=0.05)
 
 
 @cases("threads", [1, 4])
-def test_a_run_that_was_held_back_takes_no_longer_on_slower_storage(tmp_path, threads):
+def test_a_throttled_run_takes_no_longer_on_slightly_slower_storage(tmp_path, threads):
     run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
     change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=4.5))
     for latency_ns in (FAST_NS, 5 * FAST_NS):
@@ -124,7 +124,7 @@ def test_a_run_that_was_held_back_takes_no_longer_on_slower_storage(tmp_path, th
 
 
 @cases(("threads", "requested"), [(1, 0.4), (1, 2.0), (4, 0.4), (4, 2.0)])
-def test_another_quota_may_be_asked_for(tmp_path, threads, requested):
+def test_another_quota_can_be_requested(tmp_path, threads, requested):
     run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
     answer = forecast(run, on(FAST_NS), cpu_quota=requested)
     measured_s = slowly(threads, FAST_NS, quota_cpus=requested) / 1e9
@@ -133,7 +133,7 @@ def test_another_quota_may_be_asked_for(tmp_path, threads, requested):
     assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
 
 
-def test_other_cpus_may_be_asked_for(tmp_path):
+def test_another_number_of_cpus_can_be_requested(tmp_path):
     run = recorded(tmp_path / "r.spill", 4, SLOW_NS)
     for cpus in (1, 2, 4):
         measured_s = slowly(4, FAST_NS, cores=cpus) / 1e9
@@ -142,7 +142,7 @@ def test_other_cpus_may_be_asked_for(tmp_path):
         )
 
 
-def test_a_part_of_the_waits_tells_of_the_whole_quota(tmp_path):
+def test_a_part_of_the_waits_represents_the_whole_quota(tmp_path):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, quota_cpus=0.2)
     whole = forecast(run, on(FAST_NS), cpu_quota=0.4)
     half = TURNS // 2
@@ -154,7 +154,7 @@ def test_a_part_of_the_waits_tells_of_the_whole_quota(tmp_path):
     assert whole.forecast_s < 0.6 * run.elapsed_s
 
 
-def test_a_quota_that_is_never_met_says_and_changes_nothing(tmp_path):
+def test_a_quota_that_is_never_reached_changes_nothing(tmp_path):
     without = recorded(tmp_path / "without.spill", 1, SLOW_NS)
     run = recorded(tmp_path / "r.spill", 1, SLOW_NS, quota_cpus=1.5)
     assert forecast(run, on(FAST_NS)).forecast_s == pytest.approx(
@@ -164,7 +164,7 @@ def test_a_quota_that_is_never_met_says_and_changes_nothing(tmp_path):
     assert QUOTA not in {term.name for term in forecast(without, on(FAST_NS)).terms}
 
 
-def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
+def test_without_cpu_times_a_quota_that_may_matter_is_a_refusal(tmp_path):
     run = recorded(tmp_path / "r.spill", 1, SLOW_NS, quota_cpus=0.4, cpu_known=False)
     assert forecast(run, on(SLOW_NS)).refused is None
     refused = forecast(run, on(FAST_NS)).refused
@@ -178,7 +178,7 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
 
 
 @cases("requested", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
-def test_what_no_cpu_can_give_is_refused(tmp_path, requested):
+def test_impossible_quotas_and_cpus_are_refused(tmp_path, requested):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, elapsed_ns=2 * 10**9)
     with pytest.raises(OptionInvalid):
         forecast(run, on(FAST_NS), **requested)
@@ -186,17 +186,17 @@ def test_what_no_cpu_can_give_is_refused(tmp_path, requested):
 
 @cases(
     "given, cores, quota_cpus",
-    # A quota of as many CPUs as there are limits nothing.
+    # A quota of at least the number of CPUs limits nothing.
     [((None, None), 4, 2.0), ((1, None), 1, None), ((3, None), 3, 2.0), ((None, 0.4), 4, 0.4)],
 )
-def test_what_is_not_given_stays(given, cores, quota_cpus):
+def test_unspecified_limits_are_unchanged(given, cores, quota_cpus):
     cpus = Cpus(4, 2.0).but(*given)
     assert (cpus.cores, cpus.quota_cpus) == (cores, quota_cpus)
 
 
 @cases("threads", [1, 4])
-def test_a_quota_that_was_not_in_force_is_left_out(tmp_path, threads):
-    """A process that was moved into its group at the end had far more CPU time than the quota."""
+def test_a_quota_that_was_not_in_force_is_ignored(tmp_path, threads):
+    """A process moved into its group at the end had far more CPU time than the quota."""
     free = recorded(tmp_path / "free.spill", threads, FAST_NS)
     moved = recorded(tmp_path / "moved.spill", threads, FAST_NS)
     change(moved, cpu_limits=CpuLimits(2, 0.01, PERIOD_NS / 1e9, 0.0, 0))
@@ -209,8 +209,8 @@ def test_a_quota_that_was_not_in_force_is_left_out(tmp_path, threads):
 
 
 @cases(("threads", "throttled_s"), [(1, 4.5), (4, 2.25)])
-def test_throttled_time_is_no_busy_machine(tmp_path, threads, throttled_s):
-    """While a quota stops two CPUs, it stops four threads."""
+def test_throttled_time_is_not_a_busy_machine(tmp_path, threads, throttled_s):
+    """A quota that stops two CPUs stops four threads."""
     run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
     limits = replace(run.meta.cpu_limits, throttled_s=throttled_s)
     capture = replace(run.meta.capture, run_queue_delay_s=4.6, run_queue_others_s=4.6)
@@ -219,10 +219,10 @@ def test_throttled_time_is_no_busy_machine(tmp_path, threads, throttled_s):
     assert "run-queue" not in {warning.code for warning in forecast(run, on(FAST_NS)).warnings}
 
 
-def test_the_command_line_asks_for_another_quota(spilled):
+def test_the_command_line_takes_another_quota(spilled):
     requested = ("forecast", spilled.path, "--to", "factor:1", "--json")
     now = json.loads(spillcast(*requested).stdout)
-    # A quarter of what it had.
+    # A quarter of its CPU usage.
     quota = Recording.open(spilled.path).meta.cpu_s / now["baseline_s"] / 4
     held = json.loads(spillcast(*requested, "--cpu-quota", f"{quota:.6f}").stdout)
     assert held["forecast_s"] > 3 * now["forecast_s"]

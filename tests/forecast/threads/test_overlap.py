@@ -1,4 +1,4 @@
-"""Weights of waits where threads overlap and wait for each other, against plain arithmetic."""
+"""Weights of waits where threads overlap and wait for each other, against simple arithmetic."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def independent(path, *, threads, cpu_ns, latency_ns, elapsed_ns, cpus):
 
 
 def alternating(path, *, cpu_ns, latency_ns, elapsed_ns=None):
-    """Two threads in turn: each works and reads while the other waits for it."""
+    """Two threads in turns: each works and reads while the other waits for it."""
     rows, now_ns = [], 0
     for number in range(TURNS):
         for thread in (0, 1):
@@ -72,8 +72,8 @@ def alternating(path, *, cpu_ns, latency_ns, elapsed_ns=None):
     return recorded(path, rows, elapsed_ns=elapsed_ns or now_ns, latency_ns=latency_ns)
 
 
-def test_no_storage_is_faster_than_all_cpus_with_the_cpu_time_of_all_threads(tmp_path):
-    # Shorter than the turns of its threads: not all of these waits were for each other.
+def test_the_ceiling_is_the_cpu_time_of_all_threads_over_the_cpus(tmp_path):
+    # Shorter than the turns of its threads: some of these waits were not for each other.
     elapsed_ns = TURNS * 500 * US
     run = alternating(
         tmp_path / "run.spill", cpu_ns=100 * US, latency_ns=300 * US, elapsed_ns=elapsed_ns
@@ -84,7 +84,7 @@ def test_no_storage_is_faster_than_all_cpus_with_the_cpu_time_of_all_threads(tmp
 
 
 @cases("target_us", [0, 200, 5000])
-def test_threads_with_a_core_each_overlap(tmp_path, target_us):
+def test_threads_with_enough_cores_overlap(tmp_path, target_us):
     run = independent(
         tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
         elapsed_ns=TURNS * 1300 * US, cpus=2,
@@ -104,8 +104,8 @@ def test_threads_that_take_turns_add_up(tmp_path):
     assert faster.forecast_s == pytest.approx(2 * TURNS * 400e-6, rel=0.01)
 
 
-def test_where_storage_gets_fast_cores_are_what_is_short(tmp_path):
-    """Four threads on one core: 4 * 300 us of work for each turn, however fast the storage."""
+def test_on_fast_storage_the_cores_are_the_limit(tmp_path):
+    """Four threads on one core: 4 * 300 us of work per turn, however fast the storage."""
     run = independent(
         tmp_path / "run.spill", threads=4, cpu_ns=300 * US, latency_ns=3 * MS,
         elapsed_ns=TURNS * 3300 * US, cpus=1,
@@ -114,7 +114,7 @@ def test_where_storage_gets_fast_cores_are_what_is_short(tmp_path):
     assert answer.forecast_s == pytest.approx(TURNS * 1200e-6, rel=0.02)
 
 
-def test_a_part_of_the_run_weighs_like_the_whole(tmp_path):
+def test_a_part_of_the_run_has_the_weights_of_the_whole(tmp_path):
     run = independent(
         tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
         elapsed_ns=TURNS * 1300 * US, cpus=2,
@@ -123,7 +123,7 @@ def test_a_part_of_the_run_weighs_like_the_whole(tmp_path):
     assert answer.forecast_s == pytest.approx(10 * TURNS * 2300e-6, rel=0.01)
 
 
-def test_a_part_of_the_waits_weighs_like_all(tmp_path):
+def test_a_sample_of_the_waits_has_the_weights_of_all(tmp_path):
     run = independent(
         tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
         elapsed_ns=TURNS * 1300 * US, cpus=2,
@@ -132,7 +132,7 @@ def test_a_part_of_the_waits_weighs_like_all(tmp_path):
     half = Recording(run.path, replace(run.meta, raw=kept))
     half.waits = run.waits.take(slice(TURNS))
     threads = workload_of_recording(half).threads
-    # Of two waits side by side a half adds to the elapsed time.
+    # Half of two parallel waits adds to the elapsed time.
     assert threads.io_weight == pytest.approx(0.5, rel=0.01)
     for latency_us in (0, 200, 5000):
         target = storage({("read", 4096): latency_us * US})
@@ -142,7 +142,7 @@ def test_a_part_of_the_waits_weighs_like_all(tmp_path):
 
 
 @cases(("cores", "per_thread"), [(2, 0.5), (8, 1.0), (None, 1.0)])
-def test_threads_of_which_only_counts_are_known_wait_side_by_side(cores, per_thread):
+def test_threads_known_only_by_counts_wait_in_parallel(cores, per_thread):
     reads, writes = (
         Load("read", 8192, 3000, 3000 * 8192, 6.0),
         Load("write", 1 << 20, 40, 40 << 20, 1.0),
@@ -158,13 +158,13 @@ def test_threads_of_which_only_counts_are_known_wait_side_by_side(cores, per_thr
     for load in (reads, writes):
         of_op = trace.write == (load.op == "write")
         assert (int(of_op.sum()), int(trace.bytes[of_op].sum())) == (load.count, load.bytes)
-    # Each thread computes between its operations as long as it did in all.
+    # Each thread computes between its operations for its whole CPU time.
     for thread in range(4):
         cpu_ns = trace.cpu_ns[trace.thread == thread].sum()
         assert cpu_ns == pytest.approx(2e9, rel=1e-3)
 
 
-def test_the_terms_are_what_the_number_is_the_sum_of(tmp_path):
+def test_the_terms_add_up_to_the_forecast(tmp_path):
     run = alternating(tmp_path / "run.spill", cpu_ns=300 * US, latency_ns=MS)
     answer = forecast(run, storage({("read", 4096): 2 * MS}))
     assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
@@ -174,7 +174,7 @@ def test_the_terms_are_what_the_number_is_the_sum_of(tmp_path):
 @pytest.mark.parametrize(
     "cut", [{}, {"steps_skipped": 1}, {"think_scale": 0.5}, {"like": "x"}, {"closed_loop": False}]
 )
-def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
+def test_only_a_replay_of_the_whole_run_is_compared_with_its_time(tmp_path, cut):
     run = alternating(tmp_path / "r.spill", cpu_ns=MS, latency_ns=MS)
     facts = {
         "closed_loop": True, "like": "r.spill", "steps_skipped": 0, "byte_share": 1.0,
@@ -184,7 +184,7 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
     target = replace(probed, facts={**facts, **cut})
     overlap = projection(baseline_of(workload_of_recording(run)), target).overlap
     assert overlap.replayed_s == (None if cut else 20.0)
-    # They take turns, so that both models hold them apart; what is beyond is not the storage's.
+    # The threads take turns, so both models serialise them; the rest is not storage time.
     assert overlap.elapsed_s == pytest.approx(2 * TURNS * 10 / 1e3, rel=0.01)
     # A replay that contradicts the model widens the interval.
     answer, without = (forecast(run, to, confidence=0.95) for to in (target, probed))
@@ -197,13 +197,13 @@ def _relative_width(answer):
     return (high_s - low_s) / answer.forecast_s
 
 
-def test_threads_that_took_no_time_count_as_one(tmp_path):
+def test_threads_without_any_time_count_as_one(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", 4096, 1, 0)], elapsed_s=1e-6, sessions=2)
     assert recorded_threads(run).at_work == 1.0
 
 
-def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
-    """Of counts too, for which a trace of the recorded loads is made up."""
+def test_loads_of_the_entire_query_do_not_change_its_threads(tmp_path):
+    """Also for counts, for which a trace is synthesised from the recorded loads."""
     writer = RecordingWriter(tmp_path / "counts.spill")
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))

@@ -1,4 +1,4 @@
-"""A run in stretches: who had work in each, and what belongs to it, beside a count by instants."""
+"""A run in stretches: the threads at work in each and their times, against sampling by instants."""
 
 import random
 
@@ -10,12 +10,12 @@ from spillcast.forecast.workload.resources import STRETCHES, Cpus, Stretches
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 
 ELAPSED_NS = 1_000_000_000
-#: Instants a stretch, at the middle of which the slow way looks.
+#: Samples per stretch, each in the middle of its part.
 LOOKS = 200
 
 
 def traced(rows):
-    """Of tuples (thread, start, CPU before, ready before, wait); all waits are temp I/O."""
+    """Tuples (thread, start, CPU before, ready before, wait); all waits are temp I/O."""
     thread, start, cpu, ready, wait = (
         np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)
     )
@@ -27,13 +27,13 @@ def traced(rows):
 
 
 def stretched(trace):
-    """In calls that take no CPU time."""
+    """The stretches, if calls take no CPU time."""
     call_ns = np.zeros_like(trace.wait_ns)
     return Stretches(trace, ELAPSED_NS / 1e9, call_ns, Cpus(cores=2))
 
 
 def random_rows(seed, threads=3):
-    """Threads that work, wait for a core, wait and idle, from some ns to most of a second."""
+    """Threads that work, wait for a core, block and idle, from some ns to most of a second."""
     draw = random.Random(seed)
     rows = []
     for thread in range(threads):
@@ -48,7 +48,7 @@ def random_rows(seed, threads=3):
 
 
 @cases("seed", [1, 2, 3])
-def test_what_a_count_by_instants_finds(seed):
+def test_stretches_agree_with_sampling_by_instants(seed):
     rows = random_rows(seed)
     stretches = stretched(traced(rows))
     instants = (np.arange(STRETCHES * LOOKS) + 0.5) * ELAPSED_NS / STRETCHES / LOOKS
@@ -69,13 +69,13 @@ def test_what_a_count_by_instants_finds(seed):
     assert stretches.of_work(cpu_s).sum() == pytest.approx(cpu_s.sum())
 
 
-def test_what_takes_no_time_belongs_to_its_instant():
+def test_a_wait_without_duration_belongs_to_its_instant():
     stretches = stretched(traced([(0, ELAPSED_NS // 2 + 1, 0, 0, 0)]))
     counts = stretches.of_waits(np.ones(1))
     assert counts[STRETCHES // 2] == counts.sum() == 1
 
 
-def test_what_other_work_on_the_cpus_takes_does_not_grow_with_waits():
+def test_time_of_other_work_on_the_cpus_does_not_grow_with_waits():
     """Two threads, each with a wait of 10 us after 1 ms on a core and 3 ms beside other work."""
     step, cpu, ready, wait = 4_010_000, 1_000_000, 3_000_000, 10_000
     rows = [(thread, at + cpu + ready, cpu, ready, wait)

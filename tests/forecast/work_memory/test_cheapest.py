@@ -1,4 +1,4 @@
-"""The cheapest cell that is fast enough, and what a size of memory between measured ones takes."""
+"""The cheapest cell that is fast enough, and the time of memory sizes between measured ones."""
 
 from dataclasses import replace
 from itertools import product
@@ -35,19 +35,19 @@ CELLS = [
         (60, {"flash": 5}, "flash", M, True),
     ],
 )
-def test_the_cheapest(within_s, costs, storage, memory, sure):
+def test_the_cheapest_fast_enough_cell_is_chosen(within_s, costs, storage, memory, sure):
     advice = cheapest(CELLS, within_s, costs)
     assert (advice.cell.storage, advice.cell.memory_bytes) == (storage, memory)
     assert advice.sure is sure
     assert advice.by == ("price" if costs else "memory")
 
 
-def test_nothing_is_fast_enough():
+def test_without_a_fast_enough_cell_there_is_no_choice():
     assert cheapest(CELLS, 10, {}).cell is None
     assert cheapest(CELLS, 39, {"disk": 1}).cell == CELLS[2]
 
 
-def test_without_a_plan_there_is_memory_as_it_was():
+def test_without_a_plan_cells_have_the_present_memory():
     terms = [Term("CPU", None, None, None, 10, 10), Term("temp read", "read", 8192, 1, 50, 20)]
     answer = made_up.forecast(
         target="there",
@@ -67,16 +67,16 @@ def test_without_a_plan_there_is_memory_as_it_was():
 @cases(
     ("now_s", "costs", "cell"),
     [
-        # Without a bound the slow disk would do, which needs the least memory for its price.
+        # Without the present time as a limit, the slow disk would be the cheapest.
         (36.0, {}, CELLS[4]),
         (30.0, {"disk": 1, "flash": 5}, CELLS[2]),
-        # As it is counts as fast enough, also where sums are rounded.
+        # The present time counts as fast enough, even with rounded sums.
         (58.0 * (1 - 1e-15), {"disk": 1}, CELLS[1]),
         (29.0, {}, None),
         (1000.0, {"disk": 1}, CELLS[0]),
     ],
 )
-def test_nothing_slower_than_now_is_told_whatever_the_time_allows(now_s, costs, cell):
+def test_a_cell_slower_than_the_present_is_never_advised(now_s, costs, cell):
     advice = cheapest(CELLS, 500, costs, now_s)
     assert advice.cell == cell
     if cell is None:
@@ -92,7 +92,7 @@ REST_S, CPU_PER_OPERATION_S = 2.0, 1e-4
 
 
 def run(storage, memory_bytes, count):
-    """``count`` reads and as many writes, and CPU time for each."""
+    """``count`` reads and ``count`` writes, and CPU time for each."""
     latencies = STORAGES[storage]
     rest_s = REST_S + 2 * count * CPU_PER_OPERATION_S
     ops = {
@@ -104,12 +104,12 @@ def run(storage, memory_bytes, count):
 
 
 def hybrid(memory_bytes):
-    """What does not fit into memory is spilled, and 64 MiB is enough."""
+    """Data that does not fit in memory is spilled, and 64 MiB suffices."""
     return round(max(0, 64 * M - memory_bytes) / 8192)
 
 
 @cases(("storage", "size"), product(STORAGES, [12 * M, 20 * M, 40 * M, 60 * M, 64 * M, 90 * M]))
-def test_what_does_not_fit_is_a_straight_line_in_memory(storage, size):
+def test_the_spill_is_linear_in_memory(storage, size):
     runs = [run(name, at, hybrid(at)) for name in STORAGES for at in (8 * M, 16 * M)]
     runs.append(run("fast", 128 * M, 0))
     answer = MemoryCurve(runs, enough_bytes=64 * M).at(storage, size)
@@ -121,8 +121,8 @@ def test_what_does_not_fit_is_a_straight_line_in_memory(storage, size):
 
 
 @cases("size", [2 * M, 3 * M, 4 * M, 8 * M, 16 * M, 32 * M])
-def test_the_engines_arithmetic_places_every_step(size):
-    """Three passes, two from 4 MiB on, one from 16 MiB on, none from 64 MiB on: two runs do."""
+def test_the_arithmetic_of_the_engine_places_every_step(size):
+    """Three passes, two from 4 MiB, one from 16 MiB, none from 64 MiB: two runs suffice."""
 
     def passes(memory_bytes):
         return sum(memory_bytes < step * M for step in (4, 16, 64))
@@ -137,7 +137,7 @@ def test_the_engines_arithmetic_places_every_step(size):
     assert curve.spills(63 * M)
 
 
-def test_without_a_spill_every_storage_is_the_same():
+def test_without_a_spill_every_storage_takes_the_same_time():
     runs = [run(name, M, 500) for name in STORAGES] + [run("fast", 4 * M, 0)]
     curve = MemoryCurve(runs)
     for size in (4 * M, 5 * M):
@@ -151,12 +151,12 @@ def test_without_a_spill_every_storage_is_the_same():
         ([8 * M, 16 * M], [], 64 * M, 64 * M),
         ([8 * M, 16 * M], [128 * M, 96 * M], None, 96 * M),
         ([8 * M, 16 * M], [96 * M], 64 * M, 64 * M),
-        # It spilled with more than a plan calls enough.
+        # It spilled with more memory than a plan calls enough.
         ([8 * M, 16 * M], [], 12 * M, 16 * M + 1),
         ([8 * M, 16 * M], [], None, None),
     ],
 )
-def test_enough_memory_is_what_fitted_or_is_stated_but_more_than_what_spilled(
+def test_enough_memory_fitted_or_is_stated_but_exceeds_what_spilled(
     spilled, fitted, stated, enough
 ):
     runs = [run("slow", at, hybrid(at)) for at in spilled] + [run("slow", at, 0) for at in fitted]
@@ -165,16 +165,16 @@ def test_enough_memory_is_what_fitted_or_is_stated_but_more_than_what_spilled(
         assert curve.spills(size) == (enough is None or size < enough), size
 
 
-def test_what_fits_takes_what_a_run_that_fitted_took_beside_its_temp_io():
-    # The run that spilled did other work: its time is no measure of one that does not.
+def test_a_size_that_fits_takes_the_time_outside_temp_io_of_a_fitting_run():
+    # The run that spilled did other work, so its time is no measure for one that fits.
     spilled = replace(run("slow", 8 * M, 1000), elapsed_s=50.0)
     answer = MemoryCurve([spilled, run("fast", 128 * M, 0)], enough_bytes=32 * M).at("slow", 32 * M)
     assert answer.elapsed_s == REST_S
     assert answer.interval_s[1] < 1.5 * REST_S
 
 
-def test_a_count_that_nothing_tells_is_in_the_interval():
-    """Somewhere between the runs the spill ends: just after the first, or just before the last."""
+def test_an_unknown_count_is_in_the_interval():
+    """The spill ends between the runs: right after the first, or right before the last."""
     runs = [run("slow", 8 * M, 2000), run("slow", 64 * M, 0)]
     low_s, high_s = MemoryCurve(runs).at("slow", 32 * M).interval_s
     whole_s = run("slow", 8 * M, 2000).elapsed_s

@@ -1,4 +1,4 @@
-"""What more work_mem does, as forecast from one plan, against plans of real servers with it."""
+"""The effect of more work_mem, forecast from one plan, against plans of real servers with it."""
 
 import functools
 import json
@@ -32,7 +32,7 @@ from spillcast.storage.target import resolve
 from spillcast.units import format_duration, format_interval
 
 K, M = 1 << 10, 1 << 20
-#: From far too little to enough; kB.
+#: From far too little to enough, in kB.
 SETTINGS_KB = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384)
 UNION = "select t from big union select n::text from small"
 COMMON = "with c as materialized (select * from big) select count(*) from c"
@@ -58,7 +58,7 @@ def server(request):
 
 @functools.cache
 def plan(server, query, work_mem_kb, before=()):
-    """A plan with a setting, one for all tests: a server's plans of these differ in times alone."""
+    """A cached plan for a setting: plans of a server with equal settings differ only in times."""
     before = (*before, f"set work_mem = '{work_mem_kb}kB'")
     return explain(server, query, "format json", "timing off", before=before)
 
@@ -67,7 +67,7 @@ def node(document, kind):
     return next(n for n in nodes_of(document["Plan"]).walk() if n.kind == kind)
 
 
-def test_passes_and_blocks_of_a_sort(server):
+def test_passes_and_blocks_of_a_sort_equal_those_of_the_server(server):
     (spill,) = spills_of(nodes_of(plan(server, SORT, 512)["Plan"]))
     for size_kb in SETTINGS_KB:
         sort = node(plan(server, SORT, size_kb), "Sort")
@@ -79,7 +79,7 @@ def test_passes_and_blocks_of_a_sort(server):
         assert forecast_blocks == pytest.approx(sort.temp.written, rel=0.05), size_kb
 
 
-def test_batches_of_a_hash(server):
+def test_batches_of_a_hash_equal_those_of_the_server(server):
     seen = node(plan(server, HASH, 512), "Hash")
     balanced = server.info.server_version >= 180000
     right = 0
@@ -96,7 +96,7 @@ def test_batches_of_a_hash(server):
 
 @pytest.mark.parametrize("query", [SORT, HASH], ids=["sort", "hash"])
 def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
-    """Of a hash, also the rows of the outer side that go with the batches."""
+    """For a hash, this includes the rows of the outer side that are written with the batches."""
     before = nodes_of(plan(server, query, 512)["Plan"])
     spills, right = spills_of(before), 0
     for size_kb in SETTINGS_KB:
@@ -107,8 +107,8 @@ def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
     assert right >= (12 if query == SORT else 10)
 
 
-def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
-    """A sort of two passes and of one: between them half of the temp I/O goes, on any storage."""
+def test_memory_by_storage_follows_from_the_passes(server):
+    """Between two passes and one of a sort, half of the temp I/O disappears, on any storage."""
     recording = counts_of_plan(plan(server, SORT, 512))
     matches = [forecast(recording, resolve(f"factor:{n}", recording)) for n in (2, 4)]
     memory, names = matches[0].work_memory, ["half", "quarter"]
@@ -125,7 +125,7 @@ def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
 
 
 @cases("name", CURED)
-def test_with_what_is_called_enough_nothing_spills(server, name):
+def test_nothing_spills_with_enough_memory(server, name):
     query, before = CURED[name]
     recording = counts_of_plan(plan(server, query, 256, before))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory
@@ -135,8 +135,8 @@ def test_with_what_is_called_enough_nothing_spills(server, name):
 
 
 @cases("group", ["k, count(*)", "t, count(*)", "k, sum(id), max(g), min(g)", "t"])
-def test_a_hash_aggregate_needs_more_than_half_of_what_is_called_enough(server, group):
-    """Sizes of work_mem that one would set are up to 1.5 times apart."""
+def test_a_hash_aggregate_needs_more_than_half_of_enough(server, group):
+    """Common sizes of work_mem differ by a factor of up to 1.5."""
     query = f"select {group} from big group by {group.partition(',')[0]}"
     before = ("set enable_sort = off",)
     [spill] = spills_of(nodes_of(plan(server, query, 256, before)["Plan"]))
@@ -151,8 +151,8 @@ def test_a_hash_aggregate_needs_more_than_half_of_what_is_called_enough(server, 
 
 
 @pytest.mark.parametrize("results", ["sum(g::numeric)", "sum(k::numeric), avg(g::numeric)"])
-def test_states_of_numeric_fit_in_what_is_called_enough(server, results):
-    """Their size is not in the plan: it is 2.5 times what results of that width suggest."""
+def test_numeric_states_fit_in_enough_memory(server, results):
+    """The plan lacks their size, which is 2.5 times what results of that width suggest."""
     query = f"select id, {results} from big group by id"
     before = ("set enable_sort = off",)
     recording = counts_of_plan(plan(server, query, 256, before))
@@ -162,7 +162,7 @@ def test_states_of_numeric_fit_in_what_is_called_enough(server, results):
     assert nodes_of(after["Plan"]).all_temp.blocks == 0
 
 
-def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
+def test_with_one_pass_memory_a_sort_writes_its_rows_once(server):
     recording = counts_of_plan(plan(server, SORT, 256))
     memory = forecast(recording, resolve("factor:2", recording)).work_memory
     assert memory.spills[0].passes > 1
@@ -172,7 +172,7 @@ def test_with_what_is_called_one_pass_a_sort_writes_its_rows_once(server):
     assert sort.temp.written == pytest.approx(blocks, rel=0.05)
 
 
-def test_what_the_fixes_leave_is_arithmetic():
+def test_the_remaining_time_of_each_fix_is_arithmetic():
     """A sort of two passes and a hash; 3 s and 1 s of the 10 s are their temp I/O."""
     sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
     batches = {"Hash Batches": 4, "Original Hash Batches": 4}
@@ -192,19 +192,19 @@ def test_what_the_fixes_leave_is_arithmetic():
     assert {spill.kind: (spill.passes, spill.batches) for spill in memory.spills} == {
         "sort": (2, None), "hash": (None, 4),
     }  # fmt: skip
-    # A hash may take twice work_mem, the sort once.
+    # A hash may use twice work_mem, the sort once.
     assert memory.most_bytes == 3 * memory.enough.work_mem_bytes
     assert answer.to_json()["work_memory"]["enough"]["forecast_s"] == pytest.approx(6.0)
 
 
-def test_an_interval_of_it_holds_what_is_known_of_the_rest():
-    """4 s of a sort's 10 s are temp I/O: nobody measured the 6 s with other memory."""
+def test_the_interval_of_more_memory_includes_the_error_of_the_rest():
+    """4 s of a sort's 10 s are temp I/O; the 6 s were not measured with other memory."""
     recording = counts_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
     answer = forecast(recording, resolve("factor:4", recording))
     for fix in (answer.work_memory.enough, answer.work_memory.one_pass):
         low_s, high_s = fix.interval_s
         assert low_s < fix.forecast_s < high_s
-    # Nine in ten of a normal distribution lie within 1.645 standard deviations.
+    # 90 % of a normal distribution lie within 1.645 standard deviations.
     low_s, high_s = answer.work_memory.enough.interval_s
     assert low_s <= 6.0 * math.exp(-1.645 * MEMORY_SPREAD)
     assert high_s >= 6.0 * math.exp(1.645 * MEMORY_SPREAD)
@@ -214,13 +214,13 @@ def test_an_interval_of_it_holds_what_is_known_of_the_rest():
     assert reported["enough"]["interval_s"] == [low_s, high_s]
 
 
-def test_faster_storage_is_sure_to_save_a_part_of_it():
-    """4 s of 10 s are temp I/O: a quarter of the latency saves 3 s, of which half is certain."""
+def test_faster_storage_certainly_saves_a_part_of_its_gain():
+    """4 s of 10 s are temp I/O: a quarter of the latency saves 3 s, half of which is certain."""
     counts = counts_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
     most_s = (10.0 - 3.0 / 2) * math.exp(1.645 * 0.04)
     faster = resolve("factor:4", counts)
     assert forecast(counts, faster).interval_s[1] == pytest.approx(most_s, 1e-3)
-    # Today's latency is assumed: memory may have served it, so that there is nothing to save.
+    # The present latency is assumed: memory may have answered, so that nothing can be saved.
     assumed = replace(counts, timed_on="a disk")
     assert forecast(assumed, faster).interval_s[1] > most_s
     # Writes become slower: nothing is certain, although reads save more.
@@ -229,7 +229,7 @@ def test_faster_storage_is_sure_to_save_a_part_of_it():
     assert forecast(counts, mixed).interval_s[1] > 10.0
 
 
-def test_a_saving_within_what_runs_differ_by_is_not_certain():
+def test_a_saving_within_run_to_run_variation_is_not_certain():
     """4 s of 100 s are temp I/O; repeated runs differ by 4 %."""
     counts = counts_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 100_000.0})
     assert forecast(counts, resolve("factor:4", counts)).interval_s[1] == pytest.approx(100.0)
@@ -237,14 +237,14 @@ def test_a_saving_within_what_runs_differ_by_is_not_certain():
 
 
 def reported(plan, elapsed_s, *targets):
-    """The lines that a terminal shows, and the cells of memory by storage."""
+    """The lines of a terminal, and the cells of memory by storage."""
     recording = counts_of_plan({"Plan": plan, "Execution Time": elapsed_s * 1e3})
     matches = [forecast(recording, resolve(target, recording)) for target in targets]
     lines = forecast_page(matches).text(100).splitlines()
     return lines, memory_cells(targets, matches)
 
 
-def test_it_is_the_cheapest_fix_where_it_is_sure_to_win():
+def test_more_memory_is_the_cheapest_fix_if_it_certainly_wins():
     lines, _ = reported(SORT_OF_4_S, 4.4, "factor:2")
     text = " ".join(lines[:3])
     assert text.startswith("Temp I/O is 91 % of this query: storage is the problem. Cheapest fix: ")
@@ -253,7 +253,7 @@ def test_it_is_the_cheapest_fix_where_it_is_sure_to_win():
     assert "instead of 4.40 s; then factor:2, 2.40 s (" in text
 
 
-def test_it_is_none_where_it_may_not_win():
+def test_more_memory_is_not_named_if_it_may_not_win():
     """Temp I/O is 4 % of the time."""
     lines, _ = reported(SORT_OF_4_S, 100.0, "factor:2")
     assert " ".join(lines[:3]).startswith(
@@ -262,8 +262,8 @@ def test_it_is_none_where_it_may_not_win():
     )
 
 
-def test_it_is_no_fix_where_nothing_is_sure_to_win():
-    """Of 10 s 4 are temp I/O, and nobody measured the other 6 with more memory."""
+def test_more_memory_is_not_a_fix_if_no_gain_is_certain():
+    """4 s of 10 s are temp I/O; the other 6 s were not measured with more memory."""
     lines, _ = reported(SORT_OF_4_S, 10.0, "factor:4")
     text = " ".join(lines[:3])
     assert text.startswith("Temp I/O is 40 % of this query, 60 % is CPU and other waits.")
@@ -271,7 +271,7 @@ def test_it_is_no_fix_where_nothing_is_sure_to_win():
     assert "factor:4, 7 s (" in text
 
 
-def test_where_only_bounds_are_known_the_table_has_them(tmp_path):
+def test_the_table_shows_bounds_if_only_bounds_are_known(tmp_path):
     plan = {name: value for name, value in SORT_OF_4_S.items() if "I/O" not in name}
     document = {"Plan": plan, "Execution Time": 10_000.0, "Settings": {"work_mem": "4MB"}}
     (path := tmp_path / "plan.json").write_text(json.dumps([document]))
@@ -284,7 +284,7 @@ def test_where_only_bounds_are_known_the_table_has_them(tmp_path):
 
 
 def test_the_sentence_and_the_table_agree(tmp_path):
-    """Also where CPU time moves with the storage: what spills nothing is the same on all."""
+    """Also if CPU time moves with the storage: without a spill all storages are equal."""
     loads = [("write", BLOCK_BYTES, 20_000, 100_000), ("read", BLOCK_BYTES, 20_000, 100_000)]
     made = recording(tmp_path / "run.spill", loads, elapsed_s=10.0, cpu_s=5.0)
     caches = [CpuCache(1 << 20, 30_000, [(100_000, 20_000), (10_000_000, 200_000)])]
@@ -312,7 +312,7 @@ def test_the_sentence_and_the_table_agree(tmp_path):
     assert f"nothing spills: about {format_duration(memory.enough.forecast_s)} (" in page
 
 
-def test_bounds_of_a_cell_hold_it():
+def test_bounds_of_a_cell_contain_its_time():
     _, cells = reported(SORT_OF_4_S, 10.0, "factor:4", "latency:5ms")
     for cell in cells:
         if cell.interval_s is None:
@@ -322,7 +322,7 @@ def test_bounds_of_a_cell_hold_it():
 
 
 def leaf(kind, written_ms, written, values, *below):
-    """A node whose figures, as in a plan, hold those below; half the work is reading."""
+    """A node whose figures include its children's, as in a plan; half of the work is reading."""
     return {
         "Node Type": kind, "Actual Rows": 1_000_000.0, "Actual Loops": 1, "Plan Rows": 1_000_000,
         "Plan Width": 40, "Temp Written Blocks": written, "Temp Read Blocks": written,
@@ -334,7 +334,7 @@ def leaf(kind, written_ms, written, values, *below):
 SORT_OF_4_S = leaf("Sort", 4000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
 
 
-def test_a_recording_has_its_plan_beside_it(tmp_path):
+def test_a_recording_uses_the_plan_beside_it(tmp_path):
     sort = leaf("Sort", 3000.0, 20_000, {"Sort Space Used": 80_000, "Sort Space Type": "Disk"})
     loads = [("write", BLOCK_BYTES, 20_000, 100_000)]
     made = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
@@ -347,7 +347,7 @@ def test_a_recording_has_its_plan_beside_it(tmp_path):
 
 
 @cases(("work_mem", "order"), [(64 * K, 6), (1632 * K, 6), (4 * M, 15), (1 << 30, 500)])
-def test_merge_order(work_mem, order):
+def test_the_merge_order_follows_work_mem(work_mem, order):
     assert merge_order(work_mem) == order
 
 
@@ -356,7 +356,7 @@ def test_a_sort_that_fits_is_not_written():
     assert sort_passes(1001, 40, 64_000) > 0
 
 
-def test_settings_as_postgresql_writes_them():
+def test_settings_in_postgresqls_format_are_parsed():
     assert [size_of_setting(text) for text in ("64MB", "1536kB", "4096", "1GB", "65536B")] == [
         64 * M, 1536 * K, 4 * M, 1 << 30, 64 * K,
     ]  # fmt: skip
