@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn one_thread_prefills_just_what_its_reads_would_miss(steps in any_steps(1, 200)) {
+    fn one_thread_prefills_exactly_what_its_reads_would_miss(steps in any_steps(1, 200)) {
         let [dir, _] = directories();
         let outcome = run(&steps, options(dir.path()));
         check_complete(&steps, &outcome);

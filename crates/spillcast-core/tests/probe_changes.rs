@@ -146,7 +146,7 @@ proptest! {
 
     /// Whatever threads do to each other's files, no read is short.
     #[test]
-    fn threads_may_cut_and_remove_what_others_read(
+    fn threads_may_truncate_and_remove_files_that_others_read(
         places in prop::collection::vec(
             (0u32..4, 0u8..6, 0u32..2, 0u64..100, 1u32..70_000), 1..300,
         )

@@ -337,7 +337,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_is_as_slow_as_a_simulation_in_small_steps(
+    fn elapsed_time_equals_a_simulation_in_small_steps(
         tasks in prop::collection::vec((1u32..30, 0i64..400), 1..12),
         cores in 1u32..4,
         mb_per_s in 20.0..400.0,
