@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A profile of an extended SQL trace with grep and awk, in the manner of the post that spillcast
-# began with: list the events, then look for each in a pass of its own and add it up.
+# A profile of an extended SQL trace with grep and awk, as in the blog post that spillcast started
+# from: lists the events, then searches and sums each of them in a separate pass.
 #
 #     bench/seed_profiler.sh TRACE
 #
-# An event whose name is part of another's is counted there too, as it is in the post.
+# An event whose name is part of another's is counted for both, as in the post.
 set -euo pipefail
 
 trace=$1

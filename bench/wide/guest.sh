@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The first process of the guest: measures every source of SOURCES and prints a line for each result.
-# Each line is: row SOURCE WHAT, then one line of JSON or what was refused.
+# Each line is: row SOURCE WHAT, then one line of JSON or the message of a refusal.
 
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -16,7 +16,7 @@ ulimit -n 1048576
 row() {  # WHAT COMMAND...: its lines as rows of the source
     label="$1"
     shift
-    # Nobody waits longer for a source, and the guest has a deadline.
+    # The time limit of a source, as the guest has a deadline.
     timeout -s KILL "$LIMIT_S" "$@" > /lines 2>&1 || echo "not within $LIMIT_S s" >> /lines
     sed "s/^/row $source $label /" /lines
 }
@@ -38,7 +38,7 @@ bare_starts() {
     row start observed threads --dir /work --count "$STARTS" --rate "$STARTS_PER_S"
 }
 
-# What the machine printed at its start has no end of line.
+# The boot messages have no end of line.
 echo
 btf=absent
 [ -e /sys/kernel/btf/vmlinux ] && btf=present

@@ -1,4 +1,4 @@
-/* Makes, resizes, syncs and removes files: changes DIR COUNT. Prints how often, and for how long, as JSON. */
+/* Creates, resizes, syncs and removes files: changes DIR COUNT. Prints counts and times as JSON. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

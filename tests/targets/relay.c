@@ -1,14 +1,14 @@
 /* Threads and processes that wait for each other in a known way: relay WAY FILE ROUNDS WORK_US.
  *
- * token   two threads take turns; whose turn it is works, then hands on through a condition variable
- * pipe    two processes take turns; whose turn it is works, then hands on through a pipe
- * sleep   one thread that works, then sleeps for as long
+ * token   two threads take turns: one works, then passes the turn by a condition variable
+ * pipe    two processes take turns: one works, then passes the turn through a pipe
+ * sleep   one thread that works, then sleeps for the same time
  * spill   two threads take turns, each of which works, writes 8 KiB and reads them
  * apart   the same threads without turns
  *
- * Each worker has a file of its own, FILE.0 and FILE.1. Work is CPU time of the thread. Prints JSON:
- * of each worker its thread, the CPU time that its file I/O took, its whole CPU time, how long it had
- * its turn, and how often others pushed it off the CPU. */
+ * Each worker has its own file, FILE.0 or FILE.1. Work is CPU time of the thread. Prints JSON: for
+ * each worker its thread id, the CPU time of its file I/O, its total CPU time, the duration of its
+ * turns, and how often it was preempted. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -112,7 +112,7 @@ static void *worker(void *argument)
     struct rusage usage;
     getrusage(RUSAGE_THREAD, &usage);
     account->pushed = usage.ru_nivcsw;
-    /* So that a row comes after the last of the work. */
+    /* So that a row follows the last work. */
     usleep(1000);
     return NULL;
 }
