@@ -288,7 +288,7 @@ def test_unusable_plans_are_refused_in_one_line(tmp_path, name):
     assert words in only_line(result, 2)
 
 
-def test_a_plan_without_times_is_refused_or_needs_the_present_storage(tmp_path):
+def test_a_plan_without_times_has_bounds_or_uses_the_present_storage(tmp_path):
     text = "\n".join(line for line in TEXT_PLAN.splitlines() if "Timings" not in line)
     path = written(tmp_path, text)
     # Without a storage, each process took between memory's speed and the whole run.
@@ -409,7 +409,7 @@ def test_figures_below_the_end_of_a_plan_need_a_name(tmp_path):
     assert read_plan(written(tmp_path, ON_DISK + quote)).writes.count == 13867
 
 
-def test_a_quotation_below_two_plans_may_be_of_either(tmp_path):
+def test_a_quotation_below_two_plans_is_ambiguous(tmp_path):
     text = (ON_DISK + IN_MEMORY).replace("Execution Time: 95.5 ms\n", "")
     path = written(tmp_path, f"{text}| `4MB` | `external merge  Disk: 85677kB` | much |\n")
     with pytest.raises(EvidenceAmbiguous):
@@ -447,7 +447,7 @@ def test_thousands_separators_are_not_decimal_commas(tmp_path):
 
 
 @cases("below", ["", "(1 row)\n"])
-def test_a_second_table_is_not_part_of_the_first(tmp_path, below):
+def test_a_second_table_is_refused(tmp_path, below):
     table = "calls | total_exec_time | temp_blks_read | temp_blks_written\n------+------\n"
     text = f"{table} 1 | 900 | 100 | 100\n{below}\n{table} 2 | 90 | 10 | 10\n"
     with pytest.raises(InputError):
@@ -471,7 +471,7 @@ def test_a_row_below_a_blank_line_belongs_to_the_table(tmp_path, names):
     assert [row.written_blocks for row in read_rows(path)] == [1, 2]
 
 
-def test_a_session_with_many_plans(tmp_path):
+def test_a_session_with_many_plans_is_ambiguous(tmp_path):
     lines = ["QUERY PLAN", "-" * 40, *ON_DISK.splitlines(), "(7 rows)", "", ""]
     with pytest.raises(EvidenceAmbiguous):
         read_plan(written(tmp_path, "\n".join(lines * 1200)))
@@ -492,7 +492,7 @@ def test_statements_in_the_expanded_forms_of_psql(tmp_path):
         assert read_rows(expanded) == read_rows(written(tmp_path, STATEMENTS, "statements.csv"))
 
 
-def test_a_description_of_columns_is_not_a_row(tmp_path):
+def test_a_description_of_columns_is_refused(tmp_path):
     names = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
     lines = ["| Column | Type |", "| --- | --- |", *(f"| {name} | bigint |" for name in names)]
     with pytest.raises(InputError):

@@ -112,7 +112,7 @@ def test_names_of_relations_may_have_quotes_and_signs(tmp_path, name):
     assert read_plan(path).reads.count == 102909
 
 
-def test_another_node_is_not_a_remark(tmp_path):
+def test_another_node_behind_a_node_is_refused(tmp_path):
     text = REMARKED.format(remark="-- Sort (actual time=8.9..1592.6 rows=1 loops=1)")
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceDamaged):

@@ -95,8 +95,8 @@ def test_rows_wrapped_by_sqlplus_or_with_remarks_are_complete(tmp_path):
         assert outcome(path, plan) == "right", text
 
 
-def test_a_bar_within_a_row_does_not_begin_a_remark():
-    """Its last bar was lost, so it has the number of bars of a complete row."""
+def test_a_row_that_lost_its_last_bar_is_refused():
+    """A bar within its text gives it the number of bars of a complete row."""
     rule, heading = "-" * 31, "| Id  | Name | Reads | Writes |"
     with pytest.raises(EvidenceDamaged):
         list(bar_tables([rule, heading, rule, "|   1 | a|b  |   812 |     40", rule]))

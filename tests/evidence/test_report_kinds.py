@@ -414,7 +414,7 @@ def test_contradictory_or_unrecognised_reports_are_refused(figures, text, words)
         figures(text)
 
 
-def test_a_row_shifted_by_a_column_is_not_ignored(figures):
+def test_a_row_shifted_by_a_column_is_refused(figures):
     lines = map(str.strip, report_disguises.rac().splitlines())
     with pytest.raises(EvidenceDamaged, match="direct path write temp"):
         figures("\n".join(lines))

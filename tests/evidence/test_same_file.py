@@ -156,7 +156,7 @@ def test_the_command_reports_repeated_files_on_stderr(trace):
     assert result.stderr == f"spillcast: {trace} is given twice and counts once\n"
 
 
-def test_a_dangling_link_is_not_a_trace(tmp_path):
+def test_a_dangling_link_to_a_trace_is_refused(tmp_path):
     (tmp_path / "run.json").symlink_to("none")
     with pytest.raises(PathMissing, match=r"run\.json"):
         find_evidence([tmp_path / "run.json"])
@@ -179,7 +179,7 @@ def test_a_name_with_wildcards_is_a_file_first(tmp_path, name):
 
 
 @cases("text", ["postgresql://u@db/x", "postgres://db", "host=db dbname=x", "mysql://u@db/x"])
-def test_a_connection_string_is_not_a_file(text):
+def test_a_connection_string_as_evidence_is_refused(text):
     with pytest.raises(EvidenceUnsuited):
         find_evidence([text])
 

@@ -233,7 +233,7 @@ def test_an_empty_temp_file_is_not_damage(tmp_path):
         read_logs(path)
 
 
-def test_non_breaking_blanks_of_a_page_in_a_log(tmp_path):
+def test_a_log_with_non_breaking_blanks_is_read(tmp_path):
     (path := tmp_path / "page.txt").write_text(TEXT.replace(" ", "\u00a0"))
     with pytest.raises(EvidenceAmbiguous, match=r"3 runs"):
         read_plan(path)

@@ -339,7 +339,7 @@ def test_invalid_numbers_are_refused(exported, value):
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
 
 
-def test_an_export_without_rows(tmp_path):
+def test_an_export_without_rows_is_refused(tmp_path):
     """Only the heading, as where the query selects statements that spilled."""
     path = tmp_path / "none.txt"
     path.write_text(" calls | temp_blks_read | temp_blks_written\n-------+---+---\n(0 rows)\n")

@@ -327,7 +327,7 @@ def test_a_trace_in_hundredths_is_read_only_if_its_release_is_known(tmp_path, mo
 
 
 @cases("text", ["```", "~~~", "{code}\n{noformat}"])
-def test_an_empty_code_fence_is_not_evidence(tmp_path, text):
+def test_an_empty_code_fence_is_refused(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)
     with pytest.raises(EvidenceUnknown):
         find_evidence([path])

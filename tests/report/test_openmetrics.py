@@ -107,7 +107,7 @@ def test_labels_are_the_names_given_by_option(tmp_path):
     }
 
 
-def test_statistics_are_not_metrics(tmp_path):
+def test_metrics_of_statistics_are_refused(tmp_path):
     (tmp_path / "s.csv").write_text("NAME,VALUE,ACCUMULATED\nphysical reads,5,5\n")
     only_line(spillcast("export", "s.csv", "--format", "openmetrics", cwd=tmp_path), 2)
 

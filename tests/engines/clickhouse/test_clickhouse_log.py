@@ -203,7 +203,7 @@ def test_written_parts_without_bytes_are_an_incomplete_spill(tmp_path):
         read_figures([path])
 
 
-def test_exports_without_events(tmp_path):
+def test_exports_without_needed_values_are_refused(tmp_path):
     without = {name: value for name, value in OLD.items() if "Profile" not in name}
     with pytest.raises(EvidenceIncomplete):
         read_figures([log_in(tmp_path, without)])

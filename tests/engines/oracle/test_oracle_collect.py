@@ -206,7 +206,7 @@ def test_an_invalid_session_is_refused(text):
 
 
 @cases("wrong", [{"minutes": 0}, {"minutes": 10**7}, {"interval": 0}])
-def test_values_out_of_range(wrong):
+def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(OptionInvalid, match="is not between 1 and"):
         collect(**wrong)
 

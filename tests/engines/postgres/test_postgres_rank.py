@@ -181,7 +181,7 @@ def test_snapshots_in_a_folder_give_only_the_growth(server, dsn, tmp_path):
     assert spillcast("postgres", dsn, "--save", tmp_path).returncode == 2
 
 
-def test_a_role_without_access_is_refused(server):
+def test_a_role_without_access_sees_the_missing_privilege(server):
     nobody = server[0].dsn.replace("user=postgres", "user=nobody")
     result = spillcast("postgres", nobody)
     assert "not available: statements and sessions of others: grant pg_monitor" in result.stdout
