@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,9 @@ def test_backing_files_are_kept(tmp_path):
         # A kernel may accept more into its page cache without a request, until it is written.
         with pytest.raises(OSError, match=GONE):
             write_through(held, b"too late")
-        held.close()
+        # Closing flushes, which the kernel may refuse without a mount.
+        with suppress(OSError):
+            held.close()
     assert sorted(os.listdir(backing)) == ["after", "before"]
     assert (backing / "after").read_bytes() == b"is there"
 

@@ -76,7 +76,7 @@ def test_times_beyond_the_elapsed_time_are_a_warning(tmp_path, options):
     whole = profile(path, **options).warnings
     path.write_text(path.read_text().replace("ela= 1000 ", "ela= 86400000000 ", 1))
     damaged = profile(path, **options).warnings
-    assert len(damaged) == len(whole) + 1, damaged
+    assert len(set(damaged) - set(whole)) == 1, damaged
 
 
 def test_cpu_waits_without_rows_are_named(tmp_path):
