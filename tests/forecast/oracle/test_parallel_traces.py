@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from ash_files import execution, write_ash
 from cases import cases
+from harness import json_of
 from oracle_files import HEADER, READ, blocks, write_trace
 from spillcast.errors import EvidenceMixed
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
@@ -161,3 +163,15 @@ def test_waits_for_other_processes_may_be_the_temp_events(tmp_path):
     question = Question(temp_events="PX Deq*")
     answer = forecast_events(resolve_target("factor:2"), evidence, question)
     assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 5))
+
+
+@pytest.mark.parametrize("mib_per_s", [125, 1000])
+def test_sessions_of_ash_share_the_throughput_of_a_volume(tmp_path, mib_per_s):
+    """16 sessions each wait for half of 600 s: 9 ms for each MiB."""
+    sessions = [execution(600, session_id=100 + n, qc_session_id=35) for n in range(16)]
+    ash = write_ash(tmp_path / "ash.csv", *sessions)
+    trace = write_trace(tmp_path / "a.trc", [(READ, 9000, blocks(128))] * 400)
+    target = f"limits:iops=16000,throughput={mib_per_s}MiB/s,latency=1ms"
+    answer = json_of("forecast", ash, trace, "--elapsed", 600, "--block", "8K", "--to", target)
+    moved_mib = 16 * 300 / 0.009
+    assert answer["forecast_s"] == pytest.approx(moved_mib / mib_per_s, rel=0.02)

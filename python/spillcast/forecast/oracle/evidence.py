@@ -125,6 +125,11 @@ class AshEvidence:
     #: The samples; None if only their sums are kept, as in a fleet dataset.
     samples: Table | None = None
 
+    @property
+    def sessions(self) -> float:
+        """Mean number of active sessions; 1 if unknown."""
+        return 1.0 if self.samples is None else max(len(self.samples) / self.instants, 1.0)
+
 
 @dataclass(frozen=True)
 class EventTarget:

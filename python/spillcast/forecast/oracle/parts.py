@@ -158,11 +158,12 @@ def _measured(
 
 
 def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> EventPart | None:
-    """The event with its gain by the figures of a storage, with one operation in flight.
+    """The event with its gain by the figures of a storage.
 
-    Burst credits of the storage are assumed to be used up. Operations are sequential or random as
-    in the traces, or random if these do not show it. None if their size is unknown, or if the
-    storage has no figures for them.
+    The active sessions of ASH share its limits; without ASH one operation is in flight. Burst
+    credits are assumed to be used up. Operations are sequential or random as in the traces, or
+    random if these do not show it. None if their size is unknown, or if the storage has no figures
+    for them.
     """
     seen, op, block_bytes = part.seen, part.op, evidence.block.bytes
     if (
@@ -177,15 +178,24 @@ def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> E
     patterns_differ = len({group.pattern for group in storage.of(op)}) > 1
     in_order = evidence.sequential if patterns_differ and is_like(seen.event, TEMP_EVENTS) else {}
 
+    ash, sessions, think_s = evidence.ash, 1.0, 0.0
+    if ash is not None and storage.limits:
+        temp = sum(ash.share.values())
+        sessions, think_s = ash.sessions, part.latency_s * max(1 / temp - 1, 0.0)
+
+    def latency_s(size: int, sequential: bool | None = None) -> float:
+        alone_s, queued_s = (
+            model.latency(op, size, depth=depth, sequential=sequential, lasting=True).mean_s
+            for depth in (1.0, sessions)
+        )
+        # While a session works outside temp I/O, the limits serve the others.
+        return max(alone_s, queued_s - think_s)
+
     def mean_s(size: int) -> float:
         share = in_order.get((op, _core.size_class_bytes(size)))
         if share is None:
-            return model.latency(op, size, lasting=True).mean_s
-        after, anywhere = (
-            model.latency(op, size, sequential=is_sequential, lasting=True).mean_s
-            for is_sequential in (True, False)
-        )
-        return share * after + (1 - share) * anywhere
+            return latency_s(size)
+        return share * latency_s(size, True) + (1 - share) * latency_s(size, False)
 
     target_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
     mean_target_s = max(target_s / sum(sizes.values()), NO_LATENCY_S)
