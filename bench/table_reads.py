@@ -143,7 +143,7 @@ def _spent(connection: "Connection", statements: Sequence[str], observing: Obser
 
 @contextmanager
 def _captured(source: str, pid: int, times: int = 1) -> Iterator[None]:
-    """By captures whose rows are read as they arrive, and discarded."""
+    """Runs captures whose rows are read as they arrive, and discarded."""
     with ExitStack() as stack:
         for _ in range(times):
             recorder = _core.Recorder(None, RecordOptions(capture=source))

@@ -73,7 +73,7 @@ def test_an_interrupt_during_the_creation_of_a_class_is_recognised():
     assert isinstance(raised.value, KeyboardInterrupt) or is_interruption(raised.value)
 
 
-def test_a_verb_runs_without_its_thread(monkeypatch):
+def test_a_verb_runs_if_no_thread_can_start(monkeypatch):
     """As at the limit of processes."""
     attempts = []
 

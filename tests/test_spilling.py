@@ -91,7 +91,7 @@ def recorded(tmp_path_factory):
     return Recording.open(output), json.loads(result.stdout.splitlines()[0])
 
 
-def test_a_recording_of_it_has_these_ios(recorded):
+def test_a_recording_of_the_sort_has_its_ios(recorded):
     recording, answer = recorded
     assert answer["levels"] == 2
     counts = recording.meta.temp
@@ -116,7 +116,7 @@ def by_file(steps):
     return {key: of if key[0] else sorted(of) for key, of in result.items()}
 
 
-def test_as_a_program_it_reports_errors(tmp_path):
+def test_the_program_reports_errors(tmp_path):
     module = [sys.executable, "-m", "bench.spilling"]
     result = subprocess.run(
         [*module, "sort", tmp_path, "--data", "1M"], capture_output=True, text=True, cwd=ROOT

@@ -16,7 +16,7 @@ ulimit -n 1048576
 row() {  # WHAT COMMAND...: its lines as rows of the source
     label="$1"
     shift
-    # The time limit of a source, as the guest has a deadline.
+    # A source has a time limit, as the guest has a deadline.
     timeout -s KILL "$LIMIT_S" "$@" > /lines 2>&1 || echo "not within $LIMIT_S s" >> /lines
     sed "s/^/row $source $label /" /lines
 }

@@ -63,7 +63,7 @@ def test_a_page_fault_that_waits_for_writeback_is_temp_io(tmp_path, slow_disk):
     room_bytes = LIMIT_BYTES - DIRTY_BYTES
     waited_s = sum(wait["elapsed_ns"] for wait in matches) / 1e9
     assert (MEMORY_BYTES - room_bytes) / BYTES_PER_S / 2 <= waited_s <= touched_s
-    # They are the storage's work, and not a wait for another thread.
+    # These waits are the storage's work, not waits for another thread.
     trace = Recording.open(output).work.trace
     assert trace.change.sum() == len(matches) + sum(
         wait["temp"] and wait["op"] is None and wait["file"] is not None for wait in waits

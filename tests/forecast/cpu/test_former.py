@@ -1,4 +1,4 @@
-"""What an earlier run on other storage says about CPU time, checked by hand."""
+"""The CPU time of an earlier run on other storage as an estimate, checked by hand."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_the_storage_of_the_earlier_run_gives_its_cpu_time():
     assert former.error_s < between.error_s < -between.total_s * 1.2 < 0.12
 
 
-def test_cpu_time_beyond_what_waits_cost_is_spinning():
+def test_cpu_time_beyond_the_cost_of_waits_is_spinning():
     cpu = CpuTime(total_s=4.1, wait_cost=WaitCost("any", 4, 0.3, [1e-3], [1.5e-3], [[0.1]]),
                   between_s=4.1e-3)  # fmt: skip
     run = replace(FORMER, cpu_s=1.4)
@@ -62,7 +62,7 @@ def run_of(path, read_ns, cpu_s, turns=300):
     return run
 
 
-def test_a_recording_is_forecast_with_what_a_former_one_tells(tmp_path):
+def test_a_recording_is_forecast_with_the_cpu_time_of_an_earlier_one(tmp_path):
     """CPU time is 0.3 s on storage of 2 ms and 0.2 s in memory; so is the forecast for memory."""
     slow, fast = (
         run_of(tmp_path / "a.spill", 2 * MS, 0.3),

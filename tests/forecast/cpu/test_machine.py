@@ -172,7 +172,7 @@ def test_equal_waits_give_no_calibration_warning(tmp_path):
 
 
 @cases("size", [8192, 65536, 1 << 20])
-def test_a_call_that_copies_data_is_no_wait(tmp_path, size):
+def test_a_call_that_copies_data_is_not_a_wait(tmp_path, size):
     """However large operations are, answers from memory leave the caches as they are."""
     run = recording(tmp_path / "run.spill", [("read", size, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
     change(run, machine=CALIBRATED)

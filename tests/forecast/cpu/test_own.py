@@ -63,7 +63,7 @@ def test_the_cost_of_waits_is_estimated_from_the_run(tmp_path, chance, target_s,
     assert 0.3 * abs(right_s) <= result.error_s < most * abs(right_s)
 
 
-def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):
+def test_other_work_in_another_phase_is_not_a_cost_of_waits(tmp_path, chance):
     """The second half has longer waits and more work, for reasons unrelated to each other."""
     late = np.arange(COUNT) >= COUNT / 2
     waits_s = np.where(late, 2e-3, 0.5e-3) * chance.uniform(0.8, 1.2, COUNT) - COPIED_S

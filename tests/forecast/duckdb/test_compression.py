@@ -90,7 +90,7 @@ def test_the_cost_of_compression_is_measured_in_the_recording(tmp_path):
 @cases(
     ("small_ns", "whole_ns", "share", "levels"),
     [
-        # Not worthwhile: every second block still tries the lowest level, to check that.
+        # Not worthwhile: every second block still tries the lowest level, to see whether it is now.
         (20 * US, 20 * US, 0.5, [1.0]),
         # As fast as a whole block: the other half is uncompressed, as there is no lower level.
         (10 * MS, 10 * MS, 0.5, [1.0]),

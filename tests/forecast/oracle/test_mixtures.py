@@ -105,7 +105,7 @@ def folder(tmp_path):
     return below.parent
 
 
-def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
+def test_unrelated_traces_below_a_directory_are_refused_as_a_target(folder, tmp_path):
     """A forecast from them would be 25 h 53 min, 90 % interval 4.41 s to 75 h 49 min."""
     source = write_trace(tmp_path / "here.trc", SLOW)
     with pytest.raises(TargetUnsuited, match="of 2 traces below it none has waits") as caught:

@@ -156,7 +156,7 @@ def test_a_coordinator_without_traces_of_its_servers_waits_for_its_query(tmp_pat
 
 
 def test_waits_for_other_processes_may_be_the_temp_events(tmp_path):
-    """They are at most all of the run."""
+    """These waits are at most the whole run."""
     paths = [traced(tmp_path, 40 + n, ("PX Deq: Execution Msg", *REPLY[1:])) for n in range(4)]
     paths.append(traced(tmp_path, 35, REPLY))
     evidence = OracleEvidence(traces=read_traces(paths))

@@ -9,7 +9,7 @@ from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192
-#: Each operation takes 2 ms and starts 2 ms after the previous one.
+#: Each operation takes 2 ms and starts 2 ms after the end of the previous one.
 STEP_S = 0.004
 SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
 FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"
@@ -43,7 +43,7 @@ def recorded(path, operations, threads=1, **parts):
 
 
 def recorded_late(folder, operations, before, threads=1):
-    """Of a session with ``before`` earlier operations, after which FILE holds 1000 blocks."""
+    """A session with ``before`` earlier operations, after which FILE holds 1000 blocks."""
     return recorded(
         folder / "part.spill",
         operations,

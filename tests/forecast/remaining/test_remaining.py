@@ -92,7 +92,7 @@ def test_draining_files_bound_the_remaining_work(tmp_path, kinds):
     assert not left.still_writing
     unread = kinds.count("w") - kinds.count("r")
     assert left.reads_bytes.low <= unread * BLOCK * 1.1 < left.reads_bytes.high * 1.2
-    # They bound the phase that reads them, not what the query does afterwards.
+    # The files bound the phase that reads them, not what the query does afterwards.
     words = remaining_text(answer, left)
     assert format_duration(left.elapsed_s.low) in words
     assert format_duration(left.elapsed_s.high) not in words

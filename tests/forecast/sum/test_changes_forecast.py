@@ -89,7 +89,7 @@ def test_calls_of_a_part_are_scaled_to_the_whole(run):
 
 
 def test_counts_of_calls_are_those_of_the_whole_run(run):
-    """Where single waits were thinned out, they only give the proportion of each call."""
+    """Where single waits were thinned out, the kept ones only give the proportion of each call."""
     changes = run.temp_changes
     thinned = changes.take(list(range(0, changes.num_rows, 5)))
     run.waits = Table.concat([run.temp_waits, thinned])

@@ -158,7 +158,7 @@ def test_threads_known_only_by_counts_wait_in_parallel(cores, per_thread):
     for load in (reads, writes):
         of_op = trace.write == (load.op == "write")
         assert (int(of_op.sum()), int(trace.bytes[of_op].sum())) == (load.count, load.bytes)
-    # Each thread computes between its operations for its whole CPU time.
+    # The work between a thread's operations adds up to its whole CPU time.
     for thread in range(4):
         cpu_ns = trace.cpu_ns[trace.thread == thread].sum()
         assert cpu_ns == pytest.approx(2e9, rel=1e-3)
