@@ -11,7 +11,7 @@ from bench.programs import run as run_program
 from bench.result import Result
 
 PAIRS = 9
-#: By kind of work: the number of processes, the target, and its name.
+#: By kind of work: the number of operations in a burst, the target, and its name.
 CALLS, SWITCHES = 200_000, 50_000
 AIM_NS = {"reads": 1300, "switches": 1000}
 TITLES = {"reads": "a cached 8 KiB pread", "switches": "a context switch"}

@@ -29,7 +29,7 @@ SWITCHES = (
 
 @dataclass(frozen=True)
 class Observer:
-    """Runs a command under observation; ``calls`` is what it bears in about a second."""
+    """Runs a command under observation; ``count`` calls are what it bears in about a second."""
 
     name: str
     prefix: Callable[[Path], Sequence[str]]
