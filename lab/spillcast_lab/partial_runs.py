@@ -48,8 +48,8 @@ def first_fifth(recording: Recording) -> Recording:
 def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     """A recording that attached to the run at ``begin_s``: the window, and the kernel's counts.
 
-    The counts are the age of the run, its CPU time, its temp files with their sizes, and the bytes
-    moved before.
+    The counts are the age of the run, its CPU time, its temp files with their sizes, and all
+    bytes that it had read and written.
     """
     attached_part = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)

@@ -345,7 +345,7 @@ def _head(path: Path) -> bytes:
 
 
 def _is_start(path: Path, whole: Path) -> bool:
-    """Whether one file is a prefix of the other."""
+    """Whether the content of ``path`` is the beginning of ``whole``; False if unreadable."""
     try:
         with path.open("rb") as start, whole.open("rb") as file:
             while chunk := start.read(1 << 20):

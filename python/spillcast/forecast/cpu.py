@@ -168,7 +168,7 @@ class CpuSlope:
     error_s: float
     #: Mean CPU time.
     cpu_s: float
-    #: Weights of waits: the mean, the mean by op, and the range between two quantiles.
+    #: Weights of waits: the mean, the mean by op, and the range between the two ``QUANTILES``.
     mean: float
     mean_after: Mapping[str, float]
     range: tuple[float, float]

@@ -85,7 +85,7 @@ class Uncertainty:
     ) -> tuple[float, float]:
         """Bounds (s) that contain the elapsed time with probability ``confidence``.
 
-        Their distance from the forecast, in spreads, held that share of verified forecasts.
+        They are as many spreads from the forecast as that share of verified errors did not exceed.
         """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)

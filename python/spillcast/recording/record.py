@@ -141,7 +141,7 @@ class Recorder:
 
         ``temp_dirs`` are the engine's directories of temp files; the user's options precede them.
         ``only_calls`` is for an engine that may use io_uring, but never for temp files. Without
-        ``watch_memory`` the memory of processes is not polled. InputError if it cannot be observed.
+        ``watch_memory`` no memory is polled. InputError if the target cannot be observed.
         """
         next_environment = self._core.observe(
             target.pid,

@@ -25,7 +25,7 @@ KERNEL = 0.05
 SHARE_MIN = 0.0075
 #: The largest density in the valley beside a peak, as a share of the peak's density.
 VALLEY_MAX = 0.7
-#: The least height of a peak over its valley, in standard deviations of the number of operations.
+#: Least significance of a peak: its operations above the valley's level, in standard deviations.
 SIGNIFICANT = 3.2
 #: The ratio of the latencies of two peaks from which they are far apart.
 FAR = 3.0
@@ -105,7 +105,7 @@ def _clear(density: Floats, basins: list[_Basin]) -> list[_Basin]:
 
 
 def _significance(density: Floats, low: _Basin, high: _Basin) -> float:
-    """Standard deviations by which the lower of two neighbours exceeds the valley between them."""
+    """The lower neighbour's operations above the valley between, in standard deviations, or 0."""
     valley = density[high.begin]
     lower = min(low, high, key=lambda basin: density[basin.top])
     operations = [float(density[basin.begin : basin.end].sum()) for basin in (low, high)]

@@ -31,8 +31,8 @@ FIGURES = re.compile(
 )
 _KIND, _PAIRS = r"shared/local|shared|local|temp", r"(?: +\w+=\d\S*(?: ms\b)?)+"
 _TEMP = re.compile(rf"\b(?P<kind>{_KIND})(?P<pairs>{_PAIRS})")
-#: A line of counts or times without further ones after those that are read, as a broken line has.
-#: A size there is a remark.
+#: The start of a line of counts or times, which no further figures follow: these show a line that
+#: was broken or joined. A size may follow as a remark.
 _WHOLE = re.compile(
     rf"[^:]+:(?:(?: +(?:{_KIND}))?{_PAIRS})*+\s*+"
     r"(?![.,]?\d(?![\d.,]*+ ?[kKMGT]i?B\b)|\w[^=]*=)"

@@ -219,7 +219,7 @@ def counts_of_plan(
 
 
 def _rewritten(counts: Counts, spills: PlanSpills) -> Counts:
-    """The counts scaled up from sizes on disk, a lower bound: merges and batches rewrite data."""
+    """The counts by sizes on disk as the lower of two bounds: merges and batches rewrite data."""
     work_mem_bytes = spills.current_bytes or _WORK_MEM_BYTES
     times = max(spill.passes_with(work_mem_bytes) or _OTHER_TIMES for spill in spills.spills)
     if times == 1:

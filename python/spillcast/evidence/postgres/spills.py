@@ -40,7 +40,7 @@ _FILE_LESS_BYTES = 6
 _TUPLE_HEADER_BYTES = 16
 #: The maximum fill of a table of groups, which then doubles; its entry up to version 17, and since.
 _TABLE_FILL, _OLDER_ENTRY_BYTES, _ENTRY_BYTES = 0.6, 24, 16
-#: States of a group: a minimum, that of two aggregates, and bytes per byte of the width of results.
+#: A group's states, bytes: of two aggregates; per byte of results beyond the input's; per byte.
 _STATES_BYTES_MIN, _STATES_PER_NEW_WIDTH, _STATES_PER_WIDTH = 32, 4, 1.5
 #: The largest size of a number with its length in a temp file.
 _DATUM_BYTES = 12.5

@@ -104,7 +104,7 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     spilled = evidence.spilled
-    # With work areas, which may be of other statements, lines may not be of the traces.
+    # With ``more_pga``, lines may come from work areas of statements that the traces do not have.
     of_traces = spilled.lines if spilled is not None and spilled.more_pga is None else []
     # Up to release 9.2 this event also covers writes of temp files.
     waited = any(is_like(name, temp_events) or name == "direct path write" for name in seen)

@@ -47,7 +47,7 @@ INSIDE_ERROR = 0.25
 OBSERVED_ERROR = 0.5
 #: Standard deviations between the quartiles of a normal distribution.
 QUARTILES = 1.349
-#: Threads that use the CPU for a larger share of io_uring requests do not wait for them.
+#: Threads that use the CPU in a larger share of the time of io_uring requests do not wait for them.
 BUSY_MAX = 0.1
 #: CPU time above this multiple of a quota cannot be explained by errors of the clocks.
 QUOTA_EXCEEDED = 1.1
@@ -264,8 +264,8 @@ def data_reads(recording: Recording) -> DataReads | None:
     reads, seconds = recording.work.data_reads, recording.seconds
     count, size, called_s = None, None, 0.0
     if reads.cold:
-        # Single waits show which reads were slower than memory and gave up the CPU, the per-second
-        # rows the number of reads in the entire run.
+        # Only single waits show which reads were slower than memory and blocked. They are scaled to
+        # the time of all reads, which the per-second rows have for the entire run.
         is_read = ~seconds["temp"].values & seconds["op"].equals("read")
         scale = max(int(seconds["total_ns"].values[is_read].sum()) / reads.total_ns, 1.0)
         count, size = round(scale * reads.cold), round(scale * reads.cold_bytes)

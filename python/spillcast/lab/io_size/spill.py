@@ -253,7 +253,7 @@ def _streams(kind: Integers, offset: Integers, size: Integers) -> Integers:
     return streams
 
 
-#: Ratio of all I/O to I/O in single waits above which there is a warning.
+#: Ratio of all I/O to I/O in single waits, which miss a little, above which there is a warning.
 WHOLE = 1.01
 
 
