@@ -94,8 +94,8 @@ fn close_if_gone(ring: &Ring, now_ns: u64) {
     // SAFETY: the path ends in NUL, and the buffer is local and has the given length.
     let bytes = unsafe { libc::readlink(path.as_ptr(), link.as_mut_ptr().cast(), link.len()) };
     let gone = match bytes {
-        // A process without privileges may not look at the recorder, and no process may look at a
-        // recorder that is a zombie.
+        // A process that has dropped its privileges may not look at the recorder, and none may look
+        // at a recorder that is a zombie.
         -1 if errno() == libc::EACCES => ring.unread_ns(now_ns) > UNREAD_MAX_NS,
         -1 => true,
         // Another process may have the recorder's id.

@@ -55,8 +55,8 @@ pub fn covered_ns(
 /// similar bursts.
 ///
 /// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op
-/// (int8). Similar bursts agree in session, op, next_op, their end's bin of `bins` bins of a run of
-/// `whole_s`, and size, to a part in `sizes` of a power of two. ValueError for other columns.
+/// (int8). Similar bursts agree in session, op, next_op, the bin of their end (of `bins` in
+/// `whole_s`) and the class of bytes (`sizes` per power of two). ValueError for other columns.
 #[pyfunction]
 pub fn burst_moments(
     py: Python<'_>,

@@ -333,8 +333,8 @@ pub const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 /// The limit of a replay's page cache, which gives it as much as the engine had; None if it needs
 /// no limit.
 ///
-/// It is needed if this cache is larger than the engine's, unless twice the working set fits. A
-/// share of the working set gets that share of the cache, so that it fits equally well.
+/// It needs a limit if this process could use more, unless the engine's cache holds twice the
+/// working set. A share of the working set gets that share of the cache, so it fits equally well.
 pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
     if IN_MEMORY.contains(&replay.filesystem().name.as_str()) {
         return None;

@@ -20,11 +20,11 @@ use super::store::fetch;
 pub(crate) const ERROR_MIN: f64 = 1e-4;
 /// Lower and upper limit of the number of buckets at which neighbours are merged.
 const BUCKETS: (f64, f64) = (2048.0, 65_000.0);
-/// Twice `error`, relative to the number of lines, limits the difference of a distance's bounds:
-/// this much for a merged bucket's size, this much for lines used since all were settled.
+/// The bounds of a distance should differ by at most 2 * `error` * lines. Of the factor 2, `MERGED`
+/// is for the size of a merged bucket, and `SINCE` for lines used since all were settled.
 const MERGED: f64 = 0.75;
 const SINCE: f64 = 1.25;
-/// A merged bucket holds at most 1 / `SHARE` of the lines in later buckets.
+/// A merged bucket holds at most 1 / `SHARE` of the lines in later buckets, or `fill` if more.
 const SHARE: u32 = 64;
 /// Buckets settled per line used, at most. Where that is too few, as with few lines and a small
 /// error, the `error_max` of the curve exceeds the error that was requested.

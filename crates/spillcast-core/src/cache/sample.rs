@@ -114,7 +114,7 @@ impl Seen {
         self.counted(variance.sqrt())
     }
 
-    /// The share of `lines` new lines whose first request counts.
+    /// The number, among `lines` new lines, of those whose first request counts.
     fn counted(&self, lines: f64) -> f64 {
         match self.unset_before - self.unset {
             0 => 0.0,
@@ -127,7 +127,7 @@ pub(crate) const GROUPS: usize = 16;
 /// Student's t of 95 % with `GROUPS` - 1 degrees of freedom.
 const T95: f64 = 2.131;
 /// Widens the bound for the hottest lines of a phase, which a group may miss: with it, the bound
-/// holds in 97 % of the traces of bench/cache_traces.py with seeds 0 to 5. The bench uses others.
+/// holds in 97 % of the traces of bench/cache_traces.py with seeds 0 to 5. Other seeds judge it.
 const WIDENED: f64 = 1.25;
 /// The mean is taken over this many sizes in equal steps.
 const SIZES: usize = 1000;

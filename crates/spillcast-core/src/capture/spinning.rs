@@ -1,12 +1,12 @@
 //! Detects threads that spin: that use a core only to poll whether another thread has done its I/O.
 //!
-//! Samples of instruction pointers are taken some 500 times per second of CPU time. A stretch of
-//! CPU time without an observed call is spinning if this holds over several chunks of samples:
+//! Samples of instruction pointers are taken some 500 times per second of CPU time. Several chunks
+//! of samples in a stretch of CPU time without an observed call are spinning if this holds:
 //!
-//! - A large share of the samples is at instructions that synchronise threads: locked ones,
-//!   exclusive loads and stores, hints such as `pause`. Compiled loops of real work, such as the
-//!   probe of a hash table, also stay within few cache lines but have none of these.
-//! - All samples of the stretch together fall on few cache lines of code.
+//! - In each chunk, a large share of samples is at instructions that synchronise threads: locked
+//!   ones, exclusive loads and stores, hints such as `pause`. Compiled loops of real work, such as
+//!   the probe of a hash table, also stay within few cache lines but have none of these.
+//! - All samples of these chunks together fall on few cache lines of code.
 //! - Meanwhile other observed threads had temp I/O in flight for a good part of the time.
 //!
 //! This needs no symbols and no knowledge of the engine. A loop that only loads a variable, without

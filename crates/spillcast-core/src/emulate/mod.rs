@@ -182,7 +182,7 @@ fn config() -> Config {
         MountOption::DefaultPermissions,
         MountOption::NoAtime,
     ];
-    // Root often mounts for a server that runs as another user. Other users may not allow access
+    // Root often mounts for a server that runs as another user. Only root may admit other users
     // unless /etc/fuse.conf permits it.
     config.acl = match rustix::process::geteuid().is_root() {
         true => SessionACL::All,

@@ -74,7 +74,7 @@ fn timed(call: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
     Ok(now_ns() - start_ns)
 }
 
-/// Preallocates without changing the length. A failure for lack of support takes as long.
+/// Preallocates without changing the length. A refusal for lack of support counts with its time.
 fn allocate(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),

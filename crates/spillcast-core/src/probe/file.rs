@@ -53,7 +53,7 @@ impl ReplayFile {
         self.file.write().expect("no holder panics")
     }
 
-    /// Records that the file was opened; returns whether it was opened before, not created now.
+    /// Records that the file was opened; returns false if this call creates it.
     pub(super) fn reopened(&self) -> bool {
         self.opened.swap(true, Ordering::Relaxed)
     }

@@ -26,9 +26,9 @@ pub struct Step {
     pub file: u32,
     /// Offset of the operation; for a change, the new length or the start.
     pub offset: u64,
-    /// From 1 to 64 MiB for a read or write.
+    /// From 1 byte to 64 MiB for a read or write.
     pub bytes: u32,
-    /// CPU time that the thread has burned since the end of its previous step.
+    /// CPU time that the thread burns after the end of its previous step.
     pub cpu_ns: u64,
     /// Index in the plan of the step of another thread that must end before; that thread then burns
     /// `after_cpu_ns`.
@@ -101,8 +101,8 @@ pub(super) fn on_files(steps: &mut [Step]) -> impl Iterator<Item = &mut Step> {
     steps.iter_mut().filter(|step| step.acts())
 }
 
-/// Keeps the operations that are `wanted`, and the other steps of a thread that precede these. A
-/// step that waited for a removed step waits for the previous kept step of that thread.
+/// Keeps the `wanted` reads and writes, and other steps whose thread's next read or write is kept.
+/// A step that waited for a removed step waits for the previous kept step of that thread.
 fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
     let mut kept = vec![false; steps.len()];
     let mut next_wanted = HashMap::new();

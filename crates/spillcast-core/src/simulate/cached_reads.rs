@@ -168,8 +168,8 @@ mod tests {
         Moved { op, file: 0, offset: Some(page * PAGE), bytes: PAGE, session: 1, elapsed_ns: 9000 }
     }
 
-    /// Writes 10 pages from the last to the first, then reads all in random order, the last first,
-    /// because a file's first read triggers readahead. Returns which reads lack how many bytes.
+    /// Writes 10 pages from the last to the first, then reads all in mixed order, the last first: a
+    /// file's first read triggers readahead. Returns which reads lack how many bytes.
     fn missing(rate: f64, room_bytes: u64) -> Vec<(usize, u64)> {
         let mut reads = CachedReads::new(rate, 4, MEMORY);
         (0..10).rev().for_each(|page| reads.push(moved(Op::Write, page), None));

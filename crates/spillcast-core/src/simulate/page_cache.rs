@@ -52,7 +52,7 @@ struct File {
 }
 
 impl PageCache {
-    /// A cache for `operations`. It initially holds what they read but did not write, if that fits.
+    /// A cache for `operations`. Pages that they read before any write are in it, the last that fit.
     pub fn new(limits: PageCacheLimits, operations: &[Io]) -> PageCache {
         let pages = |bytes: u64| usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX);
         let mut cache = PageCache {

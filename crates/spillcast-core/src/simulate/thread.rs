@@ -206,7 +206,7 @@ impl Thread {
         }
     }
 
-    /// Starts a stretch of `ns` on the core; adds the time of the whole wait if temp I/O starts.
+    /// Starts a stretch of `ns` on the core; returns `ns`, and the whole wait if temp I/O starts.
     pub(crate) fn take_stretch(&mut self, ns: u64) -> (u64, Option<u64>) {
         self.stretch_ns = ns;
         self.held_ns += ns;

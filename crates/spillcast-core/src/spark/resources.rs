@@ -70,7 +70,7 @@ impl Application {
     }
 }
 
-/// Memory that a task had: its peak if it spilled, otherwise its share of the memory.
+/// Memory that a task had: its peak if it spilled, otherwise the larger of its peak and its share.
 fn had_bytes(task: &Task, memory_bytes: f64) -> f64 {
     let peak_bytes = task.peak_memory_bytes as f64;
     let spilled = task.metrics.spill_bytes > 0;

@@ -43,10 +43,10 @@ pub struct StageOutcome {
     pub write_wait_s: f64,
 }
 
-/// By task, the time that does not depend on storage: its duration less its I/O, as simulated with
-/// the least work on the storage it ran on; at least `least_work_s`. Time of shuffle writes beyond
-/// the CPU time and pauses of the whole task also counts as waits: a device that is busy beside
-/// work of any length explains neither.
+/// By task, the time that does not depend on storage: its duration less its waits, which are
+/// simulated with the least work on the storage it ran on. A device that is always busy agrees with
+/// work of any length, so the log bounds both: the time is at least `least_work_s`, and the wait is
+/// at least the excess of shuffle writes over the CPU time and pauses of the whole task.
 ///
 /// The waits are not simulated again with this work: if the device was always busy, any work
 /// explains the log, and each round would turn the model's error into more work.

@@ -1,4 +1,4 @@
-//! Computes when operations complete: each waits for limits and a server, then takes its latency.
+//! Computes when operations end: each waits for limits and a server, then takes a drawn latency.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

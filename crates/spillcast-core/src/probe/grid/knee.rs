@@ -18,7 +18,7 @@ pub(super) struct Knee {
 }
 
 /// The split of a series of rates into two levels that explains most of its variance, if the second
-/// level is lower by `FALL`, has lasted, is steady, and never recovered.
+/// level is at most `FALL` of the first, has lasted, is steady, and never recovered.
 pub(super) fn knee(rates: &[f64]) -> Option<Knee> {
     let last = rates.len().checked_sub(AFTER_MIN)?;
     let total: f64 = rates.iter().sum();

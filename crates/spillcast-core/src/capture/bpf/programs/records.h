@@ -47,8 +47,8 @@ struct thread {
     u64 block_cpu_before_ns;
     s32 block_woken_by;
     u32 call_blocked;
-    /* Requests of io_uring in flight, and the most at once, with calls on files, since there were none.
-     * */
+    /* Requests of io_uring in flight, and the most of these and calls on files at once since there were
+     * none. */
     u32 requests;
     u32 requests_most;
     /* requests_most when it was last scheduled out. */
