@@ -42,7 +42,7 @@ HALVINGS = 40
 #: in the same CPU time, and the relative standard deviation of that ratio (ten queries).
 TOUCHED = 0.15
 GUESS_ERROR = 0.6
-#: Number of stretches of a run with comparable work; their scatter is the error of the slope.
+#: Stretches of a run. Bursts are compared within each; their scatter is the slope's error.
 STRETCHES = 20
 #: Least number of bursts, and of stretches with comparable bursts, for a slope.
 BURSTS_MIN, STRETCHES_MIN = 200, 5

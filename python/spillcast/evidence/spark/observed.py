@@ -153,13 +153,13 @@ def _coverage(application: Application, recordings: Sequence[Recording]) -> floa
 
 
 def _page_cache_bytes(meta: Meta) -> int | None:
-    """Memory of the machine and of the cgroup that the process did not use."""
+    """Memory that the process left unused: the lesser of its machine's and its cgroup's."""
     memory, room = meta.memory, []
     resident = memory.peak_rss_bytes or 0
     if memory.limit_bytes is not None:
         room.append(memory.limit_bytes - (memory.group_held_bytes or resident))
     if meta.machine.memory_available_bytes is not None:
-        # For a process that was already running, its memory was not available.
+        # The available memory excludes the memory of a process that was already running.
         taken_bytes = resident if meta.before is None else 0
         room.append(meta.machine.memory_available_bytes - taken_bytes)
     return max(min(room), 1) if room else None

@@ -133,8 +133,8 @@ REST_BEFORE_SPREAD = 0.35
 MIN_REST = 0.02
 #: Probability that a query that no longer writes will write again, if no source estimates bytes.
 AGAIN = 0.5
-#: The time per byte of an unrecorded op follows from the time before the recording, if this share
-#: of all writes was done then. It is within this factor of the other op's.
+#: The time per byte of an unrecorded op follows from the time before the recording, if the op moved
+#: this share of the written bytes then. It is within this factor of the other op's.
 MIN_PASSED, UNLIKE = 0.1, 20.0
 #: Upper limit (and inverse of the lower) of the growth of the time between operations per byte.
 MAX_GROWTH = 2.0

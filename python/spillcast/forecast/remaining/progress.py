@@ -97,7 +97,7 @@ MIN_SEEN = 0.01
 GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
 #: A session that is at most this much older than its query (factor and seconds) ran only the query.
 ALONE, ALONE_S = 1.1, 0.5
-#: Upper limit of waits other than temp I/O, over the CPU time.
+#: Upper limit of the time outside temp I/O, over the CPU time.
 MAX_WAITING = 2.0
 #: Relative error of the bytes written before the recording, from counts and from the time left.
 COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
@@ -147,7 +147,7 @@ class QueryProgress:
     rest_before_s: float | None
     #: Bytes by op within the recording.
     bytes: Mapping[str, float]
-    #: Bytes written by the recording's end, and the relative error of bytes before it.
+    #: Bytes written by the recording's end, and the relative error of those before its start.
     written: float
     before_error: float
     unread: Unread
@@ -203,7 +203,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
     before, error = _written_before(counted, files, earlier, before_s, rates)
     rest_before_s = None
     if counted is not None and (cpu_s := recording.meta.cpu_s):
-        # Other waits are proportional to CPU time, as in the recording.
+        # Time outside temp I/O is proportional to CPU time, as in the recording.
         io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
         waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
         rest_before_s = min(counted.cpu_s * waiting, before_s)
@@ -314,7 +314,7 @@ def _phases(moved: Mapping[str, float]) -> frozenset[str]:
 
 
 def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
-    """Whether late writes are not slower than earlier ones, and reads do not drain the files."""
+    """Whether late writes are not much slower than earlier ones, and reads do not drain files."""
     writes = rows.op == "write"
     if "write" not in _phases(late):
         return False

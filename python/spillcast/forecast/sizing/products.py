@@ -105,7 +105,7 @@ class Sizing:
 STEPS: Mapping[str, float] = {"iops": 1000.0, "throughput": 25.0, "size": 50.0 * GIB}
 #: Space that temp files need, over the space that they took.
 SPACE_FACTOR = 1.25
-#: The factor by which a path raises the binding setting, and the least saving of a step (share).
+#: The factor by which a path raises the binding setting, and the least share of time in its waits.
 PATH_FACTOR, FASTER_MIN = 1.5, 0.03
 #: The smallest local disk of an instance, if the catalogue does not have its size.
 SMALLEST_DISK_GIB = 46.0
