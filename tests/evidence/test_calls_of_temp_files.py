@@ -380,6 +380,18 @@ def test_durations_are_matched_to_their_session_in_any_prefix(tmp_path, prefix):
     assert times_by_size(path) == [(40, 4.0), (40, 8.0), (70, 3.0)]
 
 
+def test_the_line_number_of_another_session_is_not_a_process(tmp_path):
+    """In a container, the number of a line may equal the ID of a process: here 32."""
+    messages = [
+        ("10:00:01.000", 32, TWO_SESSIONS[0][2].replace("2701", "32")),
+        ("10:00:01.000", 32, TWO_SESSIONS[1][2]),
+        ("10:00:02.000", 130, "LOG:  duration: 9000.0 ms  statement: select 2"),
+        ("10:00:03.000", 32, "LOG:  duration: 8000.0 ms  statement: select * from a order by x"),
+    ]
+    (path := tmp_path / "a.log").write_text(logged("{time} UTC [{pid}]: [{line}-1] ", messages))
+    assert times_by_size(path) == [(40, 8.0)]
+
+
 @cases("parts", [(0, 10, 0, 10), (6, 10, 0, 6), (0, 6, 2, 10)])
 @cases("formats", [("log", "log"), ("log", "csv")])
 def test_messages_that_two_logs_repeat_count_once(tmp_path, parts, formats):

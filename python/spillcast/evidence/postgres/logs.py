@@ -236,6 +236,8 @@ class _Processes:
 
     def __init__(self) -> None:
         self._writers = set[str]()
+        #: The places that its ID had among the numbers of each message; empty if they vary.
+        self._places: set[int] | None = None
         self._lacking = False
 
     def of(self, entry: LogEntry) -> str:
@@ -244,7 +246,10 @@ class _Processes:
         if entry.query is None and (file := _OWN_FILE.search(entry.message)):
             self._lacking = file[1] not in numbers and self._writers.isdisjoint(numbers)
             self._writers.add(file[1])
-        known = [number for number in numbers if number in self._writers]
+            if places := {at for at, number in enumerate(numbers) if number == file[1]}:
+                self._places = places if self._places is None else self._places & places
+        at = min(self._places or (), default=len(numbers))
+        known = numbers[at:] or [number for number in numbers if number in self._writers]
         return "" if self._lacking else next(iter(known or numbers), "")
 
 
