@@ -89,7 +89,7 @@ pub struct Burst {
     pub cpu_ns: i64,
 }
 
-/// Reads of files other than temp files. Cold reads were slower than memory and left the CPU.
+/// Reads of files that are not temp. Cold ones were slower than memory and, if known, left the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DataReads {
     pub total_ns: i64,

@@ -34,7 +34,7 @@ fn spill(file: &File, done: &AtomicBool, busy: &[AtomicI64]) -> i64 {
     tid()
 }
 
-/// Polls a state as under a lock.
+/// Polls a state with a locked instruction.
 fn spin(done: &AtomicBool) {
     while done.compare_exchange(true, true, Ordering::AcqRel, Ordering::Acquire).is_err() {}
 }

@@ -5,7 +5,7 @@
 //!
 //! - `bpf` (eBPF) costs least, attaches at once and names every file, but needs privileges and a
 //!   kernel with BTF.
-//! - `perf` (perf events) sees the same, also for an ordinary user who observes own processes.
+//! - `perf` (perf events) sees the same, also for ordinary users who observe their own processes.
 //! - `preload` (a library) works in containers that refuse both.
 
 use std::io;

@@ -150,8 +150,8 @@ fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<
 
 /// Lets the mount on `device`, such as `0:52`, hold as many dirty pages as any disk.
 ///
-/// The kernel limits each FUSE mount to 1 % of the dirty memory that it allows, from the
-/// start. Only root may lift that; the setting ends with the mount.
+/// The kernel limits each FUSE mount to 1 % of the dirty memory that it allows, even while the rest
+/// is unused. Only root may lift that; the setting ends with the mount.
 fn allow_dirty_pages(device: &str) {
     let settings = Path::new("/sys/class/bdi").join(device);
     // Kernels before 6.2 have no strict_limit; there the ratio has to suffice.

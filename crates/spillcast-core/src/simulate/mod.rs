@@ -276,7 +276,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    /// Keeps all threads off the cores until the next period.
+    /// Gives no thread a core until the next period.
     fn throttle(&mut self) {
         if !std::mem::replace(&mut self.throttled, true) {
             let wait_ns = self.budget.until_ns() - self.now_ns;

@@ -52,7 +52,7 @@ struct File {
 }
 
 impl PageCache {
-    /// A cache for `operations`. Pages that they read before any write are in it, the last that fit.
+    /// A cache for `operations`. It holds pages that they read before any write, the last that fit.
     pub fn new(limits: PageCacheLimits, operations: &[Io]) -> PageCache {
         let pages = |bytes: u64| usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX);
         let mut cache = PageCache {

@@ -42,7 +42,7 @@ impl DeferredBlocks {
         if thread.overflowed { std::mem::take(&mut thread.blocks) } else { Vec::new() }
     }
 
-    /// Returns the deferred blocks, which become rows because the request was not alone.
+    /// Returns the deferred blocks, which become rows because no row of a request includes them.
     pub fn release(&mut self, tid: i32) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
         thread.overflowed = false;

@@ -222,7 +222,7 @@ impl Search {
         Ok(())
     }
 
-    /// Tries the numbers beside a hit for as long as there are more hits.
+    /// Tries the numbers beside a hit until `MISSES_MAX` in a row are misses.
     fn look_beside(&mut self, id: u16, direction: i32) -> io::Result<()> {
         let (mut next, mut misses) = (id as i32 + direction, 0);
         while misses < MISSES_MAX && (1..=ID_MAX as i32).contains(&next) {
