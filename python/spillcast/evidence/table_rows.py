@@ -14,7 +14,7 @@ SEPARATORS = ",;|\t"
 NULLS = ("", "NULL", "null", "[NULL]", "[null]", "(NULL)", "(null)", "<null>", "NaN", "None", "NA")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
-#: Words below a table, or the prompt of psql.
+#: The first cell of a line of text below a table, or psql's prompt.
 _BELOW_TABLE = re.compile(
     r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
     r"|^Time: [\d.,]+ ms"
@@ -29,18 +29,18 @@ KNOWN_COLUMNS = re.compile(
     re.I,
 )
 _KNOWN_NAMES = ("temp_blks_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
-#: The beginning of rows in JSON, or a heading: names beside each other, which are not a statement.
+#: The start of rows in JSON, or of a heading: names with separators, which are not a statement.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
     r"|(?=[^\n]{,4000}\b(?:calls|query|queryid|total_\w+)\b)"
     r"(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
-#: The beginning of rows in JSON, which a prompt such as ``[oracle@db]$`` is not.
+#: The start of rows in JSON, as opposed to a prompt such as ``[oracle@db]$``.
 JSON_ROWS = re.compile(r"\s*[\[{]\s*[{\"]")
-#: What stands between documents that follow each other.
+#: The text between consecutive JSON documents.
 _JSON_NEXT = re.compile(r"[ \t\n,]*+(?=[\[{])")
-#: The depth in a document at which lists of records are looked for.
+#: The number of levels of a document that are searched for a list of records.
 _DEPTH_MAX = 4
 
 
@@ -53,7 +53,7 @@ def table_of(text: str) -> str:
 def rows_of(text: str) -> list[dict[str, Any]]:
     """The rows of a table in JSON, CSV or TSV that begins with its heading.
 
-    Words below a table are left out. InputError, or ValueError, where a row is cut or damaged.
+    Text below a table is left out. InputError, or ValueError, if a row is cut or damaged.
     """
     if text.lstrip()[:1] in ("[", "{"):
         return list(_objects(text.strip()))
@@ -65,7 +65,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
         if not row:
             has_ended = True
             continue
-        # A row has figures; words with commas are several cells without one.
+        # A row has a figure; a sentence with commas has several cells, but no figure.
         is_words = any(map(str.isalpha, row[0])) and not any(map(_FIGURE.match, row))
         has_ended = has_ended and is_words
         is_alone = not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
@@ -78,7 +78,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
             problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
             raise damaged(problem)
         cells_of_row = (None if cell.strip() in NULLS else cell.strip() for cell in row)
-        # Of columns of one name the first counts.
+        # If columns have the same name, the first one counts.
         values = unambiguous(list(zip(names, cells_of_row, strict=True))[::-1])
         rows.append({name: values[name] for name in names})
     return rows
@@ -103,7 +103,7 @@ def cells_of(text: str, separator: str = "") -> Iterator[list[str]]:
 
 
 def split_at(separator: str, line: str) -> list[str]:
-    """The cells of a line alone, so that a lost quote does not damage the rest of the file."""
+    """The cells of a single line, so that a lost quote does not damage the rest of the file."""
     if '"' not in line:
         return [cell.strip() for cell in line.split(separator)]
     cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
@@ -120,7 +120,7 @@ def unescaped(cell: str) -> str:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The rows of JSON documents that follow each other: those of known columns, else of a list."""
+    """The rows of consecutive JSON documents: with known columns, or else of a list."""
     at, is_known = 0, any(name in text for name in _KNOWN_NAMES)
     while (begin := _JSON_NEXT.match(text, at)) is not None:
         value, at = json_at(text, begin.end())
@@ -138,7 +138,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
     """The rows with known columns in a document of any shape.
 
-    A row is an object, or a list of cells in a table with a list of names beside it.
+    A row is an object, or a list of cells in a table next to a list of its column names.
     """
     if isinstance(value, list):
         parts = value
@@ -186,7 +186,7 @@ def _table(lists: Sequence[Any], width: int, *, by_column: bool = False) -> Sequ
     shapes = [lists] if all(len(cells) == width for cells in lists) and not by_column else []
     if len(lists) == width and len(set(map(len, lists))) == 1:
         shapes.append(list(zip(*lists, strict=True)))
-    # Where both fit, a column has either texts or numbers.
+    # If both shapes fit: a column has either texts or numbers, not both.
     return max(shapes, key=_is_table, default=[])
 
 
@@ -208,7 +208,7 @@ def records_of(document: Any) -> list[dict[str, Any]]:
 
 #: Non-ASCII blanks that clients and browsers write between words and digits.
 BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
-#: The most columns in which a cell may span others.
+#: The maximum number of columns that a cell may span, or in which cells may span rows.
 _COLUMNS_MAX = 100
 #: Rows of a table: cells with their tags.
 HtmlRows = Sequence[Sequence[tuple[str, str]]]

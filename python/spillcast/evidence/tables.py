@@ -21,10 +21,10 @@ _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└�
 _CLOSING = tuple(_BARS)
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
-#: The heading of a record, and a field, of clients that write a colon behind a name.
+#: The heading of a record, and a field, as written by clients that put a colon after a name.
 _COLON_RECORD = re.compile(r"Row \d+:|\*{3,} \d+\. row \*{3,}")
 _COLON_FIELD = re.compile(r"\s*([\w.]+(?: \w+)*|\w[^\s(]*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
-#: A name and the separator before its value; behind QUERY PLAN it may be a blank.
+#: A name and the separator before its value, which may be a blank after QUERY PLAN.
 _NAMED = re.compile(
     r"[|│]?\s*(?P<name>QUERY PLAN(?=[ |│,\t])|\w+(?= *[|│]|[,\t]))(?P<separator> *[|│] ?|,|\t| )"
 )
@@ -35,7 +35,7 @@ _INSERT = re.compile(r"\binsert\s+into\s[^()]{1,200}\(([^()]*)\)\s*values\b", re
 _SQL_TOKEN = re.compile(r"'(?:[^']|'')*+'|[(),;]|[^'(),;]++")
 _FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
 _SET = re.compile(r"\d+ rows? in set\b.*")
-#: A large number, and the rounded one that ClickHouse prints behind it.
+#: A large number, and the rounded number that ClickHouse prints after it.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
 _JSON = re.compile(r"\s*[\[{]")
 
@@ -48,7 +48,7 @@ def with_tables_as_csv(text: str) -> str:
 
 
 def html_page(lines: list[str]) -> list[str] | None:
-    """Tables in HTML with a plan or rows of pg_stat_statements, without headings of rows."""
+    """HTML tables with known columns, as CSV or the lines of a plan; without row headings."""
     text = "\n".join(lines)
     if not re.search(r"<td\b", text, re.IGNORECASE):
         return None
@@ -96,7 +96,7 @@ def data_frame(lines: list[str]) -> list[str] | None:
 
 
 def grid(lines: list[str]) -> list[str] | None:
-    """Tables with a heading and a rule below it; a table ends above the heading of the next."""
+    """Tables with a heading above a rule; a table ends before the heading of the next."""
     lines = [part for line in lines for part in _with_rule(line)]
     rules = [at for at in range(1, len(lines)) if _is_known_table(lines, at)]
     if not rules:
@@ -106,23 +106,23 @@ def grid(lines: list[str]) -> list[str] | None:
         body = _body(lines[at + 1 : below - 1])
         rows, rest = _grid_lines(lines[at - 1], lines[at], body)
         rest = _without_rules([*rest, *lines[at + 1 + len(body) : below - 1]])
-        # Above the rest may be the number of rows.
+        # The number of rows may precede the remaining lines.
         rest = list(dropwhile(lambda line: not line.strip() or _is_end(line), rest))
         plain += [*rows, "", *rest]
     return plain
 
 
 def _body(lines: list[str]) -> list[str]:
-    """The lines of a table below its rule; it ends where a line lacks the bar at its end.
+    """The lines of a table below its rule; the first line without a bar at its end ends it.
 
-    A last line that is cut lacks it too, but has that before its first cell.
+    A line that is cut lacks that bar, too, but belongs to the table if it has the bar at its start.
     """
     body = list(takewhile(lambda line: not _is_end(line), lines))
     first = body[0].rstrip() if body else ""
     bar = first[-1:]
     if bar not in tuple(_BARS):
         return body
-    # Of a single column the text below may begin with a bar.
+    # With a single column, the text below the table may also begin with a bar.
     at = first.index(bar) if first.count(bar) > 2 else len(first)
     return list(
         takewhile(lambda line: line.rstrip().endswith((bar, "╡")) or line[at : at + 1] == bar, body)
@@ -134,7 +134,7 @@ def _without_rules(lines: list[str]) -> list[str]:
 
 
 def _with_rule(line: str) -> list[str]:
-    """A heading of Jira, or in an upper border, and a rule below it; other lines as they are."""
+    """A heading in Jira's syntax or an upper border, with a rule added; other lines unchanged."""
     if _JIRA_HEADING.fullmatch(line):
         line = line.strip().replace("||", "|")
         return [line, re.sub(r"[^|]", "-", line)]
@@ -162,10 +162,10 @@ def _is_end(line: str) -> bool:
 
 
 def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], list[str]]:
-    """The lines of a plan, or CSV, of a drawn table; and lines below it."""
+    """The lines of a plan in a drawn table, or the table as CSV; and the lines below it."""
     bar = len(heading) - len(heading.lstrip())
     if heading[bar : bar + 1] in _CLOSING and rule[:bar].strip():
-        # The first column has numbers of rows and no name.
+        # The first column has row numbers and no name.
         heading, rule, *body = (line[bar + 1 :] for line in (heading, rule, *body))
     # Polars writes the types of columns below their names.
     body = body[1:] if "┆" in rule else body
@@ -187,11 +187,11 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], li
 
 
 def _column_lines(body: list[str]) -> list[str]:
-    """The text in the only column of a table, without bars and marks."""
+    """The text in the only column of a table, without bars and continuation marks."""
     body = [line.lstrip()[1:] if line.lstrip()[:1] in _CLOSING else line for line in body]
     if all(line.rstrip()[-1:] in _CLOSING for line in body if line.strip()):
         body = [line.rstrip()[:-1] for line in body]
-    # Before the text is a blank, or the mark of a line that continues.
+    # A blank precedes the text, or the mark of a continuation line.
     is_padded = all(line.startswith((" ", *_WRAPS)) for line in body if line.strip())
     lines: list[str] = []
     for line in body:
@@ -206,7 +206,7 @@ def _column_lines(body: list[str]) -> list[str]:
 
 
 def _without_mark(line: str) -> str:
-    """The text of a line, without the mark that it continues."""
+    """The text of a line, without the mark that the next line continues it."""
     line = line.rstrip()
     return line[:-1].rstrip() if line.endswith(_CONTINUED) else line
 
@@ -220,7 +220,7 @@ def _split(line: str, is_framed: bool) -> list[str]:
     parts = re.split(f"[{_BARS}]", line)
     if is_framed:
         parts = parts[1:]
-    # Frames and DBeaver have a bar behind the last column.
+    # Framed tables and DBeaver have a bar after the last column.
     if len(parts) > 1 and not parts[-1].strip():
         parts = parts[:-1]
     return [part.strip() for part in parts]
@@ -229,7 +229,7 @@ def _split(line: str, is_framed: bool) -> list[str]:
 def _body_rows(
     body: list[str], columns: int, starts: list[int], is_framed: bool, has_bars: bool
 ) -> tuple[list[list[str]], list[str]]:
-    """Cells by row, and lines below; a cell that continues in further lines has all of them."""
+    """Cells by row, and the lines below the table; a cell contains all its continuation lines."""
     rows: list[list[str]] = []
     is_continued = is_apart = False
     for at, line in enumerate(body):
@@ -237,14 +237,14 @@ def _body_rows(
             is_apart = True
             continue
         cells = _split(line, is_framed)
-        # Words below a table have no bars; below a blank line may be a row, or a narrower table.
+        # Text below a table has no bars; a row or a narrower table may follow a blank line.
         is_narrow = is_apart and len(cells) < columns
         is_below = is_narrow or not any(bar in line for bar in _BARS)
         if not line.strip() or (has_bars and is_below and not is_continued):
             return rows, body[at:]
         is_apart = False
         if not (has_bars and len(cells) == columns) and len(starts) == columns:
-            # A line that is cut lacks the last columns; an empty last column may be left out.
+            # A line that is cut lacks the last columns; an empty last column may be omitted.
             cells = _cells_at(line, starts)[: sum(start <= len(line) for start in starts) + 1]
         cells = [cell.rstrip() for cell in cells] + [""] * (len(cells) == columns - 1)
         continues = any(cell.endswith(_CONTINUED) for cell in cells)
@@ -259,13 +259,13 @@ def _body_rows(
 
 
 def headless(lines: list[str]) -> list[str] | None:
-    """Records without a heading: a name and a value a line, as from ``psql -xt`` and CSV."""
+    """Records without a heading: a name and a value per line, as from ``psql -xt`` and CSV."""
     if any(map(_RECORD.fullmatch, lines)):
         return None
     full = [line for line in lines if line.strip() and not _is_rule(line)]
     if all(line.rstrip().endswith(_CLOSING) for line in full):
         full = [line.rstrip()[:-1].rstrip() for line in full]
-    # QUERY PLAN without a plan behind it is the heading of a table.
+    # QUERY PLAN that no plan follows is the heading of a table.
     begin = next((at for at, line in enumerate(full) if _NAMED_PLAN.match(line)), 0)
     above, full = full[:begin], full[begin:]
     first = _NAMED.match(full[0]) if full else None
@@ -273,13 +273,13 @@ def headless(lines: list[str]) -> list[str] | None:
         return None
     name, separator = first["name"], first["separator"]
     if _NAMED_PLAN.match(full[0]) is None:
-        # Where columns are described, their values are words.
+        # In a description of columns, the values are words.
         values = {m["name"]: m.string[m.end() :] for line in full if (m := _NAMED.match(line))}
         names = {name for name, value in values.items() if re.match(r'[ "]*\d', value)}
         if not {"calls", "temp_blks_written"} <= names:
             return None
     elif not re.search("[|│] | [|│]", separator):
-        # Further lines of a value are as they are, or have blanks below the name.
+        # Continuation lines of a value are unindented, or have blanks below the name.
         width = first.end()
         return above + [
             line[width:]
@@ -302,14 +302,14 @@ def headless(lines: list[str]) -> list[str] | None:
 def column(lines: list[str]) -> list[str] | None:
     """A plan in the only column of a table without a heading and a rule below it.
 
-    Its lines end with a bar, as in Jira, or with psql's mark that they continue, before which the
-    longest has no blank.
+    Its lines end with a bar, as in Jira, or with psql's continuation mark, which directly follows
+    the longest line.
     """
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
     ended = [at for at, line in enumerate(full) if line.endswith((*_CLOSING, *_CONTINUED))]
     if len(ended) < 2 or len(ended) <= ended[-1] - ended[0]:
         return None
-    # The last line has no mark.
+    # The last line has no continuation mark.
     begin, end = ended[0], ended[-1] + 1 + (not full[ended[-1]].endswith(_CLOSING))
     cells = _column_lines(full[begin:end])
     cells = cells[cells[0].strip() == "QUERY PLAN" :]
@@ -318,7 +318,7 @@ def column(lines: list[str]) -> list[str] | None:
 
 
 def expanded(lines: list[str]) -> list[str] | None:
-    """Records of psql, MySQL or ClickHouse with a line for each column."""
+    """Records of psql, MySQL or ClickHouse with one line for each column."""
     has_colons = any(map(_COLON_RECORD.fullmatch, lines))
     record = _COLON_RECORD if has_colons else _RECORD
     records: list[dict[str, str]] = []
@@ -336,7 +336,7 @@ def expanded(lines: list[str]) -> list[str] | None:
             and (match := _COLON_FIELD.fullmatch(line))
             and (" " not in match[1] or match.end(1) == width)
         ):
-            # Names with blanks, which values may contain, too, end with the names above.
+            # A name with blanks must end in the column of previous names: values have blanks, too.
             name, width = match[1], match.end(1)
             records[-1][name] = (match[2] or "").strip()
         elif has_colons and name is not None:
@@ -365,7 +365,7 @@ def expanded(lines: list[str]) -> list[str] | None:
 
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
-    """A name, the separator or "", and a value; ``width`` is that of names above, or 0."""
+    """A name, the separator or "", and a value; ``width`` is that of previous names, or 0."""
     if not line[:width].strip() and line[width : width + 1] in (":", ";"):
         # The mark of psql's linestyle "old-ascii" for a value that continues, or was wrapped.
         return line[:width], ":", line[width + 1 :]
@@ -412,7 +412,7 @@ _ASCIIDOC_CELL = re.compile(r"(?:^| )[<>^]?[a-z]?\|", re.MULTILINE)
 
 
 def asciidoc(lines: list[str]) -> list[str] | None:
-    """AsciiDoc, as psql writes it: a table whose heading stands in one line."""
+    """AsciiDoc as written by psql: a table with its heading in one line."""
     rules = [at for at, line in enumerate(lines) if re.fullmatch(r"\|={3,}\s*", line)]
     body = lines[rules[0] + 1 : rules[-1]] if len(rules) > 1 else []
     width = sum(1 for _ in _ASCIIDOC_CELL.finditer(next(filter(str.strip, body), "")))
@@ -422,6 +422,6 @@ def asciidoc(lines: list[str]) -> list[str] | None:
     cells = [cell.strip("\n").replace("\\|", "|") for cell in cells]
     names, *rows = (cells[at : at + width] for at in range(0, len(cells), width))
     above = [line for line in lines[: rules[0]] if line[:1] != "["]
-    # psql has the number of rows below, between dots.
+    # psql writes the number of rows below the table, between lines of dots.
     below = [line for line in lines[rules[-1] + 1 :] if line.strip(".")]
     return [*above, *as_lines(names, rows), *below]

@@ -22,35 +22,35 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import doubled
 
 _DASHES = re.compile(r"-{2,}")
-#: A rule of other signs, or of signs in another encoding.
+#: A rule of characters other than ASCII dashes, possibly decoded wrongly.
 _OTHER_RULE = re.compile(
     r"^(?:[ \t]*+[\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4-]{3,}+)++[ \t]*+$", re.MULTILINE
 )
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
 _END = re.compile(r"\s{8,}-{20,}\s*")
-#: Below the title of a table.
+#: The rule below the title of a table.
 _TITLE_RULE = re.compile(r"\s*~{3,}")
 _HEADING_LINES = 5
-#: Below a heading whose columns only gaps separate.
+#: The rule below a heading whose columns are separated only by gaps.
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
-#: Names of columns where one blank is left of those between columns.
+#: Names of columns if the blanks between columns were reduced to one.
 _NAMES = re.compile(r"(?:(?:%|%?Total|Avg|CPU|DB|Ela|Call|Wait|Elapsed) )*+\S+(?: ?\([^()]*\))?")
 _FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
 _WORDS = re.compile(r"\S+(?: \S+)*+")
-#: Above and below the heading of a table with bars, and below its rows.
+#: The rule above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(
     r"(?:\S?\s++)?(?:={10,}+(?: +=++)*+|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+"
 )
 #: The first row of a plan.
 _TOP_ROW = re.compile(r"\s*\|[*\s-]*0\s*\|")
-#: A row of waits between separators, which may be blanks beside them.
+#: A row of waits with separators, which may be next to blanks.
 _SEPARATED = re.compile(
     r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *([,;|\t])'
     r'|([,;|\t]) *"?direct path (?:read|write) temp"? *$',
     re.IGNORECASE | re.MULTILINE,
 )
-#: Tabs that separate cells, where those of SQL*Plus stand for blanks below a rule of dashes.
+#: Tabs that separate cells. Below a rule of dashes, SQL*Plus writes tabs in place of blanks.
 _TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
 _RULED = re.compile(r"^[^\S\n]*-{3}", re.MULTILINE)
 _ROW_LENGTH_MAX = 4096
@@ -61,9 +61,9 @@ FIGURES = re.compile(
 )
 _WAIT = re.compile(r"direct path (?:read|write) temp\b", re.IGNORECASE)
 _SHOWN = 100
-#: The most lines into which a client breaks a row.
+#: The maximum number of lines into which a client breaks a row.
 _BROKEN_MAX = 20
-#: Larger texts are no reports, which have some MiB; a page has about 15 bytes per tag.
+#: Limits of a report, which has a few MiB; a page has about 15 bytes per tag.
 REPORT_BYTES_MAX, TAGS_MAX = 32 << 20, 1_000_000
 
 
@@ -89,7 +89,7 @@ class ReportTable:
             yield cells
 
     def check_distinct(self, *names: str | None) -> None:
-        """EvidenceDamaged where columns of one of these names differ."""
+        """EvidenceDamaged if columns with one of these names have different values."""
         rows = (zip(self.names, map(str.strip, row), strict=False) for row in self.cells)
         for name, *_ in chain.from_iterable(map(doubled, rows)):
             if name in names:
@@ -119,7 +119,7 @@ def tables_of(text: str) -> list[ReportTable]:
     lines = text.splitlines()
     barred = list(bar_tables(lines))
     tables = [*_of_text(lines), *_of_gaps(lines), *barred]
-    # Lines of tables with bars would also be split at these bars.
+    # Lines of tables with bars are excluded, because they would be split at the bars again.
     within = {at for table in barred for at in range(table.first, table.last)}
     others = ["" if at in within else line for at, line in enumerate(lines)]
     for separator in sorted({match[1] or match[2] for match in _SEPARATED.finditer(text)}):
@@ -127,7 +127,7 @@ def tables_of(text: str) -> list[ReportTable]:
     shown = "\n".join(cell for table in tables for row in table.cells for cell in row).lower()
     read = {
         at for table in tables for at in range(table.first, table.last)
-        # A row that is shifted against its columns may be cut within the name of a wait.
+        # A row that is shifted relative to its columns may be cut within the name of a wait.
         if (wait := _WAIT.search(lines[at])) is None or wait[0].lower() in shown
     }  # fmt: skip
     check_all_read(lines, read)
@@ -196,7 +196,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[ReportTable]:
                     words = _collapsed(lines[at].strip(), len(ends))
                     table.cells.append(words or _cut(lines[at], ends))
                 else:
-                    # A row that is shifted against its columns is split at its gaps.
+                    # A row that is shifted relative to its columns is split at its gaps.
                     beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
                     table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
@@ -219,8 +219,8 @@ def _cut_cells(
     """Cells in which the figure is cut, as row and column: the row ends within the column.
 
     Figures of other rows fill the column to its end. For the last row of a file a single other row,
-    or else the heading, is enough. A figure with as many decimals as the others is whole: it is
-    shifted against its column, as that of DB CPU in AWR.
+    or else the heading, suffices. A figure with as many decimals as the others is complete: it is
+    shifted relative to its column, like the figure of DB CPU in AWR.
     """
     if any(_splits_word(row, ends) for row in rows[:-1]):
         return
@@ -250,14 +250,14 @@ def _decimals(figure: str) -> int:
 
 
 def _columns(rule: str) -> list[tuple[int, ...]]:
-    """Where the dashes of a rule begin, and where they end."""
+    """The positions at which the dashes of a rule begin, and at which they end."""
     return list(zip(*(match.span() for match in _DASHES.finditer(rule)), strict=True))
 
 
 def _is_closing(lines: Sequence[str], at: int, columns: Sequence[Sequence[int]]) -> bool:
     """Whether a rule ends the rows of a table, above one line with their totals.
 
-    It begins or ends where columns do.
+    Such a rule begins or ends at the same positions as a column.
     """
     pairs = zip(_columns(lines[at]), columns, strict=True)
     total, below = (*lines[at + 1 : at + 3], "", "")[:2]
@@ -294,7 +294,7 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[ReportTable]:
 def _of_separated(lines: Sequence[str], separator: str) -> Iterator[ReportTable]:
     """Tables with cells separated by a sign: consecutive lines with the same number of cells."""
     full = ((at, line) for at, line in enumerate(lines) if not _WHOLE_RULE.fullmatch(line))
-    # A line that is too long is no row of waits.
+    # A line that is too long is not a row of waits.
     rows = (
         (at, split_at(separator, line) if len(line) <= _ROW_LENGTH_MAX else []) for at, line in full
     )
@@ -319,7 +319,7 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
         is_rule = _BAR_RULE.fullmatch(line) is not None
         is_row = not is_rule and ("|" in line if in_markdown else line.lstrip().startswith("|"))
         if is_row and table is None and heading and _TOP_ROW.match(line):
-            # A page may leave out the rules.
+            # A page may omit the rules.
             table, in_markdown = ReportTable(_names(heading[-1:], bars), at - 1), True
         if table is not None and table.cells and (is_rule or (in_markdown and not is_row)):
             table.last, in_markdown = at, False
@@ -340,7 +340,7 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
             cells = _cells(line, bars)
             head = heading[-1].rstrip()
             if head[-1] == "|" and line.rfind("|") + 1 == len(head) < len(line.rstrip()):
-                cells.pop()  # A remark.
+                cells.pop()  # A remark after the last bar.
             # A client that breaks lines breaks the rules as well.
             if len(cells) != len(table.names) and not in_markdown:
                 raise EvidenceDamaged(f"line {at + 1:,} has not as many columns as its table")
@@ -367,12 +367,12 @@ def _names(heading: Sequence[str], bars: str) -> list[str]:
 
 
 def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
-    """The names of columns; a heading that is shifted against its dashes is split at its gaps."""
+    """The names of columns; a heading that is shifted relative to its dashes is split at gaps."""
     single = heading[-1].split() if heading else []
     is_collapsed = bool(heading) and "  " not in heading[-1].strip()
     for names in (single, _NAMES.findall(heading[-1])) if is_collapsed else ():
         if len(names) == len(ends):
-            # A percent sign may stand above its column, beside the title.
+            # A percent sign may be above its column, in the line of the title.
             percent = "%" if heading[-2:-1] and heading[-2].lstrip().startswith("%") else ""
             return list(map(name_of, [*names[:-1], percent + names[-1]]))
     if not heading or not _splits_word(heading[-1], ends):
@@ -392,13 +392,13 @@ def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
 
 
 def _collapsed(line: str, columns: int) -> list[str]:
-    """The cells of a row whose columns are a blank apart: a name, numbers, and words if any.
+    """The cells of a row with one blank between columns: a name, numbers, and words if any.
 
-    Empty if the row has not as many cells.
+    Empty if the row has another number of cells.
     """
     words = line.split(" ")
     end = next((at for at in range(len(words), 0, -1) if _FIGURE.fullmatch(words[at - 1])), 0)
-    # A name may end with a number, which is in no column.
+    # A name may end with a number, which is not a cell.
     begin = end - (columns - 1 - (end < len(words)))
     if not 1 <= begin < end or not all(map(_FIGURE.fullmatch, words[begin:end])):
         return []
@@ -431,7 +431,7 @@ def report_text(path: Path) -> str:
 
 
 def _with_whole_rows(text: str) -> str:
-    """The text with each row between bars in one line, although a client or a page broke it."""
+    """The text with each row between bars in one line, even if a client or a page broke it."""
     lines = [""]
     joined = bars = width = length = 0
     for line in text.split("\n"):
@@ -444,13 +444,13 @@ def _with_whole_rows(text: str) -> str:
             is_open = length <= width and row.rstrip()[-1:] != "|"
         continues = is_open or line.find("|") not in (-1, row.find("|"))
         if row.lstrip().startswith("|") and continues and not is_rule and joined < _BROKEN_MAX:
-            # A page breaks lines in place of a blank, a client at the width of the rule.
+            # A page breaks a line at a blank, which is lost; a client at the width of the rule.
             lines[-1] += " " * (length < width) + line
             joined += 1
         else:
             lines.append(line)
             joined = 0
-            # SQL*Plus has a blank line below each row that it breaks.
+            # SQL*Plus writes a blank line after each row that it breaks.
             if line.strip() and not is_rule and not line.lstrip().startswith("|"):
                 bars = width = 0
         length = len(line)

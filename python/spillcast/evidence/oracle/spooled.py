@@ -27,13 +27,13 @@ from spillcast.gate import damaged, doubled, reading
 from spillcast.tables import any_table_of
 from spillcast.units import format_count
 
-#: The heading is among the first lines, below echoed commands and blank lines.
+#: The number of first lines that are searched for the heading, below echoed commands and blanks.
 _HEADING_LINES_MAX = 200
 #: SQL*Plus writes lines of at most 32,767 characters, and a table has at most 4,096 columns.
 _LINE_MAX, _COLUMNS_MAX = 1 << 17, 4_096
 #: Lines between two reports of progress.
 PROGRESS_LINES = 4096
-#: The gap between columns that are separated by blanks only, without an underline.
+#: The gap between columns that only blanks separate, without an underline.
 _GAP = re.compile(r"\s{2,}")
 _UNDERLINE = re.compile(r"[\s,;|+]*-+([\s,;|+]+-+)*[\s,;|+]*")
 _FEEDBACK = re.compile(
@@ -43,7 +43,7 @@ _FEEDBACK = re.compile(
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
-#: The bytes that show whether a file is JSON.
+#: The number of first bytes that show whether a file is JSON or Parquet.
 _START_BYTES = 4096
 
 _Split = Callable[[str], list[str]]
@@ -53,7 +53,7 @@ SpooledRow = dict[str, str | None]
 
 @dataclass(frozen=True)
 class Damage:
-    """A line that could not be read completely, and what is wrong; lines count from 1."""
+    """A line that could not be read completely, and its problem; lines count from 1."""
 
     file: str
     line: int
@@ -64,7 +64,7 @@ class Damage:
 class Spooled:
     """The wanted columns of a file, null for empty cells; ``lines`` has each row's line.
 
-    A value that cannot be converted is damage of its line.
+    A value that cannot be converted counts as damage of its line.
     """
 
     path: Path
@@ -105,7 +105,7 @@ class Spooled:
         return replace(column, values=np.where(column.equals(""), -1, column.values))
 
     def damage(self, row: int, problem: str) -> None:
-        """Add what is wrong with a row to the damage."""
+        """Add a problem of a row to ``damaged``."""
         self.damaged.append(Damage(str(self.path), self.lines[row], problem))
 
 
@@ -120,8 +120,8 @@ def read_spooled(
     """Read the columns whose normal heading is a key of ``names``, under the name of its value.
 
     Rows are in Parquet or JSON, or values are separated by commas, semicolons, bars or tabs, with
-    or without quotes, or stand in columns of fixed width below an underlined heading. Headings that
-    are repeated on each page and feedback such as ``773 rows selected.`` are no rows. A row with
+    or without quotes, or in columns of fixed width below an underlined heading. Headings that are
+    repeated on each page and feedback such as ``773 rows selected.`` are not rows. A row with
     too few or too many values is damaged. ``on_progress`` gets the number of characters so far.
     """
     with reading(path, "export it again"):
@@ -135,7 +135,7 @@ def read_spooled(
 
 
 def _of_parquet(path: Path, names: Mapping[str, str]) -> Spooled:
-    """The columns with the types of the export, of which a reader names those it cannot use."""
+    """The columns with the types of the export; a reader reports a type that it cannot use."""
     table, columns = any_table_of(path, "export it again"), dict[str, ColumnValues]()
     for title in table.column_names:
         if (name := names.get(normal_name(title))) is not None:
@@ -144,7 +144,7 @@ def _of_parquet(path: Path, names: Mapping[str, str]) -> Spooled:
 
 
 def _of_text(path: Path, text: str, names: Mapping[str, str]) -> Spooled:
-    """The columns of a table, or of rows in JSON, whose numbers stand for those of lines."""
+    """The columns of a table, or of rows in JSON, whose line numbers are those of rows."""
     if not JSON_ROWS.match(text):
         return _of_lines(path, text.splitlines(), names)
     heading, rows = texts_of_json(text)
@@ -257,7 +257,7 @@ def _read_rows(
     for position, title in enumerate(titles):
         if title in names:
             wanted.setdefault(names[title], position)
-    # As those of a join of two views.
+    # Columns with one name, such as those of a join of two views, may differ.
     may_differ = len(set(titles)) < len(titles)
     columns: dict[str, list[str | None]] = {name: [] for name in wanted}
     numbers: list[int] = []
@@ -283,7 +283,7 @@ def _read_rows(
 
 
 def by_text(column: ColumnValues, parsed: Sequence[int | None]) -> ColumnValues:
-    """The parsed value of each row; ``parsed`` has that of each distinct text of the column."""
+    """The parsed value of each row; ``parsed`` has one for each distinct text of the column."""
     of_row: ColumnValues = ColumnValues.of([*parsed, None], "int64")[column.values]
     return of_row
 

@@ -253,7 +253,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
         elif isinstance(line, str) and len({_program(head), _program(line)} - {""}) > 1:
-            pass  # Of another program in the same log.
+            pass  # The line is of another program in the same log.
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # Removes the prefixes of shipper and server.
             text = line if line.startswith("\t") else _without_prefix(line, head)

@@ -214,7 +214,7 @@ def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
 
 #: A scan that moved less than this share of its table shows no rate.
 MIN_MOVED = 0.02
-#: Spread of the logarithm of the bytes until the scan ends, and bytes after over bytes until then.
+#: Spread of the log of bytes until the scan ends; upper bound of later bytes over all until then.
 SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
 #: The least share that remains: recorded reads do not show the end of a scan exactly.
 MIN_LEFT = 0.01

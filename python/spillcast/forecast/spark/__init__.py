@@ -48,7 +48,7 @@ WAITS_SPREAD = 0.05
 RUN_SPREAD = 0.1
 #: A larger relative error of the simulation of the logged run is reported as a warning.
 MISFIT = 0.1
-#: A larger one says no more.
+#: Upper limit of a spread: a wider interval gives no more information.
 _SPREAD_MAX = 5.0
 #: The terms of a forecast.
 TERMS = ("temp I/O", "other time of tasks", "time of the driver")
