@@ -11,9 +11,8 @@ pub struct Bins {
 }
 
 impl Bins {
-    /// Sums the values of intervals by bin, each spread evenly from the start to the end.
-    ///
-    /// The first bin takes what lies before it, the last what lies after it.
+    /// Sums the values of intervals by bin, each spread evenly over the part of its interval within
+    /// the bins. An interval entirely before them counts in the first, one after them in the last.
     pub fn spread(self, intervals: impl Iterator<Item = (i64, i64, f64)>) -> Vec<f64> {
         let mut sums = vec![0.0; self.count];
         // Changes of the value that intervals add to each bin that they cover entirely.

@@ -11,8 +11,9 @@ use crate::arrow;
 
 /// Sums by bin of `values` (float64), each spread evenly from begin_ns to end_ns (int64).
 ///
-/// There are `count` bins of `width_ns`, starting at 0; values before them count in the first bin,
-/// values after them in the last. ValueError for columns of another kind.
+/// There are `count` bins of `width_ns`, starting at 0. A value is spread within them only; if its
+/// interval is before or after them, it counts in the first or last bin. ValueError for columns of
+/// another kind.
 #[pyfunction]
 pub fn spread(
     py: Python<'_>,
