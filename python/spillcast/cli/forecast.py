@@ -170,7 +170,7 @@ def forecast(
     cells = memory_cells(to or [ZERO_LATENCY], forecasts)
     advice, notes, bounds_only = None, list[str](), unknown_share(forecasts[0]) is not None
     if within_s is not None and cells:
-        # Zero-latency storage, which nobody has, only where nothing else is fast enough.
+        # Zero-latency storage does not exist, so it is advised only if nothing else is fast enough.
         real = [cell for cell in cells if cell.storage != ZERO_LATENCY]
         advices = (cheapest(of, within_s, costs, forecasts[0].baseline_s) for of in (real, cells))
         advice = min(advices, key=lambda advice: advice.cell is None)

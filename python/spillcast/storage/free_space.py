@@ -231,7 +231,7 @@ def is_tmpfs(directory: Path) -> bool:
 
 
 def _check_fits(spill: int, free: int, swap: int, groups: Sequence[int]) -> None:
-    """Refusal if the spill does not fit into free memory, or into a memory cgroup's rest."""
+    """Refusal if the spill does not fit into free memory, or into what a memory cgroup leaves."""
     holds = f"the spill holds up to {format_bytes(spill)}"
     if groups and min(groups) < spill:
         raise SpillTooLarge(

@@ -26,8 +26,8 @@ _KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_inst
 #: Within an execution, only a client that fetches slowly causes such a gap.
 _GAP_S = 60
 _GAP_INTERVALS = 6
-#: The least share of an execution that samples of each second cover; its waits for a client have
-#: none.
+#: The least share of an execution that its samples cover: below it, rows are missing, or the client
+#: was slow, whose waits are not sampled.
 _COVERED_MIN = 0.8
 
 AshRow = dict[str, Any]

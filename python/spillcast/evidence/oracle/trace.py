@@ -42,7 +42,7 @@ _NEWER = re.compile(r" Release \d|^WAIT #.*\btim=\d|\bsqlid='|\btime=\d+ us", re
 _BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: How much CPU time and waits may overlap, given their different clocks and ticks of 10 ms.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
-#: More of a session than waits for a CPU: at most 0.15 is in no wait and no call of real traces.
+#: Reported share of time outside waits and calls; real traces have up to 0.15, for lack of a CPU.
 _UNEXPLAINED_SHARE = 0.5
 #: If waits after the last ended call exceed this share of the time, a statement was still running.
 OPEN_SHARE = 0.01

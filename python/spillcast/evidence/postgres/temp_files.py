@@ -198,7 +198,7 @@ class LoggedTempFiles:
                     return writer
             last = self._sessions[writer].last
             if duration["fetch"]:
-                # The client fetches the rows of a call in parts, of which the first may be unread.
+                # The client fetches the rows of a call in parts; the log may lack the first part.
                 before_s = last.elapsed_s if last and last.query == call.query else -inf
                 call = replace(call, elapsed_s=before_s + seconds)
             _end_call(self._sessions[writer], call)
@@ -271,7 +271,7 @@ def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
 
 
 def _is_too_large(removal: _Removal, call: _Call) -> bool:
-    """Whether no memory moves a file in the time of a call, such as the last of a cursor."""
+    """Whether not even memory moves a file in the time of a call, such as a cursor's last fetch."""
     return 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s
 
 
