@@ -395,9 +395,9 @@ def _checked(counts: Counts) -> Counts:
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise EvidenceContradictory("more operations or bytes than any storage has")
     for op, moved in counts.by_op:
-        if moved.bytes < moved.count:
+        if not moved.count <= moved.bytes <= max(moved.count, 1) << 31:
             many = f"{moved.count:,} {op}s of temp files of {format_bytes(moved.bytes)} in all"
-            raise EvidenceContradictory(f"{many}, less than a byte each")
+            raise EvidenceContradictory(f"{many}: each moves 1 byte to 2 GiB")
     if not 1 <= threads <= THREADS_MAX:
         raise EvidenceContradictory(f"{threads:g} threads", f"there are 1 to {THREADS_MAX:,}")
     io_s = counts.total_s

@@ -46,7 +46,7 @@ class DatabaseSpill:
     since_s: float | None
     #: Run time of statements in it, an upper bound of their temp I/O. None before PostgreSQL 14.
     active_s: float | None
-    #: The time by target to write these bytes once and read them once, one block at a time.
+    #: The time by target to write these bytes once and read them once, by one process.
     spill_s: Mapping[str, float] = field(default_factory=dict)
 
 

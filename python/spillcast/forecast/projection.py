@@ -322,7 +322,9 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     page_cache = threads.page_cache(loads) if cached else None
     behaviour = None if storage.source is INSTANT else behaviour_of(storage, access="buffered")
     total_operations = workload.scale * operations(loads)
-    in_front = page_cache or (threads.read_ahead(loads) if storage.source.of_device else None)
+    in_front = page_cache
+    if page_cache is None and storage.source.of_device:
+        in_front = threads.read_ahead(total_operations)
     simulated = threads.on(behaviour, total_operations, change_ratios, in_front)
     target_latencies = [
         latency if mean_s is None else latency.at(mean_s)

@@ -254,7 +254,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     if ranking.is_blind and ranking.databases:
         lines.append("  at most: how long statements ran in the database")
         if any(statement.spill_s for statement in ranking.databases):
-            lines.append("  on a storage: all of it written once and read once, a block at a time")
+            lines.append("  on a storage: all of it written once and read once, by one process")
     if (more := len(ranking.statements) - top) > 0:
         lines.append(f"  and {more:,} more: --top {len(ranking.statements)}")
     for statement in ranking.live[:LIVE_MAX]:

@@ -10,7 +10,7 @@ from cases import cases
 from harness import completed, environment, json_of, only_line, spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import private_server
-from spillcast.engines.postgres.rank import _record, of_rows, rows_of
+from spillcast.engines.postgres.rank import _record, of_rows, rows_of, spill_s
 from spillcast.engines.postgres.server import make_cluster, serve
 from spillcast.engines.ranking import Ranked, RankRequest
 from spillcast.evidence.postgres.logs import Logs
@@ -376,3 +376,10 @@ def test_untimed_temp_io_takes_its_time_on_the_named_storage(temp_ms, temp_s):
     [item] = of_rows(rows_of(Snapshot(0.0, None, [row])), None, request)
     assert item.temp_s == pytest.approx((CALLS * temp_s, CALLS * temp_s))
     assert item.no_spill.saved_s == pytest.approx(CALLS * temp_s)
+
+
+def test_a_spill_takes_the_throughput_of_a_volume():
+    """AWS: a volume of gp3 has 125 MiB/s, which readahead and writeback reach."""
+    for gib in (1, 1024):
+        [took_s] = spill_s(gib << 30, RankRequest(["catalogue:aws-gp3"])).values()
+        assert took_s == pytest.approx(2 * gib * 1024 / 125, rel=0.05)

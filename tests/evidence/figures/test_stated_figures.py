@@ -145,6 +145,8 @@ def test_bytes_with_an_operation_size_give_counts(tmp_path):
             "figures:elapsed=9s,io=10s,reads=1,read-bytes=8K",
             "temp I/O took 10 s in one thread, and",
         ),
+        # No call of Linux moves more than 2 GiB.
+        ("figures:elapsed=9s,io=1s,reads=1,read-bytes=9G", "1 reads of temp files"),
         ("figures:elapsed=9s,threads=0.5,io=1s,reads=1,read-bytes=8K", "0.5 threads"),
         ("figures:elapsed=9s,io=1s,reads=1,read-bytes=8K,read-time=1s", "beside the times"),
         ("figures:elapsed=0s,io=1s,reads=1,read-bytes=8K", "no elapsed time"),

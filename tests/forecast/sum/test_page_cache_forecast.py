@@ -8,6 +8,7 @@ import pytest
 
 from evidence import change
 from harness import spillcast
+from spillcast.evidence.counts import OpCounts
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
@@ -164,6 +165,15 @@ def test_slow_counts_were_not_cached_but_were_read_ahead(buffered, requests):
     # Half of 2,000 operations from memory take less than 20 us each.
     assert answer.forecast_s == pytest.approx(1.0 + requests * 1e-3, abs=0.02)
     assert "page-cache-answers" not in codes(answer)
+
+
+def test_reads_of_little_or_nothing_written_are_read_ahead():
+    """As of FETCH, or of a small temp file that is read for each outer row."""
+    counts = counts_of_plan(plan(1500.0))
+    for writes in (OpCounts(), OpCounts(1, 8192, 1 * MS)):
+        few = replace(counts, writes=writes)
+        [(answer, _)] = ask(few, [disk(1 * MS, TABLE)], Question())
+        assert answer.forecast_s == pytest.approx(4.0 - 1.5 + 63e-3, abs=0.02)
 
 
 def test_a_spill_of_any_size_has_the_throughput_of_its_volume():

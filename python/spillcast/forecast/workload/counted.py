@@ -149,6 +149,13 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
 THINK_ERROR = 0.01
 
 
+def temp_s_on(counts: Counts, storage: Storage) -> float:
+    """The time (s) of the temp I/O of the counts on ``storage``, without other work."""
+    loads = counted_loads(counts)
+    mean_s = _mean_s(replace(counts, elapsed_s=0.0), loads, storage)
+    return sum(load.count * mean for load, mean in zip(loads, mean_s, strict=True))
+
+
 def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
     """The mean latency of each load on ``storage``, in the order of the loads.
 
@@ -158,9 +165,12 @@ def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[flo
     if not storage.source.of_device:
         return mean_s
     behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
+    total_operations = operations(loads)
     while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
         threads, before_s = _threads(counts, loads, think_s), think_s
-        simulated = threads.on(behaviour, operations(loads), {}, threads.read_ahead(loads))
+        simulated = threads.on(
+            behaviour, total_operations, {}, threads.read_ahead(total_operations)
+        )
         mean_s = [mean or 0.0 for mean in threads.mean_s(simulated, loads)]
         io_s = sum(load.count * mean for load, mean in zip(loads, mean_s, strict=True))
         think_s = max(counts.elapsed_s - io_s / counts.processes, think_s)
@@ -197,6 +207,8 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
 STEPS_MAX = 100_000
 #: Largest product of operations and threads: each step of a simulation visits every thread.
 VISITS_MAX = 6_400_000
+#: Number of simulated bytes that suffices; a page cache simulates each of their pages.
+BYTES_MAX = 16 << 30
 
 
 def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
@@ -205,7 +217,8 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
     ``think_s`` is the CPU time of each thread.
     """
     total = operations(loads)
-    kept = min(1.0, STEPS_MAX / total, VISITS_MAX / threads / total) / threads
+    moved = max(sum(load.bytes for load in loads), 1)
+    kept = min(1.0, STEPS_MAX / total, VISITS_MAX / threads / total, BYTES_MAX / moved) / threads
     ordered = sorted(loads, key=lambda load: load.op == "read")
     counts = [max(1, round(load.count * kept)) for load in ordered]
     size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)

@@ -188,8 +188,8 @@ ANY_STORAGE = fixed_behaviour(1e-6, 1e-6)
 #: Least share of the cacheable operations that were as fast as memory if a page cache served them.
 SERVED_MIN = 0.5
 #: Memory for temp files where none is free: enough to read ahead and to write back, and at most
-#: this share of the files.
-LEAST_CACHE_BYTES, LEAST_CACHE_SHARE = 32 << 20, 1 / 8
+#: this share of the files, or what each thread reads ahead.
+LEAST_CACHE_BYTES, LEAST_CACHE_SHARE, AHEAD_BYTES = 32 << 20, 1 / 8, 256 << 10
 #: More memory than any machine has.
 UNLIMITED_BYTES = sys.maxsize
 
@@ -207,8 +207,12 @@ class PageCache:
 
         It still reads ahead and writes back, in larger operations than those of the engine.
         """
-        written = LEAST_CACHE_SHARE * float(trace.bytes[trace.temp & trace.write].sum())
-        free_bytes = min(self.free_bytes * share, LEAST_CACHE_BYTES, written)
+        written, moved = (
+            float(trace.bytes[rows].sum()) for rows in (trace.temp & trace.write, trace.temp)
+        )
+        ahead = min(AHEAD_BYTES * trace.threads, moved / 4)
+        least = min(LEAST_CACHE_BYTES, LEAST_CACHE_SHARE * written)
+        free_bytes = min(self.free_bytes * share, max(least, ahead))
         return replace(self, free_bytes=int(free_bytes / share))
 
     def for_share(self, share: float) -> tuple[int, int]:

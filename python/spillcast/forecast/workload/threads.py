@@ -180,13 +180,16 @@ class Threads:
             return page_cache_of_counts(self.trace, self._load_of(loads), loads)
         return self._recorded_page_cache
 
-    def read_ahead(self, loads: Sequence[Load]) -> PageCache | None:
-        """The page cache where no memory is free; None if the engine bypasses it, or unknown."""
+    def read_ahead(self, total_operations: float) -> PageCache | None:
+        """The page cache where no memory is free; None if the engine bypasses it, or unknown.
+
+        The query does ``total_operations``.
+        """
         if self.counted:
             cache = usual_page_cache(self.trace) if self.buffered else None
         else:
             cache = self._recorded_page_cache if self.missing_bytes is None else None
-        return cache and cache.without_room(self.trace, self._kept(operations(loads)))
+        return cache and cache.without_room(self.trace, self._kept(total_operations))
 
     @cached_property
     def _recorded_page_cache(self) -> PageCache | None:

@@ -44,6 +44,7 @@ from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan
 from spillcast.evidence.postgres.statements import (
     HOW,
+    MAINTENANCE,
     PER_GATHER,
     StatementRow,
     counts_of_row,
@@ -58,7 +59,7 @@ from spillcast.fleet.snapshots import Snapshot, Unseen, store_snapshot
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
-from spillcast.forecast.workload.counted import timed_on, with_origin
+from spillcast.forecast.workload.counted import temp_s_on, with_origin
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import masked_text
@@ -241,10 +242,6 @@ def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     return None
 
 
-#: A spill from which spills of any size are scaled, and a time longer than it takes on any storage.
-_BLOCKS, _LONG_MS = 1000, 1e6
-
-
 def rows_of(snapshot: Snapshot) -> list[StatementRow]:
     """The statements of a snapshot."""
     with reading("pg_stat_statements", HOW):
@@ -283,16 +280,17 @@ def statements_to_size(
 
 
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
-    """The time (s) by target to write ``size_bytes`` and read them back, one block at a time.
+    """The time (s) by target to write ``size_bytes`` and read them back, and do nothing else.
 
     Targets that are relative to current latencies are omitted, because those are unknown.
     """
-    blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
-    row = StatementRow.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
+    count = max(1, round(size_bytes / BLOCK_BYTES))
+    blocks = {"temp_blks_read": count, "temp_blks_written": count}
+    one_process = {PER_GATHER: 0, MAINTENANCE: 0}
+    row = StatementRow.of({"calls": 1, "total_exec_time": 1e3 * count, **one_process, **blocks})
     counts = counts_of_row(row, timed=False)
-    share = size_bytes / BLOCK_BYTES / _BLOCKS
     return {
-        target: share * timed_on(counts, request.storage(target, counts)).total_s
+        target: temp_s_on(counts, request.storage(target, counts))
         for target in request.targets
         if not depends_on_recording(target)
     }
