@@ -8,12 +8,14 @@ import pytest
 
 from evidence import change
 from harness import spillcast
-from spillcast.evidence.counts import OpCounts
+from spillcast.evidence.counts import Bounds, OpCounts
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import ask, forecast
+from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import priced, ranked, verdict
 from spillcast.forecast.workload.counted import timed_on
+from spillcast.forecast.workload.query import read_workload
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage
@@ -207,6 +209,32 @@ def test_counts_without_times_take_as_long_on_the_storage_that_they_ran_on():
     read_s, memory_s = 65.5, 2 * blocks * 1e-6
     assert elapsed_s - read_s - 23 * memory_s < answer.ceiling_s < elapsed_s - read_s - memory_s
     assert answer.ceiling_s / 2 > 62.5
+
+
+def test_more_bytes_than_the_throughput_of_a_volume_came_from_memory():
+    """However many processes share it: 16 GiB take 125 s, the query 100 s."""
+    shared = Bounds(1.0, 3.0, "", "")
+    for blocks, elapsed_s, cached in ((1 << 20, 100.0, True), (1 << 20, 200.0, False)):
+        io = OpCounts(blocks, blocks * 8192)
+        counts = replace(
+            counts_of_plan(plan(5.0)), elapsed_s=elapsed_s, reads=io, writes=io,
+            processes=1.5, processes_bounds=shared,
+        )  # fmt: skip
+        storage = replace(
+            disk(1 * MS, TABLE), limits=[bytes_limit("throughput", 131 * MIB, burst=13 * MIB)]
+        )
+        assert (timed_on(counts, storage).time_bounds is not None) == cached
+
+
+def test_a_long_part_of_a_query_is_read_ahead_like_a_short_one(tmp_path):
+    operations = written_and_read(SPILL, size=8 << 10)
+    made = recording(tmp_path / "r", operations, latency_ns=10 * US, available=1 << 40)
+    workload, _ = read_workload(made, Question())
+    for times in (1, 10_000):
+        whole = replace(workload, total_s=times * workload.total_s)
+        more_s = projection(baseline_of(whole), disk(1 * MS, TABLE)).total_s - whole.total_s
+        # Reads of 128 KiB wait; memory takes as long as today.
+        assert more_s / times == pytest.approx((SPILL >> 17) * 1e-3, rel=0.02)
 
 
 def test_distant_answers_are_both_in_the_interval():

@@ -129,11 +129,14 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     if counts.total_s and counts.time_max_s is None:
         return counts
     loads, shared = counted_loads(counts), counts.processes_bounds
-    mean_s = _mean_s(counts, loads, storage)
     max_processes = counts.processes if shared is None else shared.upper
+    # More processes share the limits of the storage, too.
+    mean_s = _mean_s(replace(counts, processes=max_processes), loads, storage)
     io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes
     if io_s > counts.elapsed_s:
         return _cached(counts, storage.name, io_s, max_processes)
+    if shared is not None:
+        mean_s = _mean_s(counts, loads, storage)
     mean_ns = {load.op: round(s * 1e9) for load, s in zip(loads, mean_s, strict=True)}
     timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
     if shared is not None:
