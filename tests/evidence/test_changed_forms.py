@@ -208,6 +208,28 @@ def test_files_of_other_databases_and_of_a_single_snapshot_have_no_growth(tmp_pa
         snapshots([*grown, row.format(2, 3, 61000, 9900)])
 
 
+@cases("is_first", [True, False])
+def test_a_cut_plan_in_xml_beside_a_whole_one_is_noted(tmp_path, is_first):
+    whole = (
+        '<explain xmlns="http://www.postgresql.org/2009/explain"><Query><Plan>'
+        "<Node-Type>Sort</Node-Type><Actual-Loops>1</Actual-Loops><Temp-Read-Blocks>3"
+        "</Temp-Read-Blocks><Temp-Written-Blocks>4</Temp-Written-Blocks></Plan>"
+        "<Execution-Time>950</Execution-Time></Query></explain>"
+    )
+    path = tmp_path / "plan.xml"
+
+    def read(text):
+        path.write_text(text)
+        return open_evidence(find_evidence([path]), Selection())
+
+    plans = [whole[:200], whole] if is_first else [whole, whole[:200]]
+    counts = read("\n".join(plans))
+    assert counts.reads.count == 3
+    assert len(counts.notes) > len(read(whole).notes)
+    with pytest.raises(EvidenceDamaged):
+        read(whole[:200])
+
+
 def test_a_table_cut_at_its_right_edge_is_damaged(tmp_path):
     """Without the columns of writes and temp space it resembles a table without a spill."""
     lines = OTHERS["xplan"][1].split("\n")

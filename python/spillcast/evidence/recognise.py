@@ -373,7 +373,7 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("statistics of a whole server",
                 r"^(?![^\n]{,999}(?i:select))[^\n]{,999}\btemp_files\b[^\n]{,999}\btemp_bytes\b"
                 r"|^(?=[^\n]*+\n)(?=.*\bobject\b)(?=.*\bcontext\b).*\bbackend_type\b"
-                r"|\bdb\.wait_event\b|(?:^|\"__name__\"\s*:\s*\")\w*temp_(?:blks|bytes)\w*[{\"]",
+                r"|\bdb\.wait_event\b|(?:^|\"__name__\"\s*:\s*\")(?=\w*temp_(?:blks|bytes))\w++[{\"]",
                 "pg_stat_database, pg_stat_io and metrics count for all calls and not for one",
                 "give rows of pg_stat_statements, or a log with log_temp_files = 0"),
     _too_little("a log of ClickHouse",

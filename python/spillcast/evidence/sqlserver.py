@@ -429,5 +429,5 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
         )
         files = [row.get("file_id") for row in taken]
         if all(files) and len(set(files)) < len(files):
-            raise EvidenceIncomplete("rows of several databases, without database_id", HOW_FILES)
+            raise EvidenceIncomplete("several rows of a file at one time", HOW_FILES)
         yield timed[start][0], reads, writes, len(taken)

@@ -128,7 +128,7 @@ _CODE_LENGTH = 4 << 20
 #: tokens end with their line or do not match, which keeps matching linear in time.
 _TOKEN = re.compile(
     r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
-    r"(?<=\br)#\"(?:[^\"]|\"(?!#))*+\"#|"
+    r"(?<=\br)#\"(?:[^\"]|(?<!#)\"(?!#))*+\"#|"
     r"\"{3}(?:[^\"\\]|\\.|\"(?!\"\"))*+\"{3}|(?<=@)\"(?:[^\"]|\"\")*+\""
     r"|\"(?:[^\"\\\n]|\\.|\"\")*+\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?:[^'\\\n]|\\.)*+'|`[^`]*+`))"
     r"(?P<colon>\s*+:(?!:))?"

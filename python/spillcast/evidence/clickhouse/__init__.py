@@ -51,7 +51,7 @@ _AFTER_TIMES = (
 _FINISHED, _FINISHED_NUMBER = "QueryFinish", "2"
 _TYPES = ("QueryStart", _FINISHED, "ExceptionBeforeStart", "ExceptionWhileProcessing")
 _HEADINGLESS = re.compile(
-    r"(?:QueryStart|QueryFinish|Exception\w+)[\"\t,]+\"?\d{4}-\d\d-\d\d[\"\t,].*\{'\w+':\d"
+    r"\b(?:QueryStart|QueryFinish|Exception\w++)[\"\t,]+\"?\d{4}-\d\d-\d\d[\"\t,].*\{'\w+':\d"
 )
 _COLUMN = re.compile(r"(?:^|[\s\"',;|│┃─━{])query_duration_ms(?:[\s\"',;:|│┃─━]|$)")
 #: A statement that precedes its rows; a blank line ends the rows.

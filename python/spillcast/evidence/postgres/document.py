@@ -45,7 +45,7 @@ _LOG = re.compile(
 )
 #: auto_explain's labels for the statement and, since version 16, its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
-_XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
+_XML = re.compile(r"<explain\b(?:[^<]|<(?!/?explain\b))*+</explain>")
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 _CUT_NOTE = "another plan in the file is cut, and is left out"
 CUT = "cut: its first node is below others, which are missing and may spill"
@@ -112,8 +112,8 @@ def documents_of(text: str) -> list[dict[str, Any]]:
             cut = error
     if not documents and "<explain" in text:
         documents = [_of_xml(match[0]) for match in _XML.finditer(text)]
-        if not documents:
-            raise damaged("a plan in XML without its end")
+        if text.count("<explain") > len(documents):
+            cut = EvidenceDamaged("cut or damaged: a plan in XML without its end")
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
         documents = _plans_of(_block(lines, 0)[0])
