@@ -158,7 +158,7 @@ SHAPES = {
     "fixed, semicolons": lambda: fixed(";", texts()),
     "Markdown": markdown,
     "box": boxed,
-    "psql": lambda: boxed("", ""),
+    "psql": lambda: boxed("", "") + "\n(3 rows)\n",
 }
 
 
@@ -168,6 +168,7 @@ def test_every_client_format_is_read(shape, tmp_path):
     assert_rows(ash)
     assert ash.source == "V$"
     assert ash.began == START
+    assert not ash.damaged
     assert set(ash.samples["weight_us"].to_pylist()) == {1_000_000}
 
 

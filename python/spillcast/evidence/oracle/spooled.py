@@ -38,7 +38,7 @@ _GAP = re.compile(r"\s{2,}")
 _UNDERLINE = re.compile(r"[\s,;|+]*-+([\s,;|+]+-+)*[\s,;|+]*")
 _FEEDBACK = re.compile(
     r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from "
-    r"|\s*\(\d+ rows? affected\)|Completion time:|\s*+/?\*+/?\s*+$",
+    r"|\s*\(\d+ rows?(?: affected)?\)|Completion time:|\s*+/?\*+/?\s*+$",
     re.IGNORECASE,
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
