@@ -198,9 +198,11 @@ mod tests {
 
     #[test]
     fn an_ended_process_is_neither_connected_nor_unreachable() {
-        assert_eq!(is_connected(std::process::id() as i32), Some(false));
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        // This process has rings of other tests.
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
+        assert_eq!(is_connected(pid), Some(false));
+        child.kill().unwrap();
         // The process has not been waited for: it stays in /proc.
         let has_ended = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
