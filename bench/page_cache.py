@@ -3,7 +3,7 @@
 ext4 on a loop device over an emulated file, with a memory cgroup that limits its page cache to a
 share of the spill. Each query is recorded on a near device and forecast for a far one with known
 figures, from the recording alone; the truth is the query on the far one. The peer is the same
-forecast without a page cache.
+forecast without memory for temp files.
 """
 
 import subprocess
@@ -68,7 +68,7 @@ def run() -> Iterator[Result]:
     yield Result(
         f"page_cache: {len(cases)} runs with page cache for 0 to 200 % of the spill",
         f"{off:.1%} off in the median, {sum(held for *_, held in cases)} held",
-        f"no page cache: {peer:.0%} off",
+        f"no memory for temp files: {peer:.0%} off",
         off / peer,
         f"{AIM:.0%}",
         off <= AIM,
@@ -78,7 +78,7 @@ def run() -> Iterator[Result]:
 def of_query(
     engine: Lab, query: LabQuery, room: Path
 ) -> Iterator[tuple[float, Forecast, float, float]]:
-    """Share, forecast, forecast without a page cache, and the measured time."""
+    """Share, forecast, forecast without memory for temp files, and the measured time."""
     engine.build(query.rows)
     with ExitStack() as stack:
         group = stack.enter_context(memory_group(ENOUGH_BYTES))
@@ -98,7 +98,7 @@ def of_query(
 
 
 def uncached_s(recording: Recording, known: Storage) -> float:
-    """The elapsed time without a page cache."""
+    """The elapsed time without memory for temp files."""
     baseline = baseline_of(workload_of_recording(recording))
     return projection(baseline, known).total_s
 
