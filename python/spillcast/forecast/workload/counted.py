@@ -18,7 +18,7 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
-from spillcast.forecast.workload.load import Load, latencies, operations
+from spillcast.forecast.workload.load import Load, latencies, operations, total_s
 from spillcast.forecast.workload.resources import MEMORY_OPERATION_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS
@@ -132,7 +132,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     max_processes = counts.processes if shared is None else shared.upper
     # More processes share the limits of the storage, too.
     mean_s = _mean_s(replace(counts, processes=max_processes), loads, storage)
-    io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes
+    io_s = total_s(loads, mean_s) / max_processes
     if io_s > counts.elapsed_s:
         return _cached(counts, storage.name, io_s, max_processes)
     if shared is not None:
@@ -155,8 +155,7 @@ THINK_ERROR = 0.01
 def temp_s_on(counts: Counts, storage: Storage) -> float:
     """The time (s) of the temp I/O of the counts on ``storage``, without other work."""
     loads = counted_loads(counts)
-    mean_s = _mean_s(replace(counts, elapsed_s=0.0), loads, storage)
-    return sum(load.count * mean for load, mean in zip(loads, mean_s, strict=True))
+    return total_s(loads, _mean_s(replace(counts, elapsed_s=0.0), loads, storage))
 
 
 def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
@@ -164,6 +163,7 @@ def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[flo
 
     The rest of the elapsed time is CPU time, during which the kernel writes back and limits refill.
     """
+    # Also for a device, of which figures may be missing.
     mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
     if not storage.source.of_device:
         return mean_s
@@ -175,8 +175,8 @@ def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[flo
             behaviour, total_operations, {}, threads.read_ahead(total_operations)
         )
         mean_s = [mean or 0.0 for mean in threads.mean_s(simulated, loads)]
-        io_s = sum(load.count * mean for load, mean in zip(loads, mean_s, strict=True))
-        think_s = max(counts.elapsed_s - io_s / counts.processes, think_s)
+        io_s = total_s(loads, mean_s) / counts.processes
+        think_s = max(counts.elapsed_s - io_s, think_s)
     return mean_s
 
 
