@@ -2,7 +2,7 @@
 
 import random
 import re
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 from report_disguises import ALIGNED, KEEPING, PLAIN, barred, cut, encoded, flowed, narrow, trimmed
@@ -93,6 +93,16 @@ def test_rows_wrapped_by_sqlplus_or_with_remarks_are_complete(tmp_path):
     for text in texts:
         path.write_text(text)
         assert outcome(path, plan) == "right", text
+
+
+def test_reports_in_pages_of_sqlplus_are_complete(tmp_path):
+    """SQL*Plus repeats the heading of the only column and its underline on each page."""
+    for name, column in (("xplan", "PLAN_TABLE_OUTPUT"), ("awr", "OUTPUT"), ("rac", "OUTPUT")):
+        lines, path = PLAIN[name].text.splitlines(), tmp_path / name
+        for size, rule in product(range(3, 12), ("", "-" * 80 + "\n")):
+            pages = ["\n".join(lines[at : at + size]) for at in range(0, len(lines), size)]
+            path.write_text("".join(f"\n{column}\n{rule}{page}\n" for page in pages))
+            assert outcome(path, PLAIN[name]) == "right", path.read_text()
 
 
 def test_a_row_that_lost_its_last_bar_is_refused():

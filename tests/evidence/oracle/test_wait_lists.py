@@ -1,5 +1,7 @@
 """Lists of waits under any heading, profiles of traces with their totals, and wait chains."""
 
+import re
+
 import pytest
 
 from cases import cases
@@ -311,8 +313,9 @@ SELECT inst_id, event, total_waits, time_waited FROM gv$system_event;
 def test_one_of_several_instances_must_be_selected(figures):
     with pytest.raises(EvidenceAmbiguous):
         figures(SEVERAL_INSTANCES, elapsed_s=600)
-    result = figures(SEVERAL_INSTANCES, elapsed_s=600, item=1)
-    assert (result.reads.count, result.total_s) == (3000, pytest.approx(83.62))
+    for text in (SEVERAL_INSTANCES, re.sub(" +", " ", SEVERAL_INSTANCES)):
+        result = figures(text, elapsed_s=600, item=1)
+        assert (result.reads.count, result.total_s) == (3000, pytest.approx(83.62))
 
 
 ROWS = [("direct path read temp", 9434, 274.64), ("direct path write temp", 1368, 60.36)]

@@ -50,6 +50,10 @@ _SEPARATED = re.compile(
     r'|([,;|\t]) *"?direct path (?:read|write) temp"? *$',
     re.IGNORECASE | re.MULTILINE,
 )
+#: The heading of a report that SQL*Plus prints, and its underline, not the rule of a table.
+_PAGE_HEADING = re.compile(
+    r"^(?:PLAN_TABLE_)?OUTPUT\s*?\n(?:-+\s*?\n(?!\s*\|\s*Id\b))?", re.MULTILINE
+)
 #: Tabs that separate cells. Below a rule of dashes, SQL*Plus writes tabs in place of blanks.
 _TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
 _RULED = re.compile(r"^[^\S\n]*-{3}", re.MULTILINE)
@@ -172,8 +176,8 @@ def _of_text(lines: Sequence[str]) -> Iterator[ReportTable]:
         heading: list[str] = []
         title: re.Match[str] | None = None
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
-            # SQL*Plus repeats the heading on each page. A statement may end above it.
-            is_above = line.strip() in ("", "OUTPUT", "/") or line.rstrip().endswith(";")
+            # A statement may end above the heading.
+            is_above = line.strip() in ("", "/") or line.rstrip().endswith(";")
             if is_above or line.lstrip().startswith(("->", "--")):
                 break
             if title is not None:
@@ -392,17 +396,19 @@ def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
 
 
 def _collapsed(line: str, columns: int) -> list[str]:
-    """The cells of a row with one blank between columns: a name, numbers, and words if any.
+    """The cells of a row with one blank between columns: a name between numbers, and words if any.
 
     Empty if the row has another number of cells.
     """
     words = line.split(" ")
+    first = next((at for at, word in enumerate(words) if not _FIGURE.fullmatch(word)), 0)
     end = next((at for at in range(len(words), 0, -1) if _FIGURE.fullmatch(words[at - 1])), 0)
     # A name may end with a number, which is not a cell.
-    begin = end - (columns - 1 - (end < len(words)))
-    if not 1 <= begin < end or not all(map(_FIGURE.fullmatch, words[begin:end])):
+    begin = end - (columns - 1 - first - (end < len(words)))
+    if not first < begin < end or not all(map(_FIGURE.fullmatch, words[begin:end])):
         return []
-    return [" ".join(words[:begin]), *words[begin:end], *filter(None, [" ".join(words[end:])])]
+    name, rest = " ".join(words[first:begin]), " ".join(words[end:])
+    return [*words[:first], name, *words[begin:end], *filter(None, [rest])]
 
 
 def _splits_word(line: str, ends: Sequence[int]) -> bool:
@@ -424,6 +430,9 @@ def report_text(path: Path) -> str:
     if text.count("<") > TAGS_MAX:
         raise FileTooLarge(f"a page of more than {TAGS_MAX:,} tags is no report")
     text = unwrapped(text).translate(BLANKS)
+    if heading := _PAGE_HEADING.search(text):
+        # Each page has it below a blank line.
+        text = re.sub(rf"^\n?{re.escape(heading[0])}", "", text, flags=re.MULTILINE)
     if _RULED.search(text) or not _TABBED.search(text):
         text = text.expandtabs()
     text = _OTHER_RULE.sub(lambda rule: re.sub(r"\S", "-", rule[0]), text)
