@@ -189,6 +189,14 @@ def test_a_heading_that_sqlplus_truncated_to_its_column(tmp_path):
     assert_rows(read_ash(written(fixed(" ", texts(), heading), tmp_path)))
 
 
+def test_an_aligned_export_without_its_column_of_times_is_recognised(tmp_path):
+    heading = [name.replace("SAMPLE_TIME", "SAMPLE_T") for name in HEADING]
+    path = written(fixed(" ", texts(), heading), tmp_path)
+    assert find_evidence([path]).ash == [path]
+    with pytest.raises(EvidenceIncomplete):
+        read_ash(path)
+
+
 def test_columns_are_the_required_ones_and_optional_ones_of_the_file(tmp_path):
     ash = read_ash(written(csv_without_quotes(), tmp_path))
     assert ash.samples.column_names == [*(field.name for field in SAMPLES), "p3"]

@@ -95,7 +95,8 @@ def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredEx
     plan = next((table for table in tables if "operation" in table.names), None)
     plan_lines = [] if plan is None else _text_lines(plan)
     if not plan_lines or (stats is None and not any(line.samples for line in plan_lines)):
-        raise EvidenceIncomplete("it lacks Global Stats or Plan Monitoring Details")
+        part = "Global Stats" if plan_lines else "SQL Plan Monitoring Details"
+        raise EvidenceIncomplete(f"it lacks {part}")
     facts, sql, part = dict[str, str](), list[str](), ""
     for line in lines:
         heading = re.sub(r"^\W+|\W+$", "", line).lower()
