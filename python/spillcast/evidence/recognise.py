@@ -430,7 +430,7 @@ KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
     EvidenceKind("ash", "an ASH export", marks(
         (2.0, "(?i)" + _heading("sample_time", "event session_id sql_id")),
-        (0.3, "(?i)" + _heading("session_state", "event")))),
+        (1.6, "(?i)" + _heading("session_state", "event")))),
     EvidenceKind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
     # If a table has only some of ASH's columns, the reader names the missing ones.
     EvidenceKind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns)),
