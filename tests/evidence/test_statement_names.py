@@ -113,3 +113,18 @@ def test_intervals_of_a_statement_add_up(tmp_path):
     path.write_text(path.read_text().replace("start_time", "first"))
     with pytest.raises(EvidenceMixed):
         read_statements(path)
+
+
+#: Text below a table: in one cell, in several, and with a quote that has no end.
+BELOW = ("(2 rows)", "-- and more, of others", "Time: 12.3 ms, or so", 'all of it, at 10, "now')
+
+
+@cases("text", BELOW)
+def test_rows_below_text_are_not_left_out_silently(tmp_path, text):
+    rows = ["queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,query"]
+    rows += [f"{n},2,9000.0,600,800,select {n}" for n in (1, 2)]
+    (path := tmp_path / "rows.csv").write_text("\n".join([*rows[:2], "", "(1 row)", text]))
+    assert read_statements(path).operations == 700
+    path.write_text("\n".join([*rows[:2], "", "(1 row)", rows[2], text]))
+    with pytest.raises(EvidenceDamaged):
+        read_statements(path)

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Any
 
@@ -65,12 +66,13 @@ def rows_of(text: str) -> list[dict[str, Any]]:
         if not row:
             has_ended = True
             continue
-        # A row has a figure; a sentence with commas has several cells, but no figure.
-        is_words = any(map(str.isalpha, row[0])) and not any(map(_FIGURE.match, row))
-        has_ended = has_ended and is_words
+        has_ended = has_ended and _is_words(row)
         is_alone = not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
         is_below = len(names) > 1 and (has_ended or is_alone)
         if is_below and "\n" + text.partition("\n")[0] not in text:
+            if _has_rows(cells, len(names)):
+                problem = f"text separates row {len(rows)} from other rows: rows may be missing"
+                raise damaged(problem)
             break
         if row == names or is_below:
             raise ValueError("a second heading: put each export into a file of its own")
@@ -82,6 +84,18 @@ def rows_of(text: str) -> list[dict[str, Any]]:
         values = unambiguous(list(zip(names, cells_of_row, strict=True))[::-1])
         rows.append({name: values[name] for name in names})
     return rows
+
+
+def _is_words(row: Sequence[str]) -> bool:
+    """Whether a line is not a row: a sentence with commas has several cells, but no figure."""
+    return any(map(str.isalpha, row[0])) and not any(map(_FIGURE.match, row))
+
+
+def _has_rows(cells: Iterator[list[str]], width: int) -> bool:
+    """Whether one of the remaining lines is a row; quotes in text may have no end."""
+    with suppress(csv.Error):
+        return any(len(row) == width and not _is_words(row) for row in cells)
+    return False
 
 
 def texts_of_json(text: str) -> tuple[list[str], list[list[str]]]:
