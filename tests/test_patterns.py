@@ -18,7 +18,7 @@ PACKAGE = Path(spillcast.__file__).parent
 #: The units repeated after the start of a match, and a text that no pattern matches for the end.
 UNITS = (
     " ", "a", "0", "1", "-", ".", "'", '"', "(", "/", "\n", "a ", " -", "a.", "0,", "/*", "--\n",
-    'r#"', "temp_blks",
+    'r#"', "temp_blks", "''", '""', "\\'",
 )  # fmt: skip
 END = "\x00!"
 SIZES = (20, 200, 1_000, 6_000)

@@ -69,7 +69,7 @@ _MAP_PAIR = re.compile(r"\s*'((?:[^'\\\s]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*'
 _EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]++)([^\n(]*)", re.MULTILINE)
 _PRINTED_BY_PYTHON = re.compile(r"\s*[\[{(]+'")
 _PYTHON_DATE = re.compile(r"\bdatetime\.\w+\(([\d, ]+)\)")
-_WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_WORDS = re.compile(r"(?<!\\)'((?:[^'\\]|\\.)*)'")
 _PASTED_LENGTH = 1 << 20
 _MAPS_CUT = (
     "output_format_pretty_max_value_width cuts long values: set it to 0, or export FORMAT "
