@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from harness import environment, error_code, spillcast
 from spillcast.errors import PathMissing
 from spillcast.recording.calibration import (
     CALIBRATION_SCHEMA,
@@ -97,6 +98,14 @@ def test_a_failed_save_keeps_the_previous_calibration(path, monkeypatch):
         keep(calibration())
     assert kept_calibration() == first
     assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    for state in (tmp_path / "file", "/proc/nowhere"):
+        refused = spillcast("calibrate", "--json", env=environment(XDG_STATE_HOME=str(state)))
+        assert error_code(refused) == "output-unwritable"
+        assert "XDG_STATE_HOME" in json.loads(refused.stdout)["hint"]
 
 
 def test_a_user_without_a_home_gets_an_error(monkeypatch):

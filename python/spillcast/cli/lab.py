@@ -136,7 +136,12 @@ def calibrate(
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.document import written
-    from spillcast.recording.calibration import calibration_path, keep, kept_calibration
+    from spillcast.recording.calibration import (
+        calibration_path,
+        check_keepable,
+        keep,
+        kept_calibration,
+    )
     from spillcast.report.checks import machine_page
 
     if show:
@@ -148,8 +153,7 @@ def calibrate(
         return Answer(lambda: written(kept), lambda: machine_page(kept))
     from spillcast.lab.machine import measure_machine
 
-    # If the folder cannot be written, it fails before the work, not after it.
-    calibration_path().parent.mkdir(parents=True, exist_ok=True)
+    check_keepable()
     with TerminalStage() as stage:
         calibration = measure_machine(stage, work, repeat, queries, postgres)
     keep(calibration)

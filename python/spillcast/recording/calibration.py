@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.document import key, read, written
-from spillcast.errors import InputError, SpillcastError
+from spillcast.errors import InputError, OutputUnwritable, SpillcastError
 from spillcast.gate import json_of, text_of
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import pairs_of, preload_value, proc_text
@@ -244,6 +244,16 @@ def is_old(measured_at_s: float) -> bool:
 def calibration_path() -> Path:
     """The path of the user's calibration. InputError for a user without a home."""
     return user_folder("XDG_STATE_HOME", ".local/state") / "calibration.json"
+
+
+def check_keepable() -> None:
+    """OutputUnwritable if a calibration cannot be kept: fails before the work, not after it."""
+    folder = calibration_path().parent
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+        hint = "set XDG_STATE_HOME to a directory that can be"
+        raise OutputUnwritable(f"{folder} cannot be written to", hint)
 
 
 COST_SCHEMA = "spillcast.capture-cost/1"
