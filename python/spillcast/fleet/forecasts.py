@@ -268,7 +268,8 @@ class StatementSums:
             for row in waits
             if row["waits_e6"] > 0
         }
-        return AshEvidence(active_us / 1e6, instants, share, latency_s)
+        sessions = sum(row["sampled_us"] for row in waits) / active_us
+        return AshEvidence(active_us / 1e6, instants, share, latency_s, sessions=sessions)
 
 
 def statements(totals: Iterable[dict[str, Any]]) -> list[StatementSums]:

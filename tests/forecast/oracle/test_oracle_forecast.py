@@ -106,7 +106,7 @@ def test_terms_add_up(example):
 
 def test_an_event_seen_only_on_the_target_is_named(example):
     messages = {w["code"]: w["message"] for w in case(example)["warnings"]}
-    assert messages["new-event"].startswith("local write wait is 42.7% of the waits on flash.trc")
+    assert messages["new-event"].startswith("local write wait is 42.7 % of the waits on flash.trc")
     assert messages["gain-borrowed"].startswith(f"{WRITE} was not seen on flash.trc")
 
 
@@ -414,8 +414,13 @@ def test_a_single_statement_of_a_trace_is_selected(tmp_path):
 
 
 def test_stated_limits_are_a_target(tmp_path):
-    """Reads of 10 ms, one at a time: 4 s of 8 s, with a latency, a rate, and no latency."""
+    """Reads of 10 ms, 10 ms apart: 4 s of 8 s. Meanwhile a limit refills, of 50/s by half."""
     trace = write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), REST] * 400)
-    for limits, milliseconds in (("latency=1ms", 1), ("latency=1ms,iops=200", 5), ("latency=0", 0)):
+    for limits, milliseconds in (
+        ("latency=1ms", 1),
+        ("latency=1ms,iops=200", 1),
+        ("latency=1ms,iops=50", 10),
+        ("latency=0", 0),
+    ):
         answer = estimate(trace, f"limits:{limits}", without=["rest"])
         assert spelled(answer)[READ] == (4000.0, 400.0 * milliseconds), limits

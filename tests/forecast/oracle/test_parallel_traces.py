@@ -175,3 +175,13 @@ def test_sessions_of_ash_share_the_throughput_of_a_volume(tmp_path, mib_per_s):
     answer = json_of("forecast", ash, trace, "--elapsed", 600, "--block", "8K", "--to", target)
     moved_mib = 16 * 300 / 0.009
     assert answer["forecast_s"] == pytest.approx(moved_mib / mib_per_s, rel=0.02)
+
+
+@pytest.mark.parametrize("mib_per_s", [125, 1000])
+def test_parallel_sessions_of_traces_share_the_throughput_of_a_volume(tmp_path, mib_per_s):
+    """16 sessions each read 400 times 1 MiB, for 9 of 18 ms; then they share all that it moves."""
+    waits = [(READ, 9000, blocks(128)), ("latch free", 9000, LATCH[2])] * 400
+    traces = [traced(tmp_path, 40 + n, *waits) for n in range(16)]
+    target = f"limits:iops=16000,throughput={mib_per_s}MiB/s,latency=1ms"
+    answer = json_of("forecast", *traces, "--block", "8K", "--to", target)
+    assert answer["forecast_s"] == pytest.approx(16 * 400 / mib_per_s, rel=0.02)

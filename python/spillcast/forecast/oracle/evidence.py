@@ -124,11 +124,8 @@ class AshEvidence:
     statements: frozenset[str] = frozenset()
     #: The samples; None if only their sums are kept, as in a fleet dataset.
     samples: Table | None = None
-
-    @property
-    def sessions(self) -> float:
-        """Mean number of active sessions; 1 if unknown."""
-        return 1.0 if self.samples is None else max(len(self.samples) / self.instants, 1.0)
+    #: Mean number of active sessions.
+    sessions: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -415,7 +412,14 @@ def read_shares(
     statements = frozenset(map(str, ash.samples["sql_id"].unique()))
     notes = [*ash.notes, *hints(ash)]
     return AshEvidence(
-        wall_clock.elapsed_s, wall_clock.instants, share, latency_s, notes, statements, ash.samples
+        wall_clock.elapsed_s,
+        wall_clock.instants,
+        share,
+        latency_s,
+        notes,
+        statements,
+        ash.samples,
+        sessions=len(ash.samples) / wall_clock.instants,
     )
 
 

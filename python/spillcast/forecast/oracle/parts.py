@@ -27,6 +27,7 @@ from spillcast.forecast.question import Question
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
+from spillcast.units import format_share
 
 #: Traces are of the same work if at least this share of waits and calls per temp operation agrees.
 SAME_WORK = 0.75
@@ -78,7 +79,8 @@ def parts_of(
     """The temp events, the longest first. Refusal if no gain is known."""
     method = question.method
     events = _baseline(question.temp_events or TEMP_EVENTS, evidence, elapsed_s)
-    measured_parts = (_measured(target, event, evidence, method) for event in events)
+    sharing = _sharing(events, evidence, elapsed_s)
+    measured_parts = (_measured(target, event, evidence, sharing, method) for event in events)
     parts = [part for part in measured_parts if part is not None]
     if not parts:
         missing = ", ".join(event.event for event in events)
@@ -137,8 +139,31 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
     return sorted(baselines, key=lambda event: -event.time_s)
 
 
+@dataclass(frozen=True)
+class _Sharing:
+    """The mean number of sessions at work, and a session's time outside temp I/O per operation."""
+
+    sessions: float
+    think_s: float
+
+
+def _sharing(events: Sequence[EventPart], evidence: OracleEvidence, elapsed_s: float) -> _Sharing:
+    """How sessions share a storage. Their waits in traces are a multiple of the elapsed time's."""
+    temp_s = sum(event.time_s for event in events)
+    think_s = max(elapsed_s - temp_s, 0.0) / sum(event.count for event in events)
+    if evidence.ash is not None:
+        return _Sharing(evidence.ash.sessions, think_s)
+    traced_s = sum(event.seen.total_s for event in events if event.seen is not None)
+    covered = (evidence.covered_s or elapsed_s) / elapsed_s
+    return _Sharing(max(traced_s / (covered * temp_s), 1.0), think_s)
+
+
 def _measured(
-    target: EventTarget, part: EventPart, evidence: OracleEvidence, method: str
+    target: EventTarget,
+    part: EventPart,
+    evidence: OracleEvidence,
+    sharing: _Sharing,
+    method: str,
 ) -> EventPart | None:
     """The event with its gain; None if the target has no figures for it."""
     if target.factor is not None:
@@ -146,7 +171,7 @@ def _measured(
     if target.latency_s is not None:
         return replace(part, gain=part.latency_s / target.latency_s)
     if target.storage is not None:
-        return _described(target.storage, part, evidence)
+        return _described(target.storage, part, evidence, sharing)
     measured = target.traces.events.get(part.event) if target.traces is not None else None
     if measured is None or measured.total_s <= 0:
         return None
@@ -157,13 +182,14 @@ def _measured(
     return replace(part, target=measured, gain=gain, size_ratio=ratio)
 
 
-def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> EventPart | None:
-    """The event with its gain by the figures of a storage.
+def _described(
+    storage: Storage, part: EventPart, evidence: OracleEvidence, sharing: _Sharing
+) -> EventPart | None:
+    """The event with its gain by the figures of a storage, which all sessions share.
 
-    The active sessions of ASH share its limits; without ASH one operation is in flight. Burst
-    credits are assumed to be used up. Operations are sequential or random as in the traces, or
-    random if these do not show it. None if their size is unknown, or if the storage has no figures
-    for them.
+    Burst credits are assumed to be used up. Operations are sequential or random as in the traces,
+    or random if these do not show it. None if their size is unknown, or if the storage has no
+    figures for them.
     """
     seen, op, block_bytes = part.seen, part.op, evidence.block.bytes
     if (
@@ -178,18 +204,13 @@ def _described(storage: Storage, part: EventPart, evidence: OracleEvidence) -> E
     patterns_differ = len({group.pattern for group in storage.of(op)}) > 1
     in_order = evidence.sequential if patterns_differ and is_like(seen.event, TEMP_EVENTS) else {}
 
-    ash, sessions, think_s = evidence.ash, 1.0, 0.0
-    if ash is not None and storage.limits:
-        temp = sum(ash.share.values())
-        sessions, think_s = ash.sessions, part.latency_s * max(1 / temp - 1, 0.0)
-
     def latency_s(size: int, sequential: bool | None = None) -> float:
-        alone_s, queued_s = (
-            model.latency(op, size, depth=depth, sequential=sequential, lasting=True).mean_s
-            for depth in (1.0, sessions)
-        )
-        # While a session works outside temp I/O, the limits serve the others.
-        return max(alone_s, queued_s - think_s)
+        alone_s = model.latency(op, size, sequential=sequential).mean_s
+        queued_s = model.latency(
+            op, size, depth=sharing.sessions, sequential=sequential, lasting=True
+        ).mean_s
+        # While a session works outside temp I/O, the storage serves the others, and bursts refill.
+        return max(alone_s, queued_s - sharing.think_s)
 
     def mean_s(size: int) -> float:
         share = in_order.get((op, _core.size_class_bytes(size)))
@@ -324,8 +345,8 @@ def _why_not(
     alike = sum(map(min, pairs)) / sum(map(max, pairs))
     if alike < SAME_WORK:
         return (
-            f"what is done per operation here and on {target.name} is {alike:.0%} alike: other "
-            "phases of the query"
+            f"what is done per operation here and on {target.name} is {format_share(alike)} alike: "
+            "other phases of the query"
         )
     return None
 
