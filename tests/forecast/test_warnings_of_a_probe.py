@@ -51,7 +51,7 @@ def test_counts_of_a_trace_are_not_compared_with_synthetic_steps():
 
 def test_a_share_of_the_steps_and_the_budget_for_all_are_named():
     [skipped] = probe_warnings({"steps_replayed": 10, "steps_skipped": 30})
-    assert "25%" in skipped.message
+    assert "25 %" in skipped.message
     facts = {"byte_share": 0.5, "working_set_bytes": (3 << 30) - 1, "memory_bound": True}
     [budget] = probe_warnings(facts)
     assert "--budget 3G" in budget.message
@@ -62,7 +62,7 @@ def test_sizes_outside_and_between_the_measured_ones_are_warned_of():
     assert [warned.code for warned in size_warnings("its", 0.0, 0.0, 0.1)] == []
     [beyond] = size_warnings("its", 0.5, 0.0, 0.1)
     assert beyond.code == "extrapolated"
-    assert "50%" in beyond.message
+    assert "50 %" in beyond.message
     assert [warned.code for warned in size_warnings("its", 0.0, 0.5, 0.1)] == ["sizes"]
 
 

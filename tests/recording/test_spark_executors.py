@@ -182,7 +182,7 @@ def test_a_single_executor_of_two_is_scaled_to_both(application):
     recorded = observed(application, [executor(half)])
     assert recorded.observed.coverage == 0.5
     assert recorded.observed.waits_s == pytest.approx([1.4, 0.8, 1.0])
-    assert "50%" in dict(recorded.warnings())["event-log"]
+    assert "50 %" in dict(recorded.warnings())["event-log"]
 
 
 def test_a_recording_of_another_run_is_refused(application):

@@ -82,7 +82,7 @@ def test_temp_files_on_two_devices_are_a_warning(tmp_path):
         (str(far), 60 * SIZE),
     ]
     text = warned(forecast(run, TARGET))["devices"]
-    assert f"75% in {near} (tmpfs), 25% in {far}" in text
+    assert f"75 % in {near} (tmpfs), 25 % in {far}" in text
     assert text.endswith(f"use --temp {near} or --temp {far}")
     # The warning states these counts.
     for folder, count in ((near, 180), (far, 60)):

@@ -189,7 +189,7 @@ class TestCache:
         self.save(run, "near", latencies, steps_replayed=50, steps_skipped=50)
         texts = warned(forecast(run, resolve("cache:near.json+far.json?size=2T", run)))
         assert texts["network"].startswith("far: nfs4 is network storage")
-        assert texts["budget"] == "near: the probe's budget was enough for 50% of the I/O"
+        assert texts["budget"] == "near: the probe's budget was enough for 50 % of the I/O"
 
     def test_figures_of_other_sizes_are_reported_and_do_not_narrow_the_interval(self, run):
         """Measured only with 4 and 8 KiB, and used for 256 KiB."""
@@ -198,7 +198,9 @@ class TestCache:
         alone = forecast(run, self.save(run, "small", small))
         inside = forecast(run, resolve("cache:small.json+small.json?size=2T", run))
         assert "extrapolated" in warned(alone)
-        assert warned(inside)["extrapolated"].startswith("small: 100% of its I/O has sizes outside")
+        assert warned(inside)["extrapolated"].startswith(
+            "small: 100 % of its I/O has sizes outside"
+        )
 
         def width(answer):
             low_s, high_s = answer.interval_s
@@ -290,7 +292,7 @@ def test_a_spill_above_the_budget_is_replayed_in_part_with_a_warning(large, tmp_
     # Every retained read follows its write.
     assert facts["prefilled_bytes"] == 0
     warned = {w.code: w.message for w in forecast(large, storage).warnings}
-    assert "40.0%" in warned["byte-budget"]
+    assert "40.0 %" in warned["byte-budget"]
     assert "was not tested" in warned["byte-budget"]
     assert "--budget 1G" in warned["byte-budget"]
 

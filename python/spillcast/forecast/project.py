@@ -30,7 +30,7 @@ from spillcast.forecast.workload.load import operations
 from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import DIFFERENCE_MAX
 from spillcast.storage.storage import Storage
-from spillcast.units import format_duration
+from spillcast.units import format_duration, format_share
 
 #: Temp I/O that takes more than this multiple of the elapsed time is of another run.
 IO_MAX = 1.25
@@ -247,8 +247,8 @@ def _unusable(baseline: Baseline) -> str | None:
     share = workload.elapsed_s / total_s
     if workload.kind == "unread" and share < SEEN_MIN:
         return (
-            f"only {share:.1%} of the query was recorded, and hardly any temp data had been read "
-            "back"
+            f"only {format_share(share, 1)} of the query was recorded, and hardly any temp data "
+            "had been read back"
         )
     return None
 

@@ -22,7 +22,7 @@ from spillcast.storage import Storage
 from spillcast.storage.free_space import HEADROOM
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import nonnull_facts
-from spillcast.units import format_bytes, format_duration
+from spillcast.units import format_bytes, format_duration, format_share
 
 #: A CPU quota is reported if it throttles the run in more than this share of the time.
 THROTTLED_REPORTED = 0.02
@@ -79,7 +79,9 @@ def _part(case: Computed) -> Iterator[Caveat]:
             text += f" (--elapsed {life_s:.1f}s if the query started with its process)"
         yield Caveat("part-only", text)
     elif workload.remaining is not None or workload.is_part:
-        recorded = f"{workload.elapsed_s / workload.total_s:.1%} of the query was recorded"
+        recorded = (
+            f"{format_share(workload.elapsed_s / workload.total_s, 1)} of the query was recorded"
+        )
         rest = "the rest is assumed to do temp I/O at the same rate"
         if workload.remaining is not None:
             rest = "the rest is forecast from what is known of it"
@@ -178,7 +180,7 @@ def _other_io(case: Computed) -> Iterator[Caveat]:
             f"{took} of the {total} were reads of data files that were not cached: moving temp "
             f"files does not change that, and with warm caches the run takes about {warm} today",
         )
-    little = f"temp I/O is only {case.baseline.temp_s / total_s:.0%} of the time"
+    little = f"temp I/O is only {format_share(case.baseline.temp_s / total_s)} of the time"
     if quality.unrecognised is not None:
         yield Caveat("other-io", quality.unrecognised)
     elif case.ceiling_s <= HELPS_LITTLE_SHARE * total_s or quality.time_unknown:
@@ -225,8 +227,8 @@ def _cpu_time(case: Computed) -> Iterator[Caveat]:
         and abs(compressed - compression.share) >= COMPRESSED_ALIKE
     ):
         why = compression.explained("more" if compressed > compression.share else "less")
-        shares = f"about {compressed:.0%} of its blocks instead of {compression.share:.0%}"
-        yield Caveat("compression", f"{why}: {shares}")
+        share, before = format_share(compressed), format_share(compression.share)
+        yield Caveat("compression", f"{why}: about {share} of its blocks instead of {before}")
     notable_s = UNCALIBRATED * (projected.total_s - sum(projected.changes_s))
     if workload.cpu.wait_cost is None and projected.cpu_change_error_s > notable_s:
         yield Caveat(
@@ -262,7 +264,7 @@ def _source(case: Computed) -> Iterator[Caveat]:
     several = [place for place in places if place.bytes > SHARE_REPORTED * total_bytes]
     if len(several) > 1:
         shares = ", ".join(
-            f"{place.bytes / total_bytes:.0%} in {place.directory} ({place.filesystem})"
+            f"{format_share(place.bytes / total_bytes)} in {place.directory} ({place.filesystem})"
             for place in several
         )
         options = " or ".join(f"--temp {place.directory}" for place in several)
@@ -319,8 +321,8 @@ def _page_cache(case: Computed) -> Iterator[Caveat]:
     if projected.missed is not None and case.uncached_s is not None and differs(case.uncached_s):
         free, spill = format_bytes(cache.free_bytes), format_bytes(workload.held_bytes)
         text = (
-            f"the page cache serves {1 - projected.missed:.0%} of the temp I/O: temp files hold up "
-            f"to {spill}, and {free} of memory were free"
+            f"the page cache serves {format_share(1 - projected.missed)} of the temp I/O: temp "
+            f"files hold up to {spill}, and {free} of memory were free"
         )
         if workload.threads.counted:
             text = (
@@ -362,17 +364,21 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
     if facts.get("steps_from") == "counts":
         text = "the probe's I/O is synthetic"
         if total := operations(loads):
-            text += f", made from {min(1.0, (replayed + skipped) / total):.0%} of the counts"
+            text += (
+                f", made from {format_share(min(1.0, (replayed + skipped) / total))} of the counts"
+            )
         yield Caveat("synthetic-io", f"{text}: files written sequentially, then read back")
     if skipped:
         share = replayed / (replayed + skipped)
-        yield Caveat("budget", f"the probe's budget was enough for {share:.0%} of the I/O")
+        yield Caveat(
+            "budget", f"the probe's budget was enough for {format_share(share)} of the I/O"
+        )
     others_share = facts.get("others_cpu_share", 0.0)
     if others_share > OTHERS_MAX and replayed:
         yield Caveat(
             "disturbed",
-            f"other programs had {others_share:.0%} of the CPUs during the probe: its latencies "
-            "may be too long",
+            f"other programs had {format_share(others_share)} of the CPUs during the probe: its "
+            "latencies may be too long",
         )
     prefilled = facts.get("prefilled_bytes", 0)
     if 0 < PREFILLED_MAX * moved_bytes(loads, "read") < prefilled:
@@ -383,7 +389,8 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
         )
     share, total = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
     if share < 1:
-        text = f"the byte budget was enough for {share:.1%} of {format_bytes(total)} of temp files"
+        of = f"{format_share(share, 1)} of {format_bytes(total)} of temp files"
+        text = f"the byte budget was enough for {of}"
         if "memory_bound" not in facts:
             text += "; whether all of it fits the page cache was not tested"
         enough = f"{-(-total >> 30)}G"
@@ -405,11 +412,11 @@ def probe_warnings(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iter
 def size_warnings(whose: str, beyond: float, between: float, error: float) -> Iterator[Caveat]:
     """I/O of unmeasured sizes: a share outside the measured range, and a share within it."""
     if beyond > SHARE_REPORTED:
-        text = f"{beyond:.0%} of {whose} I/O has sizes outside the measured range: extrapolated"
-        yield Caveat("extrapolated", text)
+        text = f"{format_share(beyond)} of {whose} I/O has sizes outside the measured range"
+        yield Caveat("extrapolated", f"{text}: extrapolated")
     if between > SHARE_REPORTED:
-        text = f"{between:.0%} of {whose} I/O has sizes between the measured ones: interpolated"
-        yield Caveat("sizes", f"{text}, up to {error:.0%} off")
+        text = f"{format_share(between)} of {whose} I/O has sizes between the measured ones"
+        yield Caveat("sizes", f"{text}: interpolated, up to {format_share(error)} off")
 
 
 def provenance_warnings(storage: Storage, recorded_host: str | None = None) -> Iterator[Caveat]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.document import key
 from spillcast.recording.observed import RecordedQuery, TempKind
-from spillcast.units import format_bytes, format_count
+from spillcast.units import format_bytes, format_count, format_share
 
 #: Asks for the best source that works.
 AUTO = "auto"
@@ -341,7 +341,7 @@ class MissingIo:
     def text(self) -> str:
         """A clause on the share that may be missing, and the causes."""
         share = self.calls_share
-        shown = f"{share:.0%}" if self.notable else f"{max(share, SHARE_SHOWN):.1%}"
+        shown = format_share(share) if self.notable else format_share(max(share, SHARE_SHOWN), 1)
         return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"
 
 

@@ -104,7 +104,7 @@ def test_the_folder_is_forecast(folder, tmp_path):
     assert document["baseline_s"] == pytest.approx(100, abs=0.1)
     assert document["forecast_s"] == pytest.approx(40 + 6, abs=0.2)
     warnings = {warning["code"]: warning["message"] for warning in document["warnings"]}
-    assert "100% of temp reads" in warnings["flash-cache"]
+    assert "100 % of temp reads" in warnings["flash-cache"]
     # Its parameters have the block size.
     document = json.loads(
         spillcast("forecast", folder, "--to", "catalogue:aws-gp3", "--json").stdout

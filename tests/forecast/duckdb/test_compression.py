@@ -151,7 +151,7 @@ def test_a_forecast_for_faster_storage_compresses_fewer_blocks_and_says_so(tmp_p
     assert answer.forecast_s == pytest.approx(by_hand_s, rel=0.01)
     (words,) = (w.message for w in answer.warnings if w.code == "compression")
     assert "compress less" in words
-    assert f"{result.share:.0%} of its blocks instead of 70%" in words
+    assert f"{100 * result.share:.0f} % of its blocks instead of 70 %" in words
 
 
 def test_other_engines_and_runs_with_one_kind_of_block_are_left_alone(tmp_path):

@@ -151,7 +151,7 @@ def test_a_warning_names_the_share_served_by_the_flash_cache(tmp_path, share, is
     evidence = OracleEvidence(traces=read, flash={"read": share})
     answer = forecast_events(resolve_target("latency:1ms"), evidence, Question())
     texts = [item.message for item in answer.warnings if item.code == "flash-cache"]
-    assert [f"{share:.0%}" in text for text in texts] == [True] * is_served
+    assert [f"{100 * share:.0f} %" in text for text in texts] == [True] * is_served
 
 
 def test_equal_rest_beside_smaller_operations_is_not_more_work(tmp_path):

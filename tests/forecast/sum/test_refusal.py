@@ -77,7 +77,7 @@ def test_possibly_missing_calls_widen_the_interval(tmp_path, unseen):
 def test_a_single_lost_event_of_a_thousand_is_not_a_warning(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", BIG, 999, 500_000)], elapsed_s=1.0, lost=1)
     assert forecast(run, storage(TARGET)).warnings == []
-    assert "0.1% of the temp I/O is missing: 1 capture event lost" in recording_text(run)
+    assert "0.1 % of the temp I/O is missing: 1 capture event lost" in recording_text(run)
     assert "missing" not in recording_text(
         recording(tmp_path / "whole.spill", LOADS, elapsed_s=1.0)
     )

@@ -28,6 +28,7 @@ from spillcast.errors import (
     first_line,
 )
 from spillcast.gate import reading
+from spillcast.units import format_share
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+]+://")
 
@@ -298,8 +299,8 @@ class Application:
             notes.append(f"stages ({stages}) read more of shuffles than the log says was written")
         if (observed := self.observed) is not None and observed.coverage < COVERAGE_MIN:
             notes.append(
-                f"the recordings hold {observed.coverage:.0%} of the shuffle bytes that the log "
-                "counts: other tasks are assumed to wait as long for a byte"
+                f"the recordings hold {format_share(observed.coverage)} of the shuffle bytes that "
+                "the log counts: other tasks are assumed to wait as long for a byte"
             )
         warnings = [("event-log", note) for note in notes]
         named = (e for name, part, e in _ENGINES if part in log.properties.get(name, "").lower())

@@ -55,7 +55,7 @@ from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import nonnull_facts
 from spillcast.storage.target import can_probe, parse_assumed, refuse_blank, resolve_storage
 from spillcast.text import shell_word
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_bytes, format_count, format_duration, format_share
 
 #: Standard deviation, from run to run, of the time that does not belong to temp operations, as a
 #: share of that time. Assumed: no forecasts from Oracle's evidence are verified.
@@ -204,7 +204,7 @@ def _warnings(
     traces, ash = evidence.traces, evidence.ash
     for op, share in evidence.flash.items():
         if share > SERVED:
-            text = f"the flash cache serves {share:.0%} of temp {op}s already"
+            text = f"the flash cache serves {format_share(share)} of temp {op}s already"
             yield Caveat("flash-cache", f"{text}: moving temp gains little")
     for note in ash.notes if ash is not None else ():
         yield Caveat("ash", note)
@@ -315,8 +315,9 @@ def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Cave
         if is_new and event.total_s > NEW_SHARE * waits_s:
             yield Caveat(
                 "new-event",
-                f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and does "
-                "not occur in the baseline: the forecast does not include it",
+                f"{name} is {format_share(event.total_s / waits_s, 1)} of the waits on "
+                f"{target.name} and does not occur in the baseline: the forecast does not include "
+                "it",
             )
 
 

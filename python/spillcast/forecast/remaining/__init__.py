@@ -34,7 +34,7 @@ from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.stats import NORMAL_95
-from spillcast.units import format_bytes, format_duration, parse_bytes
+from spillcast.units import format_bytes, format_duration, format_share, parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
@@ -231,7 +231,7 @@ def _estimates_by_scan(progress: "QueryProgress") -> list[Estimated]:
     lower = min(left, written / end * to_scan) * exp(-NORMAL_95 * SCAN_SPREAD)
     # All of the spill may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (written + left)
-    source = f"the scan of {table}, {end:.0%} done"
+    source = f"the scan of {table}, {format_share(end)} done"
     return [Estimated("writes", lower, left, upper, source)]
 
 
