@@ -411,16 +411,9 @@ def read_shares(
     }
     statements = frozenset(map(str, ash.samples["sql_id"].unique()))
     notes = [*ash.notes, *hints(ash)]
-    return AshEvidence(
-        wall_clock.elapsed_s,
-        wall_clock.instants,
-        share,
-        latency_s,
-        notes,
-        statements,
-        ash.samples,
-        sessions=len(ash.samples) / wall_clock.instants,
-    )
+    sampled = wall_clock.elapsed_s, wall_clock.instants
+    sessions = len(ash.samples) / wall_clock.instants
+    return AshEvidence(*sampled, share, latency_s, notes, statements, ash.samples, sessions)
 
 
 def matching(names: Sequence[str], temp_events: str) -> list[str]:
