@@ -19,7 +19,6 @@ from spillcast_lab.accuracy_figures import (
     figures_table,
     headline,
     noise,
-    readme_table,
 )
 from spillcast_lab.calibrate import calibration
 from spillcast_lab.outcome import delay_share, engine_name
@@ -134,20 +133,6 @@ def _introduction(truth: Truth) -> str:
     )
     command = "spillcast verify --from docs/accuracy/cases.parquet --page docs/accuracy.md"
     return "\n\n".join([paragraph(how), paragraph(again), f"```sh\n{command}\n```"])
-
-
-def readme_section(truth: Truth) -> str:
-    """The section of the README about the cases of a verification."""
-    about = truth.about
-    engines = " and ".join(sorted({case.engine for case in truth.cases}))
-    text = (
-        f"`spillcast verify --seed {about.get('seed', 0)}` of "
-        f"{str(about.get('started_at', ''))[:10]}, with {engines}: errors of forecasts for storage "
-        "on which the queries had not run, relative to the measured time. *signs*: p-value of a "
-        "sign test of the errors. *held*: share of the intervals that hold the measured time. "
-        "*width*: half-width of the intervals. *formula*: median error of the blog post's formula."
-    )
-    return f"{paragraph(text)}\n\n{readme_table(truth.cases)}"
 
 
 def _worst(cases: Sequence[Case]) -> str:

@@ -21,7 +21,6 @@ from spillcast_lab.summary import (
     SUMMARY_HEADER,
     breakdown,
     by_direction,
-    by_direction_and_threads,
     forecast_with,
     grouped,
     of_evidence,
@@ -241,16 +240,6 @@ def headline(cases: Sequence[Case]) -> str:
         f"From slow storage to fast, on {which}: {'; '.join(sentences)}. The blog post's formula: "
         f"median error {' and '.join(seeds)}.{noise}"
     )
-
-
-def readme_table(cases: Sequence[Case]) -> str:
-    """The table of the README: by direction, from slow to fast by engine."""
-    rows = [
-        summary_row(", ".join(names), summarise(group))[:-1]
-        for names, group in by_direction_and_threads(of_evidence(cases)).items()
-        if len(names) == (2 if names[0] == FALLING else 1)
-    ]
-    return markdown_table(("forecasts", *SUMMARY_HEADER[1:-1]), rows)
 
 
 _MEANS = {

@@ -1,6 +1,6 @@
 """A query on several storages: recorded and measured on each, forecast for the others."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -96,8 +96,12 @@ class CellRun:
         """Run and record it on each storage; returns the evidence by storage and name."""
         wanted, sources = recordings(repeat, parts), self._sources
         repeats = {name: repeat if name in self._targets else 1 for name in self._places}
-        bare = {name: Series(name, repeats[name], self._bare(name)) for name in self._places}
-        recorded = {name: Series(name, wanted, self._recorded(name, folder)) for name in sources}
+        bare = {
+            name: Series(name, repeats[name], partial(self._bare, name)) for name in self._places
+        }
+        recorded = {
+            name: Series(name, wanted, partial(self._recorded, name, folder)) for name in sources
+        }
         explained = list(self._explained(sources[0], wanted)) if parts else []
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
         # The rank of the bare run that counts: the median of the least disturbed runs.
@@ -128,25 +132,17 @@ class CellRun:
             evidence[AGAIN], self._former[name] = evidence[MINUTE], former[0].path
         return evidence
 
-    def _bare(self, name: str) -> Callable[[int], tuple[RunResult, None]]:
-        def attempt(number: int) -> tuple[RunResult, None]:
-            self._step(f"{name}, run {number + 1}")
-            return run(self._engine, self._workload, self._places[name], self._stage.tick), None
+    def _bare(self, name: str, number: int) -> tuple[RunResult, None]:
+        self._step(f"{name}, run {number + 1}")
+        return run(self._engine, self._workload, self._places[name], self._stage.tick), None
 
-        return attempt
-
-    def _recorded(self, name: str, folder: Path) -> Callable[[int], tuple[RunResult, Recording]]:
-        place = self._places[name]
-
-        def attempt(number: int) -> tuple[RunResult, Recording]:
-            self._step(f"{name}, recorded {number + 1}")
-            output = folder / f"{file_name(name)}-{number}.spill"
-            ahead_s = Random(f"{self._title} {name} {number}").uniform(0, AHEAD_S)
-            return run_recorded(
-                self._engine, self._workload, place, output, self._stage.status, ahead_s=ahead_s
-            )
-
-        return attempt
+    def _recorded(self, name: str, folder: Path, number: int) -> tuple[RunResult, Recording]:
+        self._step(f"{name}, recorded {number + 1}")
+        place, output = self._places[name], folder / f"{file_name(name)}-{number}.spill"
+        ahead_s = Random(f"{self._title} {name} {number}").uniform(0, AHEAD_S)
+        return run_recorded(
+            self._engine, self._workload, place, output, self._stage.status, ahead_s=ahead_s
+        )
 
     def _explained(self, name: str, wanted: int) -> Iterator[Series[Counts]]:
         """Runs for a plan, on one storage: plans on other storages differ only in times of I/O."""

@@ -111,9 +111,8 @@ def verify(
     from spillcast_lab.summary import verify_page
     from spillcast_lab.tpc.suite import INSTALL, generator
 
-    for name, path in (("-o", output), ("--page", page)):
-        if path is not None:
-            check_output_file(path, name)
+    check_output_file(output)
+    check_output_file(page, "--page")
     if page is not None and not page.suffix:
         raise OptionInvalid(
             f"--page {page}: name it with a suffix", f"its charts go to {page}/: {page}.md"

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -90,11 +90,9 @@ class SlowGroups:
         self._blkio = blkio
         self._memory = memory
 
-    @contextmanager
-    def limited(self) -> Iterator[None]:
+    def limited(self) -> AbstractContextManager[None]:
         """Keep this process in the group that limits I/O."""
-        with moved(self._blkio, "blkio"):
-            yield
+        return moved(self._blkio, "blkio")
 
     @contextmanager
     def inside(self) -> Iterator[None]:

@@ -69,8 +69,10 @@ def refuse_planted_link(path: Path) -> None:
             raise PathUnusable(f"{place} is a symbolic link of another user", "name another place")
 
 
-def check_output_file(path: Path, option: str = "-o") -> None:
-    """InputError if the file cannot be written: fails before the work, not after it."""
+def check_output_file(path: Path | None, option: str = "-o") -> None:
+    """InputError if the file of an option cannot be written: before the work, not after it."""
+    if path is None:
+        return
     refuse_planted_link(path)
     if path.is_dir():
         raise PathUnusable(f"{option} {path} is a directory", "name a file in it")

@@ -16,7 +16,6 @@ from harness import completed, generator, only_line, spillcast
 from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import COLUMNS, Truth, read_truth, write_truth
-from spillcast_lab.accuracy import readme_section
 from spillcast_lab.outcome import engine_name
 
 ROOT = Path(__file__).parents[2]
@@ -236,7 +235,7 @@ def test_the_figures_of_a_group_are_separate(page):
 def test_the_table_of_the_readme_is_between_its_markers():
     generate = generator("accuracy")
     readme = (ROOT / "README.md").read_text()
-    written = generate.with_table(readme, readme_section(made_up_truth()))
+    written = generate.with_table(readme, generate.readme_section(made_up_truth()))
     before, _, after = readme.partition("<!-- accuracy -->")
     assert written.startswith(before)
     assert written.endswith(after.partition("<!-- end of accuracy -->")[2])

@@ -279,12 +279,8 @@ def _recorded(
         recorder.abandon()
         raise
     finally:
-        _end_all(group)
+        # The processes of the job, its JVM and its executors.
+        for pid in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         target.wait(1.0)
-
-
-def _end_all(group: Path) -> None:
-    """End the processes of the group: the job's, its JVM's, and those of its executors."""
-    for pid in (group / "cgroup.procs").read_text().split():
-        with suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)

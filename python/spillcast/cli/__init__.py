@@ -359,9 +359,12 @@ def hide_passwords(arguments: Sequence[str]) -> None:
                 "CLICKHOUSE_PASSWORD",
                 file=sys.stderr,
             )
-    # A command that spillcast starts would inherit the limit.
+    # No core file holds a password. A command that spillcast starts would inherit the limit.
     if end == len(arguments) and (suspects or not _PASSWORDS.isdisjoint(os.environ)):
-        _dump_no_core()
+        import resource
+
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
 def _may_hold_password(argument: str) -> bool:
@@ -387,9 +390,3 @@ def _overwrite(arguments: Sequence[str], shown: Sequence[str]) -> None:
     except (OSError, ValueError, IndexError):
         # If the kernel does not permit it, the notice on stderr still warns the user.
         return
-
-
-def _dump_no_core() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -69,8 +69,7 @@ def _collect(function: Callable[..., str]) -> Callable[..., Any]:
         json: Json = False,
         **options: Any,
     ) -> None:
-        if output is not None:
-            check_output_file(output)
+        check_output_file(output)
         script = function(**options)
         if output is not None:
             with whole_file(output) as partial:

@@ -303,8 +303,7 @@ def export(
 
     if json and output is None:
         raise OptionConflict("--json: stdout is used by the export itself", "write it with -o FILE")
-    if output is not None:
-        check_output_file(output)
+    check_output_file(output)
     if format_ == "perfetto":
         refuse({"--by": by}, "is for --format openmetrics")
         pieces = _time_line(evidence, where)

@@ -71,9 +71,8 @@ def probe(
     _check_source(like, replay_options, grid=grid, psync=psync)
     if directory is None and (iolog is None or output is not None):
         raise OptionMissing("give the directory to measure, such as /mnt/nvme")
-    for name, path in (("-o", output), ("--iolog", iolog)):
-        if path is not None:
-            check_output_file(path, name)
+    check_output_file(output)
+    check_output_file(iolog, "--iolog")
     evidence = None if like is None else _evidence(like, block, item, elapsed_s)
     if iolog is not None and evidence is not None:
         from spillcast.recording import Recording

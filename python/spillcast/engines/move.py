@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
+from spillcast.recording.observed import meminfo_bytes, proc_text, status_of
+from spillcast.storage.free_space import mount_word
 from spillcast.text import shell_word, sql_literal
 from spillcast.units import format_bytes, parse_bytes
 
@@ -99,9 +101,6 @@ def move_tmpfs(
 
     Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
     """
-    from spillcast.recording.observed import meminfo_bytes
-    from spillcast.storage.free_space import mount_word
-
     size_bytes = limit_bytes(size)
     if not to.is_absolute() or to == Path("/"):
         raise OptionInvalid(f"--to {to} is not an absolute path such as /mnt/temp")
@@ -153,11 +152,11 @@ def move_tmpfs(
     return Move("tmpfs", str(to), owner or "everybody", steps, revert, warnings=warnings)
 
 
+Size = Annotated[str | None, typer.Option(metavar="SIZE", help="Their limit, such as 100G.")]
+
+
 def move_duckdb(
-    to: Annotated[Path, typer.Option(help="Directory of the temp files.")],
-    size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Their limit, such as 100G.")
-    ] = None,
+    to: Annotated[Path, typer.Option(help="Directory of the temp files.")], size: Size = None
 ) -> Move:
     """DuckDB: the settings of a session. Only prints the steps.
 
@@ -171,10 +170,7 @@ def move_duckdb(
     revert = [Step(why, sql=("RESET temp_directory",))]
     limit = ""
     if size is not None:
-        from spillcast.storage.free_space import mount_word
-
-        size_bytes = limit_bytes(size)
-        text = f"{mount_word(size_bytes)}iB"
+        text = f"{mount_word(limit_bytes(size))}iB"
         limit = f", 'max_temp_directory_size': '{text}'"
         statement = f"SET max_temp_directory_size = {sql_literal(text)}"
         why = "A query that needs more fails; without a limit it may take 90 % of the free space."
@@ -200,9 +196,7 @@ CLICKHOUSE_CHECK = (
 
 def move_clickhouse(
     to: Annotated[Path, typer.Option(help="Directory of the temp files, for ClickHouse alone.")],
-    size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Their limit, such as 100G.")
-    ] = None,
+    size: Size = None,
 ) -> Move:
     """ClickHouse: configuration that a server reads at a restart. Only prints the steps.
 
@@ -336,8 +330,6 @@ def move_mysql(
 
 def _mysql_checks(path: str, pid: int) -> list[str]:
     """Warnings about a directory: its free space, and permissions that the server's user lacks."""
-    from spillcast.recording.observed import proc_text, status_of
-
     place = Path(path)
     while not place.exists():
         place = place.parent

@@ -14,11 +14,10 @@ from spillcast.document import key
 from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration
 from spillcast.recording.capture import PRELOAD, SOURCES, CaptureSource
-from spillcast.recording.observed import PRELOAD_LIBRARY, status_of
+from spillcast.recording.observed import PRELOAD_LIBRARY, proc_text, status_of
 from spillcast.text import shell_word
 
 DOCTOR_SCHEMA = "spillcast.doctor/1"
-PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 #: Largest perf_event_paranoid that lets unprivileged users observe their own processes.
 PARANOID_MAX = 2
 CAP_SYS_ADMIN = 21
@@ -110,16 +109,10 @@ def _fix(source: CaptureSource, error: OSError) -> str | None:
         return _core.source_refusal(source.name, error.errno or 0)[1]
     if source.needs_privilege and os.geteuid() != 0:
         return "sudo spillcast record"
-    if not source.needs_privilege and os.geteuid() != 0 and _paranoid() > PARANOID_MAX:
+    paranoid = int(proc_text("sys/kernel/perf_event_paranoid") or 0)
+    if not source.needs_privilege and os.geteuid() != 0 and paranoid > PARANOID_MAX:
         return f"sudo sysctl kernel.perf_event_paranoid={PARANOID_MAX}"
     return CONTAINER
-
-
-def _paranoid() -> int:
-    try:
-        return int(PARANOID.read_text())
-    except (OSError, ValueError):
-        return 0
 
 
 def _fuse() -> Iterator[Finding]:

@@ -14,7 +14,6 @@ from spillcast.forecast.result import (
     TERM_COLUMNS,
     WAIT,
     ZERO_LATENCY,
-    Executors,
     Interval,
     Remaining,
     term_rows,
@@ -29,7 +28,6 @@ from spillcast.forecast.verdict import (
     verdict,
 )
 from spillcast.recording import Recording
-from spillcast.recording.observed import CountedStatement
 from spillcast.report import Page, PagePart, Prose, TitledTable
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
 from spillcast.tabular import Column, PrintedTable
@@ -63,10 +61,8 @@ def forecast_page(
     """
     order = ranked(forecasts)
     first = order[0]
-    supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
-    parts: list[PagePart] = [Prose([*supposed, verdict(forecasts).text, *notes], indent="")]
-    if first.statement is not None:
-        parts.append(Prose([statement_text(first.statement, first.subject)]))
+    lines = [*supposed_sentences(first), verdict(forecasts).text, *notes]
+    parts: list[PagePart] = [Prose(lines, indent=""), Prose(statement_sentences(first))]
     parts += [*compared_parts(order), *remaining_parts(first)]
     parts.append(Prose([f"  to do: {step}" for step in advice(order)]))
     if warnings := _warning_lines(order):
@@ -89,26 +85,30 @@ def compared_parts(order: Sequence[Forecast]) -> list[PagePart]:
     return [*parts, Prose(limits), Prose([f"  {text}" for text in spilled])]
 
 
-def supposed_text(forecast: Forecast, supposed: Executors) -> str:
-    """The elapsed time on today's storage with the assumed executors."""
+def supposed_sentences(forecast: Forecast) -> list[str]:
+    """The elapsed time on today's storage with assumed executors; empty without any."""
+    if (supposed := forecast.supposed) is None:
+        return []
     simulated = format_duration(forecast.baseline_s)
     measured = format_duration(supposed.measured_s)
-    return (
+    return [
         f"As if it had {supposed.text}: about {simulated} on today's storage; with its own "
         f"executors it took {measured}."
-    )
+    ]
 
 
-def statement_text(statement: CountedStatement, subject: str | None) -> str:
-    """The statement of a forecast: its identifier, the calls of the forecast, and its text."""
+def statement_sentences(forecast: Forecast) -> list[str]:
+    """The statement: its identifier, the calls of the forecast, and its text; empty if unknown."""
+    if (statement := forecast.statement) is None:
+        return []
     text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
-    calls = subject or "one call"
+    calls = forecast.subject or "one call"
     if statement.most_of > 1:
         calls = f"the one with the most temp I/O of {statement.most_of:,} plans in the log"
     elif statement.calls != 1:
         calls = f"the mean of {format_count(statement.calls, 'call')}"
-    return f"Statement{name}, {calls}: {text}"
+    return [f"Statement{name}, {calls}: {text}"]
 
 
 def targets_table(order: Sequence[Forecast]) -> PrintedTable:

@@ -102,11 +102,8 @@ def _stages(order: Sequence[Forecast]) -> list[Figure]:
 def _answer(forecasts: Sequence[Forecast]) -> list[str]:
     """The verdict on a query, and its statement."""
     first = forecasts[0]
-    sentences = [] if first.supposed is None else [terminal.supposed_text(first, first.supposed)]
-    sentences += verdict(forecasts).sentences
-    if first.statement is not None:
-        sentences.append(f"{terminal.statement_text(first.statement, first.subject)}.")
-    return sentences
+    statement = (f"{text}." for text in terminal.statement_sentences(first))
+    return [*terminal.supposed_sentences(first), *verdict(forecasts).sentences, *statement]
 
 
 def _bars(answered: Sequence[Forecast], table: PrintedTable) -> Figure:

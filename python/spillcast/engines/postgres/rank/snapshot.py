@@ -285,14 +285,6 @@ def save(snapshot: Snapshot, path: Path) -> None:
         partial.write_text(json.dumps(document_of(snapshot), default=str) + "\n")
 
 
-def _load(path: Path) -> Snapshot:
-    with reading(path, HOW):
-        document = json_of(text_of(path))
-        if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
-            raise EvidenceDamaged("not a saved snapshot")
-        return read(Snapshot, document)
-
-
 def snapshot_since(
     since: str,
     snapshot: Snapshot,
@@ -301,7 +293,11 @@ def snapshot_since(
 ) -> Snapshot:
     """The counts since the snapshot in the file ``since``, or during a ``wait`` of that time."""
     if os.path.isfile(since):
-        before = _load(Path(since))
+        with reading(since, HOW):
+            document = json_of(text_of(Path(since)))
+            if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
+                raise EvidenceDamaged("not a saved snapshot")
+            before = read(Snapshot, document)
         if None not in (before.server, snapshot.server) and before.server != snapshot.server:
             hint = "name one of this server, or wait for a second snapshot: --since 10m"
             raise ServerUnsuited(f"--since {since} is of another server", hint)
