@@ -280,3 +280,42 @@ def test_rows_of_a_trigger_written_by_another_statement_count():
     scan = {"Node Type": "Named Tuplestore Scan", "Actual Rows": 20000, "Actual Loops": 1}
     plan = {"Plan": scan | {"Temp Read Blocks": 281, "Temp Written Blocks": 0}}
     assert counts_of_plan(plan | {"Execution Time": 7.5}).reads.bytes == 281 * 8192
+
+
+REMARKED = """\
+Sort  (cost=1.0..2.0 rows=9 width=8)          ← estimates
+      (actual time=9.0..90.0 rows=9 loops=1)  <-- and this is what it took
+  Sort Key: a                                 ◄── no index
+  Buffers: temp read=30 written=40            <== 320 KiB
+  ->  Seq Scan on t                           ← all of the table: the filter keeps it
+        (cost=0.0..1.0 rows=9 width=8)
+        (actual time=0.1..1.0 rows=9 loops=1)
+Execution Time: 95.0 ms                       ← in total
+"""
+EXPANDED = """\
+-[ RECORD 1 ]-----+---------
+query             | select 1 -- 2
+calls             | 10       // few
+total_exec_time   | 950.0    -- ms
+temp_blks_read    | 300      # blocks
+temp_blks_written | 400      ← 8 KiB each
+"""
+ENTITIES = """\
+[&lcub;"Plan": &lbrace;"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1,
+"Temp Read Blocks": 30, "Temp Written Blocks": 40&rbrace;, "Execution Time": 95.0&rcub;]
+"""
+
+
+@cases("text", [REMARKED, EXPANDED, ENTITIES])
+def test_remarks_and_entities_of_pages_are_removed(tmp_path, text):
+    (path := tmp_path / "paste").write_text(text)
+    counts = open_evidence(find_evidence([path]), Selection())
+    assert (counts.reads.count, counts.writes.count) == (30, 40)
+    assert counts.elapsed_s == pytest.approx(0.095)
+
+
+def test_a_remark_with_figures_is_not_removed(tmp_path):
+    """A sort on disk has at least its size of 320 KiB, which is 40 blocks."""
+    text = REMARKED.replace("Buffers: temp read=30 written=40", "Sort Method: external merge")
+    (path := tmp_path / "paste").write_text(text.replace("<== 320 KiB", "<== Disk: 320kB"))
+    assert open_evidence(find_evidence([path]), Selection()).writes.count == 40

@@ -118,6 +118,7 @@ LAYERS = {
     "blank lines": lambda lines: [part for line in lines for part in (line, "")],
     "ends of Windows": lambda lines: [f"{line}\r" for line in lines],
     "hard blanks": lambda lines: [line.replace("  ", "\u00a0 ") for line in lines],
+    "remarks": lambda lines: [f"{line}   ← line {at}, 12 % of it" for at, line in enumerate(lines)],
     "colours": lambda lines: [f"\x1b[32m{line}\x1b[0m" for line in lines],
     "session": around(["db=# \\i report.sql"], ["db=#"]),
 }

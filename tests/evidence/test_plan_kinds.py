@@ -10,7 +10,6 @@ from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceContradictory,
     EvidenceDamaged,
-    EvidenceIncomplete,
     EvidenceUnknown,
     NoTempIo,
 )
@@ -394,10 +393,8 @@ def test_segments_that_spill_are_named(tmp_path):
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Hash Join: .*Wrote 98K"):
         read_plan(path)
     path.write_text(SEGMENTS.format(0).replace("external merge  Disk", "quicksort  Memory"))
-    with pytest.raises(EvidenceIncomplete) as refused:
+    with pytest.raises(NoTempIo):
         read_plan(path)
-    assert "segments spill" not in str(refused.value)
-    assert "not understood" not in str(refused.value)
 
 
 @cases("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1",

@@ -19,6 +19,7 @@ from spillcast.errors import (
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.selection import Selection
 
 PLAN = {
     "Plan": {
@@ -315,3 +316,71 @@ def test_an_append_with_missing_children_may_have_spilled(tmp_path, last):
     path.write_text(removed)
     with pytest.raises(NoTempIo):
         read_plan(path)
+
+
+ON_SEGMENTS = """\
+Gather Motion 4:1  (slice1; segments: 4)  (cost=0.0..9.0 rows=9 width=3) (actual rows=9 loops=1)
+  ->  Hash Join  (cost=0.0..9.0 rows=9 width=3) (actual time=1.0..2.0 rows=9 loops=1)
+        Hash Cond: (a.id = b.id)
+        ->  Seq Scan on a  (cost=0.0..4.0 rows=9 width=3) (actual time=0.1..1.0 rows=9 loops=1)
+        ->  Hash  (cost=4.0..4.0 rows=9 width=3) (actual time=0.1..1.0 rows=9 loops=1)
+              Buckets: 131072  Batches: {batches}  Memory Usage: 2450kB
+              ->  Seq Scan on b  (cost=0.0..4.0 rows=9 width=3) (actual time=0.1..1.0 rows=9)
+  (slice0)    Executor memory: 44K bytes.
+  (slice1)    Executor memory: 912K bytes avg x 4 workers.  Work_mem: 2450K bytes max{wanted}.
+Execution Time: 2600.5 ms
+"""
+
+
+@cases(
+    ("batches", "wanted", "error"),
+    [
+        (1, "", NoTempIo),
+        (16, "", EvidenceUnknown),
+        (1, ", 8000K bytes wanted", EvidenceUnknown),
+    ],
+)
+def test_segments_of_greenplum_show_whether_they_spilled(tmp_path, batches, wanted, error):
+    (path := tmp_path / "plan.txt").write_text(ON_SEGMENTS.format(batches=batches, wanted=wanted))
+    with pytest.raises(error):
+        read_plan(path)
+
+
+SUBPLAN = """\
+Custom Scan (Citus Adaptive)  (cost=0.0..0.0 rows=0 width=0) (actual time=9.0..9.1 rows=6 loops=1)
+  ->  Distributed Subplan 23_1
+        Subplan Duration: 850.60 ms
+        ->  Sort  (cost=0.0..6.0 rows=5 width=44) (actual time=500.0..800.0 rows=5 loops=1)
+              Sort Key: a
+              Sort Method: external merge  Disk: 20000kB
+              Buffers: shared hit=10, temp read=2500 written=2510
+              ->  Seq Scan on c  (cost=0.0..6.0 rows=5 width=44) (actual time=0.1..6.0 rows=5)
+                    Buffers: shared hit=10
+        Planning Time: 0.1 ms
+        Execution Time: 850.5 ms
+  Task Count: 1
+  ->  Task
+        ->  Seq Scan on d  (cost=0.0..6.0 rows=5 width=44) (actual time=0.1..6.9 rows=5 loops=1)
+              Buffers: shared hit=10
+            Execution Time: 9.7 ms
+  Buffers: shared hit=10
+Execution Time: 1800.9 ms
+"""
+
+
+def test_a_subplan_of_citus_that_spills_is_a_run_of_its_own(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(SUBPLAN)
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.8505, 2500, 2510)
+
+
+def test_an_excerpt_without_its_first_node_is_cut_with_and_without_elapsed_time(tmp_path):
+    """Nodes above it may have spilled, so --elapsed is no remedy."""
+    lines = ON_SEGMENTS.format(batches=1, wanted="").splitlines()[1:7]
+    (path := tmp_path / "plan.txt").write_text("\n".join(lines).replace("time=0.1", "time=1.5"))
+    reasons = set()
+    for elapsed_s in (None, 40.0):
+        with pytest.raises(EvidenceIncomplete) as cut:
+            read_plan(path, Selection(elapsed_s=elapsed_s))
+        reasons.add((str(cut.value), cut.value.hint))
+    assert len(reasons) == 1

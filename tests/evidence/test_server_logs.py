@@ -17,6 +17,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.postgres.logs import normal, read_logs
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.selection import Selection
 from spillcast.fleet.snapshots import Snapshot, between
 
 TEXT = """\
@@ -431,3 +432,37 @@ def test_a_plan_that_quotes_log_messages_is_one_plan(tmp_path):
     assert logs.temp == []
     [scan] = plan["Plan"]["Plans"]
     assert (plan["Plan"]["Temp Written Blocks"], scan["Shared Hit Blocks"]) == (6, 1)
+
+
+IN_MEMORY = """\
+Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=2.0..3.0 rows=9 loops=1)
+  Sort Key: a
+  Sort Method: quicksort  Memory: 25kB
+  Buffers: shared hit=10
+  ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8) (actual time=0.1..1.0 rows=9 loops=1)
+        Buffers: shared hit=10
+"""
+ON_DISK = """\
+2026-11-23 10:00:01.100 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192000
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select b
+"""
+
+
+def test_a_plan_in_memory_does_not_hide_the_temp_files_of_another_call(tmp_path):
+    """The temp file has 1,000 blocks, and only its own call's time counts."""
+    logged = (
+        "2026-11-23 10:00:00.100 UTC [41] LOG:  duration: 9.5 ms  plan:\n\tQuery Text: select a\n"
+    )
+    duration = "2026-11-23 10:00:01.101 UTC [42] LOG:  duration: 950.0 ms\n"
+    plan = logged + "".join(f"\t{line}\n" for line in IN_MEMORY.splitlines())
+    (path := tmp_path / "a.log").write_text(plan + ON_DISK + duration)
+    counts = read_plan(path)
+    assert (counts.writes.count, counts.elapsed_s) == (1000, 0.95)
+    pasted = f"{IN_MEMORY}Execution Time: 9.5 ms\n"
+    path.write_text(f"{pasted}\n{ON_DISK}")
+    with pytest.raises(EvidenceIncomplete):
+        read_plan(path)
+    assert read_plan(path, Selection(elapsed_s=2.0)).writes.count == 1000
+    path.write_text(pasted)
+    with pytest.raises(NoTempIo):
+        read_plan(path)

@@ -53,7 +53,11 @@ _TAG = re.compile(
     r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt|field)\b[^<>]{,200}>", re.I
 )
 _BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|pre|tr|li)>)[ \t]*\n?", re.I)
-_ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
+_ENTITY = re.compile(
+    r"&(?:gt|lt|amp|apos|quot|nbsp|[lr](?:brace|brack|cub|par|sqb)|#x?[0-9a-fA-F]+);"
+)
+#: A brace that a page cannot contain as it is; JSON that begins as such has none of its own.
+_BRACE = re.compile(r"&l(?:brace|cub);")
 #: Documents in which tags and entities are markup.
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|ShowPlanXML|!DOCTYPE)\b", re.I)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -69,6 +73,14 @@ _FENCE = re.compile(
 )
 #: A fence; at the end of a line, a language may follow it.
 _MARK = re.compile(r"```(?:[a-z]+$)?")
+#: An author's remark at the end of a line: behind an arrow to the line, or behind a number in a row
+#: of an expanded table. It has no figures of a plan, and is not in a string, an object or a tag.
+_REMARK = re.compile(
+    r"(?:(?<=\S)[ \t]+(?:[←⟵⬅⇐◄◀]|<(?:-+|={2,})(?=[ \t]))"
+    r"|^([ \t]*+\w++[ \t]*+[|│:][ \t]*+-?[\d.]++)[ \t]++(?://|--|#))"
+    r"(?![^\n]*(?:[\"<>{}]|=\d|\dkB))[^\n]*",
+    re.MULTILINE,
+)
 #: The start of JSON or of a string, but not of a time in brackets.
 _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 #: Prefixes of lines.
@@ -230,7 +242,8 @@ def _html_markup(lines: Lines) -> Lines | None:
     text = "\n".join(lines)
     is_broken = _BREAK.search(text) and _LINE_OF_PLAN.search(text)
     is_html = is_broken or _ENTITY.search(text) or _TAG.search(text)
-    if not is_html or _MARKED_UP.search(text) or (text.lstrip()[:1] in "[{" and '"' in text):
+    is_json = text.lstrip()[:1] in "[{" and '"' in text and _BRACE.search(text) is None
+    if not is_html or _MARKED_UP.search(text) or is_json:
         return None
     return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
 
@@ -243,6 +256,11 @@ def _code_fences(lines: Lines) -> Lines | None:
     elif not any(map(_FENCE.fullmatch, lines)):
         return None
     return ["" if _FENCE.fullmatch(line) else line for line in lines]
+
+
+def _remarks(lines: Lines) -> Lines:
+    """Removes remarks that an author put behind figures."""
+    return _REMARK.sub(lambda remark: remark[1] or "", "\n".join(lines)).split("\n")
 
 
 def _line_prefixes(lines: Lines) -> Lines | None:
@@ -461,7 +479,7 @@ def _indentation(lines: Lines) -> Lines:
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
     *(_page_of_plan, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
-    *(_html_markup, _double_spacing, _code_fences),
+    *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
     *(_logfmt, _broken_json, _plans_in_code, _quoted_cells),
     *(tables.inserts, tables.headless, tables.expanded, tables.column, tables.grid),

@@ -8,7 +8,13 @@ import pytest
 
 from clickhouse_runs import FORMATS, OLD, log_in
 from harness import completed, spillcast
-from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceIncomplete,
+    EvidenceUnsuited,
+    InputError,
+    NoTempIo,
+)
 from spillcast.evidence.clickhouse import counts_of_query, read_rows, settings_that_spill
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
@@ -213,6 +219,18 @@ def test_exports_without_needed_values_are_refused(tmp_path):
         read_figures([log_in(tmp_path, {**OLD, "ProfileEvents.Values": ["1", "2"]})])
     with pytest.raises(InputError):
         read_figures([log_in(tmp_path, {**OLD, "type": 1})])
+
+
+@pytest.mark.parametrize("form", ["json", "vertical"])
+def test_rows_of_a_thread_do_not_tell_whether_the_query_spilled(tmp_path, form):
+    row = {"query_duration_ms": 70, "thread_name": "QueryPool", "master_thread_id": 638133,
+           "query": "SELECT 1", "ProfileEvents": {"SelectQuery": 1}}  # fmt: skip
+    lines = ["Row 1:", "──────", *(f"{name}: {value}" for name, value in row.items())]
+    (path := tmp_path / "threads").write_text(
+        json.dumps(row) if form == "json" else "\n".join(lines)
+    )
+    with pytest.raises(EvidenceUnsuited):
+        read_figures([path])
 
 
 def test_forecast_of_a_query(runs):

@@ -29,8 +29,10 @@ HOW = (
 )
 #: The maximum number of lines about spilling segments that an error shows.
 ELSEWHERE_LISTED = 4
-#: The line that Greenplum before version 6 prints below each executed node.
-_ROWS_OUT = re.compile(r"^[^\S\n]*Rows out: ", re.MULTILINE)
+#: Lines of Greenplum: below each executed node before version 6, and for each slice of a plan.
+_RAN_ON_SEGMENTS = re.compile(r"^[^\S\n]*(?:Rows out: |\(slice\d+\) +Executor memory: )", re.M)
+#: Work files of a segment's node, by their size or by the number of batches.
+_ON_SEGMENT_DISK = re.compile(r" Disk(?: Usage)?: |\bBatches: (?!1\b)\d")
 #: The name of a node in a text, and its type in JSON, XML and YAML.
 _NODE_NAME = re.compile(
     r"^(?P<name>[^(]*)\((?:.*\()?(?:cost=|actual)|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
@@ -197,7 +199,7 @@ def _check_elsewhere(text: str) -> None:
     for line in text.split("\n"):
         if named := _NODE_NAME.search(line):
             node = (named["name"] or named["type"] or "").strip(" ->")
-        elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
+        elif ELSEWHERE.search(line) or (has_segments and _ON_SEGMENT_DISK.search(line)):
             words = " ".join(line.split())[:120]
             spilling.append(words if "(slice" in words else f"{node}: {words}")
         elif re.match(r"\s*Buffers: .*\btemp .*written=[1-9]", line):
@@ -209,7 +211,7 @@ def _check_elsewhere(text: str) -> None:
             "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it "
             "there",
         )
-    if _ROWS_OUT.search(text):
+    if _RAN_ON_SEGMENTS.search(text):
         raise NoTempIo("this query does not spill: no segment wrote work files")
 
 

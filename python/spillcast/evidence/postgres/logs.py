@@ -170,7 +170,9 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     if not is_log and re.search(r"Plan|\((?:cost|actual)|\btemp read=", text):
         # Plans that are not in a log.
         with reading(path, HOW_PLAN):
-            if pasted := pasted_documents(unwrapped(text)):
+            pasted = pasted_documents(unwrapped(text))
+            spills = any(plan["Plan"].get("Temp Written Blocks") for plan in pasted)
+            if pasted and (spills or not logs.temp):
                 _check_counted(pasted)
                 return Logs(1, plans=pasted)
     if is_empty and (unread := _TEMP_FILE.search(text)) and MARK not in text:

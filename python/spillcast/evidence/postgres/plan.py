@@ -29,6 +29,7 @@ from spillcast.evidence.postgres.nodes import (
     sorts_kib,
 )
 from spillcast.evidence.postgres.spills import plan_spills
+from spillcast.evidence.postgres.text import CITUS_STATEMENTS
 from spillcast.evidence.postgres.work_memory import PlanSpills
 from spillcast.evidence.selection import ONLY_RUN, SelectableRun, Selection, select
 from spillcast.gate import reading
@@ -103,29 +104,34 @@ def plans_in(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_plans(path: Path) -> "tuple[list[dict[str, Any]], Logs | None]":
-    """The plans in a file and, for a log, its contents; a log may have temp files but no plans."""
+    """The plans in a file and, for a log, its contents; none if only calls without plan spill."""
     if not is_log(path):
         return read_documents(path), None
     from spillcast.evidence.postgres.logs import read_logs
 
     logs = read_logs(path)
-    return logs.plans, logs
+    is_listed = not logs.temp or any(blocks_of(plan["Plan"]) for plan in logs.plans)
+    return logs.plans if is_listed else [], logs
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The plan, or the plans of the tasks that a Citus server shows from other servers."""
+    """The plan, or those of tasks and subplans, which a Citus server runs as other statements."""
     top = nodes_of(document["Plan"])
-    tasks = [node for node in top.walk() if node.kind == "Task" and node.children]
+    tasks = [node for node in top.walk() if node.kind in CITUS_STATEMENTS and node.children]
     if not tasks or blocks_of(document["Plan"]):
         return [document]
     count = next((n.values["Task Count"] for n in top.walk() if "Task Count" in n.values), None)
-    note = "this is one task on its node" + ("" if count is None else f", of {int(count)}")
+    task_note = "this is one task on its node" + ("" if count is None else f", of {int(count)}")
+    notes = {
+        "Task": f"{task_note}: the others spill on theirs, and are not counted",
+        "Distributed": "this is a subplan that ran before the rest, which is not counted",
+    }
     shown = [
         {
             **document,
             **{name: value for name, value in task.values.items() if name == "Execution Time"},
             "Plan": dict(task.children[0].values),
-            "Notes": [f"{note}: the others spill on theirs, and are not counted"],
+            "Notes": [notes[task.kind]],
         }
         for task in tasks
     ]
@@ -305,6 +311,8 @@ def elapsed_of(document: Mapping[str, Any]) -> float:
         )
         raise EvidenceIncomplete(reason)
     if (elapsed_ms := _elapsed_ms(document)) is None:
+        if "Excerpt" in document:
+            raise EvidenceIncomplete(CUT)
         raise EvidenceIncomplete(
             "no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
         )

@@ -92,6 +92,8 @@ _KEYWORD = re.compile(r"\b(?!JIT\b|WAL\b|CTE\b|TID\b)[A-Z]{2,}\b")
 #: A number with separators; numbers in settings are quoted and have points.
 _NUMBER = re.compile(r"(?<![\d'])\d+(?:[.,]\d+)+")
 _SWAPPED = str.maketrans(".,", ",.")
+#: Nodes of Citus whose children are the plan of another statement: a task, a distributed subplan.
+CITUS_STATEMENTS = ("Task", "Distributed")
 _TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
 #: Several lines of one length, at least this, were broken by a terminal, even within words.
 _TERMINAL_MIN = 60
@@ -213,7 +215,7 @@ class _Plan:
         """Sets the time of the whole plan, or of a statement that Citus ran for a task."""
         task = next(
             (node for at, node in reversed(self.nodes)
-             if node["Node Type"] in ("Task", "Distributed") and at < indent), None,
+             if node["Node Type"] in CITUS_STATEMENTS and at < indent), None,
         )  # fmt: skip
         if task is not None:
             task["Execution Time"] = ms
