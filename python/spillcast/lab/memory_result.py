@@ -9,6 +9,7 @@ from spillcast.document import Note, internal, key, written
 from spillcast.evidence.postgres.work_memory import State
 from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
+from spillcast.stats import merged
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 
@@ -74,7 +75,8 @@ class MemoryPoint:
         ops = {} if run is None else run.ops
         counts = between.counts if between else {op: done.count for op, done in ops.items()}
         histograms = {
-            op: LatencyHistogram(done.latency_ns, done.latency_count) for op, done in ops.items()
+            op: LatencyHistogram(*merged((g.latency_ns, g.latency_count) for g in done.groups))
+            for op, done in ops.items()
         }
         return cls(
             storage=storage,

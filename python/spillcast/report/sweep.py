@@ -14,7 +14,7 @@ from spillcast.lab.memory_result import MemoryPoint, MemorySweep
 from spillcast.recording import OPS
 from spillcast.report import Commands, Drawing, Notes, Page, PagePart, Prose, bar, with_bars
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
-from spillcast.stats import quantile
+from spillcast.stats import merged, quantile
 from spillcast.tabular import WIDTH, Column, PrintedTable
 from spillcast.units import (
     format_bytes,
@@ -240,7 +240,7 @@ def _latency_table(sweep: MemorySweep) -> PrintedTable:
         if point.memory_bytes != sweep.sizes[0] or point.run is None:
             continue
         for op, stats in point.run.ops.items():
-            buckets = stats.latency_ns, stats.latency_count
+            buckets = merged((g.latency_ns, g.latency_count) for g in stats.groups)
             p50_s, p99_s = (quantile(*buckets, share) / 1e9 for share in (0.5, 0.99))
             rows.append([point.storage, op, stats.bytes / stats.count, p50_s, stats.mean_s, p99_s])
     columns = [Column(f"{format_bytes(sweep.sizes[0])} on", None), Column("op", None)]

@@ -125,7 +125,10 @@ COUNT_MIN = 8
 
 @dataclass(frozen=True)
 class MeasuredCell:
-    """The measurement at one size and depth. ``depth`` 0 is the depth of a recording."""
+    """The measurement at one size and depth.
+
+    ``size_bytes`` 0 stands for all sizes, ``depth`` 0 for the depth of a recording.
+    """
 
     size_bytes: int
     depth: int
@@ -135,6 +138,11 @@ class MeasuredCell:
     def count(self) -> int:
         """The number of operations."""
         return sum(g.count for g in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that they moved."""
+        return sum(g.bytes for g in self.groups)
 
     @property
     def mean_s(self) -> float:

@@ -313,7 +313,6 @@ def behaviour_of(storage: Storage, *, access: str = "direct") -> Behaviour:
 def _points(model: Model, op: str, sequential: bool) -> Iterator[LatencyResampler]:
     cells, _ = model.cells(op, sequential)
     for cell in cells.cells:
-        moved = sum(group.bytes for group in cell.groups)
         latency_s, count = cell.histogram
         # The middles of buckets are scaled, so that their mean is the measured mean.
         middle_s = float(np.dot(latency_s, count)) / cell.count
@@ -321,7 +320,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[LatencyResample
         yield LatencyResampler(
             op,
             sequential,
-            round(moved / cell.count) or cell.size_bytes,
+            round(cell.bytes / cell.count) or cell.size_bytes,
             latency_ns.tolist(),
             count.astype(int).tolist(),
             max(cell.depth, 1),

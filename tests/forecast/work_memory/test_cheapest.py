@@ -3,15 +3,16 @@
 from dataclasses import replace
 from itertools import product
 
-import numpy as np
 import pytest
 
+import evidence
 import made_up
 from cases import cases
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory import NOW, MemoryCell, cheapest
-from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun, Op
+from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun
 from spillcast.report.work_memory import advice_text, memory_cells
+from spillcast.storage.interpolation import MeasuredCell
 
 M = 1 << 20
 CELLS = [
@@ -85,8 +86,8 @@ def test_a_cell_slower_than_the_present_is_never_advised(now_s, costs, cell):
         )
 
 
-#: Latency of reads and writes by storage, in seconds.
-STORAGES = {"fast": (5e-6, 8e-6), "slow": (1e-3, 2e-3)}
+#: Latency of reads and writes by storage, in ns.
+STORAGES = {"fast": (5000, 8000), "slow": (1_000_000, 2_000_000)}
 
 REST_S, CPU_PER_OPERATION_S = 2.0, 1e-4
 
@@ -95,12 +96,10 @@ def run(storage, memory_bytes, count):
     """``count`` reads and ``count`` writes, and CPU time for each."""
     latencies = STORAGES[storage]
     rest_s = REST_S + 2 * count * CPU_PER_OPERATION_S
-    ops = {
-        op: Op(count, count * 8192, count * each_s, np.array([[count, each_s]]), [1], [count])
-        for op, each_s in zip(("read", "write"), latencies, strict=True)
-        if count
-    }
-    return MemoryRun(storage, memory_bytes, rest_s + count * sum(latencies), 0.0, ops)
+    each_ns = zip((("read", 8192), ("write", 8192)), latencies, strict=True)
+    groups = evidence.storage(dict(each_ns), times=count).groups
+    ops = {group.op: MeasuredCell(0, 0, (group,)) for group in groups if count}
+    return MemoryRun(storage, memory_bytes, rest_s + count * sum(latencies) / 1e9, 0.0, ops)
 
 
 def hybrid(memory_bytes):

@@ -14,11 +14,10 @@ from math import log
 
 import numpy as np
 
-from spillcast.columns import Floats
 from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import OPS, Recording
-from spillcast.stats import merged
+from spillcast.storage.interpolation import MeasuredCell
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE
 
@@ -31,25 +30,6 @@ ALIKE = 0.05
 
 
 @dataclass(frozen=True)
-class Op:
-    """The temp operations of one op in a run."""
-
-    count: int
-    bytes: int
-    total_s: float
-    #: Count and mean latency (s) of consecutive stretches.
-    blocks: Floats
-    #: Histogram: middle of each bucket (ns) and operations in it.
-    latency_ns: Sequence[int]
-    latency_count: Sequence[int]
-
-    @property
-    def mean_s(self) -> float:
-        """Mean latency."""
-        return self.total_s / self.count
-
-
-@dataclass(frozen=True)
 class MemoryRun:
     """A run with a given work memory on a storage."""
 
@@ -58,15 +38,15 @@ class MemoryRun:
     elapsed_s: float
     #: Time in which the run was runnable but not scheduled.
     delay_s: float
-    #: Temp I/O by op; empty if the run did not spill.
-    ops: Mapping[str, Op]
+    #: Temp I/O of all sizes by op; empty if the run did not spill.
+    ops: Mapping[str, MeasuredCell]
     #: Seconds of elapsed time per second of latency: below 1 if threads overlap.
     io_weight: float = 1.0
 
     @property
     def remainder_s(self) -> float:
         """Time outside temp I/O."""
-        waits_s = self.io_weight * sum(op.total_s for op in self.ops.values())
+        waits_s = self.io_weight * sum(cell.count * cell.mean_s for cell in self.ops.values())
         return max(self.elapsed_s - waits_s, 0.0)
 
     @property
@@ -233,32 +213,17 @@ def _around(runs: Sequence[MemoryRun], memory_bytes: int) -> list[MemoryRun]:
 
 def _direction(runs: Sequence[MemoryRun]) -> str:
     """The direction of a forecast from a storage to itself."""
-    ops = [op for run in runs for op in run.ops.values()]
-    count = max(sum(op.count for op in ops), 1)
-    mean_s = sum(op.total_s for op in ops) / count
-    return direction(mean_s, mean_s, sum(op.bytes for op in ops) / count)
+    cells = [cell for run in runs for cell in run.ops.values()]
+    count = max(sum(cell.count for cell in cells), 1)
+    mean_s = sum(cell.count * cell.mean_s for cell in cells) / count
+    return direction(mean_s, mean_s, sum(cell.bytes for cell in cells) / count)
 
 
 def _nearest(runs: Sequence[MemoryRun], memory_bytes: int) -> MemoryRun:
     return min(runs, key=lambda run: abs(log(run.memory_bytes / memory_bytes)))
 
 
-def _ops(recording: Recording) -> dict[str, Op]:
-    storage, ops = observed(recording), dict[str, Op]()
-    for op in OPS:
-        groups = [group for group in storage.of(op) if group.count]
-        if not groups:
-            continue
-        blocks = [
-            (count, mean_ns / 1e9)
-            for group in groups
-            for count, mean_ns in zip(group.block_count, group.block_mean_ns, strict=True)
-        ]
-        ops[op] = Op(
-            sum(group.count for group in groups),
-            sum(group.bytes for group in groups),
-            sum(group.total_ns for group in groups) / 1e9,
-            np.array(blocks, dtype=np.float64),
-            *merged((group.latency_ns, group.latency_count) for group in groups),
-        )
-    return ops
+def _ops(recording: Recording) -> dict[str, MeasuredCell]:
+    storage = observed(recording)
+    groups = {op: tuple(group for group in storage.of(op) if group.count) for op in OPS}
+    return {op: MeasuredCell(0, 0, of_op) for op, of_op in groups.items() if of_op}
