@@ -23,7 +23,7 @@ from spillcast.forecast.projection import (
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, WarmRun
 from spillcast.forecast.uncertainty import elapsed_on, run_s
-from spillcast.forecast.warnings import THROTTLED_REPORTED, Computed, warnings_of
+from spillcast.forecast.warnings import THROTTLED_REPORTED, warnings_of
 from spillcast.forecast.work_memory import WorkMemoryEffect, more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.forecast.workload.load import operations
@@ -51,8 +51,7 @@ class Projector:
     @cached_property
     def zero_latency(self) -> Uncertainty:
         """The elapsed time on storage without latency, which no storage can beat."""
-        projected = projection(self.baseline, ZERO_LATENCY_STORAGE)
-        return elapsed_on(self.baseline, ZERO_LATENCY_STORAGE, projected)[0]
+        return elapsed_on(projection(self.baseline, ZERO_LATENCY_STORAGE))[0]
 
     def forecast(
         self, storage: Storage, confidence: float = CONFIDENCE, *, explain: bool = True
@@ -130,14 +129,12 @@ class Projector:
 
     def _alone(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast of this workload without its bounds, with or without the page cache."""
-        workload, baseline, uncached_s = self.workload, self.baseline, None
+        workload, baseline = self.workload, self.baseline
         try:
             if self._unusable is not None:
                 raise RecordingInsufficient(self._unusable)
             projected = projection(baseline, storage, cached=cached)
             _check_cpu_limits(workload, projected.throttled_share)
-            if projected.missed is not None:
-                uncached_s = projection(baseline, storage).total_s
             rehearsed = _rehearsed(baseline, storage)
             measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
             if measured is not None:
@@ -150,12 +147,10 @@ class Projector:
         except Refusal as refusal:
             return self.refused(storage.name, confidence, refusal)
         ceiling_s = min(self.zero_latency.forecast_s, forecast_s)
-        uncertainty, sample = elapsed_on(
-            baseline, storage, projected, cached=cached, uncached_s=uncached_s, measured=measured
-        )
+        uncertainty, sample = elapsed_on(projected, measured)
         if rehearsed is not None:
             uncertainty = replace(uncertainty, residual_share=1 - rehearsed.share)
-        without_cache_s = None
+        without_cache_s, uncached_s = None, projected.uncached_s
         if uncached_s is not None and (projected.missed or 0.0) <= SHARE_REPORTED:
             # Memory is never slower than the storage behind it, even if a model says so.
             without_cache_s = max(forecast_s, uncached_s)
@@ -165,7 +160,7 @@ class Projector:
             uncertainty=uncertainty,
             sampled=sample,
             without_cache_s=without_cache_s,
-            warnings=warnings_of(Computed(baseline, storage, projected, ceiling_s, uncached_s)),
+            warnings=warnings_of(projected, ceiling_s),
         )
         # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
@@ -178,7 +173,7 @@ class Projector:
             interval_s=(low_s, high_s),
             ceiling_s=ceiling_s,
             ceiling_interval_s=zero_latency.interval_s(confidence, low_s),
-            terms=_terms(baseline, projected),
+            terms=_terms(projected),
             advice=storage.facts.get("advice", ()),
             warm=self._warm(forecast_s),
         )
@@ -287,9 +282,10 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
     return Rehearsed(rehearsal.recording.elapsed_s, done, share, ended)
 
 
-def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
+def _terms(projected: Projection) -> list[Term]:
     """The terms that the elapsed time is the sum of, today and on the target."""
-    workload, change_s, (cpu, *others) = baseline.workload, projected.cpu_change_s, baseline.rest
+    workload, baseline = projected.workload, projected.baseline
+    change_s, (cpu, *others) = projected.cpu_change_s, baseline.rest
     direct_change_s = change_s
     if any(term.name == QUOTA for term in others):
         # Less CPU time also shortens the wait for the quota.

@@ -10,6 +10,7 @@ CPU time by colder or warmer caches. docs/method.md derives the formula and list
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import hypot
 
 from spillcast.errors import FiguresMissing, OptionInvalid
@@ -256,10 +257,15 @@ def _rest(
     return terms
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Projection:
     """The elapsed time on a storage in parts (s), and the intermediate results behind them."""
 
+    baseline: Baseline
+    storage: Storage
+    #: Whether the page cache of the recording may serve temp I/O there.
+    cached: bool
+    simulated: Simulated
     latencies: Sequence[Estimate]
     #: Temp I/O, by load.
     io_s: Sequence[float]
@@ -274,20 +280,58 @@ class Projection:
     overlap: Overlap
     #: Share of an engine's blocks that would be compressed; None if unknown.
     compressed: float | None
-    #: The limit of the storage that saturates.
-    saturated: str | None
-    #: Temp I/O by cause of waits, s.
-    causes_s: Mapping[str, float]
     #: Share of the operations that miss the page cache; None without one.
     missed: float | None
     #: Whether readahead and writeback are assumed, before the figures of a device.
     reads_ahead: bool
-    #: Share of the time of temp I/O that the storage takes.
-    storage_share: float
-    #: Share of the run in which a CPU quota throttles threads.
-    throttled_share: float
-    #: Time saved if long CPU bursts during other threads' temp I/O are waits.
-    spinning_s: float
+
+    @property
+    def workload(self) -> Workload:
+        """The workload of the baseline."""
+        return self.baseline.workload
+
+    @cached_property
+    def throttled_share(self) -> float:
+        """Share of the run in which a CPU quota throttles threads."""
+        return self.workload.threads.throttled_share(self.simulated)
+
+    @cached_property
+    def spinning_s(self) -> float:
+        """Time saved if long CPU bursts during other threads' temp I/O are waits."""
+        if SPINNING not in self.baseline.estimators:
+            return 0.0
+        return self.workload.scale * self.workload.threads.spinning_s(self.simulated)
+
+    @cached_property
+    def uncached_s(self) -> float | None:
+        """The elapsed time without the page cache; None if none is assumed."""
+        return None if self.missed is None else projection(self.baseline, self.storage).total_s
+
+    @property
+    def saturated(self) -> str | None:
+        """The limit that temp I/O waits for most; None for less than LIMITED of its time."""
+        shares = zip(self.simulated.limited, self.storage.limits, strict=False)
+        share, limit = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+        return limit.name if limit is not None and share > LIMITED else None
+
+    @property
+    def causes_s(self) -> dict[str, float]:
+        """Temp I/O by cause of waits, in proportion to the causes in the simulation."""
+        simulated, io_s = self.simulated, sum(self.io_s)
+        causes_ns = {LATENCY: simulated.latency_ns, QUEUE: simulated.queued_ns}
+        for limit, ns in zip(self.storage.limits, simulated.at_limits_ns, strict=False):
+            causes_ns[limit.name] = causes_ns.get(limit.name, 0.0) + ns
+        total_ns = sum(causes_ns.values())
+        if not total_ns:
+            # The simulation has no waits: all time is latency.
+            causes_ns[LATENCY] = total_ns = 1.0
+        share = simulated.storage_share
+        causes_s = {
+            cause: io_s * share * ns / total_ns
+            for cause, ns in causes_ns.items()
+            if cause != QUEUE or ns
+        }
+        return causes_s | ({MEMORY: io_s * (1 - share)} if share < 1 else {})
 
     @property
     def temp_s(self) -> float:
@@ -347,14 +391,16 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     io_wait_s, wait_s = workload.io_scale * io_weight, workload.scale * io_weight
     cpu_s = workload.io_scale * overlap.cpu_weight
     cpu_change_s = float(counts(target_loads) @ cpu.each_s) + compressing_s
-    spinning = SPINNING in baseline.estimators
-    io_s = [
-        io_wait_s * load.count * latency.mean_s
-        for load, latency in zip(target_loads, target_latencies, strict=True)
-    ]
     return Projection(
+        baseline=baseline,
+        storage=storage,
+        cached=cached,
+        simulated=simulated,
         latencies=target_latencies,
-        io_s=io_s,
+        io_s=[
+            io_wait_s * load.count * latency.mean_s
+            for load, latency in zip(target_loads, target_latencies, strict=True)
+        ],
         changes_s=[
             wait_s * change.total_s * change_ratios.get(change.event, 1.0)
             for change in workload.changes
@@ -366,13 +412,8 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         cpu_change_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
         overlap=overlap,
         compressed=compressed.share if compressed else None,
-        saturated=_saturated(storage, simulated.limited),
-        causes_s=_causes_s(storage, simulated, sum(io_s)),
         missed=None if page_cache is None else simulated.missed,
         reads_ahead=in_front is not page_cache,
-        storage_share=simulated.storage_share,
-        throttled_share=threads.throttled_share(simulated),
-        spinning_s=workload.scale * threads.spinning_s(simulated) if spinning else 0.0,
     )
 
 
@@ -395,31 +436,6 @@ def _cpu_change(
     if FORMER in baseline.estimators:
         changes.append(former_change(cpu.former, cpu, loads, latencies))
     return blended(loads, changes)
-
-
-def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
-    """The limit that temp I/O waits for most; None if it does for less than LIMITED of its time."""
-    shares = zip(limited, (limit.name for limit in storage.limits), strict=False)
-    share, name = max(shares, key=lambda pair: pair[0], default=(0.0, None))
-    return name if share > LIMITED else None
-
-
-def _causes_s(storage: Storage, simulated: Simulated, io_s: float) -> dict[str, float]:
-    """Temp I/O by cause of waits, in proportion to the causes in the simulation."""
-    share = simulated.storage_share
-    causes_ns = {LATENCY: simulated.latency_ns, QUEUE: simulated.queued_ns}
-    for limit, ns in zip(storage.limits, simulated.at_limits_ns, strict=False):
-        causes_ns[limit.name] = causes_ns.get(limit.name, 0.0) + ns
-    total_ns = sum(causes_ns.values())
-    if not total_ns:
-        # The simulation has no waits: all time is latency.
-        causes_ns[LATENCY] = total_ns = 1.0
-    causes_s = {
-        cause: io_s * share * ns / total_ns
-        for cause, ns in causes_ns.items()
-        if cause != QUEUE or ns
-    }
-    return causes_s | ({MEMORY: io_s * (1 - share)} if share < 1 else {})
 
 
 def _change_ratios(storage: Storage, workload: Workload) -> dict[str | None, float]:

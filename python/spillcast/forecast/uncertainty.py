@@ -8,7 +8,7 @@ import numpy as np
 
 from spillcast.columns import Floats
 from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
-from spillcast.forecast.projection import Baseline, Projection, projection
+from spillcast.forecast.projection import Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.load import operations, time_s
@@ -16,7 +16,6 @@ from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
-from spillcast.storage.storage import Storage
 
 #: In the unrecorded part, an op may take this much less or more of the time (relative).
 UNSEEN = 1.0
@@ -44,24 +43,17 @@ OVERHEAD_OFF = 0.3
 
 
 def elapsed_on(
-    baseline: Baseline,
-    storage: Storage,
-    projected: Projection,
-    *,
-    cached: bool = False,
-    uncached_s: float | None = None,
-    measured: Rehearsal | None = None,
+    projected: Projection, measured: Rehearsal | None = None
 ) -> tuple[Uncertainty, Sampled | None]:
     """The elapsed time with temp I/O as projected, and the sample that it is estimated from.
 
-    ``uncached_s`` is the elapsed time without the page cache that the target is assumed to have,
-    and ``measured`` the rehearsal in which the entire query ran there.
+    ``measured`` is the rehearsal in which the entire query ran on the storage.
     """
-    workload, forecast_s, sample = baseline.workload, float(projected.total_s), None
+    workload, forecast_s, sample = projected.workload, float(projected.total_s), None
     loads = workload.loads
     if measured is None:
-        sample = _sampled(baseline, storage, cached=cached)
-        drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
+        sample = _sampled(projected)
+        drawn_s = _drawn_s(projected, sample)
     else:
         draws = np.random.default_rng(0)
         off_s = OVERHEAD_OFF * measured.overhead_s * draws.standard_normal(DRAWS)
@@ -73,23 +65,24 @@ def elapsed_on(
     speeds = direction(recorded_s / count, target_s / count, moved / count)
     uncertainty = Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds)
     if workload.threads.counted:
-        max_s = max(forecast_s, _most_s(baseline, storage, projected))
+        max_s = max(forecast_s, _most_s(projected))
         uncertainty = replace(uncertainty, max_s=max_s)
     return uncertainty, sample
 
 
-def _most_s(baseline: Baseline, storage: Storage, projected: Projection) -> float:
+def _most_s(projected: Projection) -> float:
     """The longest time of a counted run on a storage; inf if its temp I/O may get slower.
 
     It saves at least SAVING_KEPT of what it saves with the slowest latencies of the storage.
     """
-    workload, today_s = baseline.workload, baseline.workload.total_s
+    workload, storage = projected.workload, projected.storage
+    today_s = workload.total_s
     max_s = today_s if storage.never_slower else inf
     # If today's time of temp I/O is unknown, there may be nothing to save.
     if workload.quality.time_unknown or workload.quality.timed_on is not None:
         return max_s
-    slow = 1.0 if storage.never_slower else exp(NORMAL_95 * _noise(storage, projected))
-    pairs = zip(baseline.io_s, projected.io_s, strict=True)
+    slow = 1.0 if storage.never_slower else exp(NORMAL_95 * _noise(projected))
+    pairs = zip(projected.baseline.io_s, projected.io_s, strict=True)
     if not storage.never_slower and any(slow * io_s > now_s for now_s, io_s in pairs):
         return max_s
     slow_total_s = projected.total_s + (slow - 1) * sum(projected.io_s)
@@ -97,16 +90,11 @@ def _most_s(baseline: Baseline, storage: Storage, projected: Projection) -> floa
     return min(max_s, (today_s - saved_s) * exp(NORMAL_95 * REPEATED_RUN))
 
 
-def _drawn_s(
-    baseline: Baseline,
-    storage: Storage,
-    projected: Projection,
-    uncached_s: float | None,
-    sample: Sampled | None,
-) -> Floats:
+def _drawn_s(projected: Projection, sample: Sampled | None) -> Floats:
     """Draws of the elapsed time, from the errors of all its inputs."""
-    draws, workload = np.random.default_rng(0), baseline.workload
-    rest_s = _drawn_rest_s(baseline, projected, draws)
+    baseline, storage, workload = projected.baseline, projected.storage, projected.workload
+    draws = np.random.default_rng(0)
+    rest_s = _drawn_rest_s(projected, draws)
     if changes_s := sum(projected.changes_s):
         rest_s += changes_s * np.exp(draws.normal(0, storage.source.noise, DRAWS))
     terms = zip(workload.loads, baseline.io_s, projected.io_s, projected.latencies, strict=True)
@@ -122,14 +110,14 @@ def _drawn_s(
         draws,
         noise=hypot(
             LATENCY_NOISE,
-            _noise(storage, projected) * projected.storage_share,
+            _noise(projected) * projected.simulated.storage_share,
             DISTURBED_ERROR * (storage.facts.get("others_cpu_share") or 0.0),
             0.0 if workload.spill_spread is None else workload.spill_spread.added,
         ),
         factors=_factors(workload, draws),
         whole_known=workload.remaining is None,
     )
-    if uncached_s is not None and projected.missed is not None:
+    if (uncached_s := projected.uncached_s) is not None and projected.missed is not None:
         half = 2 * sqrt(projected.missed * (1 - projected.missed))
         off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - projected.total_s)
         drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
@@ -143,13 +131,15 @@ def _drawn_s(
     return drawn_s
 
 
-def _noise(storage: Storage, projected: Projection) -> float:
+def _noise(projected: Projection) -> float:
     """Spread of all latencies of the storage together."""
-    return hypot(storage.source.noise, READ_AHEAD_NOISE if projected.reads_ahead else 0.0)
+    noise = projected.storage.source.noise
+    return hypot(noise, READ_AHEAD_NOISE if projected.reads_ahead else 0.0)
 
 
-def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Floats:
+def _drawn_rest_s(projected: Projection, draws: np.random.Generator) -> Floats:
     """Draws of the time outside temp I/O, less any share of waits for a CPU or for memory."""
+    baseline = projected.baseline
     error_s = projected.cpu_change_error_s * draws.standard_normal(DRAWS)
     change_s = np.maximum(projected.cpu_change_s + error_s, baseline.min_cpu_change_s)
     rest_s: Floats = baseline.remainder_s + change_s
@@ -187,20 +177,21 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Flo
     return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
 
 
-def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled | None:
+def _sampled(projected: Projection) -> Sampled | None:
     """The sampling error of a forecast; None if it uses all waits, or is for a part of a sample.
 
     It combines the scatter of the forecasts of the sample's parts, each from a share of the waits,
     and an error that all parts share: threads seem to overlap less at the ends of a sampled window,
     because some of their waits lie outside.
     """
-    sample, parts = baseline.workload.sample, baseline.sample_parts
+    sample, parts = projected.workload.sample, projected.baseline.sample_parts
     if sample is None or not parts:
         return None
+    storage, cached = projected.storage, projected.cached
     times_s = (projection(part, storage, cached=cached).total_s for part in parts)
     log_elapsed = np.log([max(part_s, 1e-9) for part_s in times_s])
     scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(len(parts))
-    threads = baseline.workload.threads.number
+    threads = projected.workload.threads.number
     ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
     error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
     return Sampled(sample.rows, sample.of_rows, error)

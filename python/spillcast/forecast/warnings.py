@@ -6,10 +6,10 @@ Each check yields its warnings. Forecasts from Oracle's traces share the checks 
 
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
+from spillcast.forecast.projection import BUSY_REPORTED, Projection, projection
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Caveat
 from spillcast.forecast.verdict import HELPS_LITTLE_SHARE
@@ -38,33 +38,20 @@ COMPRESSED_ALIKE = 0.05
 DEPENDENT = 0.1
 
 
-@dataclass(frozen=True)
-class Computed:
-    """A forecast with a number, and the values it was computed from."""
-
-    baseline: Baseline
-    storage: Storage
-    projected: Projection
-    #: Elapsed time on zero-latency storage.
-    ceiling_s: float
-    #: Elapsed time without the page cache; None if the forecast does not assume a page cache.
-    uncached_s: float | None
-
-    @property
-    def workload(self) -> Workload:
-        """The workload of the baseline."""
-        return self.baseline.workload
+def warnings_of(projected: Projection, ceiling_s: float) -> list[Caveat]:
+    """All warnings of a forecast; ``ceiling_s`` is the time on zero-latency storage."""
+    other_io = partial(_other_io, ceiling_s=ceiling_s)
+    checks: Sequence[Callable[[Projection], Iterator[Caveat]]] = (
+        _part, _evidence, _cpu_limits, other_io, _threads, _cpu_time, _figures, _source, _target,
+        _limits, _page_cache,
+    )  # fmt: skip
+    engine = projected.workload.quality.engine
+    return [warned.of_engine(engine) for check in checks for warned in check(projected)]
 
 
-def warnings_of(case: Computed) -> list[Caveat]:
-    """All warnings of a forecast."""
-    engine = case.workload.quality.engine
-    return [warned.of_engine(engine) for check in _CHECKS for warned in check(case)]
-
-
-def _part(case: Computed) -> Iterator[Caveat]:
+def _part(projected: Projection) -> Iterator[Caveat]:
     """A recording that covers a part of the query, and the assumptions about what remains."""
-    workload = case.workload
+    workload = projected.workload
     part, left = workload.part, workload.to_come
     if part is not None:
         if left is not None and left.still_writing:
@@ -104,19 +91,19 @@ def _part(case: Computed) -> Iterator[Caveat]:
         yield Caveat("unread", text)
 
 
-def _evidence(case: Computed) -> Iterator[Caveat]:
-    workload, quality = case.workload, case.workload.quality
+def _evidence(projected: Projection) -> Iterator[Caveat]:
+    workload, quality = projected.workload, projected.workload.quality
     if (unseen := quality.unseen).notable:
         yield Caveat("unseen", f"{unseen.text}; {unseen.remedy}")
     yield from (Caveat("contradiction", check.text) for check in quality.contradictions)
-    others_s = case.baseline.others_s
+    others_s = projected.baseline.others_s
     if others_s > BUSY_REPORTED * workload.elapsed_s:
         yield Caveat(
             "run-queue",
             f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
             "other programs used the CPUs",
         )
-    if (stalled_s := case.baseline.memory_stalled_s) > SHARE_REPORTED * workload.total_s:
+    if (stalled_s := projected.baseline.memory_stalled_s) > SHARE_REPORTED * workload.total_s:
         yield Caveat(
             "memory-stalled",
             f"up to {format_duration(stalled_s)} outside temp I/O were waits for memory, while the "
@@ -145,8 +132,8 @@ def _evidence(case: Computed) -> Iterator[Caveat]:
         yield Caveat("assumed", text)
 
 
-def _cpu_limits(case: Computed) -> Iterator[Caveat]:
-    cpu, threads = case.workload.cpu, case.workload.threads
+def _cpu_limits(projected: Projection) -> Iterator[Caveat]:
+    cpu, threads = projected.workload.cpu, projected.workload.threads
     source, target = threads.source, threads.target
     if cpu.exceeded_quota_cpus is not None and target.quota_ns is None:
         quota = f"a CPU quota of {cpu.exceeded_quota_cpus:g} CPUs"
@@ -154,8 +141,8 @@ def _cpu_limits(case: Computed) -> Iterator[Caveat]:
         yield Caveat("quota", text)
         return
     throttled_s = cpu.throttled_s or 0.0
-    was = throttled_s > THROTTLED_REPORTED * case.workload.elapsed_s
-    would = case.projected.throttled_share > THROTTLED_REPORTED
+    was = throttled_s > THROTTLED_REPORTED * projected.workload.elapsed_s
+    would = projected.throttled_share > THROTTLED_REPORTED
     if (source.quota_ns is None and target.quota_ns is None) or not (was or would):
         return
     text = "no CPU quota was in force"
@@ -169,9 +156,13 @@ def _cpu_limits(case: Computed) -> Iterator[Caveat]:
     yield Caveat("quota", text)
 
 
-def _other_io(case: Computed) -> Iterator[Caveat]:
+def _other_io(projected: Projection, ceiling_s: float) -> Iterator[Caveat]:
     """I/O on other files, and temp I/O that is a small part of the run."""
-    quality, cold, total_s = case.workload.quality, case.baseline.cold_data, case.workload.total_s
+    quality, cold, total_s = (
+        projected.workload.quality,
+        projected.baseline.cold_data,
+        projected.workload.total_s,
+    )
     if cold is not None and cold.baseline_s > SHARE_REPORTED * total_s:
         took, total = map(format_duration, (cold.baseline_s, total_s))
         warm = format_duration(total_s - cold.baseline_s)
@@ -180,10 +171,10 @@ def _other_io(case: Computed) -> Iterator[Caveat]:
             f"{took} of the {total} were reads of data files that were not cached: moving temp "
             f"files does not change that, and with warm caches the run takes about {warm} today",
         )
-    little = f"temp I/O is only {format_share(case.baseline.temp_s / total_s)} of the time"
+    little = f"temp I/O is only {format_share(projected.baseline.temp_s / total_s)} of the time"
     if quality.unrecognised is not None:
         yield Caveat("other-io", quality.unrecognised)
-    elif case.ceiling_s <= HELPS_LITTLE_SHARE * total_s or quality.time_unknown:
+    elif ceiling_s <= HELPS_LITTLE_SHARE * total_s or quality.time_unknown:
         return
     elif quality.other_io_s is not None:
         other = format_duration(quality.other_io_s)
@@ -193,8 +184,8 @@ def _other_io(case: Computed) -> Iterator[Caveat]:
         yield Caveat("little-io", f"{little}: no storage for temp files can help much")
 
 
-def _threads(case: Computed) -> Iterator[Caveat]:
-    workload, projected, overlap = case.workload, case.projected, case.projected.overlap
+def _threads(projected: Projection) -> Iterator[Caveat]:
+    workload, overlap = projected.workload, projected.overlap
     if workload.threads.number == 1 or workload.quality.processes_unknown:
         return
     if projected.spinning_s > SHARE_REPORTED * workload.elapsed_s:
@@ -218,8 +209,8 @@ def _threads(case: Computed) -> Iterator[Caveat]:
         yield Caveat("dependent", text)
 
 
-def _cpu_time(case: Computed) -> Iterator[Caveat]:
-    workload, projected = case.workload, case.projected
+def _cpu_time(projected: Projection) -> Iterator[Caveat]:
+    workload = projected.workload
     compression, compressed = workload.compression, projected.compressed
     if (
         compression is not None
@@ -238,21 +229,21 @@ def _cpu_time(case: Computed) -> Iterator[Caveat]:
         )
 
 
-def _figures(case: Computed) -> Iterator[Caveat]:
-    yield from (Caveat(*warning) for warning in case.storage.source.warnings)
-    if case.storage.source.any_size:
+def _figures(projected: Projection) -> Iterator[Caveat]:
+    yield from (Caveat(*warning) for warning in projected.storage.source.warnings)
+    if projected.storage.source.any_size:
         return
-    latencies = case.projected.latencies
-    pairs = list(zip(case.workload.loads, latencies, strict=True))
-    total = operations(case.workload.loads)
+    latencies = projected.latencies
+    pairs = list(zip(projected.workload.loads, latencies, strict=True))
+    total = operations(projected.workload.loads)
     beyond = sum(load.count for load, lat in pairs if lat.extrapolated) / total
     between = sum(load.count for load, lat in pairs if not lat.measured) / total - beyond
     error = max(latency.error for latency in latencies)
     yield from size_warnings("the", beyond, between, error)
 
 
-def _source(case: Computed) -> Iterator[Caveat]:
-    places = case.workload.temp_places
+def _source(projected: Projection) -> Iterator[Caveat]:
+    places = projected.workload.temp_places
     if shared := [place for place in places if place.network]:
         where = ", ".join(f"{place.directory} ({place.filesystem})" for place in shared)
         yield Caveat(
@@ -275,8 +266,8 @@ def _source(case: Computed) -> Iterator[Caveat]:
         )
 
 
-def _target(case: Computed) -> Iterator[Caveat]:
-    workload, storage = case.workload, case.storage
+def _target(projected: Projection) -> Iterator[Caveat]:
+    workload, storage = projected.workload, projected.storage
     yield from probe_warnings(storage.facts, workload.loads)
     yield from provenance_warnings(storage, workload.host)
     yield from free_space_warnings(workload, storage.facts)
@@ -289,10 +280,12 @@ def _target(case: Computed) -> Iterator[Caveat]:
             yield Caveat(warned.code, f"{part['name']}: {warned.message}")
 
 
-def _limits(case: Computed) -> Iterator[Caveat]:
-    workload, projected = case.workload, case.projected
+def _limits(projected: Projection) -> Iterator[Caveat]:
+    workload = projected.workload
     if projected.saturated:
-        text = f"the query would wait for the limit of {case.storage.name}: {projected.saturated}"
+        text = (
+            f"the query would wait for the limit of {projected.storage.name}: {projected.saturated}"
+        )
         yield Caveat("limit", text)
     if projected.changes_kept_s > CHANGES_REPORTED * workload.total_s:
         yield Caveat(
@@ -308,9 +301,9 @@ def _limits(case: Computed) -> Iterator[Caveat]:
         yield Caveat("amplified", text)
 
 
-def _page_cache(case: Computed) -> Iterator[Caveat]:
+def _page_cache(projected: Projection) -> Iterator[Caveat]:
     """A page cache that serves temp I/O, on the target or in the recording, if it matters."""
-    workload, projected, forecast_s = case.workload, case.projected, case.projected.total_s
+    workload, forecast_s = projected.workload, projected.total_s
     cache = workload.threads.page_cache(workload.loads)
 
     def differs(elapsed_s: float) -> bool:
@@ -318,7 +311,11 @@ def _page_cache(case: Computed) -> Iterator[Caveat]:
 
     if cache is None:
         return
-    if projected.missed is not None and case.uncached_s is not None and differs(case.uncached_s):
+    if (
+        projected.missed is not None
+        and projected.uncached_s is not None
+        and differs(projected.uncached_s)
+    ):
         free, spill = format_bytes(cache.free_bytes), format_bytes(workload.held_bytes)
         text = (
             f"the page cache serves {format_share(1 - projected.missed)} of the temp I/O: temp "
@@ -329,12 +326,12 @@ def _page_cache(case: Computed) -> Iterator[Caveat]:
                 "temp I/O was as fast as memory: the page cache held the temp files, or fast "
                 "storage read them ahead; the cache is assumed to hold them on the target"
             )
-        without = f"without it the run would take about {format_duration(case.uncached_s)}"
+        without = f"without it the run would take about {format_duration(projected.uncached_s)}"
         yield Caveat("page-cache-answers", f"{text}; {without}")
     on_disk = any(place.filesystem not in IN_MEMORY for place in workload.temp_places)
-    if case.storage.source is not ASSUMED or not on_disk:
+    if projected.storage.source is not ASSUMED or not on_disk:
         return
-    cached_s = projection(case.baseline, case.storage, cached=True).total_s
+    cached_s = projection(projected.baseline, projected.storage, cached=True).total_s
     if differs(cached_s):
         yield Caveat(
             "page-cache-skipped",
@@ -343,11 +340,6 @@ def _page_cache(case: Computed) -> Iterator[Caveat]:
             f"{format_duration(cached_s)}",
         )
 
-
-_CHECKS: Sequence[Callable[[Computed], Iterator[Caveat]]] = (
-    _part, _evidence, _cpu_limits, _other_io, _threads, _cpu_time, _figures, _source, _target,
-    _limits, _page_cache,
-)  # fmt: skip
 
 #: A storage may have changed since a measurement this many days ago.
 DAYS_MAX = 30

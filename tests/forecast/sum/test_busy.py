@@ -121,7 +121,7 @@ def test_a_reduction_beyond_all_cpu_time_shortens_waits_for_a_cpu(tmp_path):
     assert ready.name == RUN_QUEUE
     for less_s in (0.1, cpu.forecast_s + 0.1):
         projected = replace(projection(usual, TARGET), cpu_change_s=-less_s)
-        [cpu_then, ready_then, *_] = terms_of(usual, projected)
+        [cpu_then, ready_then, *_] = terms_of(projected)
         assert cpu_then.forecast_s == pytest.approx(max(cpu.forecast_s - less_s, 0.0))
         saved_s = cpu.forecast_s - cpu_then.forecast_s + ready.forecast_s - ready_then.forecast_s
         assert saved_s == pytest.approx(less_s)
