@@ -165,15 +165,7 @@ def relieved(storage: Storage, causes: Sequence[str]) -> Storage:
     if QUEUE in causes and servers is not None:
         servers *= 2
     if LATENCY in causes:
-        groups = [
-            replace(
-                group,
-                total_ns=group.total_ns // 2,
-                latency_ns=[ns // 2 for ns in group.latency_ns],
-                block_mean_ns=[ns // 2 for ns in group.block_mean_ns],
-            )
-            for group in groups
-        ]
+        groups = [group.scaled(0.5) for group in groups]
     for at, limit in enumerate(limits):
         if limit.name in causes:
             # ``burst_ns`` stays: the bucket holds as many seconds of the rate as before.

@@ -21,12 +21,15 @@ _STDDEV_PER_MEDIAN = 1.4826
 
 @dataclass(frozen=True)
 class Interpolation:
-    """A latency in seconds; ``error`` is its relative standard error, 0 if measured."""
+    """A latency in seconds; ``error`` is its relative standard error, 0 if measured.
+
+    An ``extrapolated`` one is outside the measured range, or from another pattern.
+    """
 
     mean_s: float
-    error: float
-    measured: bool
-    extrapolated: bool
+    error: float = 0.0
+    measured: bool = True
+    extrapolated: bool = False
 
 
 def interpolate(x: Floats, mean_s: Floats, at: float, *, power: bool) -> Interpolation:
@@ -44,7 +47,7 @@ def interpolate(x: Floats, mean_s: Floats, at: float, *, power: bool) -> Interpo
     """
     index = int(np.searchsorted(x, at))
     if index < len(x) and x[index] == at:
-        return Interpolation(float(mean_s[index]), 0.0, True, False)
+        return Interpolation(float(mean_s[index]))
     if len(x) == 1:
         return Interpolation(
             float(mean_s[0]), abs(math.log(at / x[0])) * _STDDEV_ABOUT_END, False, True
@@ -254,7 +257,7 @@ class CellInterpolation:
     def _at_depth(self, size_bytes: int, depth: float) -> Interpolation:
         depths, mean_s = self._rows[size_bytes]
         if not depth:
-            return Interpolation(float(mean_s[0]), 0.0, True, False)
+            return Interpolation(float(mean_s[0]))
         if len(depths) > 1 or depth == depths[0] or self.single_depth:
             return interpolate(depths, mean_s, depth, power=True)
         return self._as_nearest_size(size_bytes, depth)

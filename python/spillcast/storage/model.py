@@ -10,7 +10,7 @@ from spillcast import stats
 from spillcast.columns import Floats
 from spillcast.errors import FiguresMissing
 from spillcast.recording import OPS
-from spillcast.storage.interpolation import CellInterpolation
+from spillcast.storage.interpolation import CellInterpolation, Interpolation
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
@@ -89,21 +89,12 @@ def _ns_per_byte(limit: Limit, op: str) -> float:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Latency of an operation.
+class Estimate(Interpolation):
+    """Latency of an operation, and the nearest measurement, scaled to ``mean_s``."""
 
-    ``blocks`` contains count and mean (s) of consecutive stretches of the measurement, scaled to
-    ``mean_s``. ``error`` is the relative standard error of an estimate from other sizes and depths;
-    it is 0 if ``measured``: the storage has a figure for exactly this cell. An ``extrapolated``
-    estimate is outside the measured range, or from another pattern.
-    """
-
-    mean_s: float
-    blocks: Floats
-    error: float
-    measured: bool
-    extrapolated: bool
-    #: The histogram of the measurement, scaled to ``mean_s``: latencies (s), ascending, and counts.
+    #: Count and mean (s) of consecutive stretches.
+    blocks: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    #: Histogram: latencies (s), ascending, and counts.
     latency_s: Floats = field(default_factory=lambda: np.zeros(0))
     latency_count: Floats = field(default_factory=lambda: np.zeros(0))
 
@@ -163,10 +154,10 @@ class Model:
         nearest = cells.nearest(size_bytes, at)
         return Estimate(
             nearest.mean_s,
-            nearest.blocks,
             estimate.error if math.isfinite(estimate.error) else 1.0,
             estimate.measured and fits,
             estimate.extrapolated or not fits,
+            nearest.blocks,
             *nearest.histogram,
         ).at(mean_s)
 

@@ -219,6 +219,16 @@ class Group:
         later=True,
     )
 
+    def scaled(self, factor: float) -> "Group":
+        """The same operations, each of which takes ``factor`` times as long."""
+        return replace(
+            self,
+            total_ns=round(self.total_ns * factor),
+            latency_ns=[round(ns * factor) for ns in self.latency_ns],
+            block_mean_ns=[round(ns * factor) for ns in self.block_mean_ns],
+            elapsed_ns=None,
+        )
+
     def taking(self, mean_ns: int) -> "Group":
         """The same operations, each of which takes ``mean_ns``."""
         total_ns = mean_ns * self.count
@@ -391,16 +401,7 @@ class Storage(Tabular):
 
     def scaled(self, factor: float, name: str) -> "Storage":
         """The same storage with every latency multiplied by ``factor``."""
-        groups = [
-            replace(
-                g,
-                total_ns=round(g.total_ns * factor),
-                latency_ns=[round(ns * factor) for ns in g.latency_ns],
-                block_mean_ns=[round(ns * factor) for ns in g.block_mean_ns],
-                elapsed_ns=None,
-            )
-            for g in self.groups
-        ]
+        groups = [group.scaled(factor) for group in self.groups]
         return Storage(name, ASSUMED, groups, dict(self.facts), never_slower=factor <= 1)
 
 

@@ -2,7 +2,6 @@
 
 from math import exp
 
-import numpy as np
 import pytest
 
 from cases import cases
@@ -46,7 +45,7 @@ def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
     loads = [("read", 8192, COUNT, round(latency_ns(source_ns)))]
     run = recording(tmp_path / "run.spill", loads, elapsed_s=60.0, cpu_s=cpu_s)
     change(run, machine=machine)
-    target = Estimate(latency_ns(target_ns) / 1e9, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(latency_ns(target_ns) / 1e9)
     return machine_change(cpu_of(run), recorded_loads(run), [target])
 
 
@@ -73,7 +72,7 @@ def test_threads_that_share_cores_have_cold_caches_on_either_storage(tmp_path):
     """With four threads on two cores, half of the waits give the core to another of them."""
     run = recording(tmp_path / "run.spill", [("read", 8192, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
     change(run, machine=CALIBRATED)
-    target = [Estimate(0.0, np.zeros((0, 2)), 0.0, True, False)]
+    target = [Estimate(0.0)]
     alone, shared = (
         machine_change(cpu_of(run), recorded_loads(run), target, each) for each in (1.0, 0.5)
     )
@@ -95,7 +94,7 @@ def test_the_cost_is_summed_per_burst(tmp_path):
     run = writer.finish(known(60.0, COUNT, 0, cpu_s=1.0))
     change(run, machine=CALIBRATED)
     load = Load("read", 8192, COUNT, COUNT * 8192, COUNT * 10e-9)
-    target = Estimate(1e-3, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(1e-3)
     result = machine_change(cpu_of(run), [load], [target])
     assert result.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
 
@@ -178,10 +177,7 @@ def test_a_call_that_copies_data_is_not_a_wait(tmp_path, size):
     change(run, machine=CALIBRATED)
     in_memory_s = calibrated().memory_s + size / calibrated().memory_bytes_per_s
     none, copied = (
-        machine_change(
-            cpu_of(run), recorded_loads(run), [Estimate(s, np.zeros((0, 2)), 0.0, True, False)]
-        )
-        for s in (0.0, in_memory_s)
+        machine_change(cpu_of(run), recorded_loads(run), [Estimate(s)]) for s in (0.0, in_memory_s)
     )
     assert none.total_s < 0
     assert copied.total_s == pytest.approx(none.total_s)

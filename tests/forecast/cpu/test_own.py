@@ -41,7 +41,7 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
 def requested(run, target_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)) + len(waits_s) * COPIED_S)
     slope = cpu_slope(run.work.bursts)
-    target = Estimate(target_s + COPIED_S, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(target_s + COPIED_S)
     return None if slope is None else slope.change([load], [target])
 
 

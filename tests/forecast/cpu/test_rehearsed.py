@@ -140,6 +140,6 @@ def test_rehearsed_latencies_are_weighted_by_their_count(tmp_path, done, expecte
     """1,000 writes, probed at 100 us; those rehearsed took 200 us."""
     source = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
     target = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
-    probed = Estimate(100e-6, np.array([[1000.0, 100e-6]]), 0.0, True, False)
+    probed = Estimate(100e-6, blocks=np.array([[1000.0, 100e-6]]))
     [result] = rehearsed([probed], recorded_loads(source), Rehearsal(target))
     assert result.mean_s == pytest.approx(expected_us * 1e-6)

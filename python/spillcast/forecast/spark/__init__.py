@@ -58,40 +58,41 @@ _FORMS = (
 )
 #: A multiple of a task's memory with which nothing can spill.
 _PLENTY = 1e12
+#: Positions of the spans of executions and of jobs in a simulation.
+EXECUTIONS, JOBS = 0, 1
 
 
 @dataclass(frozen=True)
 class _Scope:
     """The subject of a forecast: an application, or one of its SQL executions or jobs.
 
-    ``title`` names it in an error. ``stages`` are positions in the log. ``spill_bytes`` is the
-    spill of each stage with the executors that the question assumes.
+    ``title`` names it in an error. ``part`` is the list of spans of a simulation, of executions or
+    of jobs, and its place there; None for the application. ``spill_bytes`` is the spill of each
+    stage by its position in the log, with the executors that the question assumes.
     """
 
     application: Application
     title: str
     measured_s: float
-    execution: int | None
-    job: int | None
-    stages: Sequence[int]
+    part: tuple[int, int] | None
     resources: Resources
     core: _core.SparkApplication
     spill_bytes: Mapping[int, int]
 
     @classmethod
     def of(cls, application: Application, question: Question) -> "_Scope":
-        log, words, execution, job = application.log, "it", None, None
+        log, title, part = application.log, "it", None
         measured_s, stages = application.elapsed_s, list(range(len(log.stages)))
         if question.job is not None:
-            job, words = application.job(question.job), f"job {question.job}"
-            span_ms = log.jobs[job].submitted_ms, log.jobs[job].completed_ms
-            jobs = {question.job}
+            part, title = (JOBS, application.job(question.job)), f"job {question.job}"
+            job, jobs = log.jobs[part[1]], {question.job}
+            span_ms = job.submitted_ms, job.completed_ms
         elif question.execution is not None:
-            execution = application.execution(question.execution)
-            words = f"SQL execution {question.execution}"
-            span_ms = log.executions[execution].started_ms, log.executions[execution].ended_ms
+            part = EXECUTIONS, application.execution(question.execution)
+            title, execution = f"SQL execution {question.execution}", log.executions[part[1]]
+            span_ms = execution.started_ms, execution.ended_ms
             jobs = {run.id for run in log.jobs if run.execution == question.execution}
-        if execution is not None or job is not None:
+        if part is not None:
             measured_s = ((span_ms[1] or log.last_ms) - span_ms[0]) / 1e3
             stages = [place for place in stages if log.stages[place].job in jobs]
         resources = Resources.of(application, question, measured_s)
@@ -100,25 +101,21 @@ class _Scope:
         if resources.changed:
             rows = json.loads(core.to_json())["stages"]
             spill_bytes = {place: rows[place]["spill_bytes"] for place in stages}
-        return cls(
-            application, words, measured_s, execution, job, stages, resources, core, spill_bytes
-        )
+        return cls(application, title, measured_s, part, resources, core, spill_bytes)
 
     def run(
         self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
     ) -> SimulatedRun:
         """A simulation with temp files on a storage; None for storage without waits."""
-        elapsed_s, stages, executions, jobs = core.simulate(storage, work)
+        elapsed_s, stages, *spans_s = core.simulate(storage, work)
         begin_s, end_s = 0.0, elapsed_s
-        if self.job is not None:
-            begin_s, end_s = jobs[self.job]
-        elif self.execution is not None:
-            begin_s, end_s = executions[self.execution]
+        if self.part is not None:
+            kind, place = self.part
+            begin_s, end_s = spans_s[kind][place]
         supposed = self.resources.supposed
         slots = supposed.executors * self.resources.slots(supposed)
-        return SimulatedRun(
-            begin_s, end_s - begin_s, {place: stages[place] for place in self.stages}, slots
-        )
+        of_scope = {place: stages[place] for place in self.spill_bytes}
+        return SimulatedRun(begin_s, end_s - begin_s, of_scope, slots)
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ def forecast_application(
     """A forecast for each target. InputError if the application wrote no temp files."""
     application.check_local()
     scope = _Scope.of(application, question)
-    if not any(application.log.stages[place].moves_temp for place in scope.stages):
+    if not any(application.log.stages[place].moves_temp for place in scope.spill_bytes):
         raise NoTempIo(
             f"{scope.title} neither spilled nor shuffled",
             "no storage for temp files changes its time",

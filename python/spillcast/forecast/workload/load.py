@@ -69,7 +69,7 @@ def total_s(loads: Sequence[Load], mean_s: Sequence[float]) -> float:
 REHEARSED_MIN = 100
 
 #: The latency of operations that take no time.
-NO_LATENCY = Estimate(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
+NO_LATENCY = Estimate(0.0, blocks=np.array([[1.0, 0.0]]))
 
 
 def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Estimate]:
