@@ -91,9 +91,8 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccess
     """The I/O of a recording with offsets. InputError without any."""
     recording.need_io()
     waits = recording.temp_waits if only_temp else recording.waits
-    known = waits.filter(waits["offset"].is_valid() & (waits["bytes"].filled(0) > 0))
-    _need_offsets(str(recording.path), waits.num_rows, known.num_rows, "a recording of I/O calls")
-    notes = _left_out(waits.num_rows - known.num_rows)
+    has_offset = waits["offset"].is_valid() & (waits["bytes"].filled(0) > 0)
+    known, notes = _known(waits, has_offset, recording.path, "a recording of I/O calls")
     if (slices := recording.meta.raw.slices_s) is not None:
         notes.append(
             f"the recording keeps {format_count(len(slices), 'slice')} of its waits: what was read "
@@ -127,8 +126,8 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
     paths, repeated = distinct(paths)
     names = [*_TRACE_COLUMNS, "blocks", "p2"]
     waits = waits_of(paths, names, lambda waits: waits["op"].is_valid(), lenient=lenient)
-    known = waits.filter(name_blocks(waits)).sort_by("start_ns")
-    _need_offsets(str(paths[0]), waits.num_rows, known.num_rows, "waits with file# and block#")
+    known, notes = _known(waits, name_blocks(waits), paths[0], "waits with file# and block#")
+    known = known.sort_by("start_ns")
     temp = known["temp"].to_numpy()
     scans = known["event"].isin(SCAN_EVENTS)
     file, numbers = coded(known["file"])
@@ -147,8 +146,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         "query": known.group_by("session", "sql_id").number,
         "class": _classes(temp, known["op"].equals("write"), scans),
     }
-    notes = [*_left_out(waits.num_rows - known.num_rows), *repeated_notes(repeated)]
-    return FileAccesses(Table(io), objects, notes)
+    return FileAccesses(Table(io), objects, [*notes, *repeated_notes(repeated)])
 
 
 def _classes(temp: Flags, writes: Flags, scans: Flags) -> Integers:
@@ -164,20 +162,20 @@ def _with_temp(object_: Integers, names: Sequence[str], temp: Flags) -> tuple[In
     return numbers.reshape(-1).astype(np.int64), [all_names[at] for at in used]
 
 
-def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
-    if rows == 0:
+def _known(waits: Table, has_offset: Flags, where: Path, needed: str) -> tuple[Table, list[str]]:
+    """The rows with an offset, and a note on those without. InputError if none has."""
+    known = waits.filter(has_offset)
+    if not waits.num_rows:
         raise EvidenceIncomplete("holds no reads and no writes", f"a cache needs {needed}", where)
-    if known == 0:
+    if not known.num_rows:
         raise EvidenceUnsuited(
-            f"{format_count(rows, 'operation')}, none with an offset",
+            f"{format_count(waits.num_rows, 'operation')}, none with an offset",
             f"what is read again is known by file and offset: give {needed}",
             where,
         )
-
-
-def _left_out(count: int) -> list[str]:
-    words = f"{format_count(count, 'operation')} without file and offset skipped"
-    return [words] if count else []
+    skipped = waits.num_rows - known.num_rows
+    note = f"{format_count(skipped, 'operation')} without file and offset skipped"
+    return known, [note] if skipped else []
 
 
 _NEEDED = ("object", "offset", "bytes")

@@ -231,7 +231,7 @@ def _cpu_time(projected: Projection) -> Iterator[Caveat]:
 
 def _figures(projected: Projection) -> Iterator[Caveat]:
     yield from (Caveat(*warning) for warning in projected.storage.source.warnings)
-    if projected.storage.source.any_size:
+    if projected.storage.source.of_device:
         return
     latencies = projected.latencies
     pairs = list(zip(projected.workload.loads, latencies, strict=True))

@@ -141,7 +141,7 @@ def _distance(
 
     ``error`` is the relative standard error of their latencies, as the root mean square.
     """
-    if storage.source.any_size:
+    if storage.source.of_device:
         return {}
     counts = np.array([g.count * shares[g.kind] for g in groups])
     served = [group for group, count in zip(groups, counts, strict=True) if count > 0]

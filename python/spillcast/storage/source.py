@@ -40,8 +40,6 @@ class StorageSource:
     measured: bool = True
     #: Latencies are of an idle storage: depth affects them only by limits and servers.
     unloaded: bool = False
-    #: Figures are from a formula that holds for any size.
-    any_size: bool = False
     #: Histograms are of the load that is forecast.
     of_load: bool = True
     #: Figures are without a page cache, which may serve some of the I/O.
@@ -49,7 +47,7 @@ class StorageSource:
 
     @property
     def of_device(self) -> bool:
-        """Whether figures are those of the device, without readahead and writeback."""
+        """Whether a formula of the device gives the figures: for any size, without readahead."""
         return self.uncached and not self.measured
 
 
@@ -85,7 +83,6 @@ def catalogue(spread: float, origin: str) -> StorageSource:
         (("not-measured", text),),
         measured=False,
         unloaded=True,
-        any_size=True,
         of_load=False,
         uncached=True,
     )

@@ -78,7 +78,7 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Est
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
-    if storage.source.any_size:
+    if storage.source.of_device:
         # A formula has no interpolation error; the source's spread is taken into account elsewhere.
         return [replace(latency, error=0.0) for latency in latencies]
     return latencies
