@@ -93,3 +93,8 @@ def storage(latencies, *, name="target", source="probe", times=1000):
         for (op, size), latency_ns in latencies.items()
     ]  # fmt: skip
     return Storage(name, source_of(source, {}), groups)
+
+
+def warned(answer):
+    """The messages of a forecast's warnings by code."""
+    return {warning.code: warning.message for warning in answer.warnings}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases, nightly
+from evidence import warned
 from harness import completed, ordinary_user, started, until
 from spillcast import _core
 from spillcast.forecast import forecast
@@ -76,7 +77,7 @@ def test_a_working_set_of_twice_the_cache_is_read_from_the_disk(disk, tmp_path):
     # In the second of two sequential reads, the next pages are those evicted first.
     assert from_disk >= 2 * (SPILL_BYTES - cache - LOOSE_BYTES)
     assert groups_of(os.getpid()) == []
-    assert not {"page-cache"} & {w.code for w in forecast(held, storage).warnings}
+    assert "page-cache" not in warned(forecast(held, storage))
 
 
 @pytest.mark.nightly
@@ -136,8 +137,8 @@ def test_without_privilege_the_probe_continues_and_reports_it(open_places):
     if storage.facts["filesystem"] == "tmpfs":
         pytest.skip("files in memory have no page cache")
     assert storage.facts["memory_bound_reason"]
-    warned = {w.code: w.message for w in forecast(held, storage).warnings}
-    assert "no memory cgroup could be made" in warned["page-cache"]
+    texts = warned(forecast(held, storage))
+    assert "no memory cgroup could be made" in texts["page-cache"]
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, *nightly(signal.SIGINT)])

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cases import cases
-from evidence import recording, storage
+from evidence import recording, storage, warned
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
 from spillcast.forecast.ask import ask
@@ -50,9 +50,9 @@ def test_a_cache_of_a_volume_is_no_more_certain_than_the_volume(run):
     # As certain as the measured storage alone.
     storage(LATENCIES).save(run.path.with_name("flash.json"))
     measured = forecast(run, resolve("cache:flash.json+flash.json?size=2T", run))
-    assert "not-measured" not in {warning.code for warning in measured.warnings}
+    assert "not-measured" not in warned(measured)
     mixed = forecast(run, resolve(f"cache:flash.json+{volume}?size=2T", run))
-    assert "not-measured" in {warning.code for warning in mixed.warnings}
+    assert "not-measured" in warned(mixed)
 
     def width(answer):
         return (answer.interval_s[1] - answer.interval_s[0]) / answer.forecast_s

@@ -6,7 +6,7 @@ import pytest
 
 from ash_files import EXEC_ID, execution, write_ash
 from cases import cases
-from evidence import storage
+from evidence import storage, warned
 from harness import spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
 from spillcast.errors import OptionConflict, TargetUnsuited
@@ -156,9 +156,9 @@ def test_the_block_size_decides_the_time_by_stated_figures(tmp_path):
     assumed, requested = forecast(source, target), forecast(source, target, block="16K")
     assert assumed.forecast_s == pytest.approx(0.01 + 40 * 1e-3)
     assert requested.forecast_s == pytest.approx(0.01 + 40 * 2.5e-3)
-    messages = {w.code: w.message for w in assumed.warnings}
+    messages = warned(assumed)
     assert "assumed to be 8 KiB" in messages["block-assumed"]
-    messages = {w.code: w.message for w in requested.warnings}
+    messages = warned(requested)
     assert "block-assumed" not in messages
     assert "16 KiB, by --block" in messages["not-replayed"]
     spooled = tmp_path / "spillcast_parameters.csv"
@@ -189,7 +189,7 @@ def test_a_wait_of_negative_length_is_counted_separately(tmp_path):
         "ela= below zero: the wait is counted apart"
     ]
     assert any("counted apart, in no row" in text for text in document["warnings"])
-    messages = {w.code: w.message for w in forecast(path, "factor:2").warnings}
+    messages = warned(forecast(path, "factor:2"))
     assert messages["damaged"].startswith("1 damaged line skipped, 1 because of an impossible wait")
 
 

@@ -7,6 +7,7 @@ import pytest
 from bench import oracle_pairs, oracle_traces
 
 from cases import cases
+from evidence import warned
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, EvidenceIncomplete
@@ -44,10 +45,6 @@ def rest_of(forecast):
     return next(term for term in forecast.terms if term.name == REST)
 
 
-def codes(forecast):
-    return {warning.code for warning in forecast.warnings}
-
-
 @pytest.mark.parametrize(
     ("dropped", "open_s"),
     [("", 0.0), ("FETCH", 40.0)],
@@ -59,7 +56,7 @@ def test_waits_after_the_last_call_belong_to_an_open_call(tmp_path, dropped, ope
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not dropped or dropped not in line))
     assert read_traces([path]).open_s == pytest.approx(open_s)
-    assert ("part-only" in codes(estimate(path, "latency:1ms"))) is bool(open_s)
+    assert ("part-only" in warned(estimate(path, "latency:1ms"))) is bool(open_s)
 
 
 @cases("line, of_part", [
@@ -72,7 +69,7 @@ def test_a_trace_that_stopped_or_whose_statement_failed_is_partial(tmp_path, lin
     path = trace(tmp_path / "run.trc", 10_000, 200)
     with path.open("a") as file:
         file.write(f"\n{line}\n")
-    assert ("part-only" in codes(estimate(path, "latency:1ms"))) is of_part
+    assert ("part-only" in warned(estimate(path, "latency:1ms"))) is of_part
 
 
 @cases(
@@ -110,7 +107,7 @@ def test_the_rest_per_operation_is_that_of_the_target(tmp_path):
     # Another storage has the same ceiling.
     limits_s = [answer.ceiling_s, estimate(source, "factor:2").ceiling_s]
     assert limits_s == [rest_of(answer).baseline_s] * 2
-    assert "rest-kept" not in codes(answer)
+    assert "rest-kept" not in warned(answer)
 
 
 def test_the_rest_is_kept_without_its_estimator(tmp_path):
@@ -140,9 +137,9 @@ def test_the_rest_is_scaled_by_the_size_of_operations(tmp_path):
     target = trace(tmp_path / "there.trc", 100, 100, size=15)
     answer = estimate(source, target)
     assert rest_of(answer).forecast_s == pytest.approx(COUNT * 200e-6, rel=1e-3)
-    assert "rest-kept" not in codes(answer)
-    assert "sizes" in codes(answer)
-    assert "sizes" not in codes(estimate(source, trace(tmp_path / "as.trc", 100, 100, size=30)))
+    assert "rest-kept" not in warned(answer)
+    assert "sizes" in warned(answer)
+    assert "sizes" not in warned(estimate(source, trace(tmp_path / "as.trc", 100, 100, size=30)))
 
 
 @pytest.mark.parametrize(("share", "is_served"), [(0.9, True), (0.1, False)])
@@ -187,7 +184,7 @@ def test_other_work_on_the_target_leaves_the_rest_unchanged(tmp_path, other):
     target = trace(tmp_path / "there.trc", 200, 80, **other)
     answer = estimate(both if "event" in other else source, target)
     assert rest_of(answer).forecast_s == rest_of(answer).baseline_s
-    assert "rest-kept" in codes(answer)
+    assert "rest-kept" in warned(answer)
 
 
 def test_the_published_case_keeps_its_rest(tmp_path):
@@ -195,7 +192,7 @@ def test_the_published_case_keeps_its_rest(tmp_path):
     make_example(tmp_path)
     answer = estimate(tmp_path / "hdd.trc", tmp_path / "flash.trc")
     assert rest_of(answer).forecast_s == rest_of(answer).baseline_s
-    assert "rest-kept" in codes(answer)
+    assert "rest-kept" in warned(answer)
 
 
 def test_a_wait_on_the_first_line_lies_within_the_time_of_the_trace(tmp_path):

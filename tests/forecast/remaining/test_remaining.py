@@ -8,7 +8,7 @@ import pytest
 from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
 from cases import cases
-from evidence import change, recording, storage
+from evidence import change, recording, storage, warned
 from harness import completed, json_of, spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
@@ -161,7 +161,7 @@ def test_hints_of_the_user_give_the_whole(written, reported, whole):
     answer = forecast(written, SAME, known=RemainingWorkHints(**reported))
     assert answer.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
     assert answer.interval_s[0] < whole * STEP_S < answer.interval_s[1]
-    assert "unread" in {warning.code for warning in answer.warnings}
+    assert "unread" in warned(answer)
 
 
 def test_remaining_reads_of_two_threads_overlap_as_their_writes_did(tmp_path):
@@ -338,7 +338,7 @@ def test_a_plan_that_is_below_the_observed_writes_is_not_used(tmp_path, written)
     path.write_text(json.dumps(plan(60_000, width=20)))
     answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
     assert answer.part is not None
-    assert "not-used" in {warning.code for warning in answer.warnings}
+    assert "not-used" in warned(answer)
 
 
 def test_a_session_that_writes_more_than_its_plan_has_less_work_memory(written):

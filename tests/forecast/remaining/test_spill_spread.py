@@ -5,7 +5,7 @@ import json
 import pytest
 from part_recordings import BLOCK, FILE, query, recorded
 
-from evidence import storage
+from evidence import storage, warned
 from harness import spillcast
 from spillcast.errors import QueryEnded
 from spillcast.forecast import forecast
@@ -76,7 +76,7 @@ def test_a_run_of_another_query_is_not_used_for_the_spread(tmp_path):
     other = run(tmp_path / "other.spill", 1200, text="select 2")
     answer = forecast(made, SLOW, known=RemainingWorkHints(history=[other.path]))
     assert answer.spill_spread.runs == 1
-    assert "not-used" in {warning.code for warning in answer.warnings}
+    assert "not-used" in warned(answer)
 
 
 def test_hints_of_remaining_work_are_refused_for_an_entire_run(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from cases import cases
-from evidence import recording, storage
+from evidence import recording, storage, warned
 from spillcast.errors import InputError, NotSpilled
 from spillcast.forecast import forecast
 from spillcast.storage.target import resolve
@@ -49,7 +49,7 @@ def test_temp_io_is_counts_times_latencies(run, target, io_s):
     assert answer.ceiling_s == pytest.approx(8.1)
     assert answer.forecast_s == pytest.approx(8.1 + io_s)
     assert answer.speedup == pytest.approx(10 / (8.1 + io_s))
-    is_measured = "not-measured" not in {warning.code for warning in answer.warnings}
+    is_measured = "not-measured" not in warned(answer)
     assert is_measured == (target.source.name != "asked")
 
 
@@ -83,7 +83,7 @@ def test_parallel_operations_share_the_time(tmp_path):
     # Two sessions do 1.9 s of I/O each, in parallel; 1 us passes between two operations.
     assert answer.ceiling_s == pytest.approx(8.1, rel=1e-3)
     assert answer.forecast_s == pytest.approx(8.1 + TARGET_S, rel=1e-3)
-    assert "threads" in {warning.code for warning in answer.warnings}
+    assert "threads" in warned(answer)
 
 
 @cases("target", ["factor:0", "factor:-1", "factor:x", "latency:soon", "nowhere"])
@@ -104,4 +104,4 @@ def test_an_unmeasured_size_lies_between_the_measured_ones(tmp_path):
     target = storage({("read", 32 * KIB): 132_000, ("read", 128 * KIB): 228_000})
     answer = forecast(run, target)
     assert answer.forecast_s == pytest.approx(0.9 + 100 * 164e-6)
-    assert "sizes" in {warning.code for warning in answer.warnings}
+    assert "sizes" in warned(answer)

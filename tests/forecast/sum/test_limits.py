@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cases import cases
-from evidence import recording, storage
+from evidence import recording, storage, warned
 from spillcast.forecast import forecast
 from spillcast.storage import Limit, Storage
 from spillcast.storage.catalogue import lookup
@@ -62,7 +62,7 @@ def test_operations_wait_for_limits(baseline, limits, waits_s, is_limited):
     """3 s stay. The first operation on a file has no predecessor, so its pattern is not known."""
     answer = forecast(baseline, limited(LATENCY, *limits))
     assert answer.forecast_s == pytest.approx(3 + waits_s, rel=1e-3)
-    assert ("limit" in {warning.code for warning in answer.warnings}) == is_limited
+    assert ("limit" in warned(answer)) == is_limited
 
 
 def test_threads_share_a_server(tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from evidence import change
+from evidence import change, warned
 from harness import spillcast
 from spillcast.evidence.counts import Bounds, OpCounts
 from spillcast.evidence.postgres.plan import counts_of_plan
@@ -48,10 +48,6 @@ def run(path, *, latency_ns=20 * US, room=1 << 30, operations=OPERATIONS):
     return made
 
 
-def codes(answer):
-    return {warning.code for warning in answer.warnings}
-
-
 def other_s(made, latency_ns):
     """The time outside temp I/O."""
     return made.elapsed_s - COUNT * latency_ns / 1e9
@@ -90,7 +86,7 @@ def test_without_a_page_cache_every_operation_goes_to_the_storage(tmp_path, late
     answer = forecast(made, disk(100 * US))
     expected_s = other_s(made, latency_us * US) + COUNT * 1e-4
     assert answer.forecast_s == pytest.approx(expected_s, rel=0.05)
-    assert "page-cache-answers" not in codes(answer)
+    assert "page-cache-answers" not in warned(answer)
 
 
 def test_where_half_fits_recently_written_data_is_read_from_memory(tmp_path):
@@ -128,7 +124,7 @@ def test_an_assumed_latency_applies_to_every_operation_with_a_warning(tmp_path):
         change(item, temp_places=[TempPlace("/t", "0:9", filesystem, False, SPILL)])
         answer = forecast(item, disk(100 * US, ASSUMED))
         assert answer.forecast_s == pytest.approx(other_s(item, 20 * US) + COUNT * 1e-4, rel=0.05)
-        assert ("page-cache-skipped" in codes(answer)) == reported
+        assert ("page-cache-skipped" in warned(answer)) == reported
 
 
 def test_the_memory_limit_of_the_group_limits_the_page_cache(tmp_path):
@@ -154,7 +150,7 @@ def test_counts_as_fast_as_memory_have_an_interval_of_both_answers():
     low, high = answer.interval_s
     # 1,000 reads of 8 KiB are 63 more reads of 128 KiB.
     assert low < 4.0 < 4.0 + 63 * 9e-3 < high
-    assert "page-cache-answers" in codes(answer)
+    assert "page-cache-answers" in warned(answer)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +162,7 @@ def test_slow_counts_were_not_cached_but_were_read_ahead(buffered, requests):
     [(answer, _)] = ask(counts, [disk(1 * MS, TABLE)], Question())
     # Half of 2,000 operations from memory take less than 20 us each.
     assert answer.forecast_s == pytest.approx(1.0 + requests * 1e-3, abs=0.02)
-    assert "page-cache-answers" not in codes(answer)
+    assert "page-cache-answers" not in warned(answer)
 
 
 def test_reads_of_little_or_nothing_written_are_read_ahead():

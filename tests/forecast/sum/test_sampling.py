@@ -6,6 +6,7 @@ from math import inf, log
 import pytest
 
 from cases import cases, nightly
+from evidence import warned
 from large_recording import write_large_recording
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
@@ -98,7 +99,7 @@ def test_a_sample_with_a_page_cache_gives_the_forecast_of_all_waits(tmp_path, mo
 
 
 def _cached(answer):
-    return "page-cache-answers" in {warning.code for warning in answer.warnings}
+    return "page-cache-answers" in warned(answer)
 
 
 def test_files_are_counted_over_the_whole_recording(tmp_path):

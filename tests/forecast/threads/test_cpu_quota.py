@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cases import cases, nightly
-from evidence import change, known, seconds, storage, table
+from evidence import change, known, seconds, storage, table, warned
 from harness import spillcast
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
@@ -216,7 +216,7 @@ def test_throttled_time_is_not_a_busy_machine(tmp_path, threads, throttled_s):
     capture = replace(run.meta.capture, run_queue_delay_s=4.6, run_queue_others_s=4.6)
     change(run, cpu_limits=limits, capture=capture)
     assert baseline_of(workload_of_recording(run)).others_s == pytest.approx(0.1)
-    assert "run-queue" not in {warning.code for warning in forecast(run, on(FAST_NS)).warnings}
+    assert "run-queue" not in warned(forecast(run, on(FAST_NS)))
 
 
 def test_the_command_line_takes_another_quota(spilled):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cases import cases
-from evidence import change, change_on_disk, storage
+from evidence import change, change_on_disk, storage, warned
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
 from spillcast.forecast.remaining import RemainingWorkHints
@@ -43,9 +43,9 @@ def test_spinning_ends_when_the_other_thread_finishes_its_io(tmp_path):
 
 def test_a_burst_without_samples_may_be_work_or_a_wait(tmp_path):
     unknown = forecast(beside(tmp_path / "a.spill", [], spun_s=None), MEMORY)
-    assert "spinning" in {warning.code for warning in unknown.warnings}
+    assert "spinning" in warned(unknown)
     work = forecast(beside(tmp_path / "b.spill", [], spun_s=0.0), MEMORY)
-    assert "spinning" not in {warning.code for warning in work.warnings}
+    assert "spinning" not in warned(work)
     # Work may or may not move to a free thread; a wait ends with the I/O.
     assert work.forecast_s == unknown.forecast_s > 4 * WORKED_S
     assert unknown.interval_s[0] <= WORKED_S * 1.2 < work.interval_s[0]
@@ -58,7 +58,7 @@ def test_an_earlier_run_on_other_storage_identifies_a_burst_as_a_wait(tmp_path):
     former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
     known = RemainingWorkHints(history=[former.path])
     answer = forecast(slow, MEMORY, known=known)
-    assert "spinning" not in {warning.code for warning in answer.warnings}
+    assert "spinning" not in warned(answer)
     assert answer.forecast_s == pytest.approx(WORKED_S, rel=0.1)
 
 
@@ -83,6 +83,6 @@ def test_a_probe_disturbed_by_other_programs_widens_the_interval(tmp_path):
     slow = storage({("read", 4096): 20 * MS})
     facts = {"steps_replayed": TURNS, "others_cpu_share": 0.5}
     quiet, disturbed = forecast(run, slow), forecast(run, replace(slow, facts=facts))
-    assert "disturbed" in {warning.code for warning in disturbed.warnings}
+    assert "disturbed" in warned(disturbed)
     widths = [answer.interval_s[1] / answer.interval_s[0] for answer in (quiet, disturbed)]
     assert widths[1] > widths[0] * 1.1
