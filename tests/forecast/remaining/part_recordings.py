@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 
 from evidence import known, storage, table
+from spillcast.forecast import forecast
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.recording.observed import RecordedQuery, SizedFile
 from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
@@ -59,3 +61,14 @@ def query(before_s):
 
 def blocks(left):
     return tuple(round(each / BLOCK) for each in (left.low, left.centre, left.high))
+
+
+def former_run(folder, count=600, **parts):
+    """An entire run, of as many writes as reads."""
+    operations = [(op, FILE, n) for op in ("write", "read") for n in range(count)]
+    return recorded(folder / "former.spill", operations, ended_by="end", **parts)
+
+
+def with_history(part, *paths):
+    """The forecast of a part for the same storage, with files of ``--history``."""
+    return forecast(part, SAME, known=RemainingWorkHints(history=paths))

@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
+from part_recordings import (
+    BLOCK,
+    DATA,
+    FILE,
+    SAME,
+    STEP_S,
+    blocks,
+    former_run,
+    recorded,
+    recorded_late,
+    with_history,
+)  # fmt: skip
 
 from cases import cases
 from evidence import change, recording, storage, warned
@@ -78,8 +89,7 @@ def test_while_writing_goes_on_there_is_only_a_lower_bound(tmp_path, kinds):
     assert (left.reads_bytes.high, left.writes_bytes.high) == (None, None)
     # Each read is still to be done; where no read was seen, its duration is a guess.
     assert 0 < left.elapsed_s.low <= unread * STEP_S
-    code, *_ = (warning.code for warning in forecast(part, SAME).warnings)
-    assert code == "still-writing"
+    assert next(iter(warned(forecast(part, SAME)))) == "still-writing"
     assert verdict([forecast(part, SAME)]).text.startswith("No upper bound")
 
 
@@ -178,8 +188,7 @@ def test_remaining_reads_of_two_threads_overlap_as_their_writes_did(tmp_path):
 def test_an_earlier_run_of_two_threads_gives_the_time_beside_their_temp_io(tmp_path):
     operations = [("write", FILE, n) for n in range(800)]
     part = recorded(tmp_path / "part.spill", operations, threads=2)
-    reads = [("read", FILE, n) for n in range(800)]
-    former = recorded(tmp_path / "former.spill", operations + reads, threads=2, ended_by="end")
+    former = former_run(tmp_path, 800, threads=2)
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
     answer = forecast(part, fast, known=RemainingWorkHints(history=[former.path]))
     assert answer.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
@@ -201,26 +210,21 @@ def test_a_part_without_temp_io_uses_an_earlier_run_of_the_same_query(tmp_path):
     operations = [("read", DATA, n) for n in range(100)]
     private = ObservedEngine("postgres", query="select 1")
     part = recorded(tmp_path / "part.spill", operations, engine=private)
-    runs = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
-    same = recorded(tmp_path / "former.spill", runs, engine=private, ended_by="end")
-    unknown = recorded(tmp_path / "unknown.spill", runs, ended_by="end")
-    for known_besides in (RemainingWorkHints(), RemainingWorkHints(history=[unknown.path])):
+    same = former_run(tmp_path, engine=private)
+    (tmp_path / "of").mkdir()
+    for unsuited in ((), (former_run(tmp_path / "of").path,)):
         with pytest.raises(NotSpilled):
-            forecast(part, SAME, known=known_besides)
-    answer = forecast(part, SAME, known=RemainingWorkHints(history=[same.path]))
+            with_history(part, *unsuited)
+    answer = with_history(part, same.path)
     assert answer.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
-    [warned] = [item.message for item in answer.warnings if item.code == "former-run"]
-    assert warned.startswith("there was no temp I/O in the 400 ms that were recorded")
-    assert warned.endswith("former.spill")
+    assert warned(answer)["former-run"].startswith(
+        "there was no temp I/O in the 400 ms that were recorded"
+    )
+    assert warned(answer)["former-run"].endswith("former.spill")
 
 
 def test_an_earlier_run_gives_counts_and_work(tmp_path, written):
-    former = recorded(
-        tmp_path / "former.spill",
-        [(op, FILE, n) for op in ("write", "read") for n in range(600)],
-        ended_by="end",
-    )
-    answer = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
+    answer = with_history(written, former_run(tmp_path).path)
     assert blocks(answer.to_come.reads_bytes)[1] == pytest.approx(600, rel=0.05)
     assert answer.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
 
@@ -238,40 +242,29 @@ def test_an_earlier_run_that_differs_is_reported_and_not_used(tmp_path, text, me
     part = recorded(
         tmp_path / "part.spill", [("write", FILE, n) for n in range(400)], engine=private
     )
-    former = recorded(
-        tmp_path / "former.spill",
-        [(op, FILE, n) for op in ("write", "read") for n in range(600)],
-        engine=engine,
-        ended_by="end",
-    )
+    former = former_run(tmp_path, engine=engine)
     history = RemainingWorkHints(progress=0.5, history=[former.path])
     answer = forecast(part, SAME, known=history)
-    [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
-    assert unused.startswith("not used: former.spill: ")
-    assert why in unused
+    assert warned(answer)["not-used"].startswith("not used: former.spill: ")
+    assert why in warned(answer)["not-used"]
     # The duration of a read is not known: half of the time may be reads, or other work.
     assert answer.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
 
 
 def test_a_run_of_another_engine_is_reported_and_not_used(tmp_path):
-    run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
-    part = recorded(tmp_path / "part.spill", run[:400], engine=ObservedEngine("duckdb"))
-    former = recorded(
-        tmp_path / "former.spill", run, engine=ObservedEngine("postgresql"), ended_by="end"
-    )
-    answer = forecast(part, SAME, known=RemainingWorkHints(history=[former.path]))
-    messages = [item.message for item in answer.warnings]
-    assert "not used: former.spill: it is of postgresql, this one of duckdb" in messages
+    writes = [("write", FILE, n) for n in range(400)]
+    part = recorded(tmp_path / "part.spill", writes, engine=ObservedEngine("duckdb"))
+    former = former_run(tmp_path, engine=ObservedEngine("postgresql"))
+    answer = with_history(part, former.path)
+    reason = "it is of postgresql, this one of duckdb"
+    assert warned(answer)["not-used"] == f"not used: former.spill: {reason}"
     assert answer.to_come.open_ended
 
 
 def test_a_run_with_less_time_beside_its_temp_io_is_not_used(tmp_path, written):
     """800 ms passed beside the writes of 400 blocks, but only 200 ms beside 600 of each op."""
-    run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
-    former = recorded(tmp_path / "former.spill", run, ended_by="end", elapsed_s=2.6)
-    answer = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
-    [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
-    assert unused.endswith(
+    answer = with_history(written, former_run(tmp_path, elapsed_s=2.6).path)
+    assert warned(answer)["not-used"].endswith(
         "it took 200 ms outside temp I/O in all, this one 800 ms while it was recorded"
     )
 
@@ -286,7 +279,7 @@ def plan(rows, width=90):
 def test_a_plan_that_was_not_run_gives_the_writes_of_its_nodes(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(800 * BLOCK // 100)))
-    answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
+    answer = with_history(written, path)
     low, centre, high = blocks(answer.to_come.writes_bytes)
     assert low < 400 < high
     assert centre == pytest.approx(400, rel=0.1)
@@ -336,7 +329,7 @@ def test_written_bytes_of_a_process_take_precedence_over_its_plan(tmp_path):
 def test_a_plan_that_is_below_the_observed_writes_is_not_used(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(60_000, width=20)))
-    answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
+    answer = with_history(written, path)
     assert answer.part is not None
     assert "not-used" in warned(answer)
 
@@ -421,8 +414,7 @@ def test_impossible_hints_are_refused(written, option, value, why):
 @pytest.fixture
 def former(tmp_path):
     """A run of 1000 writes and 1000 reads; half of its 8 s passed outside them."""
-    run = [(op, FILE, n) for op in ("write", "read") for n in range(1000)]
-    return recorded(tmp_path / "former.spill", run, ended_by="end").path
+    return former_run(tmp_path, 1000).path
 
 
 @pytest.mark.parametrize(
@@ -441,11 +433,11 @@ def test_an_elapsed_time_below_the_other_sources_is_reported_and_used_alone(
                                               for op in ("write", "read")])  # fmt: skip
     known = RemainingWorkHints(**reported, history=[former] * runs)
     answer = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
-    [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
-    assert f"not used: {source}: " in unused
-    assert "is too short for temp I/O of about " in unused
+    texts = warned(answer)
+    assert f"not used: {source}: " in texts["not-used"]
+    assert "is too short for temp I/O of about " in texts["not-used"]
     # The remaining time then follows from the given time, not from the files.
-    assert not any("temp files hold" in item.message for item in answer.warnings)
+    assert not any("temp files hold" in text for text in texts.values())
     assert answer.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
     assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
     assert answer.forecast_s == pytest.approx(answer.baseline_s, rel=0.05)
