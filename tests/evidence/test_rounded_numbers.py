@@ -127,3 +127,25 @@ def test_waits_below_one_unit_may_omit_the_zero(figures, text):
     result = figures(text, elapsed_s=10)
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)
     assert result.total_s == pytest.approx(3.9, rel=1e-3)
+
+
+@cases(
+    ("name", "per_s"),
+    [
+        ("TIME_WAITED", 100),
+        ("TIME_WAITED_CS", 100),
+        ("TIME_WAITED_MICRO", 1e6),
+        ("TIME_WAITED_MS", 1e3),
+        ("TIME_WAITED_SECONDS", 1),
+        ("TIME_WAIT_SEC", 1),
+        ("TIME_WAITED_MINUTES", 1 / 60),
+        ("TIME_WAITED_HOURS", 1 / 3600),
+    ],
+)
+def test_the_name_of_a_column_of_times_tells_its_unit(figures, name, per_s):
+    """Percentages of waits and of time have similar names."""
+    text = f"EVENT,PCT_WAITS,TOTAL_WAITS,PCT_TIME_WAITED,{name}\n"
+    text += f"direct path read temp,61.2,9434,50.1,{7200 * per_s:g}\n"
+    text += f"direct path write temp,38.8,1368,25.1,{3600 * per_s:g}\n"
+    result = figures(text, elapsed_s=20_000)
+    assert (result.reads.count, result.total_s) == (9434, pytest.approx(10_800))

@@ -55,7 +55,10 @@ _UNITS_S = (
     # Snapper prints differences in microseconds.
     (re.compile(r"micro|[(_]us|^delta$"), 1e-6),
     (re.compile(r"[(_]ms|milli"), 1e-3),
-    (re.compile(r"(?:time_waited|average_wait)(?:_fg|_?delta)?$"), 1e-2),
+    (re.compile(r"[(_]cs|centi|(?:time_waited|average_wait)(?:_fg|_?delta)?$"), 1e-2),
+    (re.compile(r"(?<![mu])sec"), 1.0),
+    (re.compile(r"[(_]min"), 60.0),
+    (re.compile(r"[(_]h(?:ou)?r"), 3600.0),
 )
 _MS = 1e-3
 #: The resolution of an event's total time in views.
@@ -101,7 +104,7 @@ class WaitColumns:
     def of_view(self) -> bool:
         """Whether these are columns of a wait view, or of Snapper's output."""
         views = self.in_buckets, self.in_means, self.total == _DELTA
-        return any(views) or "time_waited" in self.total
+        return any(views) or "time_wait" in self.total
 
     @property
     def in_means(self) -> bool:
@@ -229,12 +232,14 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     ) or next((name for name in names if name.endswith("event")), None)
     if event is None:
         return None
-    totals = ("time(s", "total(s", "time_waited_micro", "time_waited")
-    total = next(filter(None, map(table.named, totals)), _DELTA if _DELTA in names else None)
+    measured = ReportTable([name for name in names if "pct" not in name])
+    totals = ("time(s", "total(s", "time_waited_micro", "time_wait")
+    total = next(filter(None, map(measured.named, totals)), _DELTA if _DELTA in names else None)
     # A title directly above the heading becomes a part of the names.
-    count = next((name for name in names if re.search("waits(?:_fg|_?delta)?$", name)), None)
+    ends = re.compile("waits(?:_fg|_?delta)?$")
+    count = next(filter(ends.search, measured.names), None)
     averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")
-    mean = next(filter(None, map(table.named, averages)), None)
+    mean = next(filter(None, map(measured.named, averages)), None)
     share = next((n for n in names if re.search(r"(?:%|pct).*time$|%total$", n)), None)
     bucket = next(filter(None, map(table.named, _BUCKET_ENDS)), None)
     if bucket is not None and _BUCKET_COUNT in names:
