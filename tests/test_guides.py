@@ -93,7 +93,7 @@ PREPARE = {
     "duckdb.md": copy_job,
     "clickhouse.md": copy_query_log,
     "spark.md": make_logs,
-    "postgres-history.md": lambda directory: three_weeks(directory / "looks"),
+    "postgres-history.md": lambda directory: three_weeks(directory / "history"),
 }
 
 

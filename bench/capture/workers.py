@@ -19,7 +19,7 @@ from spillcast.engines.postgres.live import record_postgres
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.completeness import (
-    BLOCKS_APART,
+    BLOCK_MARGIN,
     DIFFERENCE_MAX,
     checks_of,
     contradictions_of,
@@ -70,7 +70,7 @@ def outcome(run: Recording) -> str:
     """Whether it equals the plan, or reports that it does not."""
     read, written = list(checks_of(run))[:2]
     apart = [abs(check.expected - check.recorded) for check in (read, written)]
-    if max(apart) <= BLOCKS_APART:
+    if max(apart) <= BLOCK_MARGIN:
         return "equal"
     unseen = run.meta.unseen
     if unseen.excessive or any(c.difference > DIFFERENCE_MAX for c in contradictions_of(run)):

@@ -207,10 +207,10 @@ def calibration(cases: Sequence[Case]) -> str:
     lines = [
         paragraph(
             "`make constants` measures the constants and writes "
-            "[calibrated.toml](../python/spillcast/calibrated.toml), which tells what each rests "
-            "on. The half-width of an interval is its spread times "
-            "a quantile: that of the errors, in spreads, of verified forecasts of the same kind of "
-            "evidence and direction ([method](method.md#the-interval)). *factor* is the error of "
+            "[calibrated.toml](../python/spillcast/calibrated.toml), which names the source of "
+            "each. The half-width of an interval is its spread times a quantile: that of the "
+            "errors, in spreads, of verified forecasts of the same kind of evidence and "
+            "direction ([method](method.md#the-interval)). *factor* is the error of "
             "a kind of evidence relative to whole recordings. Quantiles with an asterisk also use "
             "other categories, because there are too few cases."
         ),

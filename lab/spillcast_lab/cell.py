@@ -84,8 +84,8 @@ class CellRun:
         self._step("prepared")
         self._engine.build(self._workload.rows)
         self._step("warm-up run")
-        calmest = min(self._places.values(), key=lambda place: not place.fast)
-        run(self._engine, self._workload, calmest, self._stage.tick)
+        fastest = min(self._places.values(), key=lambda place: not place.fast)
+        run(self._engine, self._workload, fastest, self._stage.tick)
         for place in self._places.values():
             if isinstance(place, SlowedPlace):
                 self._step(f"{place.name}, run that shows the memory it needs")
@@ -106,10 +106,10 @@ class CellRun:
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
         # The rank of the bare run that counts: the median of the least disturbed runs.
         rank = (repeat - 1) // 2
-        plan = next((series.calmest(rank)[1] for series in explained), None)
+        plan = next((series.least_disturbed(rank)[1] for series in explained), None)
         evidence = dict[str, dict[str, TempEvidence]]()
         for name, series in recorded.items():
-            recording = series.calmest(rank)[1]
+            recording = series.least_disturbed(rank)[1]
             evidence[name] = {"recording": recording}
             self._recorded_on[name] = recording.path
             if parts:

@@ -64,7 +64,7 @@ def verify(
         ),
     ] = True,
     output: Annotated[
-        Path | None, option("--output, -o FILE", "Write all cases as Parquet, as they come.")
+        Path | None, option("--output, -o FILE", "Write all cases as Parquet, as each ends.")
     ] = None,
     resume: Annotated[
         bool,
@@ -172,12 +172,12 @@ def _queries_drawn(
 ) -> Callable[..., "Truth"]:
     """The verification of the queries that fit into a time budget. OptionInvalid if none does."""
     from spillcast.errors import OptionInvalid
-    from spillcast_lab.draw import OVERDRAWN, draw
+    from spillcast_lab.draw import OVERDRAFT_FACTOR, draw
     from spillcast_lab.verify import verify as verify_queries
 
     drawn = draw(
         cells, storages, budget_s=budget_s, repeat=repeat, seed=seed, parts=parts,
-        overdrawn=OVERDRAWN,
+        overdraft_factor=OVERDRAFT_FACTOR,
     )  # fmt: skip
     if not drawn.cells:
         hint = "allow more, or run less with --repeat 1"

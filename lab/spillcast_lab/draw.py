@@ -21,7 +21,7 @@ from spillcast_lab.matrix import Cell, Pair, Plain, Storage, cell_s, run_s, unav
 DRAWN = 0.9
 #: Estimates of time are too high: cells are drawn for this multiple of the time, and a verification
 #: ends with the last cell that fits at the pace of the cells before it.
-OVERDRAWN = 2.5
+OVERDRAFT_FACTOR = 2.5
 #: Kinds of a cell's storages, in the order in which they are added.
 KINDS = ("slow", "fast", "slow", "slow", "fast")
 #: A cell starts with three slow storages and a fast one, and gets another if time allows.
@@ -51,20 +51,21 @@ def draw(
     repeat: int,
     seed: int,
     parts: bool = True,
-    overdrawn: float = 1.0,
+    overdraft_factor: float = 1.0,
 ) -> Drawn:
     """Give storages to cells until the time is used up, so that each is drawn equally often.
 
     First three slow storages and a fast one to every cell, then a fifth, by KINDS; engines and
     thread counts take turns. Half of a cell's forecasts are from slow to fast. Ties are broken at
     random, by ``seed``. Storages that cannot be made on this machine are not drawn, nor those on
-    which a run takes a large share of the time. Cells are drawn for ``overdrawn`` times the budget.
+    which a run takes a large share of the time. Cells are drawn for ``overdraft_factor`` times the
+    budget.
     """
     cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
     limit_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
     # If runs are long on all storages, long runs are drawn.
     for max_run_s in (limit_s, inf):
-        drawn = _drawn(cells, cost, overdrawn * budget_s, repeat, seed, parts, max_run_s)
+        drawn = _drawn(cells, cost, overdraft_factor * budget_s, repeat, seed, parts, max_run_s)
         if drawn.cells:
             break
     return drawn

@@ -189,7 +189,7 @@ def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator
 
 
 @cache
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """Why this machine does not support such storages, found by trying; None if it does."""
     storage = KernelSlowed("trial", 0.001, 0.001)
     try:

@@ -13,7 +13,7 @@ from spillcast.engines import THREADS_MAX, Explains, Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated
-from spillcast_lab.kernel_slowed import KernelSlowed, why_not
+from spillcast_lab.kernel_slowed import KernelSlowed, unsupported_reason
 from spillcast_lab.tpc.labs import LABS
 
 
@@ -59,7 +59,7 @@ STORAGES: Sequence[Storage] = (
 STORAGES_MIN = 2
 
 #: Queries of each suite after each of the engine's own queries.
-AFTER_EACH = {"tpch": 1, "tpcds": 2}
+PER_QUERY = {"tpch": 1, "tpcds": 2}
 #: Recorded runs on each source, if forecasts are also made from parts with a previous run.
 RECORDINGS_FOR_PARTS = 2
 #: Runs per counted run, because some runs are disturbed by other work on the machine.
@@ -115,7 +115,7 @@ class Cell:
 
 def unavailable(storage: Storage) -> str | None:
     """Why a storage cannot be made on this machine; None if it can."""
-    return why_not() if isinstance(storage, KernelSlowed) else None
+    return unsupported_reason() if isinstance(storage, KernelSlowed) else None
 
 
 def choose_storages(names: Sequence[str] | None, storages: Sequence[Any] = STORAGES) -> list[Any]:
@@ -150,7 +150,7 @@ def all_cells(
             for suite, labs in LABS.get(engine, {}).items()
         }
         mixed = [
-            [first, *chain(*(islice(cells, AFTER_EACH[suite]) for suite, cells in suites.items()))]
+            [first, *chain(*(islice(cells, PER_QUERY[suite]) for suite, cells in suites.items()))]
             for first in usual
         ]
         by_engine.append([*chain(*mixed), *_alternating(suites.values())])
@@ -233,7 +233,7 @@ def cell_s(
 
 
 def recordings(repeat: int, parts: bool) -> int:
-    """Recorded runs on each source: a former run is the evidence of parts only."""
+    """Recorded runs on each source: a previous run is the evidence of parts only."""
     return min(RECORDINGS_FOR_PARTS, repeat) if parts else 1
 
 

@@ -46,7 +46,7 @@ class Summary:
     #: Share of the cases with a measured time below the ceiling.
     below_ceiling: float | None
     #: Median deviation of a run on the target from the other runs of its query on it.
-    run_apart: float | None
+    run_difference: float | None
     seed_median: float | None
     ratio: float | None
 
@@ -81,7 +81,7 @@ def summarise(cases: Sequence[Case]) -> Summary:
         coverage=sum(covered) / len(covered) if covered else None,
         half_width=_median(widths),
         below_ceiling=sum(below) / len(below) if below else None,
-        run_apart=_median(repeated(cases)),
+        run_difference=_median(repeated(cases)),
         seed_median=seed_median,
         ratio=seed_median / beside if seed_median is not None and beside else None,
     )

@@ -26,7 +26,7 @@ class Series(Generic[T]):
         """The runs so far, in order."""
         return [ran for ran, _ in self.done]
 
-    def calmest(self, rank: int = 0) -> tuple[RunResult, T]:
+    def least_disturbed(self, rank: int = 0) -> tuple[RunResult, T]:
         """The run that is least disturbed by other work on the machine, and its result.
 
         ``rank`` 1 is the second least disturbed, and so on; the last run if there are fewer.

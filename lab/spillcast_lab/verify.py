@@ -67,7 +67,7 @@ def verify(
             if cell.lab not in labs:
                 stage.step(f"{cell.engine} made ready")
                 alone = len({other.engine for other in left}) == 1
-                labs[cell.lab] = _made_ready(cell.lab, workdir, alone=alone)
+                labs[cell.lab] = _set_up(cell.lab, workdir, alone=alone)
         used = {name for cell in left for name in cell.storages}
         stage.step(f"{format_count(len(used), 'storage')} made ready")
         by_name = {storage.name: storage for storage in storages}
@@ -127,7 +127,7 @@ def handle(
     truth.about["spent_s"] = spent_s()
 
 
-def _made_ready(lab: type[Lab], workdir: Path, *, alone: bool) -> Lab | SpillcastError:
+def _set_up(lab: type[Lab], workdir: Path, *, alone: bool) -> Lab | SpillcastError:
     """The lab of an engine in ``workdir``, or the error if this machine does not support it.
 
     InputError if a package is missing and there is no other engine.

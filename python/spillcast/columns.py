@@ -305,12 +305,12 @@ class ColumnValues:
                 [None if row is None else str(row) for row in self.to_pylist()], type
             )
         if self.is_text or self.type not in _KINDS:
-            raise ValueError(f"{self.type} does not become {type}")
+            raise ValueError(f"{self.type} cannot be converted to {type}")
         values = self.values.astype(type)
         if not np.can_cast(self.values.dtype, values.dtype, "safe"):
             is_kept = (values == self.values) | self.is_null()
             if not is_kept.all():
-                raise ValueError(f"numbers that {type} does not hold")
+                raise ValueError(f"numbers out of the range of {type}")
         return replace(self, type=type, values=values)
 
     def parts(self) -> tuple[Any, ...]:

@@ -211,7 +211,7 @@ def _check_size(text: str) -> None:
         raise FileTooLarge(f"more than {JSON_PARTS_MAX:,} lists and objects, or values")
 
 
-def doubled(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, Any]]:
+def conflicting_names(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, Any]]:
     """Each repeated name with another value than before: the name, the first value, the other."""
     first: dict[str, Any] = {}
     for name, value in pairs:
@@ -225,7 +225,7 @@ def unambiguous(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     InputError if a name has different figures, except identifiers, as in joins.
     """
     values = dict(pairs)
-    for name, *both in doubled(pairs) if len(values) < len(pairs) else ():
+    for name, *both in conflicting_names(pairs) if len(values) < len(pairs) else ():
         if not name.endswith("id") and any(_FIGURE.fullmatch(str(part)) for part in both):
             raise damaged(f"{name} has two values, {both[0]} and {both[1]}: select one")
     return values

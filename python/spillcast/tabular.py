@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Width of paragraphs, in columns of the terminal.
 WIDTH = 96
-_GLUE = "\x00"
+_NO_BREAK = "\x00"
 #: First characters that make a spreadsheet read text as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: Shown for a missing value.
@@ -107,8 +107,8 @@ class Column:
     def lines(self, cell: str, width: int) -> list[str]:
         """A written value in lines of at most ``width`` columns."""
         if self.unit == "words" and cell_width(cell) > width:
-            lines = wrap(glued(cell, _GLUE), width)
-            return [shortened(line.replace(_GLUE, " "), width) for line in lines]
+            lines = wrap(join_units(cell, _NO_BREAK), width)
+            return [shortened(line.replace(_NO_BREAK, " "), width) for line in lines]
         return [shortened(cell, width)]
 
     def written(self, value: Any) -> str:
@@ -326,9 +326,9 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return _markdown_lines([header, ["---"] * len(header), *rows])
 
 
-def glued(text: str, glue: str) -> str:
-    """A text with ``glue`` in place of the blank between each number and its unit."""
-    return re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", glue, text)
+def join_units(text: str, separator: str) -> str:
+    """A text with ``separator`` in place of the blank between each number and its unit."""
+    return re.sub(r"(?<=\d) (?=%|(?:us|ms|s|min|h|[KMGT]?i?B)\b)", separator, text)
 
 
 def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
@@ -337,8 +337,8 @@ def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
     A word longer than a line, such as a path, is broken.
     """
     return fill(
-        glued(text, _GLUE), width, subsequent_indent=indent, break_on_hyphens=False
-    ).replace(_GLUE, " ")
+        join_units(text, _NO_BREAK), width, subsequent_indent=indent, break_on_hyphens=False
+    ).replace(_NO_BREAK, " ")
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def several(given: Item | Sequence[Item]) -> Sequence[Item]:
 
 
 #: Least similarity of similar names; equal names have 1.
-ALIKE = 0.75
+SIMILARITY_MIN = 0.75
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
@@ -119,7 +119,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     by_lower: dict[str, str] = {}
     for candidate in known:
         by_lower.setdefault(candidate.lower(), candidate)
-    return [by_lower[low] for low in get_close_matches(name.lower(), by_lower, 3, ALIKE)]
+    return [by_lower[low] for low in get_close_matches(name.lower(), by_lower, 3, SIMILARITY_MIN)]
 
 
 def near_path(path: Path) -> Path | None:

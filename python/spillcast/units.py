@@ -103,7 +103,7 @@ def parse_bytes(text: str, option: str = "") -> int:
         raise OptionInvalid(f"{_named(option)}'{text}' is not a size", hint)
     if re.fullmatch(_NUMBER, text.strip()) and 0 < float(match[1]) < _BARE_BYTES_MIN:
         meant = ", ".join(f"{match[1]}{unit}" for unit in "KMG")
-        message = f"{_named(option)}'{text}' has no unit: it is not a size"
+        message = f"{_named(option)}'{text}' has no unit"
         raise OptionInvalid(message, f"write one of {meant}")
     size_bytes = float(match[1]) * _BYTES[match[2]]
     if size_bytes > _BYTES_MAX:

@@ -59,7 +59,7 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
         shell.wait()
 
 
-def refuse_planted_link(path: Path) -> None:
+def refuse_foreign_link(path: Path) -> None:
     """InputError if a link on the way to an output belongs to another user.
 
     Its owner controls where it leads; links of root (/dev/stdout) and our own are followed.
@@ -73,7 +73,7 @@ def check_output_file(path: Path | None, option: str = "-o") -> None:
     """InputError if the file of an option cannot be written: before the work, not after it."""
     if path is None:
         return
-    refuse_planted_link(path)
+    refuse_foreign_link(path)
     if path.is_dir():
         raise PathUnusable(f"{option} {path} is a directory", "name a file in it")
     parent = path.absolute().parent
@@ -96,7 +96,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     begin = os.fsdecode(os.fsencode(path.name)[:200])
     partial = path.parent / f"{begin}.{secrets.token_hex(4)}.partial"
     try:
-        refuse_planted_link(path)
+        refuse_foreign_link(path)
         in_place = os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
         yield path if in_place else partial
         if not in_place:

@@ -82,7 +82,7 @@ def test_output_fits_a_terminal(rows):
         (["--size", "4K"], "less than a line"),
         (["--size", "ten"], "is not a size"),
         (["--size", "1G", "--keep", "T"], "--policy keep"),
-        (["--size", "1G", "--policy", "keep", "--keep", "X"], "there is of: I, T"),
+        (["--size", "1G", "--policy", "keep", "--keep", "X"], "it has I/O on: I, T"),
         (["--size", "1G", "--flash", "9G/s"], "both --flash and --disk"),
         (["--size", "1G", "--flash", "9G/s", "--disk", "0/s"], "not a rate"),
         (["--size", "1G", "--flash", "9G/s", "--disk", "nope.json"], "no such file"),

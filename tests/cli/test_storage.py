@@ -78,7 +78,7 @@ def test_every_op_has_its_histogram(flash, disk):
 
 def test_a_recording_is_shown(spilled):
     text = printed("show", spilled.path)
-    assert "as an engine saw it in run.spill" in text
+    assert "as an engine measured it in run.spill" in text
     assert text.count("|") > 5
 
 

@@ -73,7 +73,7 @@ def recorded(tmp_path, wanted, *looks, duration_s=None, capture="auto", messages
         within_s=duration_s,
         look_s=1 / RATE_HZ,
     )
-    activity = MySqlActivity(look, selected.id, tells_end=True)
+    activity = MySqlActivity(look, selected.id, reports_end=True)
     runs = selected.runs and wanted.backend is None
     session = PaperSession(recorder, activity, selected.id, 0, runs=runs)
     session.begin(absent_because, answer.append)

@@ -112,9 +112,9 @@ def test_commands_of_exadata_are_valid_shell():
     ("arguments", "words"),
     [
         (("oracle", "--to", "temp"), "neither an absolute path nor a disk group"),
-        (("oracle", "--to", "+FLASH; drop"), "is not a name"),
-        (("oracle", "--to", "/u02", "--user", "x' or"), "is not a name"),
-        (("oracle", "--to", "/u02", "--size", "much"), "is not a size"),
+        (("oracle", "--to", "+FLASH; drop"), "is not an Oracle name"),
+        (("oracle", "--to", "/u02", "--user", "x' or"), "is not an Oracle name"),
+        (("oracle", "--to", "/u02", "--size", "much"), "is not an Oracle size"),
         (("oracle", "--to", "/u02", "--cells", "3", "--cell-flash", "6T"), "--exadata-flash"),
         (("oracle", "--to", "/u02", "--exadata-flash"), "make a disk group"),
         ((*EXADATA, "--cells", "3"), "go together"),

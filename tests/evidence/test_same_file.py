@@ -118,7 +118,7 @@ def test_a_forecast_reports_repeated_files(trace, tmp_path):
     [(twice, _)] = ask([trace, again], ["factor:2"])
     assert (twice.forecast_s, twice.interval_s) == (once.forecast_s, once.interval_s)
     assert [w.message for w in twice.warnings if w.code == "repeated"] == [
-        f"{again} holds nothing that {trace} does not, and counts once"
+        f"{again} holds only what {trace} holds, and counts once"
     ]
 
 

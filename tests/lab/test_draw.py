@@ -11,7 +11,7 @@ from cases import cases
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast_lab import matrix
-from spillcast_lab.draw import MAX_RUN, OVERDRAWN, SHORT_RUN_S, draw
+from spillcast_lab.draw import MAX_RUN, OVERDRAFT_FACTOR, SHORT_RUN_S, draw
 from spillcast_lab.kernel_slowed import KernelSlowed
 from spillcast_lab.matrix import (
     STORAGES,
@@ -29,7 +29,7 @@ KERNEL = {item.name for item in EVERYWHERE if isinstance(item, KernelSlowed)}
 
 @pytest.fixture(autouse=True)
 def _all_can_be_made(monkeypatch):
-    monkeypatch.setattr(matrix, "why_not", lambda: None)
+    monkeypatch.setattr(matrix, "unsupported_reason", lambda: None)
 
 
 def drawn(minutes, repeat=3, seed=0, storages=STORAGES, cells=ALL):
@@ -130,7 +130,7 @@ def test_without_a_fast_storage_all_pairs_are_drawn():
 
 
 def test_storages_that_cannot_be_made_are_not_drawn(monkeypatch):
-    monkeypatch.setattr(matrix, "why_not", lambda: "only root can")
+    monkeypatch.setattr(matrix, "unsupported_reason", lambda: "only root can")
     names = {
         name
         for cell in drawn(100, storages=EVERYWHERE, cells=MADE_UP).cells
@@ -172,8 +172,10 @@ def test_a_cell_without_a_pair_of_storages_is_left_out():
 
 
 def test_an_overdrawn_budget_includes_more_cells():
-    cells_drawn = draw(ALL, STORAGES, budget_s=300, repeat=3, seed=0, overdrawn=OVERDRAWN)
-    assert 300 < cells_drawn.expected_s <= OVERDRAWN * 300
+    cells_drawn = draw(
+        ALL, STORAGES, budget_s=300, repeat=3, seed=0, overdraft_factor=OVERDRAFT_FACTOR
+    )
+    assert 300 < cells_drawn.expected_s <= OVERDRAFT_FACTOR * 300
     # A single run takes no larger part of the time.
     cost = {storage.name: storage for storage in STORAGES}
     longest_s = max(

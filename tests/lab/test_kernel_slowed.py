@@ -10,7 +10,7 @@ import pytest
 
 from harness import environment, until
 from spillcast._core import PeakMemory
-from spillcast_lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, why_not
+from spillcast_lab.kernel_slowed import CACHE_BYTES, KernelSlowed, kernel_slowed, unsupported_reason
 
 #: Reads and writes of this many bytes, bypassing the page cache.
 BLOCK_BYTES = 8192
@@ -60,7 +60,7 @@ with kernel_slowed(storage, Path(sys.argv[1]), Path(sys.argv[1])) as place:
 
 @pytest.fixture(autouse=True)
 def possible():
-    reason = why_not()
+    reason = unsupported_reason()
     if reason is not None:
         pytest.skip(reason)
 

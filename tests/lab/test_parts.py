@@ -28,7 +28,7 @@ def test_a_tenth_starts_anywhere_in_the_first_four_fifths(whole):
     assert 13 < max(begun_s) <= 16
     assert {round(part.elapsed_s, 6) for part in matches} == {2.0}
     # The part does not contain the duration of the whole.
-    assert all(part.meta.went_on and part.meta.recorded_s == 2.0 for part in matches)
+    assert all(part.meta.ended_early and part.meta.recorded_s == 2.0 for part in matches)
     assert parts(whole, Random(1), None)[FIFTH].elapsed_s == 4.0
 
 

@@ -15,7 +15,7 @@ SIZE_BYTES = 32 << 20
 PARENT = f"""
 import os, sys
 from spillcast.lab import run
-run._available_bytes = lambda: {run.SPARED * SIZE_BYTES}
+run._available_bytes = lambda: {run.AVAILABLE_FACTOR_MIN * SIZE_BYTES}
 memory = run.ResidentMemory({SIZE_BYTES})
 with memory.released():
     pass
@@ -50,7 +50,7 @@ def test_another_process_holds_the_memory_and_ends_with_its_parent(parent):
 
 
 def test_the_memory_is_free_during_a_run(monkeypatch):
-    monkeypatch.setattr(run, "_available_bytes", lambda: run.SPARED * SIZE_BYTES)
+    monkeypatch.setattr(run, "_available_bytes", lambda: run.AVAILABLE_FACTOR_MIN * SIZE_BYTES)
     memory = ResidentMemory(SIZE_BYTES)
     try:
         with memory.released():
@@ -64,7 +64,7 @@ def test_the_memory_is_free_during_a_run(monkeypatch):
 
 
 def test_memory_needed_by_others_is_not_taken(monkeypatch):
-    monkeypatch.setattr(run, "_available_bytes", lambda: run.SPARED * SIZE_BYTES - 1)
+    monkeypatch.setattr(run, "_available_bytes", lambda: run.AVAILABLE_FACTOR_MIN * SIZE_BYTES - 1)
     memory = ResidentMemory(SIZE_BYTES)
     with memory.released():
         pass

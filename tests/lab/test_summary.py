@@ -187,7 +187,7 @@ def test_repeated_runs_are_compared_with_the_median_of_the_others():
     # Two cases with the same target share the runs there.
     cases = [case(on_target=target), case(on_target=target, source="5 ms")]
     assert len(repeated(cases)) == 3
-    assert summarise(cases).run_apart == pytest.approx(1.5 / 11.5)
+    assert summarise(cases).run_difference == pytest.approx(1.5 / 11.5)
     assert deviations(runs(10.0)) == []
 
 

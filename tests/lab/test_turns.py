@@ -90,14 +90,14 @@ def test_runs_in_the_same_place_are_compared_with_each_other(machine):
     take_turns(query(1), [recorded, bare, elsewhere])
     assert counts(recorded, bare, elsewhere) == [4, 5, 2]
     # In the third round it had two runs that seemed undisturbed.
-    assert recorded.calmest()[1] == 3
+    assert recorded.least_disturbed()[1] == 3
 
 
 def test_runs_are_ranked_by_their_disturbance(machine):
     series = machine.series("a", 3, cpu_s=[0.9, 0.5, 0.7, 0.6, 0.8])
     take_turns(query(1), [series])
-    assert [series.calmest(rank)[1] for rank in range(3)] == [1, 3, 2]
-    assert series.calmest(99)[1] == 0
+    assert [series.least_disturbed(rank)[1] for rank in range(3)] == [1, 3, 2]
+    assert series.least_disturbed(99)[1] == 0
 
 
 @pytest.mark.parametrize(

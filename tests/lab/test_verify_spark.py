@@ -17,7 +17,7 @@ from spillcast.forecast.spark import forecast_application
 from spillcast.lab.case import Case, CaseEvidence, Runs, Truth, Variant, read_truth, write_truth
 from spillcast_lab.accuracy import write_accuracy
 from spillcast_lab.kernel_slowed import BLKIO
-from spillcast_lab.spark.runs import BDI, why_not
+from spillcast_lab.spark.runs import BDI, unsupported_reason
 from spillcast_lab.spark.verify import (
     LOG,
     LOG_AND_RECORDING,
@@ -51,7 +51,7 @@ def limits_of(numbers):
     return [line for line in lines if line.split()[0] == numbers]
 
 
-@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+@pytest.mark.skipif(unsupported_reason() is not None, reason=str(unsupported_reason()))
 def test_the_volume_of_a_killed_owner_is_removed(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -178,7 +178,7 @@ def folder(example, tmp_path):
         (["profile", "ash.csv", "--histogram"], "samples are no single waits"),
         (["profile", "hdd.trc", "--sql", "selct 1"], "the query: Parser Error"),
         (["profile", "hdd.trc", "--sql", "from nowhere"], "Table with name nowhere does not exist"),
-        (["profile", "hdd.trc", "--sql", ""], "the query asks for nothing"),
+        (["profile", "hdd.trc", "--sql", ""], "the query returns nothing"),
     ])  # fmt: skip
 def test_bad_input(folder, arguments, answer):
     assert answer in only_line(spillcast(*arguments, cwd=folder), 2)

@@ -9,7 +9,7 @@ import pytest
 from harness import available, spillcast
 from spillcast.recording import WRITEBACK, Recording
 from spillcast.workspace import memory_group
-from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, why_not
+from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, unsupported_reason
 
 MIB = 1 << 20
 #: This much of the group is dirty when its program needs memory that only writeback can free.
@@ -35,7 +35,7 @@ print(time.monotonic() - begun)
 def slow_disk(tmp_path):
     """A directory on a file system with a limited writeback rate, whichever process causes it."""
     available("bpf")
-    if (reason := why_not()) is not None:
+    if (reason := unsupported_reason()) is not None:
         pytest.skip(reason)
     limit = BLKIO / "blkio.throttle.write_bps_device"
     with kernel_slowed(KernelSlowed("slow", 0.0001, 0.0001), tmp_path, tmp_path) as place:

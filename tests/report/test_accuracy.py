@@ -214,7 +214,7 @@ def test_the_page_shows_the_effect_of_each_estimate(page):
         line.strip("| ").split(" | ") for line in section.splitlines() if "slow to fast, Po" in line
     ]
     medians = {row[1]: (row[2], row[3], row[4]) for row in rows}
-    assert medians["without what a wait costs on this machine"] == ("2", "3", "60.0 %")
+    assert medians["without the calibrated cost of a wait on this machine"] == ("2", "3", "60.0 %")
     assert medians["rehearsed"] == ("2", "2", "1.0 %")
     assert medians["the same without that"] == ("", "2", "17.0 %")
 

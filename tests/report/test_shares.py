@@ -73,9 +73,7 @@ def test_time_of_several_threads_is_labelled_as_theirs(tmp_path):
         "This run took 11.8 s, and 100 % of the 33 s of its 3 threads went into temp files."
     ]
     words = profile_page(profile(run.path)).text(200).splitlines()[0]
-    assert words == (
-        "11.8 s of elapsed time; sessions side by side spent 33 s; shares are of the 33 s"
-    )
+    assert words == ("11.8 s of elapsed time; parallel sessions spent 33 s; shares are of the 33 s")
     [row] = [row for row in profile(run.path).rows if row["count"]]
     assert (row["files"], row["share"]) == ("temp", pytest.approx(1.0))
 

@@ -33,7 +33,7 @@ from kills import KILLS
 from spillcast._core import scratch_prefix
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.probe import no_names_left, probe
+from spillcast.storage.probe import named_files_removed, probe
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -145,11 +145,11 @@ def test_a_thread_does_not_remove_files_of_another(tmp_path):
     path = tmp_path / f"{scratch_prefix()}1"
 
     def other():
-        with no_names_left(tmp_path):
+        with named_files_removed(tmp_path):
             pass
 
     thread = threading.Thread(target=other)
-    with no_names_left(tmp_path):
+    with named_files_removed(tmp_path):
         path.touch()
         thread.start()
         thread.join(timeout=0.5)

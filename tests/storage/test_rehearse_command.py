@@ -31,8 +31,8 @@ from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.rehearse import (
-    GIVE,
-    LONGER,
+    LONGER_HINT,
+    RUN_HINT,
     check_free_space,
     command_to_run,
     reads_only,
@@ -314,7 +314,7 @@ def test_a_writing_or_failing_command_is_refused(spilled, tmp_path):
     with pytest.raises(RehearsalFailed, match="exited with status 3"):
         rehearse(recording, tmp_path, tmp_path, 9.0, command=["sh", "-c", "exit 3"])
     # More time helps only a command that is still running.
-    for words, hint in ((["sleep", "9"], LONGER), (["true"], GIVE)):
+    for words, hint in ((["sleep", "9"], LONGER_HINT), (["true"], RUN_HINT)):
         with pytest.raises(RehearsalFailed, match="no temp I/O was done") as failure:
             rehearse(recording, tmp_path, tmp_path, 0.3, command=words)
         assert failure.value.hint == hint

@@ -85,7 +85,7 @@ VOLUMES = (
 )
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """Why volumes cannot be made on this machine; None if they can."""
     if (reason := missing(("losetup", "mountpoint", *PROGRAMS))) is not None:
         return reason
@@ -106,7 +106,7 @@ def mounted(volume: Volume, workdir: Path, fast: Path, dirty_bytes: int) -> Iter
         directory.mkdir()
         yield directory
         return
-    if (reason := why_not()) is not None:
+    if (reason := unsupported_reason()) is not None:
         raise ExperimentFailed(reason)
     folder = file_name(volume.name)
     mountpoint = (workdir / f"mnt-{folder}").resolve()

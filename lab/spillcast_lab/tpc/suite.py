@@ -132,7 +132,7 @@ def cold(workload: LabQuery) -> LabQuery:
     return replace(workload, name=f"{workload.name} cold", cold=True)
 
 
-def chill(files: Iterable[Path]) -> None:
+def drop_from_page_cache(files: Iterable[Path]) -> None:
     """Drop files from the page cache; files in memory, such as in tmpfs, stay."""
     for file in files:
         with file.open("rb", buffering=0) as opened:
@@ -203,7 +203,7 @@ class SuiteLab(Lab):
         """A query in a separate process, with its tables cold or warm."""
         # The engine's class comes next in the bases.
         with super().hold(workload, temp, environment) as held:  # type: ignore[safe-super]
-            (chill if workload.cold else warm)(self._files(workload.rows))
+            (drop_from_page_cache if workload.cold else warm)(self._files(workload.rows))
             yield held
 
     def _files(self, rows: int) -> Iterable[Path]:

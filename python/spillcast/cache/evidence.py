@@ -68,7 +68,7 @@ class Requests:
             if name not in self.objects:
                 known = ", ".join(sorted(self.objects)[:12])
                 raise SelectionEmpty(
-                    f"--keep {name}: there is no I/O of it", f"there is of: {known}"
+                    f"--keep {name}: the evidence has no I/O on it", f"it has I/O on: {known}"
                 )
         return [self.objects.index(name) for name in names]
 
@@ -106,7 +106,7 @@ def read_requests(
         rows = of_traces(evidence.traces, block_bytes, lenient=lenient)
     else:
         raise EvidenceUnsuited(
-            "samples and statistics contain no offsets: they do not show what was read again",
+            "samples and statistics contain no offsets, so they do not show repeated reads",
             "give traces, a recording, a CSV file with offsets, or an oracleGeneral file",
         )
     line_bytes = line_bytes or LINE_BYTES

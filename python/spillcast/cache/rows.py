@@ -95,8 +95,8 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> FileAccess
     known, notes = _known(waits, has_offset, recording.path, "a recording of I/O calls")
     if (slices := recording.meta.raw.slices_s) is not None:
         notes.append(
-            f"the recording keeps {format_count(len(slices), 'slice')} of its waits: what was read "
-            "again between them is not seen; record with more --slices, or a shorter run"
+            f"the recording keeps {format_count(len(slices), 'slice')} of its waits: repeated "
+            "reads between them are not seen; record with more --slices, or a shorter run"
         )
     file, names = coded(known["file"])
     offset, size = known["offset"].to_numpy(), known["bytes"].to_numpy()
@@ -170,7 +170,7 @@ def _known(waits: Table, has_offset: Flags, where: Path, needed: str) -> tuple[T
     if not known.num_rows:
         raise EvidenceUnsuited(
             f"{format_count(waits.num_rows, 'operation')}, none with an offset",
-            f"what is read again is known by file and offset: give {needed}",
+            f"file and offset identify repeated reads: give {needed}",
             where,
         )
     skipped = waits.num_rows - known.num_rows
@@ -191,7 +191,7 @@ _TYPES = {
 }  # fmt: skip
 #: Number of rows of a CSV file that are split at a time.
 _CSV_ROWS = 1 << 16
-_CSV_HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
+_CSV_HINT = "columns: object, offset, bytes; optional: time_s, class, query"
 
 
 def is_csv(path: Path) -> bool:
@@ -245,7 +245,7 @@ def _check_names(names: Sequence[str]) -> None:
         raise EvidenceDamaged(f"there are several columns {twice[0]}")
     if missing := [name for name in _NEEDED if name not in names]:
         raise EvidenceIncomplete(
-            f"there is no column {' and no '.join(missing)}, so what is read again is not known"
+            f"there is no column {' and no '.join(missing)}, so repeated reads are not known"
         )
 
 
@@ -270,7 +270,7 @@ def _cells(path: Path) -> dict[str, list[str]]:
             # Rows above may span several lines or be blank.
             short = (at for at, row in enumerate(batch, first) if len(row) != len(names))
             if (line := next(short, None)) is not None:
-                raise ValueError(f"from line {line} on, a row has not {len(names)} fields")
+                raise ValueError(f"from line {line} on, a row does not have {len(names)} fields")
             for name, texts in zip(names, zip(*batch, strict=True), strict=True):
                 if name in cells:
                     cells[name].extend(map(sys.intern, texts))

@@ -238,7 +238,7 @@ def _moved(
 
 
 #: A cache is large enough if it has this share of the hits of the largest cache.
-MOST = 0.9
+HITS_SHARE = 0.9
 #: Number of sizes from the smallest to all data, in equal ratios of a few percent.
 _FINE = 400
 #: Number of sizes of a curve in a table, and as shown.
@@ -281,13 +281,15 @@ class Curve(Tabular):
         return [float(s) * self.line_bytes for s in np.geomspace(least, self.core.lines, count)]
 
     def enough_bytes(self) -> float | None:
-        """The smallest size with the share ``MOST`` of the most hits; None if no size has hits."""
+        """The smallest size with ``HITS_SHARE`` of the most hits; None if no size has hits."""
         sizes = self.sizes(_FINE)
         ratios = self.miss_ratios(sizes)
         hits = 1 - ratios[-1]
         if hits <= 0:
             return None
-        return next(s for s, miss in zip(sizes, ratios, strict=True) if 1 - miss >= MOST * hits)
+        return next(
+            s for s, miss in zip(sizes, ratios, strict=True) if 1 - miss >= HITS_SHARE * hits
+        )
 
     def to_arrow(self) -> Table:
         """``POINTS`` sizes in equal ratios: size_bytes and miss_ratio."""
@@ -302,9 +304,8 @@ class Curve(Tabular):
         enough = self.enough_bytes()
         verdict = "No cache size gives any hits."
         if enough is not None:
-            verdict = (
-                f"{format_bytes(enough)} bring {MOST:.0%} of the hits that any cache size can."
-            )
+            size = format_bytes(enough)
+            verdict = f"A cache of {size} has {HITS_SHARE:.0%} of the hits of any size."
         rows = list(zip(sizes, self.miss_ratios(sizes), strict=True))
         return Display(verdict, columns, rows)
 
@@ -356,7 +357,7 @@ class MissCurve:
     """Missed reads of the last run, by the size of an LRU cache."""
 
     policy: str = key("`lru`", example="lru")
-    sampled: float = key("share of the lines it is made from", example=1.0)
+    sampled: float = key("share of the lines that were sampled", example=1.0)
     error_max: float = key(
         "mean error of the miss ratios over all sizes, not exceeded (if sampled, in 19 of 20 "
         "traces); 0 if exact",
@@ -380,7 +381,7 @@ class CacheResult:
     line_bytes: int = key("size of a cache line", unit="bytes", example=65536)
     cache: Cache | None = key("the requested cache; null without `--size`")
     curve: MissCurve = key("of LRU caches of all sizes")
-    warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
+    warnings: Sequence[str] = key("texts of the warnings", example=[])
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

@@ -297,7 +297,7 @@ def with_present_names(arguments: list[str]) -> list[str]:
         from spillcast.errors import UsageInvalid
 
         raise UsageInvalid(
-            "the verb completion is gone",
+            "there is no verb completion any more",
             "use spillcast --install-completion, or --show-completion to print it",
         )
     if words[:1] == ["sql"]:

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class VisibleStream:
-    """Writes text to the stream ``obeyed`` with its control characters made visible."""
+    """Writes text to the stream ``raw`` with its control characters made visible."""
 
-    def __init__(self, obeyed: TextIO) -> None:
-        self.obeyed = obeyed
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
 
     def write(self, text: str) -> int:
         """Write a text; return its length."""
         shown = visible(text)
         try:
-            self.obeyed.write(shown)
+            self.raw.write(shown)
         except UnicodeEncodeError as error:
             # The encoding of a locale such as C or ISO-8859-1 lacks some characters.
             encoded = shown.encode(error.encoding, "replace")
-            self.obeyed.write(encoded.decode(error.encoding))
+            self.raw.write(encoded.decode(error.encoding))
         except OSError as error:
-            error.filename = self.obeyed.name
+            error.filename = self.raw.name
             raise
         return len(text)
 
@@ -42,7 +42,7 @@ class VisibleStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.obeyed, name)
+        return getattr(self.raw, name)
 
 
 @contextmanager
@@ -53,9 +53,9 @@ def visible_streams() -> Iterator[None]:
         yield
 
 
-def obeyed(stream: TextIO) -> TextIO:
+def raw(stream: TextIO) -> TextIO:
     """The underlying stream, for our own escape codes and for bytes that a program reads."""
-    return stream.obeyed if isinstance(stream, VisibleStream) else stream
+    return stream.raw if isinstance(stream, VisibleStream) else stream
 
 
 #: The line on stderr that the next line overwrites. A thread draws bars, hence the lock.
@@ -69,7 +69,7 @@ def write_over(text: str, width: int) -> None:
     with _line_lock:
         _line = " ".join(visible(text).split("\n"))[:width]
         sys.stderr.flush()
-        stream = obeyed(sys.stderr)
+        stream = raw(sys.stderr)
         stream.write("\r\x1b[2K" + _line)
         stream.flush()
 
@@ -158,7 +158,7 @@ def print_coloured(text: str) -> None:
     from spillcast.report import highlighter
 
     # Markup and emoji codes in the text are printed unchanged.
-    console = Console(file=obeyed(sys.stdout), highlighter=highlighter(), markup=False, emoji=False)
+    console = Console(file=raw(sys.stdout), highlighter=highlighter(), markup=False, emoji=False)
     console.print(visible(text), soft_wrap=True)
 
 

@@ -17,7 +17,7 @@ from spillcast.cli.output import (
     json_text,
     notice_line,
     notify,
-    obeyed,
+    raw,
     takes_colours,
     write_over,
 )
@@ -333,7 +333,7 @@ def live_view(
         if keyboard and sys.stdin.isatty():
             descriptor = stack.enter_context(_single_keys(sys.stdin.fileno()))
         live = Live(
-            console=Console(file=obeyed(sys.stderr), highlight=False, emoji=False, markup=False),
+            console=Console(file=raw(sys.stderr), highlight=False, emoji=False, markup=False),
             auto_refresh=False,
             transient=not keep,
             redirect_stdout=False,

@@ -224,9 +224,9 @@ def record(
         raise typer.Exit(kept_status())
     if live and server is not None and target.session == SessionSelector() and explain is None:
         target = replace(target, session=SessionSelector(spilling=True))
-    opened_view: AbstractContextManager[View] = line_view(show=not json)
+    view_context: AbstractContextManager[View] = line_view(show=not json)
     if live:
-        opened_view = live_view(
+        view_context = live_view(
             target.title if discard else f"recording {target.title}",
             forecast=_running_forecast(to, history or (), written, confidence),
             json_lines=json,
@@ -237,7 +237,7 @@ def record(
     with until_command_ends(command) as signals:
         try:
             recording = _record(
-                target, output, options, opened_view, command_output, signals, live=live
+                target, output, options, view_context, command_output, signals, live=live
             )
         finally:
             if command_output is not None:
@@ -256,7 +256,7 @@ def _record(
     target: "TargetOptions",
     output: Path | None,
     options: "RecordOptions",
-    opened_view: "AbstractContextManager[View]",
+    view_context: "AbstractContextManager[View]",
     command_output: "CommandOutput | None",
     signals: "PassedOn[_core.Target] | None",
     *,
@@ -272,12 +272,12 @@ def _record(
 
         running = Running()
     if target.dsn is not None:
-        with opened_view as view:
+        with view_context as view:
             recording = record_server(target, output, options, view, running)
             view.end()
         return recording
     recorder = begin(target, output, options, running, command_output, signals)
-    with opened_view as view:
+    with view_context as view:
         follow(recorder, view)
         recorder.stop()
         view.end()

@@ -84,7 +84,7 @@ _NOT_WITH_ALL = {
     ),
     "--explain": "record it by itself, without --all",
     "--set": "settings are for a statement that --explain runs",
-    "--live": "a line shows how many sessions spill; --live shows one session",
+    "--live": "--live is for one session; with --all a line shows how many spill",
 }
 
 

@@ -21,7 +21,7 @@ from spillcast.cli.options import (
     option,
     with_question,
 )
-from spillcast.cli.output import Answer, emit, notify, obeyed, terminal_columns
+from spillcast.cli.output import Answer, emit, notify, raw, terminal_columns
 from spillcast.cli.usage import refuse
 from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refusal
 from spillcast.units import format_count
@@ -216,7 +216,7 @@ def report(
         _add_sizing(page, words, question, answers[0][0])
     else:
         hint = "name a target with --to"
-        for _, given in question.given_beside(OF_EVIDENCE):
+        for _, given in question.given_except(OF_EVIDENCE):
             raise OptionConflict(f"{given} is for a forecast", hint)
         for kind in [each for each in evidence.kinds if each in TOTALS or not page.runs]:
             raise EvidenceUnsuited(f"{KIND_WORDS[kind]} hold no waits", hint)
@@ -323,7 +323,7 @@ def export(
     # Both formats are UTF-8 in any locale.
     encoded = (piece.encode(errors="backslashreplace") for piece in pieces)
     if output is None:
-        obeyed(sys.stdout).buffer.writelines(encoded)
+        raw(sys.stdout).buffer.writelines(encoded)
         return
     with whole_file(output) as partial, partial.open("wb") as file:
         file.writelines(encoded)

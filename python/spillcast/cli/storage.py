@@ -101,7 +101,7 @@ def _check_source(
         hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
         raise OptionMissing("give either --like RECORDING or --grid", hint)
     if grid:
-        refuse(replay_options, "is for the run of a file: give --like RECORDING")
+        refuse(replay_options, "is for a replay: give --like RECORDING")
     else:
         refuse({"--psync": psync}, "is for --grid: a replay makes the calls that were recorded")
 
@@ -332,7 +332,7 @@ def _serve(mount: "Mount", command: list[str] | None) -> int | None:
     """Serve until the command ends, or until the unmount; returns the command's exit status."""
     from spillcast.cli.progress import live_line
     from spillcast.report.storage import mount_status
-    from spillcast.storage.emulation import run_command, stay
+    from spillcast.storage.emulation import run_command, wait_until_unmounted
 
     # A command has the terminal to itself.
     with live_line(show=not command) as write:
@@ -346,7 +346,7 @@ def _serve(mount: "Mount", command: list[str] | None) -> int | None:
 
         if command:
             return run_command(command, tick)
-        stay(mount, tick)
+        wait_until_unmounted(mount, tick)
         return None
 
 
@@ -440,7 +440,7 @@ def cache(
 
     options = None
     if size_bytes is None:
-        refuse({"--keep": keep, "--flash": flash, "--disk": disk}, "is of a cache: give --size")
+        refuse({"--keep": keep, "--flash": flash, "--disk": disk}, "is for one cache: give --size")
     else:
         options = CacheOptions(
             size_bytes, policy, keep or (), temp_writes, temp_share, from_flash, runs
@@ -455,7 +455,7 @@ def cache(
         simulated = None
         if options is not None:
             simulated = simulate(requests, options, devices, cells=cells, on_progress=bar)
-    with progress_bar("making the curve", "requests") as bar:
+    with progress_bar("computing the miss curve", "requests") as bar:
         miss_curve = curve(
             requests,
             rate=sample,

@@ -86,7 +86,7 @@ def wait_for_session(
 def no_query_error(awaited: str, within_s: float) -> TimedOut:
     """The error for a query that did not start in time."""
     hint = "a longer --duration waits longer, and without one it waits until Ctrl-C"
-    return TimedOut(f"waited {format_duration(within_s)} for {awaited}: none came", hint)
+    return TimedOut(f"waited {format_duration(within_s)} for {awaited}: none appeared", hint)
 
 
 def prepare(

@@ -133,7 +133,7 @@ def move_tmpfs(
             f"{enough} &&\n  mount -t tmpfs -o {options} tmpfs {path}",
         ),
         Step("Check its size and what it holds.", f"df -h {path}"),
-        Step("To have it after a restart too.", f"printf '%s\\n' {shell_word(line)} >> /etc/fstab"),
+        Step("Mount it after a restart, too.", f"printf '%s\\n' {shell_word(line)} >> /etc/fstab"),
     ]
     # sed interprets the line as a basic regular expression.
     escaped = "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)
@@ -221,18 +221,19 @@ def move_clickhouse(
     steps = [
         Step("Note what is in use now.", CLICKHOUSE_CHECK),
         Step(
-            "A directory of the server's user alone: at its start the server deletes files in it "
+            "A directory for the server alone: when it starts, it deletes files in it "
             "that begin with tmp.",
             f"install -d -o clickhouse -g clickhouse -m 750 {shell_word(f'{path}/')}",
         ),
         Step(
-            "Nothing is overwritten.", f"set -C; cat > {CLICKHOUSE_CONFIG} <<'XML'\n{config}\nXML"
+            "Write a new file.",
+            f"set -C; cat > {CLICKHOUSE_CONFIG} <<'XML'\n{config}\nXML",
         ),
-        Step("It is to be readable to the server.", f"chown clickhouse: {CLICKHOUSE_CONFIG}"),
+        Step("Let the server read it.", f"chown clickhouse: {CLICKHOUSE_CONFIG}"),
         restart,
         Step("Check that the server uses it.", CLICKHOUSE_CHECK),
     ]
-    revert = [Step("The setting of before.", f"rm {CLICKHOUSE_CONFIG}"), restart]
+    revert = [Step("Restore the previous setting.", f"rm {CLICKHOUSE_CONFIG}"), restart]
     warnings = [
         "ClickHouse Cloud and managed servers have no access to tmp_path",
         "a policy of storage (tmp_policy) with several disks is replaced by this one directory",
@@ -271,7 +272,7 @@ def move_mysql(
     path = os.path.abspath(to)
     if re.search(r"[\s:;#\"'\\]", path):
         raise OptionInvalid(
-            f"--to {to}: a setting of MySQL cannot name it as it is",
+            f"--to {to}: a setting of MySQL cannot hold this path",
             "give a directory without blanks, quotes, backslashes, and : ; #",
         )
     present, service, checks = dict[str, str](), "mariadb", list[str]()
@@ -295,23 +296,23 @@ def move_mysql(
     text = "\n".join(["[mysqld]", *lines])
     checking = "SELECT @@tmpdir, @@innodb_tmpdir, @@innodb_temp_data_file_path"
     restart = Step(
-        "All of them but innodb_tmpdir are read at the start only: sessions end.",
+        "The server reads all but innodb_tmpdir only when it starts: sessions end.",
         f"systemctl restart {service}",
     )
     directory, file, owner = map(shell_word, (path, _MYSQL_FILE, user))
     steps = [
         Step(
-            "The directory, for the server alone.",
+            "Create the directory, for the server alone.",
             f"install -d -o {owner} -g {owner} -m 0750 {directory}",
         ),
         Step(
-            "Filesorts, temporary tables on disk and InnoDB's temporary tablespaces.",
+            "Move filesorts, temporary tables on disk and InnoDB's temporary tablespaces.",
             f"cat > {file} <<'END'\n{text}\nEND",
         ),
         restart,
-        Step("Afterwards.", sql=(checking,), client=client),
+        Step("Check that the server uses it.", sql=(checking,), client=client),
     ]
-    revert = [Step("The former settings hold again.", f"rm {file}"), restart]
+    revert = [Step("Restore the previous settings.", f"rm {file}"), restart]
     now = "; ".join(
         f"{name} = {present[name]}" for name in _MYSQL_SETTINGS[:4] if present.get(name)
     )

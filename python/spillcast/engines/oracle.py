@@ -92,7 +92,9 @@ def collect(
     if minutes is None:
         minutes = SAMPLED_MINUTES if without_pack else MEMORY_MINUTES
     if without_pack and history is not None:
-        raise OptionConflict("--history and --memory are of ASH, and --without-pack reads none")
+        raise OptionConflict(
+            "--history and --memory select ASH, which --without-pack does not read"
+        )
     for flag, value, max_value in (
         ("--minutes", minutes, MINUTES_MAX),
         ("--interval", interval, INTERVAL_S_MAX),
@@ -197,7 +199,7 @@ def move(
         )
     move = _tablespace_move(to, user, size, client="sqlplus / as sysdba")
     move.steps = [*_flash_steps(to[1:], mount_word(kept_bytes).lower()), *move.steps]
-    move.revert += _flash_back_steps(to[1:])
+    move.revert += _flash_revert_steps(to[1:])
     move.warnings = [
         "run it by hand, a step at a time: a flush takes long, and must end before the cache is "
         "dropped",
@@ -227,7 +229,7 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
         hint = "write for example /u02/temp or +FLASH"
         raise OptionInvalid(f"--to {to} is neither an absolute path nor a disk group", hint)
     if re.fullmatch(r"[1-9][0-9]*[KMGT]?", size.upper()) is None:
-        raise OptionInvalid(f"--size '{size}' is not a size of Oracle's", "write for example 32G")
+        raise OptionInvalid(f"--size '{size}' is not an Oracle size", "write for example 32G")
     subject = f"User {user}" if user else "Every user with the database's default"
     alter = f"ALTER USER {user}" if user else "ALTER DATABASE DEFAULT"
     query_back = (
@@ -244,18 +246,16 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
         f"  TEMPFILE {sql_literal(file)} SIZE {size.upper()}"
     )
     steps = {
-        "Keep what this prints: it is the statement that goes back.": query_back,
+        "Keep the output: it is the statement that restores the setting.": query_back,
         "One file for all: a bigfile tablespace has no limit at 32 GB.": create,
-        f"{subject} takes it, in sessions that begin from now on.": (
-            f"{alter} TEMPORARY TABLESPACE {TABLESPACE}"
-        ),
-        "While a query spills: its session and its temp segments are here.": USERS,
+        f"{subject} uses it, in new sessions.": (f"{alter} TEMPORARY TABLESPACE {TABLESPACE}"),
+        "While a query spills, this lists its session and its temp segments.": USERS,
     }
     revert = {
         "If the first statement printed another tablespace, use that name.": (
             f"{alter} TEMPORARY TABLESPACE TEMP"
         ),
-        "Until this finds nothing the tablespace is in use:": USERS,
+        "While this lists sessions, the tablespace is in use:": USERS,
         "Then:": f"DROP TABLESPACE {TABLESPACE} INCLUDING CONTENTS AND DATAFILES",
     }
     return Move(
@@ -272,7 +272,7 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
 def _check_name(flag: str, name: str | None) -> None:
     """InputError for a name that would need quotes."""
     if name is not None and re.fullmatch(r"[A-Za-z][A-Za-z0-9_$#]{0,127}", name) is None:
-        raise OptionInvalid(f"{flag} '{name}' is not a name of Oracle's")
+        raise OptionInvalid(f"{flag} '{name}' is not an Oracle name")
 
 
 def _price(size: str, cells: int | None, cell_flash: str | None, cell_cache: str) -> str:
@@ -310,7 +310,7 @@ def _flash_steps(disk_group: str, cache: str) -> list[Step]:
     """The steps that shrink each cell's flash cache and make a disk group of the freed flash."""
     return [
         Step(
-            "The flash caches as they are. Keep what this prints: the way back needs the sizes.",
+            "The current flash caches. Keep the output: going back needs the sizes.",
             'dcli -g cell_group -l celladmin "cellcli -e list flashcache detail"',
         ),
         Step(
@@ -339,7 +339,7 @@ def _flash_steps(disk_group: str, cache: str) -> list[Step]:
     ]
 
 
-def _flash_back_steps(disk_group: str) -> list[Step]:
+def _flash_revert_steps(disk_group: str) -> list[Step]:
     drop = f"DROP DISKGROUP {disk_group}"
     return [
         _as_sysasm("The disk group; ASM refuses while a file is in it.", drop),

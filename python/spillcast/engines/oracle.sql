@@ -147,9 +147,9 @@ exec dbms_monitor.session_trace_disable(session_id => {sid}, serial_num => {seri
 --# licence
 -- LICENCE: Active Session History belongs to the Oracle Diagnostics Pack, which is licensed apart,
 -- on Enterprise Edition. To query it without that licence is a breach of it, and Oracle records the
--- use. The answer decides: at anything but yes the script ends here. All that stands above needs no
--- pack, and a forecast can be made from the trace alone. Made with --without-pack, the script looks
--- at V$SESSION instead.
+-- use. The answer decides: at anything but yes the script ends here. Nothing above needs the pack,
+-- and a forecast can be made from the trace alone. Made with --without-pack, the script samples
+-- V$SESSION instead.
 prompt
 prompt LICENCE: what follows reads Active Session History, part of the Oracle Diagnostics Pack.
 set define on
@@ -207,9 +207,9 @@ spool off
 set termout on
 
 --# sampler
--- What Active Session History would tell, without the Diagnostics Pack: V$SESSION is looked at once
--- a second, for {minutes} minutes or until nothing of it was active for a minute. It tells no plan
--- lines and not how long a single wait took, and the rows appear at the end. Before Oracle 18, write
+-- In place of Active Session History, without the Diagnostics Pack: V$SESSION is sampled once a
+-- second, for {minutes} minutes or until nothing of it was active for a minute. It has neither plan
+-- lines nor the lengths of single waits, and the rows appear at the end. Before Oracle 18, write
 -- dbms_lock.sleep for dbms_session.sleep.
 prompt Samples of V$SESSION for {minutes} minutes at most: spillcast_sessions.csv
 set termout off
@@ -250,7 +250,7 @@ begin
     v_idle_s := case v_seen when 0 then v_idle_s + 1 else 0 end;
     exit when v_idle_s >= 60;
     dbms_session.sleep(greatest(1 - (dbms_utility.get_time - v_clock) / 100, 0.01));
-    -- A look stands for the time up to it.
+    -- A sample represents the time up to it.
     v_weight_us := (dbms_utility.get_time - v_clock) * 10000;
   end loop;
 end;

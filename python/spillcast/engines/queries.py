@@ -89,7 +89,7 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
         if time.monotonic() - self._started_s > self._timeout_s:
             raise ExperimentFailed(
                 f"{self._engine}: the query took more than {self._timeout_s:.0f} s",
-                "leave the machine to it, or take a query or a storage that needs less time",
+                "run it on an idle machine, or choose a shorter query or faster storage",
             )
         return False
 

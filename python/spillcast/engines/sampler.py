@@ -51,7 +51,7 @@ class SessionQuery:
     #: The latest and the earliest time at which the query may have ended; rows up to the latest
     #: belong to it. None while it runs.
     ended_ns: int | None = None
-    sure_until_ns: int | None = None
+    complete_until_ns: int | None = None
     ticks: int = 0
     samples: int = 0
     #: Samples taken after a gap, and the time of all gaps, which no sample represents. The time
@@ -234,7 +234,7 @@ class Sampler(threading.Thread):
         now_ns = time.monotonic_ns()
         sessions = {backend.pid: backend for backend in backends if backend.leader is None}
         with self._lock:
-            self._see(sessions, now_ns)
+            self._update(sessions, now_ns)
         if new := {pid: query for pid, query in self._queries.items() if query.life.new}:
             for statement in self._activity.statements(new):
                 if statement.text_hash == sessions[statement.pid].text_hash:
@@ -256,7 +256,7 @@ class Sampler(threading.Thread):
         process = self._activity.process
         return None if process is None else task_times(Path(f"/proc/{process}"))
 
-    def _see(self, sessions: dict[int, SessionState], now_ns: int) -> None:
+    def _update(self, sessions: dict[int, SessionState], now_ns: int) -> None:
         """Ends queries that are over, and adds those of sessions that became active."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
@@ -275,10 +275,10 @@ class Sampler(threading.Thread):
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
         # A session that is gone ended after the last sample.
-        query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
+        query.ended_ns, query.complete_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
-            query.sure_until_ns = round(ended_s * 1e9)
-            query.ended_ns = query.sure_until_ns
+            query.complete_until_ns = round(ended_s * 1e9)
+            query.ended_ns = query.complete_until_ns
             if query.life.last and session.query_start_s != query.life.last.query_start_s:
                 # The session's next query has started, so this one ended before that.
                 query.ended_ns = round(self._clock.local_s(session.query_start_s, ended_s) * 1e9)

@@ -336,7 +336,7 @@ def counts_of_figures(
         threads = max(1.0, busy_s / elapsed_s)
     absent = [op for op, n in zip(OPS, (temp.reads, temp.writes), strict=True) if not n.count]
     if len(absent) == 1 and temp.io_bounds is None and source != FIGURES:
-        notes = [*notes, f"it has no {absent[0]}s of temp files, which are the other half of them"]
+        notes = [*notes, f"it has no {absent[0]}s of temp files: part of temp I/O may be missing"]
     counts = _checked(
         Counts(
             elapsed_s=elapsed_s,
@@ -399,7 +399,7 @@ def _checked(counts: Counts) -> Counts:
             many = f"{moved.count:,} {op}s of temp files of {format_bytes(moved.bytes)} in all"
             raise EvidenceContradictory(f"{many}: each moves 1 byte to 2 GiB")
     if not 1 <= threads <= THREADS_MAX:
-        raise EvidenceContradictory(f"{threads:g} threads", f"there are 1 to {THREADS_MAX:,}")
+        raise EvidenceContradictory(f"{threads:g} threads", f"give 1 to {THREADS_MAX:,}")
     io_s = counts.total_s
     if max(counts.elapsed_s, counts.cpu_s or 0.0, io_s) > LONGEST_S:
         raise EvidenceContradictory("a time of more than 30 years", "times are in seconds")

@@ -75,7 +75,7 @@ def read(path: Path, selection: Selection) -> Counts:
     if len(documents) > 1:
         raise EvidenceAmbiguous(f"{len(documents)} profiles", "give one, in a file of its own")
     if not documents or not isinstance(documents[0], dict):
-        raise damaged("no line begins its JSON: the first is missing or has more in it")
+        raise damaged("no line begins its JSON: the first is missing or begins with other text")
     profile = read_document(DuckDBMetrics, _renamed(documents[0]))
     of_query, of_database = profile.peak_temp_dir_size, profile.system_peak_temp_dir_size
     if of_query is of_database is profile.total_bytes_spilled is None:

@@ -49,7 +49,7 @@ class StatedOps:
 
     bytes: float = key("what they moved", unit="bytes", example=11796480000)
     count: int | None = key(
-        "how many there were; without it as many as operation_bytes make", example=46450,
+        "number of operations; default: bytes / operation_bytes", example=46450,
         optional=True,
     )  # fmt: skip
     time_s: float | None = key(
@@ -79,7 +79,7 @@ class StatedFigures:
         "mean size of an operation, where there are no counts", unit="bytes", example=262144.0,
         optional=True,
     )  # fmt: skip
-    threads: float = key("threads at work, on the mean", example=1.0, default=1.0, optional=True)
+    threads: float = key("mean number of threads at work", example=1.0, default=1.0, optional=True)
 
 
 @reading(hint=HOW)
@@ -97,7 +97,7 @@ def counts_of_argument(argument: str, selection: Selection) -> Counts:
         name, _, value = (text.strip() for text in figure.partition("="))
         if name not in _PLACES:
             raise ChoiceUnknown(
-                f"{argument}: {name}: there is no such figure; known are {', '.join(_PLACES)}",
+                f"{argument}: {name}: there is no such figure; figures are {', '.join(_PLACES)}",
                 _EXAMPLE,
             )
         (*above, field), parse = _PLACES[name]

@@ -92,7 +92,7 @@ def read(path: Path, selection: Selection) -> Counts:
     text = unwrapped(text_of(path, bytes_max=JSON_LENGTH_MAX))
     if '"query_block"' not in text and r"\"query_block" not in text:
         raise EvidenceUnsuited(
-            "no plan of MySQL, and no table or tree of MariaDB, tells whether a sort or a "
+            "no plan of MySQL, and no table or tree of MariaDB, shows whether a sort or a "
             "temporary table went to disk",
             _INSTEAD,
         )
@@ -100,7 +100,7 @@ def read(path: Path, selection: Selection) -> Counts:
     documents = [d for d in json_values(plain, repeats=True) if isinstance(d, dict)]
     blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
     if not blocks:
-        raise damaged("no line begins its JSON: the first is missing or has more in it")
+        raise damaged("no line begins its JSON: the first is missing or begins with other text")
     blocks = [block for block in blocks if "r_total_time_ms" in block]
     if len(blocks) > 1:
         raise EvidenceAmbiguous(f"{len(blocks)} plans", "give one, in a file of its own")
@@ -114,7 +114,7 @@ def read(path: Path, selection: Selection) -> Counts:
     notes = [sort.fix for sort in spilled]
     if tables:
         notes.append(
-            f"temporary tables: {tables}; a plan does not tell whether they were larger than "
+            f"temporary tables: {tables}; a plan does not show whether they were larger than "
             "tmp_table_size and max_heap_table_size, and so on disk"
         )
     if not spilled:

@@ -34,7 +34,7 @@ _UNAMBIGUOUS = (
 _ONLY_COMMA = re.compile(_UNAMBIGUOUS.format(",", r"\.") + r"|,\d+")
 _ONLY_POINT = re.compile(_UNAMBIGUOUS.format(r"\.", ","))
 #: The tolerance beyond rounding: means of means, and clocks that are read one after the other.
-SLACK = 0.02
+TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class FigureCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the relation holds within the bounds of rounding and SLACK."""
+        """Whether the relation holds within the bounds of rounding and TOLERANCE."""
         _, equal = RELATIONS[self.relation]
         left, right = map(Number.of, (self.left, self.right))
-        at_most = left.low * (1 - SLACK) <= right.high
-        return at_most and (not equal or right.low * (1 - SLACK) <= left.high)
+        at_most = left.low * (1 - TOLERANCE) <= right.high
+        return at_most and (not equal or right.low * (1 - TOLERANCE) <= left.high)
 
 
 def number_of(text: str, *, step: int = 1000) -> Number | None:

@@ -42,8 +42,8 @@ TRACES = ("*.trc", *(f"*.trc.{codec}" for codec in ("gz", "zst", "bz2", "xz", "z
 _OWN_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
 #: Hints for documents that users often give in place of evidence.
 _HINTS_BY_DOCUMENT = {
-    "storage": "it says how long operations take: give it as a target, with --to",
-    "recording": "it is a file of one: give its folder",
+    "storage": "it describes a storage: give it as a target, with --to",
+    "recording": "it is one file of a recording: give its folder",
     "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
 _KNOWN = (

@@ -339,7 +339,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|(?:^[^\w\n]*+|[|\t] *+)(?:Copying to tmp table|Creating sort|converting HEAP)\b"
                 r"|\bwait/io/file/|@@tmpdir/|\bnum_initial_chunks_spilled_to_disk\b",
                 "MySQL counts merge passes and tables, times its stages, and the files of all "
-                "statements; none of these tells what the query read and wrote on disk",
+                "statements; none of these shows what the query read and wrote on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
     _too_little("pages of STATISTICS IO",
                 r"\bSQL Server (?:Execution Times|parse and compile)|\|--[A-Z][\w ]*\(.{,200}:\("
@@ -354,7 +354,7 @@ KINDS: Sequence[EvidenceKind] = (
                 "sys.dm_io_virtual_file_stats(2, NULL) from before and after the query"),
     # Some of these engines have a log like MySQL's, or views like Oracle's.
     *(_too_little(f"a text of {name}", mark,
-    f"a text of {name} in a form that is not read, or of what did not spill",
+    f"output of {name} in an unknown form, or of a query that did not spill",
     f"record the query: spillcast record --pid PID; {FIGURES_HINT}", 1.3)
       for name, mark in TEXTS),
     _too_little("pages and logs of Spark",
@@ -364,11 +364,11 @@ KINDS: Sequence[EvidenceKind] = (
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
-                "a plan of Redshift is an estimate, and tells of no run",
+                "a plan of Redshift is an estimate, not a run",
                 _REDSHIFT_HINT, score=4.2),
     _too_little("rows of Redshift's system views",
                 r"\bis_diskbased\b|\bquery_temp_blocks_to_disk\b",
-                "Redshift tells whether a step spilled (t), or blocks, not its reads and writes",
+                "Redshift shows whether a step spilled (t), or blocks, not its reads and writes",
                 _REDSHIFT_HINT),
     _too_little("a report of pgBadger", r"\bpgBadger\b|generating the most temporary|tempfile_info",
                 "a report of pgBadger has sums of temp files by statement, and not of one call",
@@ -391,15 +391,14 @@ KINDS: Sequence[EvidenceKind] = (
                 r"^ *r +b +swpd|^(?=.*\bDevice\b).*\b(?:[rw]/s|tps)(?!\w)|\"sysstat\"\s*:"
                 r"|\bavg RTT \(ms\)|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b"
                 r"|^ *[mun]?secs +: count\b|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b",
-                "iostat and its like count what ran on a device or in a process, and do not tell "
-                "which of it was temp I/O",
+                "iostat and similar tools count all I/O of a device or process, not temp I/O alone",
                 "record the query: spillcast record --pid PID; or measure the storage: "
                 "spillcast probe DIR --grid -o storage.json; its mean wait is a target as "
                 "latency:0.8ms"),
     _too_little("output of strace",
                 r"^(?:\[pid +\d+\] |\d+ +)?(?:[\d.:]+ )?"
                 r"p?(?:read|write)v?(?:64|2)?\(\d+[<,].*\) += \d",
-                "strace slows each call that it prints, and does not tell the waits of a process",
+                "strace slows each call that it prints, and does not show the waits of a process",
                 "record the query: spillcast record -o run.spill -- COMMAND, or --pid PID"),
     _too_little("output of fio",
                 r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^(?:\d;)?fio-\d"
@@ -412,18 +411,18 @@ KINDS: Sequence[EvidenceKind] = (
                 r"\brequests completed in [\d.]+ |^min/avg/max/mdev = |^\d+\+\d+ [^\W\d]+ [^\W\d]+$"
                 r"|\d \w+ \([\d.,]+ [kKMGT]i?B\b[^)\n]*\) \w+, \d|\bdiskspd\b|^thread \| +bytes +\|"
                 r"|(?<![a-z])IOPS\b|^ *Timing .* disk reads:|\d ops/sec\b|^ *reads/s: |-Per Chr-",
-                "figures of a storage that do not tell its latencies by size",
+                "figures of a storage without its latencies by size",
                 "give what it measured with --to, such as latency:1.4ms or "
                 "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
                 "spillcast probe DIR --grid -o storage.json"),
     _too_little("a file of LZF", r"\AZV[\x00\x01]",
-                "it is compressed by LZF, which is not read",
+                "it is compressed by LZF, which is not supported",
                 "unpack it, or have Spark write it with spark.eventLog.compression.codec=zstd"),
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
                 r"|\btemp (?:read|written)=\d|\bpgsql_tmp\d+\.\d|\btemp\w* disk usage\b"
                 r"|\bSpilled [\d.]+ ?[KMGT]i?B\b|\bexternal merge\b|\btemp_blks_written\W+\d",
-                "it tells what spilled in a form that is not known",
+                "it shows what spilled in an unknown form",
                 FIGURES_HINT, score=0.4),
     EvidenceKind("parameters", "parameters of a database",
          lambda sample: 1.0 * ("db_block_size" in sample.text[:4096].lower())),

@@ -275,7 +275,7 @@ def _with_bounds(
 
 
 #: Rows of one snapshot have almost the same sample_ms.
-APART_S = 1.0
+SPAN_MAX_S = 1.0
 _TEXTS = ("statement_text", "query_text", "text")
 _NEEDED_OF_QUERIES = ("execution_count", "total_elapsed_time", "total_spills")
 QUERY_STATS = (*_NEEDED_OF_QUERIES, "total_worker_time", "total_dop", "query_hash", *_TEXTS)
@@ -370,7 +370,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     elapsed_s, reads, writes = 0.0, *snapshots[-1][1:3]
     if len(snapshots) == 2:
         if snapshots[0][3] != snapshots[1][3]:
-            raise EvidenceContradictory("the snapshots have not the same files", HOW_FILES)
+            raise EvidenceContradictory("the snapshots have different files", HOW_FILES)
         elapsed_s = snapshots[1][0] - snapshots[0][0]
         reads, writes = (
             OpCounts(new.count - old.count, new.bytes - old.bytes, new.total_ns - old.total_ns)
@@ -416,7 +416,7 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
         return round(sum(_number(row, name) for row in taken))
 
     timed = sorted(((total([row], "sample_ms") / 1e3, row) for row in rows), key=itemgetter(0))
-    starts = [at for at, (s, _) in enumerate(timed) if at == 0 or s - timed[at - 1][0] > APART_S]
+    starts = [at for at, (s, _) in enumerate(timed) if at == 0 or s - timed[at - 1][0] > SPAN_MAX_S]
     for start, end in zip(starts, [*starts[1:], len(timed)], strict=True):
         taken = [row for _, row in timed[start:end]]
         reads, writes = (

@@ -312,8 +312,8 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
         kept.setdefault(first)
     by_size = sorted(kept.keys() & by_path.keys(), key=lambda path: -by_path[path].st_size)
     copies = _early_copies(by_size)
-    gone = {copy for copy, _ in copies}
-    return [path for path in kept if path not in gone], repeated + copies
+    removed = {copy for copy, _ in copies}
+    return [path for path in kept if path not in removed], repeated + copies
 
 
 def _early_copies(paths: Sequence[Path]) -> list[Repeated]:
@@ -361,7 +361,7 @@ def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
     return [
         f"{path} is given twice and counts once"
         if path == first
-        else f"{path} holds nothing that {first} does not, and counts once"
+        else f"{path} holds only what {first} holds, and counts once"
         for path, first in repeated
     ]
 

@@ -103,7 +103,7 @@ class Fleet:
     )
     databases: Sequence[DatabaseRow] = key("in the order of statements")
     days: Sequence[DayRow] = key("by date")
-    warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
+    warnings: Sequence[str] = key("texts of the warnings", example=[])
 
     def to_json(self) -> dict[str, Any]:
         """The document that docs/schema.md describes."""

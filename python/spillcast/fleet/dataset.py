@@ -104,7 +104,7 @@ FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
 SNAPSHOTS_FOLDER = "looks"
 #: Names of parts, as ``ingest.write_batch`` creates them.
 _PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
-ANEW = "ingest into a new dataset"
+INGEST_AGAIN_HINT = "ingest into a new dataset"
 
 #: Names of unfinished files, which a killed ingest may leave behind.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
@@ -301,7 +301,7 @@ class Dataset:
         With ``create``, an empty place is accepted, too.
         """
         where = place(address)
-        _check_version(where, missing_is_fine=create)
+        _check_version(where, allow_missing=create)
         return cls(where)
 
     def write_head(self) -> None:
@@ -350,8 +350,8 @@ def is_dataset(address: str) -> bool:
 def _log(where: Store, name: str) -> Table:
     """Reads a file of the log. InputError if it is damaged, or names a file that is not a part."""
     path = f"{where.address}/{name}"
-    with reading(path, ANEW):
-        rows = table_of(path, SOURCES, ANEW, content=where.read(name))
+    with reading(path, INGEST_AGAIN_HINT):
+        rows = table_of(path, SOURCES, INGEST_AGAIN_HINT, content=where.read(name))
         for part in (part for parts in rows["parts"].to_pylist() for part in parts):
             if not _PART.fullmatch(part):
                 raise damaged(f"{part!r} is not part of a dataset")
@@ -365,20 +365,20 @@ def parquet_bytes(table: Table, group_rows: int | None = None) -> bytes:
         return file.read()
 
 
-def _check_version(where: Store, *, missing_is_fine: bool) -> None:
+def _check_version(where: Store, *, allow_missing: bool) -> None:
     """InputError if the place holds something else."""
     path = f"{where.address}/{_HEAD}"
     try:
         content = where.read(_HEAD)
     except (FileNotFoundError, NotADirectoryError):
-        if missing_is_fine and not [n for n in where.names("") if n != ".lock"]:
+        if allow_missing and not [n for n in where.names("") if n != ".lock"]:
             return
         raise PathMissing(
             "there is no dataset",
             "make one with: spillcast ingest SOURCE... -o DATASET",
             where.address,
         ) from None
-    with reading(path, ANEW):
+    with reading(path, INGEST_AGAIN_HINT):
         head = object_of(bounded(content).decode(errors="replace"))
     version = head.get("schema")
     if version != DATASET_SCHEMA:

@@ -36,14 +36,14 @@ from spillcast.text import shell_word
 from spillcast.units import format_count
 
 #: The share of all savings for which the report shows the number of statements.
-MOST = 0.8
+MOST_SHARE = 0.8
 #: The length of the month for which a price is given.
 MONTH_DAYS = 30
 
 
 def statements_for_most(rows: Sequence[FleetStatement]) -> int:
-    """The number of first rows with ``MOST`` of all savings; 0 if there are no savings."""
-    return next((n for n, row in enumerate(rows, 1) if row.cumulative_share >= MOST), 0)
+    """The number of first rows with ``MOST_SHARE`` of all savings; 0 if there are no savings."""
+    return next((n for n, row in enumerate(rows, 1) if row.cumulative_share >= MOST_SHARE), 0)
 
 
 def _cost_per_saved_hour(
@@ -111,7 +111,7 @@ def fleet(
         saved_s=saved_s,
         saved_interval_s=saved_interval_s or (0.0, 0.0),
         statements_for_most=statements_for_most(rows),
-        most=MOST,
+        most=MOST_SHARE,
         cost=cost,
         cost_per_saved_hour=_cost_per_saved_hour(cost, days, saved_s),
         sources=sum(1 for source in sources if source["set_aside"] is None) + facts.snapshots,

@@ -28,11 +28,11 @@ from spillcast.evidence.postgres.statements import StatementRow, counts_of_row
 from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
     ACTIVE,
-    ANEW,
     ASH_SUMS,
     CPU,
     FACTS,
     FACTS_FOLDER,
+    INGEST_AGAIN_HINT,
     RUNS,
     RUNS_FOLDER,
     WAIT,
@@ -136,12 +136,12 @@ class FactQueries:
         facts = f"read_parquet({urls}, hive_partitioning = true, hive_types_autocast = false)"
         label = f"if(list_contains({_list_sql(sorted(clashes))}, database), "
         label += "database || '@' || host, database)"
-        with reading(self._address, ANEW):
+        with reading(self._address, INGEST_AGAIN_HINT):
             connection.execute(_VIEW.format(label=label, facts=facts))
 
     def rows(self, sql: str, **parameters: Any) -> Rows:
         """The rows of TOTALS, or of DAYS or LATENCIES with ``events`` as parameter."""
-        with reading(self._address, ANEW):
+        with reading(self._address, INGEST_AGAIN_HINT):
             relation = self._connection.sql(sql, params=parameters or None)
             names = relation.columns
             return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
@@ -168,19 +168,19 @@ def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """The rows of RUNS, one at a time, with database and day."""
     for part in dataset.parts(RUNS_FOLDER):
         path = f"{dataset.place.address}/{part}"
-        with reading(path, ANEW):
+        with reading(path, INGEST_AGAIN_HINT):
             content = dataset.place.read(part)
         folders = (folder.partition("=") for folder in part.split("/") if "=" in folder)
         partition = {name: unquote(value) for name, _, value in folders}
-        for row in batches_of(path, RUNS, ANEW, content=content, rows=1):
+        for row in batches_of(path, RUNS, INGEST_AGAIN_HINT, content=content, rows=1):
             yield {**row.to_pylist()[0], **partition}
 
 
 def _check_facts(place: Store, part: str) -> None:
     """InputError if a part of the facts is damaged."""
     path = f"{place.address}/{part}"
-    with reading(path, ANEW):
-        rows = table_of(path, FACTS, ANEW, content=place.read(part))
+    with reading(path, INGEST_AGAIN_HINT):
+        rows = table_of(path, FACTS, INGEST_AGAIN_HINT, content=place.read(part))
         for name, values in _VALUES.items():
             if unknown := set(rows[name].to_pylist()) - values:
                 raise damaged(f"{name} is {unknown.pop()!r} in some row")

@@ -280,7 +280,7 @@ def _partitions(
         who = Identity("spark", day=begun.date().isoformat()).named(database)
         _identify(row, APPLICATION, who)
     elif kind == "figures":
-        problem = "totals, which a dataset does not hold: spillcast forecast says what they are"
+        problem = "totals, which a dataset does not hold: give them to spillcast forecast"
         raise EvidenceUnsuited(problem)
     else:
         raise EvidenceUnsuited("sums over many queries: no single query can be forecast")

@@ -30,7 +30,7 @@ _TEXTS_MAX = (2000, 500, 120, 0)
 KEY = ("userid", "dbid", "queryid", "toplevel")
 _FACTS = ("query", "stats_since", "min_exec_time", "max_exec_time")
 _NAME = re.compile(r"looks/server=[^/]+/day=[^/]+/(\d{6,})-\d{8}T\d{12}Z\.json\.gz")
-_AGAIN = "remove the file, or save into a new folder"
+_DAMAGED_HINT = "remove the file, or save into a new folder"
 #: A clock jumped if its advance differs by more than this from that of the client's uptime.
 _JUMP_S, _JUMP_SHARE = 2.0, 0.01
 
@@ -163,7 +163,7 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
     """All snapshots in the order in which they were saved. InputError for a damaged file."""
     for number, name in sorted(_names(dataset)):
         path = f"{dataset.place.address}/{name}"
-        with reading(path, _AGAIN):
+        with reading(path, _DAMAGED_HINT):
             content = gzip.decompress(dataset.place.read(name))
             document = json_of(decoded(bounded(content)))
             snapshot = replace(read(Snapshot, document), number=number)

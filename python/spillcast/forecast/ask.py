@@ -16,7 +16,7 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Caveat, Forecast
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.query import read_workload, too_unsure
+from spillcast.forecast.workload.query import is_too_uncertain, read_workload
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_free_space, kept_rehearsal
@@ -163,7 +163,7 @@ def _forecasts(
     workload, like = read_workload(evidence, question)
     storages = [_resolved(target, like, question) for target in targets]
     answers = _answers(workload, storages, question)
-    if any(too_unsure(forecast) for forecast, _ in answers):
+    if any(is_too_uncertain(forecast) for forecast, _ in answers):
         workload, _ = read_workload(evidence, replace(question, exact=True))
         answers = _answers(workload, storages, question)
     return [(replace(f, warnings=[*f.warnings, *caveats]), storage) for f, storage in answers]
@@ -246,7 +246,7 @@ class RunningForecast:
         if recording is not None:
             try:
                 storage = self._storage or resolve(self._target, recording)
-                known = self._known if recording.meta.went_on else NO_HINTS
+                known = self._known if recording.meta.ended_early else NO_HINTS
                 self.latest = forecast(recording, storage, confidence=self._confidence, known=known)
                 self.because = self.latest.refused
                 if self.latest.to_come is not None and not self.latest.to_come.open_ended:

@@ -7,8 +7,8 @@ The estimates are averaged with weights from their errors:
 - The recording: CPU bursts after operations of the same kind, size, thread and stretch of the run
   do the same work, so the slope of their CPU time over the wait is the cost of a wait.
 - A rehearsal: the CPU time of the query's first operations on both storages.
-- Former runs on other storage: the run with longer waits takes more CPU time, either as the cost of
-  waits or because threads poll for the I/O of others. The excess over the machine's calibration,
+- Previous runs on other storage: the one with longer waits takes more CPU time, either as the cost
+  of waits or because threads poll for the I/O of others. The excess over the machine's calibration,
   beyond its error, is polling: it follows the time of temp I/O like a wait.
 """
 
@@ -37,10 +37,10 @@ WITHIN_RUN_BEYOND = 0.2
 #: Least relative standard error of an estimate: no such measurement repeats more closely.
 MIN_ERROR = 0.05
 #: Steps of the bisection, which end at a relative error of 1e-12.
-HALVINGS = 40
+BISECTION_STEPS = 40
 #: Without a calibration: the memory that a query touches divided by the memory that the loop reads
 #: in the same CPU time, and the relative standard deviation of that ratio (ten queries).
-TOUCHED = 0.15
+TOUCHED_SHARE = 0.15
 GUESS_ERROR = 0.6
 #: Stretches of a run. Bursts are compared within each; their scatter is the slope's error.
 STRETCHES = 20
@@ -58,7 +58,7 @@ REHEARSED_STRETCHES = 10
 REPEATED = 0.02
 #: Errors of the change for later operations of a rehearsed kind and for other kinds, as shares of
 #: the rehearsed change, and for other kinds also as a share of the CPU time between operations.
-LATER, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
+LATER_ERROR, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _guess_s(caches: Sequence[CpuCache], wait_s: Floats, warm_cpu_s: float) -> F
     extra_s: Floats = np.zeros(len(wait_s))
     for cache in caches:
         waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
-        used_share = min(1.0, TOUCHED * warm_cpu_s * 1e9 / max(cache.warm_ns, 1))
+        used_share = min(1.0, TOUCHED_SHARE * warm_cpu_s * 1e9 / max(cache.warm_ns, 1))
         extra_s += used_share * np.interp(wait_s * 1e9, waits_ns, costs_ns) / 1e9
     return extra_s
 
@@ -149,7 +149,7 @@ def _warm_cpu_s(
 ) -> float:
     """CPU time between two waits with warm caches; plus the cost of waits it is ``cpu_s``."""
     lower_s, upper_s = 0.0, cpu_s
-    for _ in range(HALVINGS):
+    for _ in range(BISECTION_STEPS):
         middle_s = (lower_s + upper_s) / 2
         added_s = float(count @ _guess_s(caches, recorded_s, middle_s) / count.sum())
         if middle_s + added_s > cpu_s:
@@ -286,7 +286,7 @@ def _later_error_s(
             continue
         of_op = sum(other.count for other in loads if other.op == load.op)
         left = max(1 - len(target.cpu_after(load.op)) / of_op, 0.0)
-        error_s += load.count * left * LATER * abs(change_s)
+        error_s += load.count * left * LATER_ERROR * abs(change_s)
     return error_s
 
 
@@ -304,7 +304,7 @@ def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool
 
 
 #: CPU time that exceeds the cost of waits by more standard errors than this is polling.
-SURE = 2.0
+POLLING_ERRORS_MIN = 2.0
 
 
 def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
@@ -319,7 +319,7 @@ def _weights_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> Floa
 def spinning_s(
     runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], cores_per_thread: float
 ) -> float:
-    """CPU time of the run beyond the cost of waits, by former runs with shorter waits, or 0."""
+    """CPU time of the run beyond the cost of waits, by previous runs with shorter waits, or 0."""
     spun_s = 0.0
     for run in runs:
         latencies = run.latencies(loads)
@@ -328,7 +328,7 @@ def spinning_s(
         change = machine_change(cpu, loads, latencies, cores_per_thread)
         excess_s = cpu.total_s + change.total_s - run.cpu_s
         error_s = float(np.hypot(change.error_s, 2**0.5 * REPEATED * cpu.total_s))
-        if excess_s > SURE * error_s:
+        if excess_s > POLLING_ERRORS_MIN * error_s:
             spun_s = max(spun_s, excess_s)
     return spun_s
 
@@ -340,7 +340,7 @@ def former_change(
 
     The line is over the weight of waits. CPU time grows with the weight, so the error between both
     runs is at most the distance from the nearer one; outside, CPU time has a relative error. None
-    without a former run, and if threads poll, because then the difference is not a cost of waits.
+    without a previous run, and if threads poll, because then the difference is not a cost of waits.
     """
     if not runs or cpu.total_s is None or cpu.spun_s:
         return None

@@ -15,12 +15,12 @@ from spillcast.units import format_duration
 
 #: A recording of less than this share of the elapsed time covers only a part of the run. Repeated
 #: runs differ by the rest.
-WHOLE = 0.95
+WHOLE_MIN = 0.95
 #: Least elapsed time of another run of a query, as a share of the recorded time. A shorter time
 #: probably has the wrong unit.
-SHORTER = 0.5
+SHORTER_MIN = 0.5
 #: Largest ratio of the ends of a useful interval, unless all of it is below today's time.
-USELESS = 10.0
+ENDS_RATIO_MAX = 10.0
 
 DRAWS = 4000
 #: Least drawn total as a share of the forecast, and the share below which a lower bound is 0.
@@ -149,7 +149,7 @@ def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
     return " to ".join("fast" if s <= in_memory_s else "slow" for s in (recorded_s, target_s))
 
 
-def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER) -> None:
+def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER_MIN) -> None:
     """Check an elapsed time against the time in the evidence, ``seen_s``.
 
     EvidenceContradictory if it is less than the share ``least`` of that.
@@ -170,7 +170,7 @@ def around(intervals: Sequence[tuple[float, float]], max_s: float = inf) -> tupl
 
 def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> IntervalTooWide | None:
     """The refusal of a wide interval; None if it is narrow, or below today's ``now_s``."""
-    if high_s <= USELESS * low_s or high_s < now_s:
+    if high_s <= ENDS_RATIO_MAX * low_s or high_s < now_s:
         return None
     low, high = format_duration(low_s), format_duration(high_s)
     return IntervalTooWide(f"the evidence shows only that it takes between {low} and {high}")

@@ -53,13 +53,13 @@ MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "h
 CAPTURE_COST, REPLAY, SPINNING = "cost", "replay", "spinning"
 #: Estimators that a forecast can leave out, by name. Experiments measure the benefit of each.
 ESTIMATORS: Mapping[str, str] = {
-    MACHINE: "what a wait costs on this machine",
-    WITHIN_RUN: "what a wait costs in this recording",
-    REHEARSAL: "what the query did in a rehearsal on the target",
-    FORMER: "what former runs on other storage tell",
-    CAPTURE_COST: "what recording cost, taken off",
-    REPLAY: "how long a replay of all threads took on the target",
-    SPINNING: "CPU bursts that may be waits for temp I/O of others",
+    MACHINE: "the calibrated cost of a wait on this machine",
+    WITHIN_RUN: "the cost of a wait in this recording",
+    REHEARSAL: "a rehearsal on the target",
+    FORMER: "previous runs on other storage",
+    CAPTURE_COST: "the deduction of recording overhead",
+    REPLAY: "a replay of all threads on the target",
+    SPINNING: "CPU bursts that may be spinning",
 }
 
 

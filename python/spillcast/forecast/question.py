@@ -142,7 +142,7 @@ class Question:
         figures = _kinds_of(evidence.figures)
         usable = set[str]().union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
         usable.update(*(kind.selects for kind in figures))
-        for field, option in self.given_beside(usable):
+        for field, option in self.given_except(usable):
             from spillcast.evidence.recognise import KINDS
 
             named = [kind for kind in kinds if kind != "figures" or not figures]
@@ -155,7 +155,7 @@ class Question:
                 f"it applies to {', '.join(of)}",
             )
 
-    def given_beside(self, usable: Set[str]) -> Iterator[tuple[str, str]]:
+    def given_except(self, usable: Set[str]) -> Iterator[tuple[str, str]]:
         """The fields with a value, and their options, except ``usable`` fields and general ones."""
         for field in fields(self):
             value, name = getattr(self, field.name), field.name

@@ -20,7 +20,7 @@ from spillcast.storage.source import LATENCY_NOISE
 #: In the unrecorded part, an op may take this much less or more of the time (relative).
 UNSEEN = 1.0
 #: Standard deviation between two models of threads, as a share of their difference.
-MODELS_APART = 0.25
+MODELS_SPREAD = 0.25
 #: Spread of assumed readahead and writeback, which may be of twice or half the size.
 READ_AHEAD_NOISE = log(2) / NORMAL_95
 #: Relative error per share of CPUs that others used: with half, a replay took a fifth longer.
@@ -121,7 +121,7 @@ def _drawn_s(projected: Projection, sample: Sampled | None) -> Floats:
         half = 2 * sqrt(projected.missed * (1 - projected.missed))
         off_s = PAGE_CACHE_ERROR * half * abs(uncached_s - projected.total_s)
         drawn_s = np.maximum(drawn_s + draws.normal(0, off_s, DRAWS), baseline.remainder_s / 2)
-    spread = MODELS_APART * log(projected.overlap.apart)
+    spread = MODELS_SPREAD * log(projected.overlap.apart)
     drawn_s *= np.exp(draws.normal(0, spread, DRAWS))
     if projected.spinning_s:
         # Long bursts are work or waits with equal probability.

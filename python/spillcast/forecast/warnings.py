@@ -33,7 +33,7 @@ AMPLIFIED = 20.0
 #: An uncalibrated machine is reported if CPU time is uncertain by this share of the forecast.
 UNCALIBRATED = 0.02
 #: Shares of compressed blocks are equal if they differ by less than this.
-COMPRESSED_ALIKE = 0.05
+COMPRESSED_TOLERANCE = 0.05
 #: Dependent threads are reported if the times of the models differ by more than this share.
 DEPENDENT = 0.1
 
@@ -215,7 +215,7 @@ def _cpu_time(projected: Projection) -> Iterator[Caveat]:
     if (
         compression is not None
         and compressed is not None
-        and abs(compressed - compression.share) >= COMPRESSED_ALIKE
+        and abs(compressed - compression.share) >= COMPRESSED_TOLERANCE
     ):
         why = compression.explained("more" if compressed > compression.share else "less")
         share, before = format_share(compressed), format_share(compression.share)

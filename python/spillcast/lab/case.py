@@ -50,7 +50,7 @@ COLUMNS = (
     Described("evidence", TEXT, False, "recording, plan, or a part of a run", "recording"),
     Described("from", TEXT, False, "storage that was recorded on", "1 ms"),
     Described("to", TEXT, False, "storage that was forecast", "tmpfs"),
-    Described("direction", TEXT, False, "fast is what memory answers", "slow to fast"),
+    Described("direction", TEXT, False, "`fast`: served from memory", "slow to fast"),
     Described("measured_from_s", "float64", False, "median of the runs there that count", 3.73),
     Described("measured_to_s", "float64", False, "median of the runs there that count", 1.93),
     Described("runs_from_s", _SECONDS, False, "all bare runs there, in order", [3.7, 3.73, 3.8]),
@@ -83,13 +83,11 @@ COLUMNS = (
     Described("method", TEXT, False, "how it was made", "counts"),
     Described("seed_formula_s", "float64", True, "the seed's formula on the recording", 2.4),
     Described("refused", TEXT, True, "why there is no number; null where there is one", None),
-    Described(
-        "warnings", f"list of {_WARNING}", False, "codes and messages of what weakens it", []
-    ),
-    Described("uncertainty", _UNCERTAINTY, True, "what the interval follows from", None),
+    Described("warnings", f"list of {_WARNING}", False, "codes and messages of its warnings", []),
+    Described("uncertainty", _UNCERTAINTY, True, "the parts of its uncertainty", None),
     Described("from_means", TEXT, True, "fuse, preload, kernel or none", "kernel"),
     Described("to_means", TEXT, True, "what makes the storage slow", "none"),
-    Described("variants", f"list of {_VARIANT}", True, "the forecast made otherwise", []),
+    Described("variants", f"list of {_VARIANT}", True, "the forecast by other methods", []),
 )
 #: Columns that contain a field of a case or of its evidence unchanged, with the field's name.
 _OF_CASE = {
@@ -143,8 +141,8 @@ class Runs:
     @property
     def counted_s(self) -> list[float]:
         """Elapsed times of the runs that count, the least disturbed first."""
-        calmest = sorted(zip(lost_shares(self.made), self.elapsed_s, strict=True))
-        return [elapsed_s for _, elapsed_s in calmest[: self.wanted]]
+        least_disturbed = sorted(zip(lost_shares(self.made), self.elapsed_s, strict=True))
+        return [elapsed_s for _, elapsed_s in least_disturbed[: self.wanted]]
 
     @property
     def elapsed_s(self) -> list[float]:
@@ -252,7 +250,7 @@ class MeasuredCase:
     evidence: str = key("recording, plan, or a part of a run", example="recording")
     source: str = key("storage that was recorded on", name="from", example="1 ms")
     target: str = key("storage that was forecast", name="to", example="tmpfs")
-    direction: str = key("fast is what memory answers", example="slow to fast")
+    direction: str = key("`fast`: served from memory", example="slow to fast")
     measured_from_s: float = key("median of the runs there that count", unit="s", example=3.73)
     measured_to_s: float = key("median of the runs there that count", unit="s", example=1.93)
     forecast: Forecast = key("as of `forecast --json`")
@@ -264,7 +262,7 @@ class MeasuredCase:
         "what makes the storage slow", name="to_means", default=None, later=True
     )
     variants: Mapping[str, Variant] | None = key(
-        "the forecast made otherwise", default=None, later=True
+        "the forecast by other methods", default=None, later=True
     )
 
     @classmethod

@@ -39,7 +39,7 @@ class LatencyHistogram:
 class MemoryPoint:
     """A size of memory on a storage: measured, or forecast and optionally measured as a check."""
 
-    storage: str = key("the word of `--on`", example="latency:1ms")
+    storage: str = key("the storage, as in `--on`", example="latency:1ms")
     memory_bytes: int = key("work_mem, or memory_limit", unit="bytes", example=1048576)
     measured: bool = key("whether it was run with, or is forecast", example=True)
     elapsed_s: float = key("elapsed time", unit="s", example=1.1)
@@ -105,9 +105,9 @@ class MemoryPoint:
 class Turn:
     """The smallest size of memory with which a query spills less than with smaller sizes."""
 
-    memory_bytes: int = key("from which on it is so", unit="bytes", example=67108864)
-    before: str = key("state with less", name="from", example="one-pass")
-    after: str = key("state with more", name="to", example="none")
+    memory_bytes: int = key("smallest size in the new state", unit="bytes", example=67108864)
+    before: str = key("state with less memory", name="from", example="one-pass")
+    after: str = key("state with that size", name="to", example="none")
     storage: str | None = key("null, for all", default=None, later=True, example=None)
 
 
@@ -124,7 +124,7 @@ def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
 class CheckedForecast:
     """A forecast and the time measured afterwards."""
 
-    storage: str = key("the word of `--on`")
+    storage: str = key("the storage, as in `--on`")
     memory_bytes: int = key("size of memory", unit="bytes")
     forecast_s: float = key("as forecast", unit="s")
     interval_s: tuple[float, float] = key("its interval", unit="s")

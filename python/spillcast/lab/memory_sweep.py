@@ -93,7 +93,7 @@ def next_size(
 
 
 #: Free space that a spill needs, over its size on another storage.
-ROOM = 1.25
+SPACE_FACTOR = 1.25
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class _Run:
         self.states[size] = self._observed_state(size, recording, first)
         if not run.ops:
             return
-        needed = ROOM * self.held_bytes
+        needed = SPACE_FACTOR * self.held_bytes
         for place in others:
             if (free := free_bytes(place.directory)) < needed:
                 text = f"--on {place.name}: {format_bytes(free)} are free, and the query spills "

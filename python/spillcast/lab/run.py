@@ -21,7 +21,7 @@ Status = dict[str, Any]
 #: Memory that a verified query allocates, approximately.
 RESIDENT_BYTES = 512 << 20
 #: Memory is held only if this multiple of it is available.
-SPARED = 4
+AVAILABLE_FACTOR_MIN = 4
 
 
 class ExperimentProgress(Protocol):
@@ -74,7 +74,7 @@ class ResidentMemory:
 
     def hold(self) -> None:
         """Hold every page, unless too little memory is available."""
-        if self._holder is not None or _available_bytes() < SPARED * self._size_bytes:
+        if self._holder is not None or _available_bytes() < AVAILABLE_FACTOR_MIN * self._size_bytes:
             return
         self._holder = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", HOLDER, str(self._size_bytes)],

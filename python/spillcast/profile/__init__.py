@@ -49,7 +49,7 @@ def profile(
     if where is not None and not where.strip():
         raise QueryInvalid("--where: the condition is empty", "without --where all rows count")
     if not all(map(str.strip, by)):
-        raise QueryInvalid("--by: a name is empty", "names stand between commas: --by event,size")
+        raise QueryInvalid("--by: a name is empty", "separate names by commas: --by event,size")
     files = find_evidence(evidence)
     kind = files.only_waits()
     if temp_dirs and kind != "recordings":

@@ -195,7 +195,7 @@ def _weaknesses(stacks: Stacks) -> list[str]:
             "stacks are deeper than the 32 KiB that are sampled, or cannot be unwound"
         )
     if stacks.left_out:
-        warnings.append(f"{stacks.left_out:,} samples found no room")
+        warnings.append(f"{stacks.left_out:,} samples were lost for lack of room")
     return warnings
 
 
@@ -206,7 +206,7 @@ def _remedy(module: Module) -> str:
             "--perf-basic-prof; Python 3.12: -X perf)"
         )
     if module.symbols == "all":
-        return f"{module.name} does not name them all"
+        return f"{module.name} has no names for some of its code"
     build_id = f" for build id {module.build_id[:12]}" if module.build_id else ""
     return (
         f"{module.name} is stripped; install its debug symbols (package ...-dbgsym or "

@@ -57,7 +57,7 @@ def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[s
     for name in by:
         if name in DIMENSIONS and name not in _OF_SAMPLES:
             raise EvidenceUnsuited(
-                f"--by {name}: this evidence has only samples", f"ask by {', '.join(_OF_SAMPLES)}"
+                f"--by {name}: this evidence has only samples", f"give {', '.join(_OF_SAMPLES)}"
             )
     grouping = Grouping(by, where, _OF_SAMPLES)
     with own_duckdb() as (connection, folder):
@@ -76,8 +76,8 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
     """A row for each statistic. InputError for any key except the event, and for a condition."""
     if list(by) != ["event"] or where is not None:
         raise EvidenceUnsuited(
-            "statistics are shown one by one only",
-            'for more use: spillcast profile FILE --sql "select ... from statistics"',
+            "statistics are only shown one by one",
+            'for more: spillcast profile FILE --sql "select ... from statistics"',
         )
     statistics = read_statistics(paths)
     rows: dict[str, dict[str, Any]] = {}
@@ -197,7 +197,7 @@ def by_row_source(
     """
     if list(by) != [ROW_SOURCE] or where is not None:
         raise OptionConflict(
-            f"--by {ROW_SOURCE} stands alone",
+            f"--by {ROW_SOURCE} goes with neither other names nor --where",
             "for more, query the table row_sources with spillcast profile --sql",
         )
     block = BlockSize(block_bytes, "--block") if block_bytes else None

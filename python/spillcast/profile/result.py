@@ -118,7 +118,7 @@ class Profile(Tabular):
         if busy_s <= (1 + _SIDE_BY_SIDE) * self.elapsed_s:
             return words
         whole = busy if whole_s > (1 + _SIDE_BY_SIDE) * self.elapsed_s else elapsed
-        return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
+        return f"{words}; parallel sessions spent {busy}; shares are of the {whole}"
 
     def sorted(self) -> "Profile":
         """The same rows and histograms, in descending order of total time, idle ones last."""

@@ -233,7 +233,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         if delay_s > _DELAY_SHARE * recording.elapsed_s:
             waited = format_duration(delay_s)
             warnings.append(
-                f"{waited} of waits for a CPU are in no row, unless within an operation"
+                f"no row contains the {waited} of waits for a CPU, except those within an operation"
             )
     rows = with_shares(rows, recording.elapsed_s)
     return Profile(by, recording.elapsed_s, rows, [], warnings, histograms=histograms).sorted()

@@ -77,7 +77,7 @@ def run_sql(
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[list[Any]]]:
     result = connection.sql(query)
     if result is None:
-        raise QueryInvalid("the query asks for nothing", 'for example "from waits limit 5"')
+        raise QueryInvalid("the query returns nothing", 'for example "from waits limit 5"')
     return result.columns, [list(row) for row in plain_rows(result)]
 
 

@@ -36,14 +36,12 @@ SOURCES = {
     source.name: source
     for source in (
         CaptureSource("bpf", "eBPF", "", needs_privilege=True),
-        CaptureSource(
-            "perf", "perf events", "the removing of files and, to ordinary users, their syncing"
-        ),
+        CaptureSource("perf", "perf events", "removals of files and, for ordinary users, syncs"),
         CaptureSource(
             PRELOAD,
             "the preload library",
-            "time runnable but not scheduled, waits for other than files, and processes of another "
-            "user",
+            "time runnable but not scheduled, waits for anything but files, and processes of other "
+            "users",
             sees_all_waits=False,
             attaches=False,
         ),
@@ -78,7 +76,7 @@ class RecordOptions:
         optional=True,
     )
 
-    def anywhere(self) -> "RecordOptions":
+    def with_absolute_paths(self) -> "RecordOptions":
         """The options with absolute paths, for a process in another directory."""
         return replace(self, temp_dirs=[path.resolve() for path in self.temp_dirs])
 

@@ -39,7 +39,7 @@ class RecordedPart:
         query = meta.server
         if query is not None:
             return cls(meta.elapsed_s, because, query.before_recording_s or None)
-        if meta.before is not None and meta.had_worked:
+        if meta.before is not None and meta.may_have_begun:
             return cls(meta.elapsed_s, because, meta.before.ran_s, "process")
         return cls(meta.elapsed_s, because)
 
@@ -93,7 +93,7 @@ def unspilled(meta: Meta) -> str:
     under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
     if meta.captured and meta.spilled is None:
         return f"no temp I/O was seen{under}, but {'; '.join(meta.blind_to)}"
-    is_part = meta.went_on or _is_late(meta)
+    is_part = meta.ended_early or _is_late(meta)
     during = f" in the {format_duration(meta.elapsed_s)} that were recorded" if is_part else ""
     if under:
         return f"did not spill{under}{during}: is --temp the right directory?"
@@ -107,7 +107,7 @@ def _is_late(meta: Meta) -> bool:
     """Whether the query may have spilled before its recording began."""
     if meta.server is not None:
         return meta.server.before_recording_s > NOTABLE * meta.elapsed_s
-    return meta.had_worked
+    return meta.may_have_begun
 
 
 def temp_option(path: Path) -> str:
@@ -148,7 +148,7 @@ def server_to_record(meta: Meta) -> str | None:
 #: Relative differences above which there is a warning, and above which there is no forecast.
 DIFFERENCE_REPORTED, DIFFERENCE_MAX = 0.02, 0.2
 #: Blocks that a plan and a recording may differ by: only one of them counts a file's last block.
-BLOCKS_APART = 2
+BLOCK_MARGIN = 2
 PLAN_FILE = "plan.json"
 
 
@@ -217,7 +217,7 @@ def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
         expected = root.get(f"Temp {name.title()} Blocks")
         if isinstance(expected, int) and expected >= 0:
             quantity = f"temp blocks {name}"
-            yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCKS_APART)
+            yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCK_MARGIN)
 
 
 def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:

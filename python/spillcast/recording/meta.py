@@ -38,7 +38,7 @@ RECORDING_SCHEMA = "spillcast.recording/1"
 #: A process had worked before its recording if its CPU time until then exceeds this share of the
 #: recorded time, or its bytes until then this share of the recorded bytes.
 WORKED = 0.1
-_AGAIN = "record again"
+_RECORD_AGAIN_HINT = "record again"
 #: The cause of a recording's end. After ``duration``, ``interrupt``, ``failure`` the run goes on.
 EndedBy = Literal["end", "error", "duration", "interrupt", "failure"]
 
@@ -118,7 +118,7 @@ class Machine:
     )
 
     @property
-    def is_this_one(self) -> bool:
+    def is_current(self) -> bool:
         """Whether it is the machine of this process."""
         return self.host == platform.node()
 
@@ -304,12 +304,12 @@ class Meta:
         return None if ended_by in ("end", "query") else ended_by
 
     @property
-    def went_on(self) -> bool:
+    def ended_early(self) -> bool:
         """Whether the recording is known to have ended before the run was complete."""
         return self.cut_off_by is not None
 
     @property
-    def had_worked(self) -> bool:
+    def may_have_begun(self) -> bool:
         """Whether the query may have begun before its recording, by the process's earlier work.
 
         A process that was only waiting for its query, such as a shell, has done almost nothing.
@@ -323,11 +323,11 @@ class Meta:
     @property
     def whole_s(self) -> float | None:
         """Elapsed time of the whole run; None if only a part was recorded and it is unknown."""
-        if self.went_on:
+        if self.ended_early:
             return None
         if self.server is not None and self.server.before_recording_s > 0:
             return self.server.query_elapsed_s
-        return None if self.server is None and self.had_worked else self.elapsed_s
+        return None if self.server is None and self.may_have_begun else self.elapsed_s
 
     @property
     def engine_cache_bytes(self) -> int | None:
@@ -390,7 +390,7 @@ class Meta:
         return document
 
     @classmethod
-    @reading(hint=_AGAIN)
+    @reading(hint=_RECORD_AGAIN_HINT)
     def from_json(cls, text: str) -> "Meta":
         """Read the text of meta.json.
 
@@ -404,7 +404,7 @@ class Meta:
                 "use the spillcast that made it, or record again",
             )
         if document.get("perturbation") is not None:
-            raise EvidenceUnsuited("its run was delayed on purpose", _AGAIN)
+            raise EvidenceUnsuited("its run was delayed on purpose", _RECORD_AGAIN_HINT)
         del document["schema"]
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":

@@ -87,7 +87,7 @@ class Recorder:
 
             running = Running()
         self.running = running
-        self._core = _core.Recorder(output, self.options.anywhere())
+        self._core = _core.Recorder(output, self.options.with_absolute_paths())
         self._sinks: list[Sink] = [sink for sink in (running, sink) if sink is not None]
         self._calls: Sequence[str] | None = None
         self._command: list[str] | None = None

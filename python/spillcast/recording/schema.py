@@ -69,7 +69,7 @@ SAMPLES = (
     Described("session", "int64", False, "session or backend", 815),
     Described("event", NAME, True, "wait event; null on CPU", "BufFileRead"),
     Described("time_waited_us", "int64", True, "length of the wait that was seen, us", 19_305),
-    Described("weight_us", "int64", False, "time this sample stands for, us", 1_000_000),
+    Described("weight_us", "int64", False, "time this sample represents, us", 1_000_000),
     Described("sql_id", NAME, True, "statement", "09bmj7j9q8a5z"),
     Described("sql_exec_id", "int64", True, "execution of the statement", 16_777_216),
     Described("plan_line", "int64", True, "line of its plan", 4),

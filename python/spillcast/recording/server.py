@@ -19,12 +19,12 @@ from spillcast.recording.observed import Server
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
 from spillcast.recording.writer import Sink, TimeShift
 from spillcast.tables import Table, table_of, write_parquet
-from spillcast.workspace import refuse_planted_link
+from spillcast.workspace import refuse_foreign_link
 
 #: Maximum number of rows that are kept, some GB; above it the oldest are dropped.
 ROWS_MAX = 50_000_000
 #: The number of latest seconds that stay in memory, because more of their rows may arrive.
-OPEN = 2
+OPEN_SECONDS = 2
 #: The name of the temporary folder of rows.
 _ROWS = "rows"
 
@@ -47,7 +47,7 @@ class _RowsBySecond:
         for part in np.unique(part_of).tolist():
             self._open.setdefault(part, []).append(batch.filter(part_of == part))
         self.rows += batch.num_rows
-        self._close(before=int(part_of.max()) - OPEN)
+        self._close(before=int(part_of.max()) - OPEN_SECONDS)
 
     def tables(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """The rows of ``sessions``, for each second that overlaps a window."""
@@ -240,7 +240,7 @@ class RecordingsFolder:
     def check(self) -> None:
         """InputError if the folder cannot hold recordings."""
         path, parent = self.path, self.path.absolute().parent
-        refuse_planted_link(parent)
+        refuse_foreign_link(parent)
         if path.is_symlink():
             raise PathUnusable(f"{path} is a symbolic link", "name the folder it leads to with -o")
         if not parent.is_dir():

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from spillcast.cache.simulation import MOST, Cache, CacheResult, Curve
+from spillcast.cache.simulation import HITS_SHARE, Cache, CacheResult, Curve
 from spillcast.document import written
 from spillcast.report import Drawing, Notes, Page, PagePart, Prose, bar
 from spillcast.tabular import Column, PrintedTable, paragraph
@@ -11,7 +11,7 @@ from spillcast.units import format_bytes
 #: Sizes in the chart, and maximum numbers of accounts and of cached objects.
 _CURVE_ROWS, _ACCOUNTS_MAX, _CACHED_MAX = 13, 20, 8
 #: Width of the chart without the bars, in columns.
-_BESIDE = 24
+_MARGIN_COLUMNS = 24
 #: Columns of CSV: a row for each run, object and class; runs count from 1.
 _ACCOUNT_KEYS = (
     *("run", "object", "class", "requests", "bytes", "hits", "hit_bytes", "lost_hits"),
@@ -108,7 +108,7 @@ def _curve_chart(curve: Curve, width: int) -> str:
     sizes = curve.sizes(_CURVE_ROWS)
     title = "How much flash is worth buying: reads that miss, by size of an LRU cache"
     lines = [paragraph(title, "  ", width)]
-    bar_width = max(width - _BESIDE, 10)
+    bar_width = max(width - _MARGIN_COLUMNS, 10)
     for size, miss in zip(sizes, curve.miss_ratios(sizes), strict=True):
         lines.append(f"  {format_bytes(size):>9} {100 * miss:6.2f} % |{bar(miss, bar_width)}")
     return "\n".join(lines)
@@ -121,7 +121,7 @@ def curve_sentences(result: CacheResult) -> list[str]:
     text = f"  No cache size gives any hits: nothing of the {data} is read again."
     if enough is not None:
         text = (
-            f"  A cache of {format_bytes(enough)} brings {100 * MOST:.0f} % of the hits that "
+            f"  A cache of {format_bytes(enough)} brings {100 * HITS_SHARE:.0f} % of the hits that "
             f"caching all of the data ({data}) would."
         )
     error = f"off by at most {100 * curve.error_max:.2g} points in the mean of all sizes"

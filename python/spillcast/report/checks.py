@@ -53,7 +53,7 @@ _RUNS = (
     Column("runs", "runs", "count", spare=2),
     Column("operations", "operations", "integer", spare=1),
     Column("mean wait", "latency_s", "s"),
-    Column("CPU an operation", "cpu_per_operation_s", "s"),
+    Column("CPU per operation", "cpu_per_operation_s", "s"),
 )
 
 

@@ -11,7 +11,7 @@ from spillcast.tabular import Column, PrintedTable
 from spillcast.units import format_count, format_share, format_speedup
 
 #: Smaller speed-ups are no difference; speed-ups by size are a range if their ratio is larger.
-ALIKE, APART = 1.05, 1.3
+EQUAL_RATIO_MAX, RANGE_RATIO_MIN = 1.05, 1.3
 #: Rows with a larger error are left out.
 ERROR_MAX = 0.5
 _SHOWN = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
@@ -92,16 +92,16 @@ def _clause(verdict: SpeedUp) -> str:
     """``reads at random 12.3 times faster (8 to 20 by size, +/- 10 %)``."""
     order = {"random": " at random", "sequential": " in sequence"}.get(verdict.pattern, "")
     verb, speedup = f"{verdict.op}s{order}", verdict.speedup
-    if 1 / ALIKE < speedup < ALIKE:
+    if 1 / EQUAL_RATIO_MAX < speedup < EQUAL_RATIO_MAX:
         return f"{verb} as fast"
     slowest, fastest = verdict.speedup_min, verdict.speedup_max
     low, high = sorted(max(ratio, 1 / ratio) for ratio in (slowest, fastest))
     remarks = []
     if slowest < 1 < fastest:
         remarks.append(f"{format_speedup(slowest)} to {format_speedup(fastest)} by size")
-    elif high > APART * low:
+    elif high > RANGE_RATIO_MIN * low:
         remarks.append(f"{_times(low)} to {_times(high)} by size")
-    if verdict.error > ALIKE - 1:
+    if verdict.error > EQUAL_RATIO_MAX - 1:
         remarks.append(f"+/- {_percent(verdict.error)}")
     slower = f"{_times(1 / speedup)} times slower"
     text = slower if speedup < 1 else f"{_times(speedup)} times faster"

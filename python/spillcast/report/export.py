@@ -259,7 +259,7 @@ def openmetrics_text(profile: Profile, recording: Recording | None = None) -> It
         families.append(("wait_seconds", "histogram", text, waits))
     else:
         counts = [("_total", labels, row["count"]) for labels, row in rows]
-        families.append(("samples", "counter", "Samples that saw a session so.", counts))
+        families.append(("samples", "counter", "Samples of sessions, by what they did.", counts))
     if recording is not None and recording.meta.captured:
         families.append(("io_bytes", "counter", "Bytes read and written.", _bytes(recording)))
     return _text_of(families)

@@ -49,7 +49,7 @@ NOW, NO_LATENCY = "today", f"{ZERO_LATENCY} (limit)"
 SUPPOSED_NOW = "these executors, today's storage"
 #: The order of a table in which only bounds are known.
 BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
-MORE = "  --details: what the numbers are made of, and what to do about warnings"
+DETAILS_HINT = "  --details: what the numbers are made of, and what to do about warnings"
 
 
 def forecast_page(
@@ -66,7 +66,7 @@ def forecast_page(
     parts += [*compared_parts(order), *remaining_parts(first)]
     parts.append(Prose([f"  to do: {step}" for step in advice(order)]))
     if warnings := _warning_lines(order):
-        parts.append(Prose([*warnings, *([] if in_full else [MORE])]))
+        parts.append(Prose([*warnings, *([] if in_full else [DETAILS_HINT])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
         PrintedTable.of_records([forecast.figures() for forecast in forecasts]),

@@ -103,7 +103,7 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
     busy = [row for row in profile.rows if not row.get("idle")]
     parts: list[PagePart] = [
         Prose([profile.elapsed_text()]),
-        _table(profile, busy, for_people=True),
+        _table(profile, busy, readable=True),
         Prose([f"  {text}" for text in profile.words]),
     ]
     if idle:
@@ -142,15 +142,15 @@ def functions_page(profile: Profile, top: int | None) -> Page:
 
 
 def _table(
-    profile: Profile, rows: Sequence[dict[str, Any]], *, for_people: bool = False
+    profile: Profile, rows: Sequence[dict[str, Any]], *, readable: bool = False
 ) -> PrintedTable:
     if ROW_SOURCE in profile.by:
-        if for_people:
+        if readable:
             rows = [row | {"operation": _indented(row)} for row in rows]
         return PrintedTable.of(_ROW_SOURCES, rows)
     if CALL in profile.by:
         return PrintedTable.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
-    if for_people:
+    if readable:
         # Samples on CPU have no wait times.
         rows = [row | {key: row.get(key) or None for key in ("mean_us", "max_us")} for row in rows]
     last = [Column("longest at", "longest_at", spare=4)]

@@ -136,7 +136,7 @@ def _blind(ranking: ServerRanking) -> list[str]:
     if active_s := [d.active_s for d in ranking.databases if d.active_s is not None]:
         most = format_duration(sum(active_s))
         lines.append(
-            f"Their temp I/O took at most {most}, for as long statements ran in these databases."
+            f"Their temp I/O took at most {most}, the time of all statements in these databases."
         )
     return lines
 
@@ -340,7 +340,7 @@ def history_notes(history: SpillHistory) -> list[str]:
         lines.append(f"  and {format_count(more, 'event')} before; --json lists all")
     if history.lower_bounds:
         count = format_count(history.lower_bounds, "statement")
-        lines.append(f"  at least: counters of {count} began anew between two snapshots")
+        lines.append(f"  at least: counters of {count} were reset between two snapshots")
     if history.earlier_calls:
         count = format_count(history.earlier_calls, "statement")
         lines.append(f"  calls of {count} may include some from before its first spill")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from spillcast.forecast.sizing import WORTH
+from spillcast.forecast.sizing import SAVING_SHARE_MIN
 from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
 from spillcast.report import Page, PagePart, Prose
 from spillcast.report.forecast import NO_LATENCY, NOW
@@ -49,7 +49,7 @@ def answer_text(sizing: Sizing) -> str:
     if chosen is None:
         left = format_estimate(sizing.ceiling_s, sizing.ceiling_interval_s)
         return f"Zero-latency storage would leave {left} of {today}."
-    lead = f"Cheapest with {100 * WORTH:.0f} % of the largest saving"
+    lead = f"Cheapest with {100 * SAVING_SHARE_MIN:.0f} % of the largest saving"
     if sizing.within_s is not None:
         cheapest = "If it is to change anyway, the cheapest" if sizing.suffices else "Cheapest"
         lead = f"{cheapest} within {format_duration(sizing.within_s)}"

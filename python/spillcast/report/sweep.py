@@ -25,7 +25,7 @@ from spillcast.units import (
 )
 
 #: Width of the chart without the bars and the names of the rows, in columns.
-_BESIDE = 34
+_MARGIN_COLUMNS = 34
 RECORDED = "as recorded"
 #: If there are more rows, rows with the same I/O share a line.
 ALL_ROWS = 12
@@ -137,7 +137,7 @@ def _io_size_chart(
             remark = "the same I/O"
         else:
             remark = "as good" if row.io in as_good else ""
-        drawn_bar = bar(row.total_s / max_s, max(width - _BESIDE - name_width, 10))
+        drawn_bar = bar(row.total_s / max_s, max(width - _MARGIN_COLUMNS - name_width, 10))
         line = f"  {name:>{name_width}}  {format_duration(row.total_s):>10} |{drawn_bar} {remark}"
         lines.append(line.rstrip())
     return "\n".join(lines)

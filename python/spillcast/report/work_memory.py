@@ -48,7 +48,7 @@ def work_memory_text(forecast: Forecast) -> list[str]:
     if plan.spills and (least_bytes := enough_bytes(plan, least=True)) < enough.work_mem_bytes:
         lines.append(
             f"  From PostgreSQL 15 on '{format_setting(least_bytes)}' may be enough: the plan does "
-            "not tell hash_mem_multiplier, which SETTINGS shows."
+            "not contain hash_mem_multiplier, which SETTINGS shows."
         )
     if (in_one_pass := memory.one_pass) is not None:
         size, about = format_setting(in_one_pass.work_mem_bytes), _about(in_one_pass, bounds_only)

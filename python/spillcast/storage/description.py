@@ -28,7 +28,7 @@ VALLEY_MAX = 0.7
 #: Least significance of a peak: its operations above the valley's level, in standard deviations.
 SIGNIFICANT = 3.2
 #: The ratio of the latencies of two peaks from which they are far apart.
-FAR = 3.0
+FAR_RATIO_MIN = 3.0
 #: A peak whose bounds differ by at most this factor is described only by its mode.
 NARROW = 1.25
 
@@ -66,7 +66,7 @@ def find_peaks(latency_ns: Sequence[int], counts: Sequence[int]) -> list[Peak]:
     origin = int(step.min())
     density = _smoothed(np.bincount(step - origin, weights=count).astype(float))
     margin = (len(density) - (int(step.max()) - origin + 1)) // 2
-    basins = _clear(density, _hills(density))
+    basins = _clear(density, _basins(density))
     order = np.argsort(ns, kind="stable")
     ns, count, step = ns[order], count[order], step[order]
     cuts = np.searchsorted(step, [basin.begin + origin - margin for basin in basins[1:]])
@@ -82,7 +82,7 @@ def _smoothed(count: Floats) -> Floats:
     return np.convolve(count, kernel / kernel.sum())
 
 
-def _hills(density: Floats) -> list[_Basin]:
+def _basins(density: Floats) -> list[_Basin]:
     """One basin for each local maximum, from valley to valley."""
     rise = np.diff(density, prepend=-1.0, append=-1.0)
     tops = np.flatnonzero((rise[:-1] > 0) & (rise[1:] <= 0))
@@ -149,7 +149,7 @@ def plausible_cause(peaks: Sequence[Peak], access: str) -> str | None:
         if peaks[-1].mode_s < calibrated().memory_s:
             return f"Below 20 us it is probably memory that answers, such as {memory}."
         return f"Below 20 us it is probably memory that answers, such as {memory}; above, a device."
-    if peaks[-1].mode_s >= FAR * largest.mode_s:
+    if peaks[-1].mode_s >= FAR_RATIO_MIN * largest.mode_s:
         return (
             "A far second peak may be a stall, such as a flash device's garbage collection or a "
             "write cache being flushed."

@@ -206,7 +206,7 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
+def wait_until_unmounted(mount: Mount, on_tick: Callable[[], None]) -> None:
     """Wait until the mount is unmounted; KeyboardInterrupt on Ctrl-C or SIGTERM."""
     while mount.is_mounted():
         on_tick()

@@ -21,7 +21,7 @@ from spillcast.units import format_duration
 from spillcast.workspace import whole_file
 
 _HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
-_ALONE = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
+_JOB_HINT = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
@@ -66,7 +66,7 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             run = f"{format_duration(runtime_s)} with {stated} at once"
             # The last operations may have ended up to one latency after the runtime.
             most_s = (runtime_s + mean_s) * (stated or inf)
-            check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
+            check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _JOB_HINT)
             reached += count * mean_s / runtime_s
         latency_ns, counts = _histogram(done, count, mean_ns)
         is_random = "rand" in str(options.get("rw", job.get("jobname")))

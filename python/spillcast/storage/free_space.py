@@ -196,7 +196,7 @@ def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) ->
         spill, memory, held_now = baseline.held_bytes, Memory(), 0
     else:
         spill, memory = baseline.held_bytes, baseline.meta.memory
-        held_now = _resident_now_bytes(baseline)
+        held_now = _current_resident_bytes(baseline)
     query = memory.peak_rss_bytes or 0
     groups = _cgroups_free_bytes()
     if memory.limit_bytes is not None:
@@ -254,10 +254,10 @@ def mount_word(size: int) -> str:
     return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
 
 
-def _resident_now_bytes(baseline: Recording) -> int:
+def _current_resident_bytes(baseline: Recording) -> int:
     """The current memory of the recorded process, if it still runs on this machine."""
     engine = baseline.meta.engine
-    if engine.pid is None or not baseline.meta.machine.is_this_one:
+    if engine.pid is None or not baseline.meta.machine.is_current:
         return 0
     if command_of(engine.pid) != engine.command:
         return 0

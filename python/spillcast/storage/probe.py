@@ -175,7 +175,7 @@ _TURN = threading.Lock()
 
 
 @contextmanager
-def no_names_left(directory: Path) -> Iterator[None]:
+def named_files_removed(directory: Path) -> Iterator[None]:
     """Remove the files that this process named in ``directory``, at the end of the block.
 
     Threads take turns: their names have the same prefix, and they would disturb each other's times.
@@ -219,7 +219,7 @@ def bounded_run(
         except NoMemoryGroup as error:
             reason = str(error)
     watch = None if on_progress is None else lambda: on_progress(*replay.progress())
-    with no_names_left(directory):
+    with named_files_removed(directory):
         measured: Measured = json.loads(run_interruptibly(replay.run, replay.cancel, watch))
     measured["facts"] |= {**facts, "memory_bound": None, "memory_bound_reason": reason}
     return measured
@@ -290,7 +290,7 @@ def run_bounded_replay() -> None:
     try:
         replay = _core.Probe(steps, directory, **options)
         join_memory_group(group)
-        with no_names_left(Path(directory)):
+        with named_files_removed(Path(directory)):
             result = json.loads(
                 run_interruptibly(replay.run, replay.cancel, lambda: _send(replay.progress()))
             )
@@ -360,7 +360,7 @@ def probe_grid(
         limits = (budget or Budget()).limits(directory)
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
-        with no_names_left(directory):
+        with named_files_removed(directory):
             measured = json.loads(run_interruptibly(grid.run, grid.cancel, watch))
     facts = measured["facts"]
     if facts["sustained"] is not None:

@@ -60,7 +60,7 @@ GRID = StorageSource(
     of_load=False,
     uncached=True,
 )
-RECORDING = StorageSource("recording", "as an engine saw it in {like}", LATENCY_NOISE)
+RECORDING = StorageSource("recording", "as an engine measured it in {like}", LATENCY_NOISE)
 ASSUMED = StorageSource(
     "asked",
     "assumed: nothing was measured",

@@ -13,7 +13,7 @@ from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpc import suite
 from spillcast_lab.tpc.labs import DebianTpch, DuckDbTpcds, DuckDbTpch, PostgresTpcds, PostgresTpch
-from spillcast_lab.tpc.suite import TPCH, chill, cold, warm
+from spillcast_lab.tpc.suite import TPCH, cold, drop_from_page_cache, warm
 
 #: Scale factor 0.01.
 ROWS = 60_000
@@ -106,7 +106,7 @@ def cached_pages(path):
 
 def on_disk(path):
     """Whether the kernel can drop a file from the page cache."""
-    chill([path])
+    drop_from_page_cache([path])
     return cached_pages(path)[0] == 0
 
 

@@ -8,7 +8,7 @@ from cases import cases
 from evidence import change, known, recording, storage, table
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
-from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
+from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED_SHARE, machine_change
 from spillcast.forecast.workload.load import Load
 from spillcast.forecast.workload.recorded import cpu_time, recorded_loads
 from spillcast.recording.calibration import MachineCalibration, WaitCost
@@ -51,7 +51,7 @@ def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
 
 def drift_s(tmp_path, source_ns, target_ns, *, passes, machine=MACHINE):
     """The change for a run that passes over the cache ``passes`` times between two waits."""
-    cpu_s = COUNT * passes * 100e-6 / TOUCHED
+    cpu_s = COUNT * passes * 100e-6 / TOUCHED_SHARE
     return moved(tmp_path, source_ns, target_ns, cpu_s=cpu_s, machine=machine).total_s
 
 
@@ -124,7 +124,7 @@ def test_short_work_meets_a_part_of_the_cache_cold(tmp_path):
 def test_the_change_and_its_reverse_cancel_out(tmp_path, passes, machine):
     """What the change to slow storage adds, the change back subtracts."""
     added_s = drift_s(tmp_path, 0, 5 * MS, passes=passes, machine=machine)
-    work_s = COUNT * passes * 100e-6 / TOUCHED + added_s
+    work_s = COUNT * passes * 100e-6 / TOUCHED_SHARE + added_s
     back = passes * work_s / (work_s - added_s)
     back_s = drift_s(tmp_path, 5 * MS, 0, passes=back, machine=machine)
     assert back_s == pytest.approx(-added_s, rel=1e-4)
@@ -140,7 +140,7 @@ def test_the_change_back_from_slow_storage_subtracts_the_cost_of_each_cache(tmp_
     both = Machine(caches=[PRIVATE_CACHE, CACHE])
     added_s = drift_s(tmp_path, 0, MS, passes=0.2, machine=both)
     # Between two waits: 20 us of reading memory, and the added cost.
-    passes = 0.2 + added_s * TOUCHED / (COUNT * 100e-6)
+    passes = 0.2 + added_s * TOUCHED_SHARE / (COUNT * 100e-6)
     assert drift_s(tmp_path, MS, 0, passes=passes, machine=both) == pytest.approx(
         -added_s, rel=1e-4
     )

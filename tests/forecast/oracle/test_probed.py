@@ -148,6 +148,6 @@ def test_the_block_size_option_is_only_for_traces(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", BLOCK, 4, LATENCY_NS)], elapsed_s=1.0)
     for source, words in (
         (("--like", run.path), "--block does not apply to recordings"),
-        (("--grid",), "--block is for the run of a file"),
+        (("--grid",), "--block is for a replay"),
     ):
         assert words in only_line(spillcast("probe", tmp_path, *source, "--block", "8K"), 2)

@@ -190,7 +190,7 @@ def test_impossible_quotas_and_cpus_are_refused(tmp_path, requested):
     [((None, None), 4, 2.0), ((1, None), 1, None), ((3, None), 3, 2.0), ((None, 0.4), 4, 0.4)],
 )
 def test_unspecified_limits_are_unchanged(given, cores, quota_cpus):
-    cpus = Cpus(4, 2.0).but(*given)
+    cpus = Cpus(4, 2.0).adjusted(*given)
     assert (cpus.cores, cpus.quota_cpus) == (cores, quota_cpus)
 
 

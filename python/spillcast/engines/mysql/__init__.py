@@ -61,7 +61,7 @@ def connected(dsn: str) -> Iterator[Connection]:
         reason = message_of(error)
         if secret := parts.get("password"):
             reason = reason.replace(secret, MASK)
-        hint = "are host, port and socket right, and does the server run?"
+        hint = "check the host, port and socket, and that the server is running"
         if isinstance(error, RuntimeError):
             # PyMySQL needs a package to encrypt the password that MySQL 8 gets without TLS.
             hint = "pip install cryptography, or connect by the server's socket"
@@ -165,7 +165,7 @@ def parts_of(dsn: str) -> dict[str, Any]:
             url = urlsplit(dsn)
             parts |= {"host": url.hostname or "localhost", "port": url.port or PORT}
         except ValueError:
-            raise OptionInvalid("the DSN's host or port cannot be right", _HINT) from None
+            raise OptionInvalid("the DSN's host or port is invalid", _HINT) from None
         login = {"user": url.username, "password": url.password, "database": url.path.lstrip("/")}
         parts |= {name: unquote(value) for name, value in login.items() if value}
         options = dict(parse_qsl(url.query))

@@ -191,7 +191,7 @@ def _ranked(
         return replace(ranked, refused="the latency of temp files is not known; record it")
     if not _timed_s(temp) or not elapsed_s:
         return replace(
-            ranked, refused="the server timed no temp file, so none's latency is known; record it"
+            ranked, refused="the server timed no temp file: record the query for their latency"
         )
     try:
         counts = _counts(temp, elapsed_s / calls, server)

@@ -119,7 +119,7 @@ def record_mysql(
             look_s=1 / RATE_HZ[server.flavor],
         )
         if absent_because is None and selected.thread is None:
-            absent_because = "the server does not tell the session's thread"
+            absent_because = "the server does not show the session's thread"
         runs = selected.runs and wanted.backend is None
         session = _MySqlSession(recorder, connection, server, local, selected, notify, runs=runs)
         session.begin(absent_because, notify)
@@ -163,13 +163,13 @@ class MySqlActivity:
         list_sessions: Callable[[], Sequence[ListedSession]],
         session: int,
         *,
-        tells_end: bool,
+        reports_end: bool,
         process: int | None = None,
         calls: "TableCalls | None" = None,
     ) -> None:
-        """``tells_end`` if the seconds of an idle session count from its statement's end."""
+        """``reports_end`` if the seconds of an idle session count from its statement's end."""
         self.process = process
-        self._list, self._session, self._tells_end = list_sessions, session, tells_end
+        self._list, self._session, self._reports_end = list_sessions, session, reports_end
         self._calls = calls
         #: Converts CLOCK_MONOTONIC, which cannot be set, to the time of day.
         self._offset_s = time.time() - time.monotonic()
@@ -204,7 +204,7 @@ class MySqlActivity:
             state="active" if session.runs else "idle",
             query_start_s=self._began_s,
             xact_start_s=self._began_s,
-            state_change_s=began_s if self._tells_end else now_s,
+            state_change_s=began_s if self._reports_end else now_s,
             text_hash=hash(session.query),
         )
 
@@ -256,7 +256,7 @@ class _MySqlSession(SessionRecorder):
         activity = MySqlActivity(
             partial(listed, connection, server),
             session.id,
-            tells_end=server.flavor == "mariadb",
+            reports_end=server.flavor == "mariadb",
             process=None if local is None else local.thread,
             calls=self._calls,
         )

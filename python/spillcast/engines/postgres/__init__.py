@@ -106,7 +106,7 @@ def refused(kind: type[SpillcastError], problem: str, hint: str | None = None) -
         raise kind(f"{problem}: {server_message(error)}", hint) from error
 
 
-def while_it_answers() -> AbstractContextManager[None]:
+def driver_errors() -> AbstractContextManager[None]:
     """Raises errors of the driver as StatementFailed, such as when the server ends the session."""
     return refused(StatementFailed, "PostgreSQL", "start again when the server answers")
 
@@ -223,7 +223,7 @@ def _parts(dsn: str) -> dict[str, Any]:
     if "@" in host + port + database or not re.fullmatch(r"[0-9,]*", port):
         # They may contain a part of the password, so the error does not show them.
         hint = "in a password of such an address write @ as %40 and / as %2F"
-        raise OptionInvalid("the DSN's host, port or database cannot be right", hint)
+        raise OptionInvalid("the DSN's host, port or database is invalid", hint)
     return parts
 
 

@@ -403,7 +403,7 @@ def counts_of_query(query: LoggedQuery, selection: Selection) -> Counts:
         {op: (side.count[at], side.bytes[at]) for op, side in zip(OPS, sides, strict=True)}
         for at in (0, 1)
     )
-    words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
+    words = f"the query log has only bounds of temp I/O: {'; '.join(dict.fromkeys(reasons))}"
     temp = times.bounded(fewest, most, words, _REMEDY)
     return counts_of_figures(
         selection,

@@ -156,7 +156,7 @@ def read_ash(
     first = _first_seen(exports, samples)
     notes = [*repeated_notes(repeated), *_notes(exports)]
     if again := len(first) - int(first.sum()):
-        notes.append(f"{again:,} samples occur again and count once")
+        notes.append(f"{again:,} samples are repeated and count once")
     samples = samples.filter(first)
     samples = _selected(samples, chosen, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0]
@@ -203,8 +203,8 @@ def _notes(exports: Sequence[_Export]) -> list[str]:
     wait_columns = {"usecs_per_row", "time_waited_us"}
     if any(wait_columns & export.exported == {"usecs_per_row"} for export in exports):
         notes.append(
-            "samples of V$SESSION, not of ASH: how long single waits took and which line of the "
-            "plan they are of is not known"
+            "samples of V$SESSION, not of ASH: the lengths of single waits and their lines of the "
+            "plan are not known"
         )
     return notes
 
@@ -321,6 +321,6 @@ def _selected(samples: Table, chosen: Filter, *, month_first: bool) -> Table:
     if kept.num_rows == 0:
         raise SelectionEmpty(
             f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
-            f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
+            f"the samples are from {clock(first_ns)} to {clock(last_ns)}",
         )
     return kept

@@ -66,7 +66,7 @@ _TEMP_FIGURES = re.compile(
 )
 #: Facts that a report has once: its first snapshot and its DB time.
 _ONCE = re.compile(r"\b(Begin\s+Snap|DB\s+Time)\s*:\s*([\d,.]+)", re.IGNORECASE)
-_ALONE = "give each report in a file of its own"
+_OWN_FILE_HINT = "give each report in a file of its own"
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: The maximum number of events in a list of top events; longer lists have all events.
@@ -207,7 +207,7 @@ def _of_owner(lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitL
     chosen = select(items, selection)
     if "direct path write temp" not in {wait.event.lower() for wait in chosen.waits}:
         raise EvidenceIncomplete(
-            "it lacks the row of direct path write temp: what is read was written"
+            "it has reads of temp files and lacks the row of direct path write temp"
         )
     return [chosen]
 
@@ -218,7 +218,7 @@ def _report(text: str, selection: Selection) -> Report:
     plain = plain_of(text)
     facts = {(name[:2].lower(), value) for name, value in _ONCE.findall(plain)}
     if len(facts) > len({name for name, _ in facts}):
-        raise EvidenceAmbiguous("reports of several intervals", _ALONE)
+        raise EvidenceAmbiguous("reports of several intervals", _OWN_FILE_HINT)
     lists = _of_owner(list(wait_lists(tables)), selection)
     all_waits = [wait for events in lists for wait in events.waits]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
@@ -233,8 +233,8 @@ def _report(text: str, selection: Selection) -> Report:
             )
         if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
             raise EvidenceUnsuited(
-                "up to release 9.2 temp files have no waits of their own among direct I/O",
-                "tkprof of the statement tells them by its row sources: trace it with waits",
+                "up to release 9.2 temp files have the same wait events as other direct I/O",
+                "trace the statement with waits: tkprof shows its temp I/O by row source",
             )
         raise NoTempIo("it has no waits for temp files among its wait events", HOW)
     minutes = _minutes(tables, plain)
@@ -260,7 +260,7 @@ def _report(text: str, selection: Selection) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    check_all(checks(list(waits.values()), database_s), f"{_ALONE}; {HOW}")
+    check_all(checks(list(waits.values()), database_s), f"{_OWN_FILE_HINT}; {HOW}")
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,

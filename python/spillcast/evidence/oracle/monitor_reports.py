@@ -90,7 +90,7 @@ def _report_starts(lines: Sequence[str]) -> Iterator[int]:
 
 def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredExecution:
     if any(_HALF_NAMES.intersection(table.names) for table in tables):
-        raise EvidenceDamaged("the heading of a table has lost a line")
+        raise EvidenceDamaged("the heading of a table lacks a line")
     stats = next((table for table in tables if "elapsedtime(s)" in table.names), None)
     plan = next((table for table in tables if "operation" in table.names), None)
     plan_lines = [] if plan is None else _text_lines(plan)

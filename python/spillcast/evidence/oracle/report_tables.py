@@ -19,7 +19,7 @@ from spillcast.evidence.table_rows import (
 )
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import doubled
+from spillcast.gate import conflicting_names
 
 _DASHES = re.compile(r"-{2,}")
 #: A rule of characters other than ASCII dashes, possibly decoded wrongly.
@@ -95,7 +95,7 @@ class ReportTable:
     def check_distinct(self, *names: str | None) -> None:
         """EvidenceDamaged if columns with one of these names have different values."""
         rows = (zip(self.names, map(str.strip, row), strict=False) for row in self.cells)
-        for name, *_ in chain.from_iterable(map(doubled, rows)):
+        for name, *_ in chain.from_iterable(map(conflicting_names, rows)):
             if name in names:
                 raise EvidenceDamaged(f"columns of one name differ: {name}")
 
@@ -347,7 +347,7 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
                 cells.pop()  # A remark after the last bar.
             # A client that breaks lines breaks the rules as well.
             if len(cells) != len(table.names) and not in_markdown:
-                raise EvidenceDamaged(f"line {at + 1:,} has not as many columns as its table")
+                raise EvidenceDamaged(f"line {at + 1:,} does not have as many columns as its table")
             table.cells.append(cells)
             table.at.append(at)
         elif table is None and line.strip():
@@ -366,7 +366,7 @@ def _cells(line: str, bars: str) -> list[str]:
 def _names(heading: Sequence[str], bars: str) -> list[str]:
     rows = [_cells(line, bars) for line in heading]
     if len({len(cells) for cells in rows}) > 1:
-        raise ValueError("the lines of a table's heading have not as many columns")
+        raise ValueError("the lines of a table's heading differ in their number of columns")
     return [name_of("".join(parts)) for parts in zip(*rows, strict=True)]
 
 

@@ -23,7 +23,7 @@ from spillcast.evidence.table_rows import (
 )
 from spillcast.evidence.text import head_of, opened_text, text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import damaged, doubled, reading
+from spillcast.gate import conflicting_names, damaged, reading
 from spillcast.tables import any_table_of
 from spillcast.units import format_count
 
@@ -269,9 +269,9 @@ def _read_rows(
             text = f"{format_count(len(cells), 'value')} where the heading has {len(heading)}"
             damaged.append(Damage(str(path), number, text))
             continue
-        differing = doubled(zip(titles, cells, strict=True)) if may_differ else ()
+        differing = conflicting_names(zip(titles, cells, strict=True)) if may_differ else ()
         if differs := [name for name, *_ in differing if name in names]:
-            text = f"{differs[0]} stands twice with different values: select one"
+            text = f"{differs[0]} occurs twice with different values: select one"
             damaged.append(Damage(str(path), number, text))
             continue
         numbers.append(number)

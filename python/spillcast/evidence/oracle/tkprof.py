@@ -73,7 +73,7 @@ _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
 _COORDINATOR = "PX COORDINATOR"
 #: The minimum share of a call in which a coordinator waits for its servers.
-_NEARLY_ALL = 0.9
+_WAIT_SHARE_MIN = 0.9
 
 
 class Calls(NamedTuple):
@@ -287,7 +287,7 @@ def _of_coordinator(section: TkprofStatement) -> tuple[float, float]:
     waited_s = waits.total.value if waits else 0.0
     for call in ("fetch", "execute"):
         elapsed_s = section.calls[call].elapsed.value if call in section.calls else 0.0
-        if waited_s and _NEARLY_ALL * elapsed_s <= waited_s <= elapsed_s:
+        if waited_s and _WAIT_SHARE_MIN * elapsed_s <= waited_s <= elapsed_s:
             return elapsed_s, total_s - elapsed_s
     return 0.0, total_s
 

@@ -39,7 +39,7 @@ _TIM = re.compile(r"\btim=(\d+)")
 #: releases, or their names.
 _OLD = re.compile(r"^(?:PARSE|EXEC|FETCH) #\d+:c=\d+,e=\d+,p=\S{,200},og=\d+,tim=\d{1,9}$", re.M)
 _NEWER = re.compile(r" Release \d|^WAIT #.*\btim=\d|\bsqlid='|\btime=\d+ us", re.M)
-_BEHIND = "lines behind other text, such as the file names of grep, are read with --lenient"
+_LENIENT_HINT = "lines behind other text, such as the file names of grep, are read with --lenient"
 #: How much CPU time and waits may overlap, given their different clocks and ticks of 10 ms.
 _OVERLAP_SHARE, _TICK_US = 0.01, 10_000
 #: Reported share of time outside waits and calls; real traces have up to 0.15, for lack of a CPU.
@@ -47,7 +47,7 @@ _UNEXPLAINED_SHARE = 0.5
 #: If waits after the last ended call exceed this share of the time, a statement was still running.
 OPEN_SHARE = 0.01
 #: Local time less ``tim`` differs by less than this on one machine, apart from time zones.
-APART_US = 60_000_000
+OFFSET_MAX_US = 60_000_000
 #: A date with its zone, as in traces since release 12.2. Zones are multiples of 15 minutes.
 _ZONED = re.compile(r"^\*\*\* .{,60}T\d\d:\d\d:\d\d\.\d{1,9}([+-]\d\d):(\d\d)", re.M)
 _QUARTER_US, _ZONES_US = 900_000_000, 93_600_000_000
@@ -60,7 +60,7 @@ def failures_as_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise EvidenceDamaged(with_original_names(str(error)), _BEHIND) from error
+        raise EvidenceDamaged(with_original_names(str(error)), _LENIENT_HINT) from error
     except OSError as error:
         raise EvidenceDamaged(str(error.strerror), where=error.filename) from error
 
@@ -98,7 +98,7 @@ class Traces:
         for path, file in zip(self.paths, self.files, strict=True):
             times = max(map(_times_repeated, file["sessions"]), default=1)
             if times > 1:
-                raise EvidenceMixed(f"{path} has its lines {times} times", "give them once")
+                raise EvidenceMixed(f"{path} contains its lines {times} times", "give them once")
 
     def sessions(self) -> list[Mapping[str, Any]]:
         """The times (us) of each session of each file."""
@@ -163,15 +163,15 @@ class Traces:
             if (of_file := _local_less_tim_us(file)) is not None
         ]
         local_us, same = [local for local, _ in clocks], [0] * len(self.sessions())
-        if not 0 < len(same) == len(clocks) or max(local_us) - min(local_us) < APART_US:
+        if not 0 < len(same) == len(clocks) or max(local_us) - min(local_us) < OFFSET_MAX_US:
             return same
         zones_us = {path: _zone_us(path) for path in self.paths}
         more_us = [local - (zones_us[path] or 0) for local, path in clocks]
-        apart_us = [more - min(more_us) for more in more_us]
-        if None in zones_us.values() and max(apart_us) <= _ZONES_US:
+        offsets_us = [more - min(more_us) for more in more_us]
+        if None in zones_us.values() and max(offsets_us) <= _ZONES_US:
             # Processes of one machine may use different time zones.
-            apart_us = [abs(apart - round(apart / _QUARTER_US) * _QUARTER_US) for apart in apart_us]
-        return same if max(apart_us) < APART_US else more_us
+            offsets_us = [abs(us - round(us / _QUARTER_US) * _QUARTER_US) for us in offsets_us]
+        return same if max(offsets_us) < OFFSET_MAX_US else more_us
 
     def first_second(self) -> int:
         """The second, by the database's clock, in which the first session began."""
@@ -186,7 +186,7 @@ class Traces:
             return
         raise SelectionEmpty(
             f"no wait and no call of the traces ends there: {' '.join(ends)}",
-            "without these, --by second shows when they are",
+            "leave these out: --by second shows when they end",
         )
 
     def waits(self) -> int:
@@ -244,7 +244,7 @@ def _zone_us(path: Path) -> int | None:
     return (60 * int(zoned[1]) + int(zoned[1][0] + zoned[2])) * 60_000_000
 
 
-def _stands_again(head: str) -> bool:
+def _repeats_first_lines(head: str) -> bool:
     """Whether the first lines with a time occur again after lines with another time."""
     if (first := _FIRST.search(head)) is None:
         return False
@@ -271,8 +271,8 @@ def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Trac
     groups, facts = read(kept)
     copies = _copies(kept, facts["files"])
     if copies and not any(path.is_fifo() for path in kept):
-        gone = {again for again, _ in copies}
-        kept = [path for path in kept if path not in gone]
+        removed = {again for again, _ in copies}
+        kept = [path for path in kept if path not in removed]
         repeated = [*repeated, *copies]
         groups, facts = read(kept)
     return Traces(kept, groups, facts["files"], repeated)
@@ -332,8 +332,8 @@ def open_reader(
         # From a compressed file that is cut, the core reads the lines before the damage.
         with suppress(EvidenceDamaged):
             head = head_of(path)
-            if _stands_again(head):
-                raise EvidenceMixed(f"{path} has its lines again", "give them once")
+            if _repeats_first_lines(head):
+                raise EvidenceMixed(f"{path} repeats its lines", "give them once")
             if _OLD.search(head) and not _NEWER.search(head):
                 hint = "give its first lines, which name the release"
                 words = "its times are hundredths of a second before release 9, microseconds since"

@@ -10,7 +10,7 @@ from spillcast.columns import Flags
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.collected import BLOCKS_MAX
-from spillcast.evidence.oracle.trace import APART_US, read_rows
+from spillcast.evidence.oracle.trace import OFFSET_MAX_US, read_rows
 from spillcast.evidence.text import distinct
 from spillcast.recording import Recording
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta
@@ -85,7 +85,7 @@ def waits_of(
         ]
         for (source, number), more in zip(numbers, more_us, strict=True):
             # Waits without a session have the session number 0.
-            if abs(clocks.setdefault((source, number or 0), more) - more) >= APART_US:
+            if abs(clocks.setdefault((source, number or 0), more) - more) >= OFFSET_MAX_US:
                 text = f"session {number} ran on machines with different clocks"
                 raise EvidenceMixed(
                     text, "give the trace of each in a file of its own", paths[source]

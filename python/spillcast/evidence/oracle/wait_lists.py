@@ -17,7 +17,7 @@ from spillcast.evidence.counts import (
     with_count_bounds,
 )
 from spillcast.evidence.numbers import (
-    SLACK,
+    TOLERANCE,
     ZERO,
     FigureCheck,
     Number,
@@ -103,11 +103,11 @@ class WaitColumns:
     @property
     def of_view(self) -> bool:
         """Whether these are columns of a wait view, or of Snapper's output."""
-        views = self.in_buckets, self.in_means, self.total == _DELTA
+        views = self.in_buckets, self.is_mean, self.total == _DELTA
         return any(views) or "time_wait" in self.total
 
     @property
-    def in_means(self) -> bool:
+    def is_mean(self) -> bool:
         """Whether ``total`` is the mean time of a view without a column of totals."""
         return self.total.startswith("average_wait")
 
@@ -294,7 +294,7 @@ def _chance(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
             return 1.0
         if wait.count.value > mean_ms and product.low * total.low > 0:
             bounds = product.high * total.high / (product.low * total.low)
-            chances.append(min(1.0, math.log(bounds * (1 + SLACK)) / math.log(_RANGE)))
+            chances.append(min(1.0, math.log(bounds * (1 + TOLERANCE)) / math.log(_RANGE)))
     return math.prod(chances) if len(chances) > 1 else 1.0
 
 
@@ -315,7 +315,7 @@ def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
         return EventWaits(row[columns.event], count, bucket * count, None, None)
     mean = seconds(columns.mean, columns.mean_unit_s)
     count = ZERO if columns.count is None else number_of(row.get(columns.count, "")) or ZERO
-    if columns.in_means:
+    if columns.is_mean:
         total = total * count
     elif columns.count is None and mean is not None and mean.value:
         count = total / mean
@@ -358,7 +358,7 @@ def read_shares(path: Path, selection: Selection) -> Counts:
         raise NoTempIo("none of its events is a wait for temp files", HOW_SHARES)
     database_s = _database_s(plain_of(text), shares)
     if not database_s:
-        raise EvidenceUnsuited("it does not tell how long the database was busy", HOW_SHARES)
+        raise EvidenceUnsuited("it does not show how long the database was busy", HOW_SHARES)
     times = {op: 0.0 for op in OPS}
     largest = _largest(shares)
     for share in temp:
@@ -386,7 +386,7 @@ def read_shares(path: Path, selection: Selection) -> Counts:
         engine=ORACLE,
         elapsed_s=database_s,
         subject="the time of all sessions",
-        notes=["this is for the time of all sessions together, as far as samples tell it"],
+        notes=["this is for the time of all sessions together, estimated from samples"],
     )
 
 

@@ -199,7 +199,7 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
                     places[mark] = len(block) if place < 0 else place
                 if min(places.values()) == len(block):
                     break
-                at, left = _above(block, at, min(places.values())), _LINES_BELOW
+                at, left = _block_begin(block, at, min(places.values())), _LINES_BELOW
             end = block.find(b"\n", at) + 1 or len(block)
             line = block[at:end]
             if any(mark in line for mark in _MARKS):
@@ -211,7 +211,7 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
     times += _times(reversed(decoded(edge).split("\n")))
 
 
-def _above(block: bytes, begin: int, mark: int) -> int:
+def _block_begin(block: bytes, begin: int, mark: int) -> int:
     """The position where the messages before a mark begin."""
     starts = [block.rfind(b"\n", 0, mark) + 1]
     while len(starts) <= _LINES_ABOVE and starts[-1] > begin:

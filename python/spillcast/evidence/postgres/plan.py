@@ -231,7 +231,7 @@ def _rewritten(counts: Counts, spills: PlanSpills) -> Counts:
     if times == 1:
         return counts
     reads, writes = counts.reads.scaled(1.0, times), counts.writes.scaled(1.0, times)
-    reason = f"a plan without BUFFERS does not tell how often rows were written: 1 to {times} times"
+    reason = f"a plan without BUFFERS does not show how often rows were written: 1 to {times} times"
     most = replace(counts, reads=reads, writes=writes)
     return replace(counts, io_bounds=Bounds(counts, most, reason, HOW))
 
@@ -266,7 +266,7 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
     """Sentences about the limits of the counts."""
     notes = list(document.get("Notes", ()))
     if "Execution Time" not in document:
-        notes.append("a plan without Execution Time: that of its first node stands for it")
+        notes.append("a plan without Execution Time: the time of its first node is used")
         if SIZES_NOTE in notes:
             notes.append("if its end is cut, what the missing nodes spilled does not count")
     if any(node.processes > 1 and "Actual Loops" not in node.values for node in top.walk()):

@@ -71,7 +71,7 @@ def spills_beside(meta: Meta, value: Any, path: Path) -> PlanSpills | None:
         document = document_of(value)
         settings = {**meta.engine.settings, **document.get("Settings", {})}
         spills = plan_spills(nodes_of(document["Plan"]), settings)
-    if spills is None or not meta.machine.is_this_one:
+    if spills is None or not meta.machine.is_current:
         return spills
     return replace(spills, available_bytes=meminfo_bytes().get("MemAvailable"))
 

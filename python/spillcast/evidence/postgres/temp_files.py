@@ -70,7 +70,7 @@ _LIMITS = (
 )
 _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
 #: Levels of lines between a message and its statement.
-_BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
+_DETAIL_LEVELS = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 #: The resolution of the times of messages, which may be whole seconds.
 _RESOLUTION_S = 1.0
 #: The maximum ratio between the numbers of files of two calls of a statement.
@@ -168,7 +168,7 @@ class LoggedTempFiles:
             if (subject := self._unnamed.pop(writer, None)) is not None:
                 subject.query = masked_text(entry.message)
                 self._writers[_plain(subject.query)] = writer
-        elif entry.level not in _BESIDE:
+        elif entry.level not in _DETAIL_LEVELS:
             self._unnamed.pop(writer, None)
         if entry.level == "PROMPT":
             text = masked_text(_STATEMENT.sub(r"\1", _CONTINUED.sub("\n", entry.message)))
@@ -385,7 +385,7 @@ def counts_of_files(
         TempIO(blocks, blocks),
         ObservedEngine("postgresql", query=query),
         Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
-        ("the log tells only how long the call took", _TIMES) if selection.timed else None,
+        ("the log shows only how long the call took", _TIMES) if selection.timed else None,
         files=len(call),
         statement=CountedStatement(call[0].queryid, query, 1, len(by_call)),
         notes=["each temp file is assumed to be written once and read once", *notes],

@@ -255,7 +255,7 @@ class _Plan:
             self.learn(text)
         elif not re.match(SKIPPED, text):
             self.is_left |= _BEGINS.match(text) is None and _IS_BETWEEN.fullmatch(text) is None
-            if self._tells_more(text):
+            if self._has_new_figures(text):
                 raise not_understood(text)
         return True
 
@@ -265,7 +265,7 @@ class _Plan:
         self.is_repeated &= words <= self.words
         self.words |= words
 
-    def _tells_more(self, text: str) -> bool:
+    def _has_new_figures(self, text: str) -> bool:
         """Whether a line has figures other than those that it quotes from lines already read."""
         if _words(text) <= self.words:
             return False

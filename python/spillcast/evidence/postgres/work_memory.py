@@ -19,7 +19,7 @@ SLOT_BYTES = 24
 POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
 #: A margin: servers of versions 15 and 18 took up to a tenth more memory than is computed here.
-SPARE = 1.12
+SAFETY_FACTOR = 1.12
 
 
 def merge_order(work_mem_bytes: int) -> int:
@@ -167,4 +167,4 @@ def enough_bytes(plan: PlanSpills, *, least: bool = False) -> int:
     """
     needed = max((least and spill.least_bytes) or spill.needed_bytes for spill in plan.spills)
     # The query did spill, so it needs more work_mem than it had.
-    return rounded_up(max(SPARE * needed, (plan.current_bytes or 0) + 1))
+    return rounded_up(max(SAFETY_FACTOR * needed, (plan.current_bytes or 0) + 1))

@@ -77,20 +77,20 @@ def _waits_and_cpu(recording: Recording) -> tuple[tuple[Floats, Floats], tuple[F
     # A wait ends when its thread is scheduled again, so the run queue delay is subtracted.
     queue_s = capture.run_queue_delay_s / max(capture.switches or 0, 1)
     waits, bursts = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
-    movers = _movers(recording)
+    io_threads = _temp_io_threads(recording)
     for rows in recording.whole.batches("waits"):
         start_ms = begin_ms + rows["start_ns"].values / 1e6
         bursts.append((start_ms, rows["cpu_before_ns"].filled(0) / 1e9))
         # A call that did not block copied from or to the page cache.
         is_wait = rows["temp"].values & (rows["blocked"].filled(True) != 0)
-        is_wait &= np.isin(rows["session"].values, movers)
+        is_wait &= np.isin(rows["session"].values, io_threads)
         elapsed_s = rows["elapsed_ns"].values[is_wait] / 1e9
         middle_ms = start_ms[is_wait] + 1e3 * elapsed_s / 2
         waits.append((middle_ms, np.maximum(elapsed_s - queue_s, 0.0)))
     return _joined(waits), _joined(bursts)
 
 
-def _movers(recording: Recording) -> Integers:
+def _temp_io_threads(recording: Recording) -> Integers:
     """Threads that read or write temp files: others, such as Spark's cleaners, only remove them."""
     sessions = [np.zeros(0, dtype=np.int64)]
     for rows in recording.whole.batches("waits"):

@@ -15,7 +15,7 @@ from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
 from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled
 from spillcast.forecast.cpu import MIN_ERROR
-from spillcast.forecast.interval import DRAWS, WHOLE
+from spillcast.forecast.interval import DRAWS, WHOLE_MIN
 from spillcast.forecast.oracle.evidence import (
     EventLatency,
     EventTarget,
@@ -316,7 +316,7 @@ def target_rest(
         hypot(window_error(level, rest.count, count), rest.scatter)
         for rest in (source_outside, target_outside)
     )
-    if evidence.ash is None and source_outside.count >= WHOLE * count:
+    if evidence.ash is None and source_outside.count >= WHOLE_MIN * count:
         source_error = MIN_ERROR
     error = hypot(source_error, target_error)
     # The measured change is weighted against the assumption that little changes.
@@ -336,16 +336,16 @@ def _why_not(
 ) -> str | None:
     """Why two traces do not show how the time outside changes; None if they do."""
     if source_outside is None:
-        return "no trace of whole sessions on the current storage shows it per operation"
+        return "no trace of whole sessions on the current storage shows it by operation"
     if target_outside is None:
-        return f"{target.name} does not show it per operation"
+        return f"{target.name} does not show it by operation"
     kinds = source_outside.kinds, target_outside.kinds
     pairs = [tuple(shares.get(name, 0.0) for shares in kinds) for name in kinds[0] | kinds[1]]
     # The work that both traces have in common, over the work of either.
-    alike = sum(map(min, pairs)) / sum(map(max, pairs))
-    if alike < SAME_WORK:
+    similarity = sum(map(min, pairs)) / sum(map(max, pairs))
+    if similarity < SAME_WORK:
         return (
-            f"what is done per operation here and on {target.name} is {format_share(alike)} alike: "
+            f"only {format_share(similarity)} of the operations here and on {target.name} are the same: "
             "other phases of the query"
         )
     return None

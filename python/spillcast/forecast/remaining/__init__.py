@@ -88,7 +88,7 @@ class RemainingWorkHints:
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
         """A previous run of this query, if the recorded part has no temp I/O; else None."""
-        if recording.meta.temp.operations or not recording.meta.went_on:
+        if recording.meta.temp.operations or not recording.meta.ended_early:
             return None
         engine, text = recording.engine, query_text(recording.engine)
         same = [run for run in self._runs if text and text == query_text(run.engine)]

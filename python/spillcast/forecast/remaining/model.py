@@ -132,7 +132,7 @@ REST_BEFORE_SPREAD = 0.35
 #: Least share of a time that lies outside temp I/O.
 MIN_REST = 0.02
 #: Probability that a query that no longer writes will write again, if no source estimates bytes.
-AGAIN = 0.5
+WRITES_AGAIN = 0.5
 #: The time per byte of an unrecorded op follows from the time before the recording, if the op moved
 #: this share of the written bytes then. It is within this factor of the other op's.
 MIN_PASSED, UNLIKE = 0.1, 20.0
@@ -319,10 +319,10 @@ def _probability_of_writes(given: Estimated | None, progress: QueryProgress) -> 
     if "write" in progress.recent_ops:
         return 1.0
     if given is None:
-        return AGAIN
+        return WRITES_AGAIN
     off = max(log(given.centre / max(progress.written, 1.0)), 0.0)
     off /= hypot(*given.spreads, progress.before_error) / 2**0.5
-    return AGAIN / (AGAIN + (1 - AGAIN) * exp(-(off**2) / 2))
+    return WRITES_AGAIN / (WRITES_AGAIN + (1 - WRITES_AGAIN) * exp(-(off**2) / 2))
 
 
 def _weight(error: float, of_other: float) -> float:

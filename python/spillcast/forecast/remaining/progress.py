@@ -35,7 +35,7 @@ ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
 #: Least standard deviation of the logarithm of an estimate.
 MIN_SPREAD = 0.01
 #: If 0 is the most likely value, a draw is 0 up to this many standard deviations.
-LIKELY = 0.5
+ZERO_DEVIATIONS = 0.5
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Estimated:
     def drawn(self, normal: Floats) -> Floats:
         """Draws of the quantity, from draws of a standard normal distribution."""
         if not self.centre:
-            beyond = np.maximum(normal - LIKELY, 0.0) / (NORMAL_95 - LIKELY)
+            beyond = np.maximum(normal - ZERO_DEVIATIONS, 0.0) / (NORMAL_95 - ZERO_DEVIATIONS)
             return np.asarray(self.high * beyond)
         below, above = self.spreads
         draws: Floats = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
@@ -96,7 +96,7 @@ MIN_SEEN = 0.01
 #: MIN_ERRORS standard errors is not a trend.
 GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
 #: A session that is at most this much older than its query (factor and seconds) ran only the query.
-ALONE, ALONE_S = 1.1, 0.5
+ONLY_QUERY_FACTOR, ONLY_QUERY_S = 1.1, 0.5
 #: Upper limit of the time outside temp I/O, over the CPU time.
 MAX_WAITING = 2.0
 #: Relative error of the bytes written before the recording, from counts and from the time left.
@@ -336,9 +336,9 @@ def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
     meta, counted = recording.meta, recording.meta.before
     if meta.server is not None:
         before_s = meta.server.before_recording_s
-        alone = counted is not None and counted.ran_s < ALONE * before_s + ALONE_S
+        alone = counted is not None and counted.ran_s < ONLY_QUERY_FACTOR * before_s + ONLY_QUERY_S
         return before_s, counted if alone and before_s > 0 else None
-    if counted is None or not meta.had_worked or counted.ran_s <= 0:
+    if counted is None or not meta.may_have_begun or counted.ran_s <= 0:
         return 0.0, None
     return counted.ran_s, counted
 
@@ -376,7 +376,7 @@ def _written_before(
 TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
 #: At a smaller ratio of bytes written to bytes read of a file, offsets show the progress of
 #: reading.
-STRAY = 0.01
+STRAY_SHARE_MAX = 0.01
 #: Reads are in order if at most this share of them goes backward.
 MAX_BACKWARD = 0.1
 
@@ -396,8 +396,8 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     files = list[Unread]()
     groups = waits.group_by("file")
     for path, rows in zip(groups.keys["file"].to_pylist(), groups.rows(), strict=True):
-        gone = ended_ns.get(path, -1) >= start_ns[rows[-1]]
-        files.append(_of_file(held.pop(path, 0.0), write[rows], offset[rows], size[rows], gone))
+        removed = ended_ns.get(path, -1) >= start_ns[rows[-1]]
+        files.append(_of_file(held.pop(path, 0.0), write[rows], offset[rows], size[rows], removed))
     for path, bytes_before in held.items():
         left = 0.0 if path in ended_ns else bytes_before
         files.append(Unread(left, left, left, bytes_before, bytes_before, 0.0))
@@ -417,16 +417,16 @@ def _ends_ns(recording: Recording) -> Mapping[str, int]:
     return dict(zip(names, rows["start_ns"].to_pylist(), strict=True))
 
 
-def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bool) -> Unread:
-    """The unread bytes of a file that held ``held`` bytes before and is ``gone`` at the end."""
+def _of_file(held: float, write: Flags, offset: Integers, size: Floats, removed: bool) -> Unread:
+    """The unread bytes of a file that held ``held`` bytes before and is ``removed`` at the end."""
     written, read = float(size[write].sum()), float(size[~write].sum())
-    left = 0.0 if gone else max(held + written - read, 0.0)
+    left = 0.0 if removed else max(held + written - read, 0.0)
     if not read or not held:
         return Unread(left, left, left, held, held, written)
-    if written > STRAY * read:
+    if written > STRAY_SHARE_MAX * read:
         before = max(held * 0.9, min(held, max(read - written, 0.0)))
         return Unread(left / 2, left * 0.9, left, held, before, written)
-    if gone:
+    if removed:
         return Unread(0.0, 0.0, 0.0, held, read, written)
     # If several sorted runs of a file are merged, reading has progressed equally in each.
     first = float(offset[~write].min())
@@ -447,7 +447,7 @@ def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bo
 #: Fewer bytes read of a file are not a scan.
 MIN_INPUT_BYTES = 1 << 20
 #: Largest share of reads that are behind the scan by more than this share of the table.
-BEHIND = 0.1
+LAG_SHARE = 0.1
 #: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are not a scan.
 ENDS, MIN_READS = 0.95, 4
 #: PostgreSQL's segments of one table.
@@ -479,7 +479,7 @@ def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, f
         share = (begin_bytes + offset[of_table] + size[of_table]) / sizes[table]
         share = share[share < ENDS]
         tops = np.maximum.accumulate(share)
-        in_order = len(share) >= MIN_READS and (share < tops - BEHIND).mean() <= BEHIND
+        in_order = len(share) >= MIN_READS and (share < tops - LAG_SHARE).mean() <= LAG_SHARE
         if in_order:
             first = float(np.median(share[: max(len(share) // 10, 1)]))
             yield os.path.basename(table), first, float(tops[-1])

@@ -49,7 +49,7 @@ from spillcast.units import DAY_S, format_bytes, format_duration, format_setting
 #: Maximum number of rows of a frontier.
 ROWS_MAX = 14
 #: Without a limit, the cheapest storage with this share of the fastest one's saving is chosen.
-WORTH = 0.9
+SAVING_SHARE_MIN = 0.9
 
 
 def size(
@@ -78,7 +78,7 @@ def size(
     thinned = [*free, *_thinned(frontier, None if best in free else best)]
     shown = [(candidate, row) for candidate in thinned if (row := candidate.row(search))]
     if within_s is None:
-        best = _worth(shown, search)
+        best = _worthwhile(shown, search)
     rows = [row for _, row in shown]
     targets = {row.target for row in rows}
     sold = [c.product.row.name for c in priced if c.product is not None and c.name in targets]
@@ -271,8 +271,8 @@ def _cheapest(priced: Sequence[Candidate], search: Search) -> Candidate | None:
     return None
 
 
-def _worth(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candidate | None:
-    """The cheapest candidate that surely saves time, at least WORTH of the fastest's saving."""
+def _worthwhile(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candidate | None:
+    """The cheapest candidate with certain gains and SAVING_SHARE_MIN of the largest saving."""
     baseline_s = search.mean([statement.baseline_s for statement in search.statements])
     # With several statements the interval is of the slowest statement, not of the mean.
     one_only = len(search.statements) == 1
@@ -283,7 +283,7 @@ def _worth(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candid
         and notable_s(baseline_s - row.elapsed_s, baseline_s)
     ]
     fastest_s = min((row.elapsed_s for _, row in sure), default=inf)
-    limit_s = baseline_s - WORTH * (baseline_s - fastest_s)
+    limit_s = baseline_s - SAVING_SHARE_MIN * (baseline_s - fastest_s)
     return next((candidate for candidate, row in sure if row.elapsed_s <= limit_s), None)
 
 
@@ -343,7 +343,7 @@ WHOLE_MAX, WAITS_MAX = 60_000, 20_000
 #: Maximum number of statements of an export that are simulated.
 STATEMENTS_MAX = 20
 #: A statement without a forecast for this storage is left out.
-TYPICAL = "aws-gp3"
+REFERENCE_PRODUCT = "aws-gp3"
 
 
 def parse_runs_per_day(text: str) -> float:
@@ -425,7 +425,7 @@ def sized_rows(
             origin = origin or question.storage(question.origin, counts)
             counts = timed_on(counts, origin)
         projector = Projector(workload_of_counts(counts))
-        forecast = projector.forecast(lookup(TYPICAL), explain=False)
+        forecast = projector.forecast(lookup(REFERENCE_PRODUCT), explain=False)
         if interval_of(forecast) is None:
             refusals.append(RecordingInsufficient(str(forecast.refused)))
             continue

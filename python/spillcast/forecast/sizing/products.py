@@ -19,7 +19,7 @@ from spillcast.forecast.projection import ZERO_LATENCY_STORAGE
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast, Interval
 from spillcast.storage.catalogue import CatalogueEntry
-from spillcast.storage.catalogue.formulas import GIB, settled
+from spillcast.storage.catalogue.formulas import GIB, with_defaults
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.model import CREDIT_S
 from spillcast.storage.storage import Storage
@@ -318,7 +318,7 @@ class Product:
     def cost(self, chosen: Mapping[str, float]) -> float | None:
         """The price of a month; None if it is unknown."""
         values = self.settings(chosen)
-        figures = settled(self.row.name, self.row.figures, values)
+        figures = with_defaults(self.row.name, self.row.figures, values)
         size = figures.get("size") or self.row.figures.get("size_gib", 0.0) * GIB
         return self.search.prices.month(self.row.name, figures, size or self.search.needed_bytes)
 

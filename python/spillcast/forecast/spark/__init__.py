@@ -37,7 +37,7 @@ from spillcast.units import format_bytes, format_duration
 #: whether reads and writes share the bandwidth.
 Figures = tuple[float, float, float, float, float, bool]
 #: Bytes of a readahead and of a writeback request of Linux, and requests in flight.
-READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
+READ_BYTES, WRITE_BYTES, CONCURRENT_OPERATIONS = 128 << 10, 256 << 10, 8
 #: Bounds of a page cache of unknown size.
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
 #: Standard deviation of the logarithm of simulated over measured times (six jobs, four storages).
@@ -47,7 +47,7 @@ WAITS_SPREAD = 0.05
 #: The same for two runs of a job of which storage takes less than a tenth of the time.
 RUN_SPREAD = 0.1
 #: A larger relative error of the simulation of the logged run is reported as a warning.
-MISFIT = 0.1
+SIMULATION_ERROR_MAX = 0.1
 #: Upper limit of a spread: a wider interval gives no more information.
 _SPREAD_MAX = 5.0
 #: The terms of a forecast.
@@ -57,7 +57,7 @@ _FORMS = (
     "which is made by: spillcast probe DIR --grid"
 )
 #: A multiple of a task's memory with which nothing can spill.
-_PLENTY = 1e12
+_UNLIMITED_FACTOR = 1e12
 #: Positions of the spans of executions and of jobs in a simulation.
 EXECUTIONS, JOBS = 0, 1
 
@@ -175,7 +175,7 @@ def forecast_application(
         origins = _assumptions(scope, question)
     except Refusal as refusal:
         return [(forecast.refused_by(refusal), None) for forecast in unanswered]
-    if misfit := _misfit(scope, origins):
+    if misfit := _simulation_error(scope, origins):
         warnings.append(misfit)
     without_spills = _without_spills(scope, origins, question)
     answers = list[tuple[Forecast, Storage | None]]()
@@ -262,10 +262,10 @@ def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork 
     return core.work_beside(saved_s)
 
 
-def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Caveat | None:
+def _simulation_error(scope: _Scope, cases: Sequence[_Case]) -> Caveat | None:
     """A warning if the simulated run takes another time than the logged run."""
     scale = min((case.scale for case in cases), key=lambda scale: -abs(log(scale)))
-    if abs(log(scale)) <= log(1 + MISFIT):
+    if abs(log(scale)) <= log(1 + SIMULATION_ERROR_MAX):
         return None
     simulated, measured = map(format_duration, (scope.measured_s / scale, scope.measured_s))
     text = (
@@ -290,7 +290,7 @@ def _without_spills(
     memory_bytes = resources.memory_without_spills(core)
     if memory_bytes is None or resources.changed or not any(scope.spill_bytes.values()):
         return None
-    fitting = core.with_resources(None, None, (resources.task_bytes, _PLENTY))
+    fitting = core.with_resources(None, None, (resources.task_bytes, _UNLIMITED_FACTOR))
     more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
     known_bytes = question.page_cache_bytes
     fits = None if known_bytes is None else more_bytes <= known_bytes
@@ -325,8 +325,8 @@ def figures_of(storage: Storage, cache_bytes: float) -> Figures:
 
     return (
         bytes_per_s("read", READ_BYTES, 1),
-        bytes_per_s("read", READ_BYTES, TOGETHER),
-        bytes_per_s("write", WRITE_BYTES, TOGETHER),
+        bytes_per_s("read", READ_BYTES, CONCURRENT_OPERATIONS),
+        bytes_per_s("write", WRITE_BYTES, CONCURRENT_OPERATIONS),
         cache_bytes,
         DIRTY_SHARE * cache_bytes,
         _shared(storage),
@@ -411,7 +411,7 @@ def _warnings(scope: _Scope, question: Question) -> Iterator[Caveat]:
         yield Caveat(
             "other-executors",
             f"a node runs {resources.by_node} of the supposed executors, which take their memory "
-            "from its page cache; a task spills what its share of the executor's memory lacks",
+            "from its page cache; a task spills what exceeds its share of the executor's memory",
         )
     is_source_known = question.origin is not None or application.observed is not None
     if not is_source_known and application.local_memory is not None:

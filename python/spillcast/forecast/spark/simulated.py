@@ -51,7 +51,7 @@ class Resources:
         off_heap = properties.get("spark.memory.offHeap.enabled") == "true"
         nodes = len({executor.host for executor in executors})
         today = Executors(
-            executors=_most_at_once(application),
+            executors=_max_concurrent_executors(application),
             cores=max((executor.cores for executor in executors), default=1),
             memory_bytes=java_bytes(heap, HEAP_BYTES),
             measured_s=measured_s,
@@ -139,7 +139,7 @@ def _memory_fraction(properties: Mapping[str, str]) -> float:
     return MEMORY_FRACTION
 
 
-def _most_at_once(application: Application) -> int:
+def _max_concurrent_executors(application: Application) -> int:
     """Maximum number of concurrent executors of the application."""
     executors = application.log.executors
     changes = [(executor.added_ms, 1) for executor in executors]

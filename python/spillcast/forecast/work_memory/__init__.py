@@ -229,7 +229,7 @@ NOW = "today"
 #: The least work_mem that PostgreSQL accepts.
 WORK_MEM_MIN_BYTES = 64 << 10
 #: The smallest size in a table is the work_mem of the run divided by this.
-LESS = 4
+CURRENT_DIVISOR = 4
 
 
 def with_memory(cell: MemoryCell, size: int | None, memory: WorkMemoryEffect | None) -> MemoryCell:
@@ -263,7 +263,7 @@ def memory_sizes(memory: WorkMemoryEffect) -> list[int]:
     """Powers of two from below the run's work memory to the size that is enough, and both sizes."""
     enough = memory.enough.work_mem_bytes
     current = memory.current_bytes or enough // 64
-    min_bytes = max(power_of_two(current // LESS), WORK_MEM_MIN_BYTES)
+    min_bytes = max(power_of_two(current // CURRENT_DIVISOR), WORK_MEM_MIN_BYTES)
     sizes = {min_bytes << number for number in range((enough // min_bytes).bit_length())}
     current_sizes = {memory.current_bytes} if memory.current_bytes else set()
     return sorted({size for size in sizes | current_sizes if size < enough} | {enough})

@@ -26,7 +26,7 @@ BETWEEN = 0.25
 #: Relative error of a count that is computed by the engine's own formula.
 COMPUTED = 0.05
 #: Counts with a smaller relative difference are treated as equal.
-ALIKE = 0.05
+RELATIVE_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class MemoryCurve:
             size: sum(self._count(op, size)[0] for op in OPS) if self.spills(size) else 0.0
             for size in (low, high, memory_bytes)
         }
-        if abs(counts[low] - counts[high]) > ALIKE * max(counts.values()):
+        if abs(counts[low] - counts[high]) > RELATIVE_TOLERANCE * max(counts.values()):
             position = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
             _, ends_s = _means(around, times_s)
             rest_s = float(np.interp(position, [0.0, 1.0], ends_s))

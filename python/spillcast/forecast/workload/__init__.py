@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.columns import Floats
 from spillcast.evidence.counts import Unknown
-from spillcast.forecast.interval import WHOLE
+from spillcast.forecast.interval import WHOLE_MIN
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.workload.load import NO_LATENCY, Load
 from spillcast.forecast.workload.threads import Threads
@@ -103,7 +103,7 @@ class CpuTime:
     bursts: Bursts | None = None
     #: Runs of the same query on other storage.
     former: Sequence[FormerRun] = ()
-    #: The part of ``total_s`` that is spinning, by comparison with former runs.
+    #: The part of ``total_s`` that is spinning, by comparison with previous runs.
     spun_s: float = 0.0
     #: The kept temp operations in order, if a rehearsal is compared with them.
     operations: TempOperations | None = None
@@ -213,7 +213,7 @@ class Workload:
     @property
     def is_part(self) -> bool:
         """Whether the evidence covers a part of the query."""
-        return self.elapsed_s < WHOLE * self.total_s
+        return self.elapsed_s < WHOLE_MIN * self.total_s
 
     @property
     def recorded_s(self) -> float | None:

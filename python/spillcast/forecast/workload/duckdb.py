@@ -38,7 +38,7 @@ RATIO_MAX = 2.0
 #: The algorithm is simulated for at least this many blocks in all.
 SIMULATED_BLOCKS = 1500
 #: After this many blocks on a CPU, the shares of the levels stay as in the second half of them.
-SETTLED = 1500
+SETTLED_BLOCKS = 1500
 
 
 class Adaptation(NamedTuple):
@@ -58,7 +58,7 @@ def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> 
     levels = calibrated().compression_levels
     write_s = [*(lowest_s * level + compressed_s for level in levels), plain_s]
     generator = random.Random(0)
-    simulated = max(min(blocks, SETTLED), 1)
+    simulated = max(min(blocks, SETTLED_BLOCKS), 1)
     second_half = simulated - simulated // 2
     # The blocks that are not simulated are assumed to equal those of the second half.
     weight = 1 + max(blocks - simulated, 0) / second_half

@@ -61,7 +61,7 @@ def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
     """Why ``run`` is not a previous run of the query of ``now``; None if it may be one."""
     before = run.engine
     if isinstance(run, Recording) and RecordedPart.of(run.meta) is not None:
-        return "it covers only part of a run itself"
+        return "it covers only part of a run, too"
     # Kinds of evidence name an engine differently: one name begins with the other.
     shorter, longer = sorted((before.name, now.name), key=len)
     if NO_ENGINE.name not in (shorter, longer) and not longer.startswith(shorter):
@@ -72,7 +72,7 @@ def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
     for name in _MEMORY_SETTINGS:
         was, is_now = (engine.settings.get(name) for engine in (before, now))
         if None not in (was, is_now) and str(was) != str(is_now):
-            return f"it had {name} = {was}, this one has {is_now}"
+            return f"it had {name} = {was}, this run has {is_now}"
     return None
 
 

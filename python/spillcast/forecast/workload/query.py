@@ -8,7 +8,7 @@ from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import spinning_s
-from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
+from spillcast.forecast.interval import SHORTER_MIN, WHOLE_MIN, check_elapsed
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import QueryProgress, progress_of
@@ -60,16 +60,16 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     recording.need_io()
     rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
     meta, workload = recording.meta, recorded_workload(recording, rehearsed=rehearsed)
-    progress = progress_of(recording, workload.threads) if meta.went_on else None
+    progress = progress_of(recording, workload.threads) if meta.ended_early else None
     parts = [recorded_workload(part, rehearsed=False) for part in parts_of(recording)]
-    if not meta.went_on and (options := question.known.of_remaining):
+    if not meta.ended_early and (options := question.known.of_remaining):
         raise QueryEnded(
             "the query ended while it was recorded: nothing remains",
             f"leave {options} out",
             recording.path,
         )
     recorded_s, elapsed_s = workload.elapsed_s, question.elapsed_s
-    check_elapsed(elapsed_s, recorded_s, WHOLE if meta.went_on else SHORTER)
+    check_elapsed(elapsed_s, recorded_s, WHOLE_MIN if meta.ended_early else SHORTER_MIN)
     total_s = (meta.whole_s or recorded_s) if elapsed_s is None else elapsed_s
     if min(total_s, recorded_s) <= 0:
         raise EvidenceContradictory(
@@ -77,9 +77,9 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         )
     part = RecordedPart.of(meta) if elapsed_s is None else None
     threads = workload.threads
-    threads = replace(threads, target=threads.source.but(question.cpus, question.cpu_quota))
+    threads = replace(threads, target=threads.source.adjusted(question.cpus, question.cpu_quota))
     workload = replace(workload, total_s=total_s, part=part, threads=threads)
-    if meta.went_on:
+    if meta.ended_early:
         workload = _extrapolated(workload, progress, meta, question)
     else:
         workload = _among_other_runs(workload, recorded_spread(recording), meta, question.known)
@@ -167,7 +167,7 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     rows = recording.meta.raw.rows
     if recording.waits_in_memory or rows < (WHOLE_ROWS if max_rows is None else max_rows + 1):
         return recording
-    if recording.meta.went_on or (recording.path / KEPT).exists():
+    if recording.meta.ended_early or (recording.path / KEPT).exists():
         return recording
     free_bytes, room = recording.meta.engine_cache_bytes, None
     if free_bytes is not None and _fast_share(recording) > FAST_MAX:
@@ -176,7 +176,7 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     return sampled(recording, max_rows or SAMPLE_ROWS, room)
 
 
-def too_unsure(forecast: Forecast) -> bool:
+def is_too_uncertain(forecast: Forecast) -> bool:
     """Whether the sampling error of a forecast is too large, so that all waits are needed."""
     sample = forecast.sampled
     return sample is not None and sample.error > ERROR_MAX and sample.of_waits <= EXACT_ROWS_MAX

@@ -38,7 +38,7 @@ class Cpus:
     quota_cpus: float | None = None
     period_s: float = PERIOD_S
 
-    def but(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
+    def adjusted(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
         """The CPUs with the given numbers instead. OptionInvalid for impossible numbers."""
         if cpus is not None and cpus < 1:
             raise OptionInvalid(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
@@ -202,7 +202,7 @@ class PageCache:
     #: By row of the thread trace, ns.
     cached_ns: Integers
 
-    def without_room(self, trace: ThreadTrace, share: float) -> "PageCache":
+    def without_free_memory(self, trace: ThreadTrace, share: float) -> "PageCache":
         """The same where no memory is free for temp files; ``share`` of the query is simulated.
 
         It still reads ahead and writes back, in larger operations than those of the engine.

@@ -71,7 +71,7 @@ class Simulated:
 
 
 #: Upper limit of the ratio between the times of the models.
-MAX_APART = 100.0
+RATIO_MAX = 100.0
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Overlap:
         """The longest of the models' times over the shortest."""
         models_s = [s for s in (self.dynamic_s, self.static_s, self.replayed_s) if s is not None]
         # A model may give zero time for a short part of a run.
-        return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), MAX_APART)
+        return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), RATIO_MAX)
 
 
 #: Least weight of a wait, regardless of how many waits overlap with it.
@@ -165,7 +165,7 @@ class Threads:
         ``change_ratios`` has the ratio of latencies of each event that changes files.
         """
         if behaviour is None:
-            return self._unwaited(self.target)
+            return self._without_waits(self.target)
         trace = self.trace
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
         wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
@@ -189,7 +189,7 @@ class Threads:
             cache = usual_page_cache(self.trace) if self.buffered else None
         else:
             cache = self._recorded_page_cache if self.missing_bytes is None else None
-        return cache and cache.without_room(self.trace, self._kept(total_operations))
+        return cache and cache.without_free_memory(self.trace, self._kept(total_operations))
 
     @cached_property
     def _recorded_page_cache(self) -> PageCache | None:
@@ -360,13 +360,13 @@ class Threads:
     def _without_s(self, cpus: Cpus) -> float:
         """Elapsed time without any latency of temp I/O, by the model that gives the shorter one."""
         if cpus not in self._without_on_s:
-            unwaited = self._unwaited(cpus)
-            dynamic_s = self._dynamic_s(unwaited, self.trace.cpu_ns, cpus)
+            without_waits = self._without_waits(cpus)
+            dynamic_s = self._dynamic_s(without_waits, self.trace.cpu_ns, cpus)
             lower_s = self._lower_s(cpus)
-            self._without_on_s[cpus] = max(min(self._static_s(unwaited), dynamic_s), lower_s)
+            self._without_on_s[cpus] = max(min(self._static_s(without_waits), dynamic_s), lower_s)
         return self._without_on_s[cpus]
 
-    def _unwaited(self, cpus: Cpus) -> Simulated:
+    def _without_waits(self, cpus: Cpus) -> Simulated:
         if cpus not in self._unwaited_on:
             wait_ns = np.where(self.trace.temp, 0, self.trace.wait_ns)
             self._unwaited_on[cpus] = self._simulated(wait_ns, cpus)

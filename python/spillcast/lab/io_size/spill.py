@@ -387,14 +387,14 @@ class RecordedSpill:
         warnings = list[Note]()
         if self._whole > WHOLE:
             message = (
-                f"{1 / self._whole:.0%} of the run's I/O was recorded wait by wait and stands for "
+                f"{1 / self._whole:.0%} of the run's I/O was recorded wait by wait and represents "
                 "all of it"
             )
             warnings.append({"code": "slices", "message": message})
         if self._memory_bytes is None:
             message = (
-                "larger I/Os leave room for fewer runs or partitions at once, which may cost a "
-                "level: not in these figures; --memory, the query's work memory, adds it"
+                "larger I/Os leave room for fewer runs or partitions at once, which may add a "
+                "merge level: not in these figures; --memory, the query's work memory, includes it"
             )
             warnings.append({"code": "fan-in", "message": message})
         return warnings
@@ -411,7 +411,7 @@ class RecordedSpill:
         raise EvidenceUnsuited(
             f"--memory {format_bytes(memory_bytes)}: {self.name} has written "
             f"{format_bytes(written)}, which such a work memory does not explain",
-            "give what its sort or join had; none if the engine compressed or kept part of it",
+            "give that of its sort or join; leave it out if the engine compressed or kept part",
         )
 
 

@@ -278,8 +278,8 @@ def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[Note
     least = min(replay.share for replay in replays)
     if least < WHOLE:
         message = (
-            f"a replay had time or room for {least:.0%} of the spill, which stands for all of it. "
-            "A write cache that only the rest would fill does not show; --budget gives more"
+            f"a replay had time or room for {least:.0%} of the spill, which represents all of it. "
+            "A write cache that only the rest would fill does not show; raise --budget"
         )
         warnings.append({"code": "partial", "message": message})
     if replays[0].filesystem in IN_MEMORY:

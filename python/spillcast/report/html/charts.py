@@ -31,7 +31,7 @@ from spillcast.report.html.axes import (
     size_ticks,
     thinned,
 )
-from spillcast.tabular import glued
+from spillcast.tabular import join_units
 from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration
 
@@ -40,7 +40,7 @@ OTHERS = "others"
 #: Bars that differ by a larger factor are drawn as shares.
 _RATIO_MAX = 5.0
 #: An axis ends at no more than this multiple of today's time, or of a bar drawn as shares.
-_REACH_MAX = 3.0
+_AXIS_FACTOR_MAX = 3.0
 
 _OUTLINES = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", "square": "M-4 -4h8v8h-8z",
@@ -125,7 +125,7 @@ class ReferenceLine(NamedTuple):
 
 def unbroken(text: str, intervals: bool = True) -> str:
     """HTML of a text that is not wrapped within ``5 min 48 s``, nor within ``intervals``."""
-    text = glued(text, "\u00a0")
+    text = join_units(text, "\u00a0")
     text = re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)|(?<=~) ", "\u00a0", text)
     ends = r"(\u00a0(?:[num]?s|min|h|[KMGT]?i?B)) to (?=-?\d)"
     return escape(re.sub(ends, "\\1\u00a0to\u00a0", text) if intervals else text)
@@ -190,9 +190,9 @@ def bars(
             if value:
                 parts[name if name in colours else OTHERS] += value / unit
         ends = [end / unit for end in row.interval or ()]
-        bars.append((parts, [min(end, _REACH_MAX) for end in ends] if shares else ends))
+        bars.append((parts, [min(end, _AXIS_FACTOR_MAX) for end in ends] if shares else ends))
     reach = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars)
-    max_value = min(reach, _REACH_MAX * today) or 1.0
+    max_value = min(reach, _AXIS_FACTOR_MAX * today) or 1.0
     tracks = []
     for parts, ends in bars:
         shapes = ""

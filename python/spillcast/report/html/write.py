@@ -89,7 +89,7 @@ def _rendered(page: HtmlPage, *, redact: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"glued": _glued, "cells": TableCells.of}
+    templates.filters |= {"glued": _without_breaks, "cells": TableCells.of}
     script = templates.get_template("copy.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.j2").render(
@@ -102,7 +102,7 @@ def _rendered(page: HtmlPage, *, redact: bool) -> str:
     )
 
 
-def _glued(text: str, intervals: bool = True) -> markupsafe.Markup:
+def _without_breaks(text: str, intervals: bool = True) -> markupsafe.Markup:
     """A text that is not wrapped within options, nor where ``unbroken`` forbids it."""
     option = r'<span class="option">\g<0></span>'
     return markupsafe.Markup(re.sub(r"\B--[\w-]+", option, unbroken(text, intervals)))

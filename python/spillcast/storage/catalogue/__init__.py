@@ -23,8 +23,8 @@ from spillcast.storage.catalogue.formulas import (
     Parameter,
     device_limits,
     parameters_of,
-    settled,
     volume_limits,
+    with_defaults,
 )
 from spillcast.storage.model import Model
 from spillcast.storage.source import catalogue
@@ -119,7 +119,7 @@ class CatalogueEntry:
                     f"catalogue:{self.name}: '{key}' cannot be chosen", self._choices()
                 )
         given = {key: parameters[key].value(self.name, text) for key, text in settings.items()}
-        values = settled(self.name, self.figures, given)
+        values = with_defaults(self.name, self.figures, given)
         latencies = latency_class(self.latency)
         spread = max(self.spread, latencies.spread)
         tail = "&".join(f"{key}={text}" for key, text in settings.items())
@@ -193,7 +193,7 @@ def managed_databases() -> tuple[Managed, ...]:
 
 _LIST = "spillcast storage list"
 #: Least similarity of a suggested name; equal names have 1.
-_ALIKE = 0.6
+_SIMILARITY_MIN = 0.6
 
 
 def lookup(text: str) -> Storage:
@@ -243,7 +243,7 @@ def nearest(name: str) -> list[str]:
         return max(SequenceMatcher(None, slug, of).ratio() for of in (known, *known.split("-")))
 
     best = sorted(rows_by_name(), key=likeness, reverse=True)[:3]
-    return [known for known in best if likeness(known) >= _ALIKE]
+    return [known for known in best if likeness(known) >= _SIMILARITY_MIN]
 
 
 def _slug(name: str) -> str:
@@ -252,7 +252,7 @@ def _slug(name: str) -> str:
 
 READ_BYTES, WRITE_BYTES = 8 << 10, 256 << 10
 #: A queue depth that saturates any storage.
-_MANY = float(1 << 24)
+_DEPTH = float(1 << 24)
 
 
 def figures(storage: Storage) -> dict[str, float]:
@@ -266,6 +266,6 @@ def figures(storage: Storage) -> dict[str, float]:
     return {
         "read_8k_s": read().mean_s,
         "write_256k_s": write().mean_s,
-        "write_bytes_per_s": _MANY / write(depth=_MANY, lasting=True).mean_s * WRITE_BYTES,
-        "reads_per_s": _MANY / read(depth=_MANY, lasting=True).mean_s,
+        "write_bytes_per_s": _DEPTH / write(depth=_DEPTH, lasting=True).mean_s * WRITE_BYTES,
+        "reads_per_s": _DEPTH / read(depth=_DEPTH, lasting=True).mean_s,
     }

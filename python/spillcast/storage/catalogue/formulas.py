@@ -82,7 +82,7 @@ def parameters_of(figures: EntryFigures) -> list[Parameter]:
     return parameters
 
 
-def settled(name: str, figures: EntryFigures, given: Values) -> Values:
+def with_defaults(name: str, figures: EntryFigures, given: Values) -> Values:
     """A value for every parameter: ``given`` or its default.
 
     InputError for a combination of values that the product does not offer.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from spillcast import _core
 
 #: The remedy for a rehearsal without temp I/O.
-LONGER = "rehearse longer, or leave out --rehearse"
+LONGER_HINT = "rehearse longer, or leave out --rehearse"
 #: The subfolder of a recording with its rehearsals, each named after its directory.
 KEPT = "rehearsals"
 #: Time between SIGTERM and SIGKILL.
@@ -219,7 +219,7 @@ COMMENT = re.compile(
 #: Options of clients whose next argument is SQL, or a file of SQL.
 STATEMENTS = frozenset(("-c", "-s", "-cmd"))
 SCRIPTS = frozenset(("-f", "-init"))
-GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
+RUN_HINT = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
 
 
 def rehearse_command(
@@ -266,19 +266,19 @@ def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[st
     """The arguments of the command. Refusal if the recording lacks some of them."""
     if given is not None:
         if not given:
-            raise OptionInvalid("--command is empty", GIVE)
+            raise OptionInvalid("--command is empty", RUN_HINT)
         return list(given)
     engine = recording.meta.engine
     if not engine.command:
-        raise RehearsalRefused("the recording is not of a command that can be run again", GIVE)
+        raise RehearsalRefused("the recording is not of a command that can be run again", RUN_HINT)
     if any(MASK in text for text in engine.command):
-        raise RehearsalRefused("its command contained secrets, which are not stored", GIVE)
+        raise RehearsalRefused("its command contained secrets, which are not stored", RUN_HINT)
     if any("\ufffd" in text for text in engine.command):
         raise RehearsalRefused(
-            "its command contained bytes that are no text, which are not stored", GIVE
+            "its command contained bytes that are no text, which are not stored", RUN_HINT
         )
     if engine.settings.get("exit_status") is None:
-        raise RehearsalRefused("it was not recorded from start to end", GIVE)
+        raise RehearsalRefused("it was not recorded from start to end", RUN_HINT)
     return list(engine.command)
 
 
@@ -389,10 +389,12 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
                 os.kill(command.pid, 9)
                 command.wait(10)
         if status:
-            raise RehearsalFailed(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
+            raise RehearsalFailed(
+                f"{arguments[0]} {describe_exit(status)} in the rehearsal", RUN_HINT
+            )
         if not recorder.saw_temp_io():
             text = f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal"
-            raise RehearsalFailed(text, LONGER if status is None else GIVE)
+            raise RehearsalFailed(text, LONGER_HINT if status is None else RUN_HINT)
         return Rehearsal(recorder.finish(KnownRun(started_ns, {"elapsed_s": elapsed_s})))
     except BaseException:
         recorder.abandon()

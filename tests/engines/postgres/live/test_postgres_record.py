@@ -260,7 +260,7 @@ def test_duration_limits_the_wait_for_a_query(newest, tmp_path, which):
         f"a query of session {client.pid}" if which == "idle" else "a session with a query like"
     )
     assert f"spillcast: waited 500 ms for {subject}" in result.stderr
-    assert "none came\n  a longer --duration waits longer" in result.stderr
+    assert "none appeared\n  a longer --duration waits longer" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

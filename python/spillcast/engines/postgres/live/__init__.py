@@ -28,6 +28,7 @@ from spillcast.engines.postgres import (
     SAMPLER,
     WORKER_TITLE,
     Connection,
+    driver_errors,
     literal,
     local_process,
     may_be_cut,
@@ -35,7 +36,6 @@ from spillcast.engines.postgres import (
     postmaster,
     row,
     temp_directories,
-    while_it_answers,
 )
 from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find_session
 from spillcast.engines.postgres.live.explain import (
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 @contextmanager
 def sampler_connection(dsn: str) -> Iterator[Connection]:
     """Opens a session for the sampler. StatementFailed if the server ends it."""
-    with closing(open_session(dsn, SAMPLER)) as connection, while_it_answers():
+    with closing(open_session(dsn, SAMPLER)) as connection, driver_errors():
         yield connection
 
 
@@ -258,7 +258,7 @@ SETTING_NAMES = (
 )
 #: Values in meta.json for another client's session.
 _OTHER_CLIENT = {
-    "settings_of": "server, database and role; what the session has set by itself does not show",
+    "settings_of": "server, database and role; settings of the session itself are not visible",
     "plan": None,
 }
 
@@ -361,7 +361,7 @@ def rehearse_postgres(
     tablespace in ``directory``. InputError if there is no such tablespace; Refusal for a statement
     that is not a SELECT or changes something, and if it does no temp I/O.
     """
-    from spillcast.storage.rehearse import LONGER, Rehearsal
+    from spillcast.storage.rehearse import LONGER_HINT, Rehearsal
 
     with closing(open_session(dsn, EXPLAINER)) as connection:
         text = _whole_text(connection, recording, statement)
@@ -401,7 +401,7 @@ def rehearse_postgres(
         raise RehearsalFailed(f"it could not be rehearsed: {made.meta.capture.absent_because}")
     if not made.meta.temp.operations:
         raise RehearsalFailed(
-            f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER
+            f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER_HINT
         )
     return Rehearsal(made)
 
@@ -437,5 +437,5 @@ def _tablespace(connection: Connection, directory: Path) -> str:
     record = connection.execute(_TABLESPACE, [location]).fetchone()
     if record is None:
         hint = f"as a superuser: create tablespace rehearsal location {literal(location)}"
-        raise TargetUnsuited("no tablespace of the server lies there", hint, directory)
+        raise TargetUnsuited("no tablespace of the server is there", hint, directory)
     return str(record[0])

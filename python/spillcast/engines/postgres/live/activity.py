@@ -201,7 +201,7 @@ def find_session(
             row(connection, "select '' ~* %s", wanted.query)
     may_list, remark = may_list_temp(connection), None
     if wanted.spilling and not may_list:
-        remark = "pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits"
+        remark = "only pg_monitor may call pg_ls_tmpdir: spills show only by their waits"
 
     def choose() -> Session | None:
         parameters = {"pattern": wanted.query, "sampler": SAMPLER}

@@ -94,18 +94,18 @@ class Window:
     begin_ns: int
     end_ns: int
     #: The earliest time at which it may have ended.
-    sure_until_ns: int
+    complete_until_ns: int
 
     @classmethod
     def of(cls, query: SessionQuery, origin_ns: int, until_ns: int) -> "Window":
         """Up to the query's end, or to ``until_ns`` (CLOCK_MONOTONIC) if it still ran then."""
         end_ns = query.ended_ns or until_ns
-        sure_ns = query.sure_until_ns or until_ns
-        return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
+        complete_ns = query.complete_until_ns or until_ns
+        return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, complete_ns - origin_ns)
 
     def elapsed_s(self, sums: "QuerySums") -> float:
         """Wall time of the query, which lasted at least until its last temp I/O."""
-        return max(self.sure_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
+        return max(self.complete_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
 
 
 @dataclass

@@ -67,6 +67,6 @@ def move(
         raise OptionMissing("--to is missing: the directory of the temp files")
     if "'" in str(to):
         hint = "give the directory another name"
-        raise OptionInvalid(f"--to {to}: PostgreSQL takes no tablespace with a ' in its path", hint)
+        raise OptionInvalid(f"--to {to}: PostgreSQL allows no ' in a tablespace's path", hint)
     request = MoveRequest(to, scope, tablespace, standbys_prepared)
     return apply_move(dsn or "", request) if apply else plan_move(dsn, request)

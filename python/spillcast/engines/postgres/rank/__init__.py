@@ -12,9 +12,9 @@ from typing import Any
 from spillcast.engines.postgres import (
     RANKED_MIN,
     Connection,
+    driver_errors,
     open_session,
     shown_dsn,
-    while_it_answers,
 )
 from spillcast.engines.postgres.live.activity import HIDDEN
 from spillcast.engines.postgres.rank.enable import enable_commands
@@ -108,7 +108,7 @@ def rank_postgres(
     if since is not None and not os.path.isfile(since):
         parse_duration_s(since, "--since")
     logs = None if log is None else read_logs(Path(log))
-    with _session(server) as connection, while_it_answers():
+    with _session(server) as connection, driver_errors():
         snapshot = take_snapshot(connection)
         if save_as is not None:
             save(snapshot, save_as)
@@ -128,7 +128,7 @@ def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[st
 
     InputError if the server does not answer, SpillcastError if the file cannot be written.
     """
-    with _session(server) as connection, while_it_answers():
+    with _session(server) as connection, driver_errors():
         snapshot = take_snapshot(connection)
     path, size = store_snapshot(address, document_of(snapshot), redact=redact)
     return {
@@ -197,7 +197,7 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     if not logs.plans and statements:
         timed = any(statement.elapsed_s for statement in statements)
         untimed = (
-            "times of temp I/O: the logs tell only how long the calls took, so it took no longer; "
+            "times of temp I/O: the logs contain only how long the calls took, at most that; "
             "load auto_explain"
             if timed
             else "times and plans: the logs contain only temp files; load auto_explain"

@@ -173,7 +173,7 @@ class _Window:
             for queryid, statement in self.statements.items()
         ]
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
-        single = "spills: they count between two snapshots, and this time has one"
+        single = "spills: they are counted between two snapshots, and this time has one"
         unseen = [] if self.periods else [Unseen("spills", single)]
         grown = (grown for period in self.periods for grown in period.statements)
         if any(statement.row.get("toplevel") is False for statement in grown):
