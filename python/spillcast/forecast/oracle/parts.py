@@ -345,8 +345,8 @@ def _why_not(
     similarity = sum(map(min, pairs)) / sum(map(max, pairs))
     if similarity < SAME_WORK:
         return (
-            f"only {format_share(similarity)} of the operations here and on {target.name} are the same: "
-            "other phases of the query"
+            f"only {format_share(similarity)} of the operations here and on {target.name} are the "
+            "same: other phases of the query"
         )
     return None
 
