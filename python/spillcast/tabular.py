@@ -417,3 +417,8 @@ def plain_rows(relation: "duckdb.DuckDBPyRelation") -> list[tuple[Any, ...]]:
         for number, kind in enumerate(relation.types, 1)
     )
     return relation.project(", ".join(columns)).fetchall()
+
+
+def records(relation: "duckdb.DuckDBPyRelation") -> list[dict[str, Any]]:
+    """The rows of a relation by column."""
+    return [dict(zip(relation.columns, row, strict=True)) for row in plain_rows(relation)]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from spillcast.errors import EvidenceContradictory, EvidenceDamaged, OptionInvalid
@@ -173,6 +174,14 @@ def whole(value: Any, name: str, max_value: float = COUNT_MAX) -> int:
     if (number := amount(value, name, max_value)) != int(number):
         raise ValueError(f"{name} is {value}, which is no whole number")
     return int(number)
+
+
+def unix_time_s(text: Any) -> float | None:
+    """Unix time of an ISO timestamp, of the local zone if it names none; None for another value."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None
 
 
 def quantity_of(parse: Callable[[str, str], float], text: str, name: str) -> float:

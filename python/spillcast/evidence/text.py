@@ -16,6 +16,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -337,23 +338,17 @@ _HEAD_BYTES = 1024
 
 def _head(path: Path) -> bytes:
     """The first bytes of a file; empty if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_HEAD_BYTES)
-    except OSError:
-        return b""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
+    return b""
 
 
 def _is_start(path: Path, whole: Path) -> bool:
     """Whether the content of ``path`` is the beginning of ``whole``; False if unreadable."""
-    try:
-        with path.open("rb") as start, whole.open("rb") as file:
-            while chunk := start.read(1 << 20):
-                if file.read(len(chunk)) != chunk:
-                    return False
-    except OSError:
-        return False
-    return True
+    with suppress(OSError), path.open("rb") as start, whole.open("rb") as file:
+        chunks = iter(partial(start.read, 1 << 20), b"")
+        return all(file.read(len(chunk)) == chunk for chunk in chunks)
+    return False
 
 
 def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
@@ -367,17 +362,14 @@ def repeated_notes(repeated: Sequence[Repeated]) -> list[str]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    try:
+    with suppress(OSError):
         return path.stat() if path.is_file() else None
-    except OSError:
-        return None
+    return None
 
 
 def _digest(path: Path) -> bytes | None:
     import hashlib
 
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").digest()
-    except OSError:
-        return None
+    with suppress(OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").digest()
+    return None

@@ -32,6 +32,7 @@ from spillcast.forecast.oracle.evidence import servers_of
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
+from spillcast.tabular import records
 
 #: Patterns of database, instance, host and day in the header of a trace. All instances of a
 #: database share the first: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.
@@ -214,11 +215,9 @@ _NOT_IN_ASH: dict[str, Any] = {
 def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[str, Any]]]:
     """Rows of FACTS from ASH, by day."""
     with active_samples(ash) as connection:
-        relation = connection.sql(_FACTS)
-        names = relation.columns
-        records = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
+        rows = records(connection.sql(_FACTS))
     by_day: dict[str, list[dict[str, Any]]] = {}
-    for row in records:
+    for row in rows:
         day = row.pop("day") or UNKNOWN
         of_run = who.of_run(source, ASH_KINDS[ash.source])
         by_day.setdefault(day, []).append(of_run | row | _NOT_IN_ASH)

@@ -59,6 +59,7 @@ from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
+from spillcast.tabular import records
 from spillcast.text import sql_literal
 
 Rows = list[dict[str, Any]]
@@ -142,9 +143,7 @@ class FactQueries:
     def rows(self, sql: str, **parameters: Any) -> Rows:
         """The rows of TOTALS, or of DAYS or LATENCIES with ``events`` as parameter."""
         with reading(self._address, INGEST_AGAIN_HINT):
-            relation = self._connection.sql(sql, params=parameters or None)
-            names = relation.columns
-            return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
+            return records(self._connection.sql(sql, params=parameters or None))
 
 
 def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:

@@ -246,8 +246,9 @@ def _partitions(
         _identify(row, TRACE, who)
         read = read_trace(path)
         row["damaged"], row["is_part"] = read.damaged_count(), read.is_part
-        lines = read.damaged()[:_DAMAGE_KEPT]
-        row["damage"] = [{"line": line["line"], "what": line["what"]} for line in lines]
+        row["damage"] = [
+            {"line": d["line"], "what": d["what"]} for d in read.damaged()[:_DAMAGE_KEPT]
+        ]
         rows = facts_of_trace(read, content, who)
         check_facts(rows)
         return {(FACTS_FOLDER, who.database, who.day): rows}
@@ -262,7 +263,7 @@ def _partitions(
         who = Identity(database or database_of_export(path))
         _identify(row, ASH_KINDS[ash.source], who)
         row["damaged"] = len(ash.damaged)
-        row["damage"] = [{"line": d.line, "what": d.text} for d in ash.damaged[:_DAMAGE_KEPT]]
+        row["damage"] = [{"line": d.line, "what": d.what} for d in ash.damaged[:_DAMAGE_KEPT]]
         by_day = facts_of_ash(ash, content, who)
         check_facts(chain.from_iterable(by_day.values()))
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from spillcast.document import internal, read
+from spillcast.evidence.numbers import unix_time_s
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, TEMP_TIMES, StatementRow
 from spillcast.evidence.text import decoded
 from spillcast.fleet.dataset import SNAPSHOTS_FOLDER, Dataset
@@ -414,11 +415,3 @@ def temp_blocks(row: Mapping[str, Any]) -> int:
 def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """The user, database, identifier and level of a statement."""
     return tuple(row.get(name) for name in KEY)
-
-
-def unix_time_s(text: Any) -> float | None:
-    """Unix time of a timestamp with a time zone, as row_to_json writes it."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp() if text else None
-    except ValueError:
-        return None

@@ -22,7 +22,6 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_traces,
     spilling,
 )
-from spillcast.evidence.oracle.spooled import Damage
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
@@ -87,11 +86,7 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
         row["value"] += figures["value"] or 0
         row["per_second_max"] = max(row["per_second_max"], figures["per_second"] or 0)
         row["accumulated"] = figures["accumulated"]
-    return Profile(["event"], 0.0, list(rows.values()), _damaged_lines(statistics.damaged))
-
-
-def _damaged_lines(damaged: Sequence[Damage]) -> list[dict[str, Any]]:
-    return [{"file": str(d.file), "line": d.line, "what": d.text} for d in damaged]
+    return Profile(["event"], 0.0, list(rows.values()), list(map(vars, statistics.damaged)))
 
 
 def of_ash(
@@ -115,7 +110,7 @@ def of_ash(
         by,
         ash.samples["weight_us"].sum() / 1e6,
         rows,
-        _damaged_lines(ash.damaged),
+        list(map(vars, ash.damaged)),
         [*ash.notes, *hints(ash)],
         executions=[asdict(execution) for execution in sampled] if len(sampled) > 1 else [],
     )
@@ -207,7 +202,7 @@ def by_row_source(
         ash = read_ash(evidence.ash, options.chosen, on_progress=options.on_progress)
         sources = row_sources_of_samples(ash.samples, block.bytes)
         elapsed_s = sum(source.elapsed_us for source in sources) / 1e6
-        damaged, warnings = _damaged_lines(ash.damaged), [*ash.notes, *hints(ash)]
+        damaged, warnings = list(map(vars, ash.damaged)), [*ash.notes, *hints(ash)]
         problem = "the samples contain no plan lines"
         remedy = "export SQL_PLAN_LINE_ID, as collect oracle does"
     elif kind == "traces":

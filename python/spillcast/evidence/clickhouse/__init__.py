@@ -10,7 +10,6 @@ differ, there are bounds.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     feasible_processes,
 )
-from spillcast.evidence.numbers import whole
+from spillcast.evidence.numbers import unix_time_s, whole
 from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.evidence.table_rows import cells_of, rows_of
 from spillcast.evidence.tables import with_tables_as_csv
@@ -35,7 +34,7 @@ from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
-from spillcast.tabular import plain_rows
+from spillcast.tabular import records
 from spillcast.units import format_bytes
 
 HOW = (
@@ -151,12 +150,13 @@ def logged_query(row: QueryLogRow, item: int) -> LoggedQuery:
     settings = _mapping(row, "Settings", item)
     threads = row.get("peak_threads_usage") or len(re.findall(r"\d+", str(row.get("thread_ids"))))
     query = row.get("query")
+    started = row.get("query_start_time_microseconds") or row.get("query_start_time")
     return LoggedQuery(
         query_id=_text(row.get("query_id")),
         normalized_hash=_text(row.get("normalized_query_hash")),
         query=None if query is None else masked_text(str(query)),
         elapsed_s=whole(row["query_duration_ms"], f"row {item}: query_duration_ms") / 1e3,
-        started_s=_start_s(row),
+        started_s=unix_time_s(started),
         peak_memory_bytes=whole(row.get("memory_usage") or 0, f"row {item}: memory_usage") or None,
         events=_events(row, item),
         settings={name: str(value) for name, value in (settings or {}).items()},
@@ -169,14 +169,6 @@ def logged_query(row: QueryLogRow, item: int) -> LoggedQuery:
 
 def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
-
-
-def _start_s(row: QueryLogRow) -> float | None:
-    value = row.get("query_start_time_microseconds") or row.get("query_start_time")
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
-        return None
 
 
 def _events(row: QueryLogRow, item: int) -> dict[str, int]:
@@ -238,9 +230,7 @@ def _rows_of(path: Path) -> Iterable[QueryLogRow]:
 def _parquet(path: Path) -> Iterator[QueryLogRow]:
     import duckdb
 
-    table = duckdb.connect().sql("from read_parquet(?)", params=[str(path)])
-    for row in plain_rows(table):
-        yield dict(zip(table.columns, row, strict=True))
+    yield from records(duckdb.connect().sql("from read_parquet(?)", params=[str(path)]))
 
 
 def _table(text: str) -> Iterator[QueryLogRow]:

@@ -4,18 +4,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.numbers import FigureCheck, check_all
 from spillcast.evidence.oracle.ash_profile import WAITS
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, spool_traces
 from spillcast.tables import Table
+from spillcast.tabular import records
 from spillcast.text import rows_of
 from spillcast.workspace import workspace
-
-if TYPE_CHECKING:
-    import duckdb
 
 #: Operations with a work area, whose excess goes to temp files, and temporary tables that a
 #: statement creates for itself.
@@ -117,10 +115,10 @@ def row_sources_of_traces(
         read = spool_traces(paths, folder, options)
         rows = rows_of(folder / "row_sources.parquet")
         connection.execute(f"create view row_sources as from {rows}")
-        records = _records(connection.sql(_OF_TRACE))
-    depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in records}
+        lines = records(connection.sql(_OF_TRACE))
+    depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in lines}
     sources = []
-    for row in records:
+    for row in lines:
         depth = depths.get((row["sql_id"], row["parent"]), -1) + 1
         depths[row["sql_id"], row["plan_line"]] = depth
         sources.append(_of_stat(row, depth, block_bytes))
@@ -159,7 +157,7 @@ def row_sources_of_samples(samples: Table, block_bytes: int) -> list[RowSource]:
     with duckdb.connect() as connection:
         connection.register("samples", samples)
         query = _OF_ASH.format(operation=operation, blocks=blocks, waits=WAITS)
-        records = _records(connection.sql(query))
+        lines = records(connection.sql(query))
     return [
         RowSource(
             sql_id=row["sql_id"],
@@ -171,13 +169,8 @@ def row_sources_of_samples(samples: Table, block_bytes: int) -> list[RowSource]:
             temp_read_bytes=row["blocks_read"] * block_bytes if blocks == "p3" else None,
             temp_written_bytes=row["blocks_written"] * block_bytes if blocks == "p3" else None,
         )
-        for row in records
+        for row in lines
     ]
-
-
-def _records(relation: "duckdb.DuckDBPyRelation") -> list[dict[str, Any]]:
-    names = relation.columns
-    return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
 
 
 def may_spill(operation: str) -> bool:

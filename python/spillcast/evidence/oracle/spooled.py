@@ -53,11 +53,11 @@ SpooledRow = dict[str, str | None]
 
 @dataclass(frozen=True)
 class Damage:
-    """A line that could not be read completely, and its problem; lines count from 1."""
+    """A line that could not be read completely; lines count from 1, and ``what`` is its problem."""
 
     file: str
     line: int
-    text: str
+    what: str
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> li
             if name not in spooled.columns:
                 raise EvidenceIncomplete(f"it lacks the column {name}")
         for damage in spooled.damaged:
-            raise EvidenceDamaged(f"line {damage.line}: {damage.text}")
+            raise EvidenceDamaged(f"line {damage.line}: {damage.what}")
     return list(spooled.rows)
 
 

@@ -7,7 +7,15 @@ from math import inf
 from typing import Any
 
 from spillcast.errors import TimesContradictory
-from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle, middle_processes
+from spillcast.evidence.counts import (
+    FASTER,
+    MEMORY_BYTES_PER_S,
+    Bounds,
+    Counts,
+    OpCounts,
+    middle,
+    middle_processes,
+)
 from spillcast.evidence.numbers import amount, whole
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.gate import COUNT_MAX
@@ -15,9 +23,7 @@ from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_duration
 
 #: The shortest time for a block, read from or written to the page cache.
-MEMORY_BLOCK_S = 1e-6
-#: The margin for that limit: no memory is faster by more than this factor.
-FASTER = 2
+_MEMORY_BLOCK_S = BLOCK_BYTES / MEMORY_BYTES_PER_S
 #: The last digit of a time in a plan.
 _PRINTED_S = 1e-6
 _PARTLY_TIMED = (
@@ -97,18 +103,14 @@ def counts_of_blocks(
     """
     processes, time_bounds, upper_s = middle_processes(shared), None, None
     is_shared = shared.lower < shared.upper
-    for blocks, timed_s in ((temp.read, temp.read_s), (temp.written, temp.write_s)):
-        if temp.total_s and blocks * MEMORY_BLOCK_S > FASTER * (timed_s + _PRINTED_S):
-            run = f"{blocks:,} temp blocks in {format_duration(timed_s)}"
-            raise TimesContradictory(f"{run}: no memory is as fast", _PARTLY_TIMED)
+    if temp.total_s:
+        _check_speed(temp.read, temp.read_s, temp.read_s + _PRINTED_S, _PARTLY_TIMED)
+        _check_speed(temp.written, temp.write_s, temp.write_s + _PRINTED_S, _PARTLY_TIMED)
     if elapsed_s and not temp.total_s:
         upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
     if untimed is not None and upper_s is not None:
-        memory_s = temp.blocks * MEMORY_BLOCK_S
-        if memory_s > FASTER * elapsed_s * shared.upper:
-            run = f"{temp.blocks:,} temp blocks in {format_duration(elapsed_s)}"
-            raise TimesContradictory(f"{run}: no memory is as fast", _OTHER_UNIT)
-        time_bounds = Bounds(min(memory_s, upper_s), upper_s, *untimed)
+        _check_speed(temp.blocks, elapsed_s, elapsed_s * shared.upper, _OTHER_UNIT)
+        time_bounds = Bounds(min(temp.blocks * _MEMORY_BLOCK_S, upper_s), upper_s, *untimed)
         block_s = middle(time_bounds) / temp.blocks
         temp = TempIO(temp.read, temp.written, temp.read * block_s, temp.written * block_s)
     return Counts(
@@ -124,6 +126,13 @@ def counts_of_blocks(
         buffered=True,
         **{"held_bytes": temp.written * BLOCK_BYTES, **more},
     )
+
+
+def _check_speed(blocks: int, elapsed_s: float, max_s: float, hint: str) -> None:
+    """TimesContradictory if no memory moves the blocks in ``max_s``, the sum over processes."""
+    if blocks * _MEMORY_BLOCK_S > FASTER * max_s:
+        run = f"{blocks:,} temp blocks in {format_duration(elapsed_s)}"
+        raise TimesContradictory(f"{run}: no memory is as fast", hint)
 
 
 @dataclass(frozen=True)

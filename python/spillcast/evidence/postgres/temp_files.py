@@ -9,13 +9,13 @@ from itertools import accumulate, compress, groupby, pairwise
 from math import inf
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.counts import MEMORY_BYTES_PER_S, Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
-from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO, counts_of_blocks
+from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks
 from spillcast.evidence.postgres.work_memory import rounded_up
 from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.recording.meta import ObservedEngine
@@ -272,7 +272,7 @@ def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
 
 def _is_too_large(removal: _Removal, call: _Call) -> bool:
     """Whether not even memory moves a file in the time of a call, such as a cursor's last fetch."""
-    return 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s
+    return 2 * removal.file.bytes > MEMORY_BYTES_PER_S * call.elapsed_s
 
 
 def _is_older(removal: _Removal, call: _Call) -> bool:

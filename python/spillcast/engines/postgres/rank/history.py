@@ -21,6 +21,7 @@ from spillcast.engines.ranking import (
     StatementBytes,
 )
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
+from spillcast.evidence.numbers import unix_time_s
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.logs import Logs, normal
 from spillcast.evidence.postgres.statements import TEMP_TIMES, StatementRow
@@ -36,7 +37,6 @@ from spillcast.fleet.snapshots import (
     periods,
     read_snapshots,
     temp_blocks,
-    unix_time_s,
 )
 from spillcast.gate import reading
 from spillcast.redaction import masked_text
