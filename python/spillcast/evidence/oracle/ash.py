@@ -28,6 +28,7 @@ from spillcast.evidence.text import distinct, repeated_notes
 from spillcast.gate import reading
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
+from spillcast.text import several
 
 AshSource = Literal["V$", "DBA_HIST"]
 #: ASH in memory has a sample each second; DBA_HIST keeps every tenth.
@@ -122,8 +123,7 @@ def read_ash(
     ``damaged`` has the lines that cannot be read. ``on_progress`` gets the approximate number of
     bytes read so far.
     """
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    files, repeated = distinct([Path(path) for path in given])
+    files, repeated = distinct(list(map(Path, several(paths))))
     exports, before = [], 0
 
     def report_progress(count: int) -> None:

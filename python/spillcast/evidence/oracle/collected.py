@@ -14,6 +14,7 @@ from spillcast.evidence.selection import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.text import head_of
 from spillcast.gate import reading
 from spillcast.tables import Table
+from spillcast.text import several
 from spillcast.units import format_bytes
 
 #: Block numbers have 32 bits; a line with a larger one is damaged.
@@ -139,8 +140,8 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
 
     A new interval begins when a name is repeated. InputError if a file lacks the columns.
     """
-    files = [paths] if isinstance(paths, str | Path) else paths
-    tables, damaged = _read(list(map(Path, files)), _NAMES, ("name", "value"), "statistics need")
+    files = list(map(Path, several(paths)))
+    tables, damaged = _read(files, _NAMES, ("name", "value"), "statistics need")
     intervals: list[int] = []
     for table in tables:
         interval, seen = (intervals[-1] + 1 if intervals else 0), set[str | None]()

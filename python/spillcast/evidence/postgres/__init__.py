@@ -8,6 +8,9 @@ MARK = "/* spillcast */"
 #: A block of PostgreSQL's temp files.
 BLOCK_BYTES = 8192
 
+#: Counts of a node in a plan with BUFFERS.
+TEMP_BLOCKS = ("Temp Read Blocks", "Temp Written Blocks")
+
 #: Constants of a statement, which pg_stat_statements shows as $1, $2 and so on.
 CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
 COMMENTS = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)

@@ -15,7 +15,7 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres import CONSTANT, MARK
+from spillcast.evidence.postgres import CONSTANT, MARK, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import CUT, check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.document import HOW as HOW_PLAN
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
@@ -270,7 +270,6 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
     """Plans without the temp I/O of nested statements, whose plans precede them."""
     kept: list[dict[str, Any]] = []
     inner: dict[str, list[dict[str, Any]]] = {}
-    names = ("Temp Read Blocks", "Temp Written Blocks")
     for session, plan in plans:
         if "Context" in plan:
             inner.setdefault(session, []).append(plan)
@@ -279,11 +278,11 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
         called = inner.pop(session, [])
         left = [
             plan["Plan"].get(name, 0) - sum(inside["Plan"].get(name, 0) for inside in called)
-            for name in names
+            for name in TEMP_BLOCKS
         ]
         nodes = plan["Plan"].get("Plans", ())
-        if called and max(left) <= 0 and not any(node.get(names[1], 0) for node in nodes):
-            plan = {**plan, "Plan": {**plan["Plan"], names[0]: 0, names[1]: 0}}
+        if called and max(left) <= 0 and not any(node.get(TEMP_BLOCKS[1], 0) for node in nodes):
+            plan = {**plan, "Plan": {**plan["Plan"], **dict.fromkeys(TEMP_BLOCKS, 0)}}
         kept.append(plan)
     return kept
 

@@ -17,7 +17,7 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.evidence.numbers import amount, whole
-from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_duration
@@ -475,8 +475,7 @@ def _has_buffers(node: Node) -> bool:
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
-    blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
-    read, written = (whole(values.get(name, 0), name, _TEMP_MAX) for name in blocks)
+    read, written = (whole(values.get(name, 0), name, _TEMP_MAX) for name in TEMP_BLOCKS)
     # A text plan omits both times of 0 and times that were not measured.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)

@@ -15,7 +15,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
-from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import CUT, HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
@@ -63,8 +63,6 @@ _WORK_MEM_BYTES = 1 << 20
 _OTHER_TIMES = 2
 _OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
-#: Counts of a node in a plan with BUFFERS.
-_TEMP_BLOCKS = {"Temp Read Blocks", "Temp Written Blocks"}
 
 
 def read_plan(
@@ -175,7 +173,7 @@ def counts_of_plan(
     if isinstance(document, list):
         document = document[0]
     with reading(None, HOW):
-        if "Actual Loops" in document["Plan"] and not document["Plan"].keys() >= _TEMP_BLOCKS:
+        if "Actual Loops" in document["Plan"] and not document["Plan"].keys() >= {*TEMP_BLOCKS}:
             if none_spilled(document):
                 raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
             raise EvidenceIncomplete("without BUFFERS, or cut: its first node has no temp blocks")
@@ -329,7 +327,7 @@ def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
     """Temp blocks that a plan read and wrote; 0 if it has no counts."""
-    return sum(int(plan.get(name, 0)) for name in _TEMP_BLOCKS)
+    return sum(int(plan.get(name, 0)) for name in TEMP_BLOCKS)
 
 
 def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from spillcast.evidence.postgres import TEMP_BLOCKS
 from spillcast.evidence.postgres.node_lines import (
     FIGURES,
     OF_NODE,
@@ -94,7 +95,7 @@ _NUMBER = re.compile(r"(?<![\d'])\d+(?:[.,]\d+)+")
 _SWAPPED = str.maketrans(".,", ",.")
 #: Nodes of Citus whose children are the plan of another statement: a task, a distributed subplan.
 CITUS_STATEMENTS = ("Task", "Distributed")
-_TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
+_TEMP_IO = (*TEMP_BLOCKS, "Temp I/O Read Time", "Temp I/O Write Time")
 #: Several lines of one length, at least this, were broken by a terminal, even within words.
 _TERMINAL_MIN = 60
 #: Longer lines are text below a plan.
@@ -243,7 +244,7 @@ class _Plan:
         if text.startswith("Sort Key:") and "Aggregate" in node["Node Type"]:
             node.setdefault("Grouping Sets", []).append({"Sort Key": [text]})
         if self.worker is not None and text.startswith("Buffers:"):
-            values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
+            values = {**dict.fromkeys(TEMP_BLOCKS, 0), **(values or {})}
         if values is not None:
             # A second line of this kind belongs to a child node that is missing.
             counted = any(name.endswith("Blocks") for name in node)
