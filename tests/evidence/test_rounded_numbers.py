@@ -143,9 +143,9 @@ def test_waits_below_one_unit_may_omit_the_zero(figures, text):
     ],
 )
 def test_the_name_of_a_column_of_times_tells_its_unit(figures, name, per_s):
-    """Percentages of waits and of time have similar names."""
-    text = f"EVENT,PCT_WAITS,TOTAL_WAITS,PCT_TIME_WAITED,{name}\n"
-    text += f"direct path read temp,61.2,9434,50.1,{7200 * per_s:g}\n"
-    text += f"direct path write temp,38.8,1368,25.1,{3600 * per_s:g}\n"
+    """Percentages and means have similar names."""
+    text = f"EVENT,PCT_WAITS,TOTAL_WAITS,PCT_TIME_WAITED,AVG_TIME_WAITED_MS,{name}\n"
+    text += f"direct path read temp,61.2,9434,50.1,763.2,{7200 * per_s:g}\n"
+    text += f"direct path write temp,38.8,1368,25.1,2631.6,{3600 * per_s:g}\n"
     result = figures(text, elapsed_s=20_000)
     assert (result.reads.count, result.total_s) == (9434, pytest.approx(10_800))

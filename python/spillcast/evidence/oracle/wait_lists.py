@@ -60,6 +60,9 @@ _UNITS_S = (
     (re.compile(r"[(_]min"), 60.0),
     (re.compile(r"[(_]h(?:ou)?r"), 3600.0),
 )
+#: Names of percentages, and of times that are no totals.
+_PERCENTAGE = re.compile(r"^%|pct|perc")
+_NO_TOTAL = re.compile(r"avg|aver|mean|max|^min|prev|last|per_")
 _MS = 1e-3
 #: The resolution of an event's total time in views.
 _TICK_S = 0.01
@@ -232,9 +235,10 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     ) or next((name for name in names if name.endswith("event")), None)
     if event is None:
         return None
-    measured = ReportTable([name for name in names if "pct" not in name])
+    measured = ReportTable([name for name in names if not _PERCENTAGE.search(name)])
+    whole = ReportTable([name for name in measured.names if not _NO_TOTAL.search(name)])
     totals = ("time(s", "total(s", "time_waited_micro", "time_wait")
-    total = next(filter(None, map(measured.named, totals)), _DELTA if _DELTA in names else None)
+    total = next(filter(None, map(whole.named, totals)), _DELTA if _DELTA in names else None)
     # A title directly above the heading becomes a part of the names.
     ends = re.compile("waits(?:_fg|_?delta)?$")
     count = next(filter(ends.search, measured.names), None)
