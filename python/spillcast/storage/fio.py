@@ -22,7 +22,7 @@ from spillcast.workspace import whole_file
 
 _HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _JOB_HINT = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
-_ONE = "give the last of them, or of each run one, in a file of its own"
+_EACH = "give the last of them, or of each run one, in a file of its own"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
@@ -31,7 +31,7 @@ def fio_storage(path: Path, text: str) -> Storage:
     with reading(path, _HINT):
         document, end = json_at(text, text.index("{"))
         if '"fio version"' in text[end:]:
-            raise EvidenceMixed("it has several documents of fio, as with --status-interval", _ONE)
+            raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
         try:
             given = document.get("global options", {})
             jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
