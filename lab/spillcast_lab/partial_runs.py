@@ -16,7 +16,7 @@ from spillcast.lab.storages import SpillDirectory, file_name
 from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import share_of
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
-from spillcast.recording.observed import DoneBefore, RecordedQuery, SizedFile
+from spillcast.recording.observed import EarlierWork, RecordedQuery, SizedFile
 from spillcast.recording.record import KnownRun
 from spillcast.recording.schema import seconds_of, totals, within
 from spillcast.storage.rehearse import Rehearsal
@@ -67,7 +67,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
         ended_by="duration",
         raw=KeptWaits(attached_part.waits.num_rows, attached_part.waits.num_rows, None),
         temp_before=_files_at(rows),
-        before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["write"]),
+        before=EarlierWork(begin_s, cpu_s, sum(moved.values()), moved["write"]),
         server=query,
     )
     return attached_part

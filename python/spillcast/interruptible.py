@@ -117,7 +117,7 @@ def interrupts_reported(*replaced: Handler) -> Iterator[list[int]]:
         yield interrupted
 
 
-class PassedOn(Generic[C]):
+class Forwarder(Generic[C]):
     """Passes the signals of spillcast on to a command that it runs."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import CaptureAccount, RecordOptions
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Memory, Temp
-from spillcast.recording.observed import CpuLimits, Missed, RecordedQuery, Sampling, Worker
+from spillcast.recording.observed import CpuLimits, MissedIo, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
 
 MS = 1_000_000
@@ -115,7 +115,7 @@ def test_samples_of_a_session_are_summed_over_bursts(tmp_path):
 
 def test_the_workers_of_all_bursts_are_kept(tmp_path):
     """One worker ran in both bursts of 5 s, one in each alone; times count from the first burst."""
-    both, again = Worker(1, -0.5, 0.0, None), Worker(1, -9.0, 0.0, Missed(3, 0, 99))
+    both, again = Worker(1, -0.5, 0.0, None), Worker(1, -9.0, 0.0, MissedIo(3, 0, 99))
     gone, new = Worker(2, 1.0, 1.1, None), Worker(3, None, 2.0, None)
     matches = []
     for workers, unattached in (((both, gone), 1), ((again, new), 2)):

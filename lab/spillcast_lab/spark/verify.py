@@ -126,7 +126,7 @@ def verify_spark(
             document = workdir / f"{directory.parent.name}.json"
             if storage is not None:
                 storage.save(document)
-            made.append(_Made(volume, directory, storage, str(document) if storage else "tmpfs"))
+            made.append(_Volume(volume, directory, storage, str(document) if storage else "tmpfs"))
         runs = _Runs(stage, made, workdir, repeat)
 
         def verified(job: Job) -> list[Case]:
@@ -142,7 +142,7 @@ def verify_spark(
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Volume:
     """A mounted volume, and its storage in forecasts; None for memory."""
 
     volume: Volume
@@ -163,7 +163,7 @@ class _Runs:
     """Runs jobs on volumes, with a page cache of the same size on each."""
 
     def __init__(
-        self, stage: ExperimentProgress, made: Sequence[_Made], workdir: Path, repeat: int
+        self, stage: ExperimentProgress, made: Sequence[_Volume], workdir: Path, repeat: int
     ) -> None:
         self._stage, self._made, self._workdir, self._repeat = stage, made, workdir, repeat
         #: Memory of the processes without page cache, by master.
@@ -191,7 +191,7 @@ class _Runs:
                 of_volume.append(self._run(job, made, tables, limit_bytes if bounded else None))
         return [sorted(done, key=lambda run: run.application.elapsed_s) for done in runs]
 
-    def _run(self, job: Job, made: _Made, tables: Path, memory_bytes: int | None) -> JobRun:
+    def _run(self, job: Job, made: _Volume, tables: Path, memory_bytes: int | None) -> JobRun:
         self._count += 1
         folder = self._workdir / f"run-{self._count}"
         return run_job(job, made.directory, folder, tables, memory_bytes, self._stage.tick)
@@ -215,7 +215,7 @@ def _storage(volume: Volume, directory: Path, stage: ExperimentProgress) -> Stor
 
 
 def _cases(
-    engine: str, job: Job, made: Sequence[_Made], job_runs: Sequence[Sequence[JobRun]]
+    engine: str, job: Job, made: Sequence[_Volume], job_runs: Sequence[Sequence[JobRun]]
 ) -> list[Case]:
     """The cases from every volume to every other volume, by each evidence of the median run."""
     runs = [Runs([_run_result(run) for run in done], len(done)) for done in job_runs]
@@ -253,15 +253,15 @@ def _cases(
     return cases
 
 
-def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[CaseEvidence, Forecast]]:
+def _forecasts(run: JobRun, at: _Volume, to: _Volume) -> Iterator[tuple[CaseEvidence, Forecast]]:
     """The forecasts from the log and the name of its storage, and from log and recording."""
     known = Question(page_cache_bytes=PAGE_CACHE_BYTES)
     log, capture = run.application, run.recording.meta.capture
     for name, application, question, delay_s in (
-        (LOG, log, replace(known, origin=origin.target), 0.0),
+        (LOG, log, replace(known, origin=at.target), 0.0),
         (LOG_AND_RECORDING, observed(log, [run.recording]), known, capture.run_queue_delay_s),
     ):
-        [(answer, _)] = forecast_application(application, [goal.target], question)
+        [(answer, _)] = forecast_application(application, [to.target], question)
         overhead_s = capture.overhead_s
         yield CaseEvidence(name, log.elapsed_s, delay_s, 0.0, None, None, overhead_s), answer
 

@@ -36,7 +36,7 @@ Devices = tuple[Device, Device]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
+class MovedBytes:
     """Bytes that flash and disk read and write, and the time it takes."""
 
     flash_read_bytes: int = key("read from flash", unit="bytes")
@@ -107,7 +107,7 @@ class Account:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheRun(Moved):
+class CacheRun(MovedBytes):
     """One run of the same I/O."""
 
     hit_ratio: float = key("share of its reads that the cache serves", example=0.75)
@@ -131,7 +131,7 @@ class Cache:
     policy: str = key("as asked", example="keep")
     keep: Sequence[str] = key("objects marked KEEP", example=["115825"])
     temp_writes: bool = key("whether temp data is cached", example=False)
-    without: Moved = key("the same I/O without it")
+    without: MovedBytes = key("the same I/O without it")
     runs: Sequence[CacheRun] = key("the first fills the cache")
     cached: Sequence[CachedObject] = key("by object")
 
@@ -182,7 +182,7 @@ def simulate(
         policy=options.policy,
         keep=options.keep,
         temp_writes=options.temp_writes,
-        without=Moved(**_moved((0, 0), (reads, writes), devices)),
+        without=MovedBytes(**_moved((0, 0), (reads, writes), devices)),
         runs=runs,
         cached=[
             CachedObject(name, size, size // cells)
@@ -220,7 +220,7 @@ def _run(
 def _moved(
     flash: tuple[float, float], disk: tuple[float, float], devices: Devices | None
 ) -> dict[str, Any]:
-    """The fields of Moved, from bytes read and written: T = max(flash, disk), reads then writes."""
+    """Fields of MovedBytes, of bytes read and written: T = max(flash, disk), reads then writes."""
     elapsed_s = None
     if devices is not None:
         elapsed_s = max(

@@ -223,7 +223,7 @@ def application(arguments: list[str]) -> "Typer":
 
     from spillcast.cli.usage import VerbList, usage_errors_explained
 
-    class InOrder(VerbList):
+    class OrderedVerbs(VerbList):
         """Lists verbs and groups of commands in the order of ``VERBS``."""
 
         def make_context(self, *values: Any, **options: Any) -> Any:
@@ -237,7 +237,7 @@ def application(arguments: list[str]) -> "Typer":
 
     spillcast = typer.Typer(
         name="spillcast",
-        cls=InOrder,
+        cls=OrderedVerbs,
         context_settings={"help_option_names": ["-h", "--help"]},
         help=f"{import_module('spillcast').__doc__}{_FIRST_STEPS}",
         no_args_is_help=True,

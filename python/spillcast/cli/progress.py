@@ -44,7 +44,7 @@ BAR = 20
 REFRESH_S, BAR_REFRESH_S = 1.0, 0.2
 
 
-class Show(Protocol):
+class ShowProgress(Protocol):
     """Takes the progress of a bar: done, total (None: unknown), bytes moved (default: ``done``)."""
 
     def __call__(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
@@ -85,7 +85,7 @@ def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None
 
 
 @contextmanager
-def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
+def progress_bar(title: str, unit: str = "bytes") -> Iterator[ShowProgress]:
     """A bar on a terminal's stderr with rate and time left, after half a second of work.
 
     Until the yielded function is called it shows the elapsed time.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from spillcast.cli.progress import View
     from spillcast.cli.recording import CommandOutput, TargetOptions
     from spillcast.forecast.ask import RunningForecast
-    from spillcast.interruptible import PassedOn
+    from spillcast.interruptible import Forwarder
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
 else:
@@ -258,7 +258,7 @@ def _record(
     options: "RecordOptions",
     view_context: "AbstractContextManager[View]",
     command_output: "CommandOutput | None",
-    signals: "PassedOn[_core.Target] | None",
+    signals: "Forwarder[_core.Target] | None",
     *,
     live: bool,
 ) -> "Recording | None":

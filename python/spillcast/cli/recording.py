@@ -25,7 +25,7 @@ from spillcast.errors import (
     SpillcastError,
     TerminalMissing,
 )
-from spillcast.interruptible import PassedOn, interrupted_once
+from spillcast.interruptible import Forwarder, interrupted_once
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
@@ -156,7 +156,7 @@ def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, oth
 
 
 @contextmanager
-def until_command_ends(words: Sequence[str] | None) -> Iterator["PassedOn[_core.Target] | None"]:
+def until_command_ends(words: Sequence[str] | None) -> Iterator["Forwarder[_core.Target] | None"]:
     """Leave the block when its command has ended, even after an error; pass signals on to it.
 
     SIGTERM, SIGINT and SIGHUP end the command, and its end ends the recording. If the command
@@ -165,7 +165,7 @@ def until_command_ends(words: Sequence[str] | None) -> Iterator["PassedOn[_core.
     if words is None:
         yield None
         return
-    signals: PassedOn[_core.Target] = PassedOn()
+    signals: Forwarder[_core.Target] = Forwarder()
     with signals.taken():
         try:
             yield signals
@@ -240,7 +240,7 @@ def begin(
     options: "RecordOptions",
     running: "Running | None",
     command_output: "CommandOutput | None",
-    signals: "PassedOn[_core.Target] | None",
+    signals: "Forwarder[_core.Target] | None",
 ) -> "Recorder":
     """Start a command under observation, which gets our signals, or attach to a process."""
     from spillcast.cli.progress import progress_bar

@@ -9,7 +9,7 @@ from spillcast.cli.lab import DEFAULT_ENGINE, Engine
 from spillcast.cli.options import BudgetOption, Confidence, WorkOption, option, with_question
 from spillcast.cli.output import Answer
 from spillcast.cli.usage import AnswerCommand, command_group, refuse
-from spillcast.engines import THREADS_MAX, LabQuery, OpensOwn
+from spillcast.engines import THREADS_MAX, LabQuery, RunsSql
 from spillcast.engines.registry import engine_of, engines, lab_of
 from spillcast.errors import ChoiceUnknown, OptionConflict, OptionInvalid, PathMissing
 from spillcast.units import parse_duration_s
@@ -238,13 +238,13 @@ def memory(
         refuse({"--cost": cost}, "is for --within")
     sizes = memory_sizes(engine, memory, points)
     lab = lab_of(engine)
-    of_user = lab if issubclass(lab, OpensOwn) else None
+    of_user = lab if issubclass(lab, RunsSql) else None
     if sql is None:
         refuse({"--database": database}, "is for --sql")
     elif workload is not None:
         raise OptionConflict("--workload and --sql name two queries", "give one")
     elif of_user is None:
-        names_with_sql = [e.name for e in engines("lab") if issubclass(lab_of(e.name), OpensOwn)]
+        names_with_sql = [e.name for e in engines("lab") if issubclass(lab_of(e.name), RunsSql)]
         hint = f"record it with spillcast record --{engine} DSN --explain, and forecast that"
         raise OptionConflict(
             f"--sql is for --engine {' or '.join(names_with_sql)}",

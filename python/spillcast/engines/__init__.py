@@ -188,7 +188,7 @@ class Lab(Protocol):
 
 
 @runtime_checkable
-class OpensOwn(Protocol):
+class RunsSql(Protocol):
     """A lab that also runs queries of the user."""
 
     @classmethod

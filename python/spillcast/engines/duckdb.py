@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from spillcast.engines import Calibrates, LabQuery, OpensOwn
+from spillcast.engines import Calibrates, LabQuery, RunsSql
 from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
 from spillcast.interruptible import run_interruptibly
@@ -94,7 +94,7 @@ CALIBRATION_QUERIES = (
 )
 
 
-class DuckDbLab(Calibrates, OpensOwn):
+class DuckDbLab(Calibrates, RunsSql):
     """DuckDB with its databases in a directory, or with a database of the user."""
 
     engine: ClassVar[str] = "duckdb"

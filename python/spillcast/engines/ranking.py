@@ -10,7 +10,7 @@ from spillcast.document import internal, key
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.statements import StatementRow
-from spillcast.evidence.postgres.temp_files import Exceeded
+from spillcast.evidence.postgres.temp_files import ExceededLimit
 from spillcast.fleet.snapshots import DatabaseSpill, LiveSession, Unseen
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import known_target
@@ -288,7 +288,7 @@ class ServerRanking:
     #: Figures that the user may not see, and the remedy.
     unseen: Sequence[Unseen] = ()
     #: Calls in logs that failed because they exceeded a limit of temp files.
-    exceeded: Sequence[Exceeded] = ()
+    exceeded: Sequence[ExceededLimit] = ()
     #: The command that records the first statement.
     record: str | None = None
     #: How long the queries to the server took.

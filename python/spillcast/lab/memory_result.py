@@ -8,7 +8,7 @@ from typing import Any
 from spillcast.document import Note, internal, key, written
 from spillcast.evidence.postgres.work_memory import State
 from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell
-from spillcast.forecast.work_memory.curve import Between, MemoryRun
+from spillcast.forecast.work_memory.curve import Interpolated, MemoryRun
 from spillcast.stats import merged
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
@@ -67,7 +67,7 @@ class MemoryPoint:
         memory_bytes: int,
         state: SpillState,
         run: MemoryRun | None,
-        between: Between | None,
+        between: Interpolated | None,
     ) -> "MemoryPoint":
         """The forecast point if ``between`` is given, else the measured one."""
         estimate = between or run

@@ -15,7 +15,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.evidence.postgres.work_memory import NodeSpill, State, io_share, state_with
-from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
+from spillcast.forecast.work_memory.curve import Interpolated, MemoryCurve, MemoryRun, memory_run
 from spillcast.lab.memory_result import MemoryPoint, MemorySweep, SpillState, checked, turns_of
 from spillcast.lab.run import (
     ExperimentProgress,
@@ -273,7 +273,7 @@ class _Run:
         counts = [(spill.passes_with(size), spill.batches_with(size)) for spill in self.spills]
         return _spill_state(counts, state_with(self.spills, size), measured=False)
 
-    def _forecasts(self) -> dict[tuple[str, int], Between]:
+    def _forecasts(self) -> dict[tuple[str, int], Interpolated]:
         """The forecasts of all cells without a run so far."""
         curve = self._curve()
         return {

@@ -20,7 +20,7 @@ from spillcast.recording.capture import Temp as Temp
 from spillcast.recording.observed import (
     CountedStatement,
     CpuLimits,
-    DoneBefore,
+    EarlierWork,
     RecordedQuery,
     Sampling,
     Server,
@@ -230,7 +230,7 @@ class Meta:
         example="end",
         optional=True,
     )
-    before: DoneBefore | None = key(
+    before: EarlierWork | None = key(
         "for a process that was already running: what it had done before", optional=True
     )
     temp_before: Sequence[SizedFile] = key(

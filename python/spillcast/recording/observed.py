@@ -54,7 +54,7 @@ class CpuLimits:
 
 
 @dataclass(frozen=True)
-class DoneBefore:
+class EarlierWork:
     """The work of a running process before its recording began."""
 
     ran_s: float = key("since its start", unit="s", example=3.61)
@@ -153,7 +153,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedIo:
     """The I/O of a worker on any file before it was attached."""
 
     reads: int = key("calls that read")
@@ -177,7 +177,7 @@ class Worker:
         signed=True,
     )
     attached_s: float = key("when it was attached, since then", unit="s", signed=True)
-    missed: Missed | None = key("what it had done before that, on any file; null if not permitted")
+    missed: MissedIo | None = key("its I/O before that, on any file; null if not permitted")
     temp_files: int = key(
         "temp files it had open then: without any it had not begun its temp I/O",
         unit="files", example=0, default=0, later=True,

@@ -21,7 +21,7 @@ from spillcast.recording.calibration import CaptureCost, cost_of, kept_calibrati
 from spillcast.recording.capture import SOURCES, RecordOptions
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import (
-    Missed,
+    MissedIo,
     RecordingTarget,
     Worker,
     command_of,
@@ -205,7 +205,7 @@ class Recorder:
                 pid,
                 None if start_ns is None else (start_ns - zero_ns) / 1e9,
                 (attached_ns - zero_ns) / 1e9,
-                before and Missed(*before),
+                before and MissedIo(*before),
                 temp_files,
             )
             for pid, start_ns, attached_ns, before, temp_files in self._core.joined()

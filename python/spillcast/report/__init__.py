@@ -165,10 +165,10 @@ def highlighter() -> "RegexHighlighter":
     """The highlighter that colours a finished text, for rich."""
     from rich.highlighter import RegexHighlighter
 
-    class Lines(RegexHighlighter):
+    class ReportHighlighter(RegexHighlighter):
         highlights = _HIGHLIGHTS
 
-    return Lines()
+    return ReportHighlighter()
 
 
 #: Lower edges of the bins within a power of ten, about 26 % wide, including 1, 2 and 5.

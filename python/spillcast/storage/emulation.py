@@ -12,7 +12,7 @@ from typing import Any
 from spillcast import _core
 from spillcast.document import Note, written
 from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
-from spillcast.interruptible import PassedOn
+from spillcast.interruptible import Forwarder
 from spillcast.recording import OPS
 from spillcast.storage.model import Behaviour, LatencyResampler, behaviour_of, fixed_behaviour
 from spillcast.storage.storage import bytes_limit
@@ -194,10 +194,10 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
 
     Signals that would end this process are passed on to the command.
     """
-    passed_on = PassedOn[subprocess.Popen[bytes]]()
-    with passed_on.taken():
+    forwarder = Forwarder[subprocess.Popen[bytes]]()
+    with forwarder.taken():
         process = subprocess.Popen(command)
-        passed_on.to(process)
+        forwarder.to(process)
         while process.poll() is None:
             try:
                 process.wait(TICK_S)

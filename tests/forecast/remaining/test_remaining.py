@@ -31,7 +31,7 @@ from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import DoneBefore, SizedFile
+from spillcast.recording.observed import EarlierWork, SizedFile
 from spillcast.report.forecast import remaining_text
 from spillcast.storage.observed import observed
 from spillcast.units import format_duration
@@ -317,7 +317,7 @@ def test_written_bytes_of_a_process_take_precedence_over_its_plan(tmp_path):
         tmp_path / "part.spill",
         [("read", FILE, n) for n in range(300, 500)],
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
-        before=DoneBefore(5.2, 5.2, 1300 * BLOCK, 1000 * BLOCK),
+        before=EarlierWork(5.2, 5.2, 1300 * BLOCK, 1000 * BLOCK),
     )
     question = Question(known=RemainingWorkHints(history=[path]))
     coming = workload_of_recording(part, question).remaining
@@ -351,7 +351,7 @@ def test_earlier_writes_of_a_process_are_counted(tmp_path):
         tmp_path / "part.spill",
         [("write", FILE, n) for n in range(600, 800)],
         temp_before=[SizedFile(FILE, 600 * BLOCK)],
-        before=DoneBefore(2.4, 2.4, 600 * BLOCK, 600 * BLOCK),
+        before=EarlierWork(2.4, 2.4, 600 * BLOCK, 600 * BLOCK),
     )
     answer = forecast(part, SAME, known=RemainingWorkHints(written_bytes=1000.0 * BLOCK))
     assert answer.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)

@@ -13,7 +13,7 @@ from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import Recording
 from spillcast.recording.completeness import unspilled
 from spillcast.recording.meta import Temp
-from spillcast.recording.observed import DoneBefore, RecordedQuery
+from spillcast.recording.observed import EarlierWork, RecordedQuery
 from spillcast.report.forecast import forecast_page
 from spillcast.units import format_duration
 
@@ -117,7 +117,7 @@ def test_a_late_recording_with_an_unknown_end_names_both(run):
 
 
 #: A process that had worked for 3.61 s when it was attached.
-WORKED = DoneBefore(3.61, 1.2, 900 << 20)
+WORKED = EarlierWork(3.61, 1.2, 900 << 20)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ WORKED = DoneBefore(3.61, 1.2, 900 << 20)
             "1.60 s were recorded of a process that had already run for 3.61 s",
         ),
         # A shell that waited for its query: nothing was missed.
-        (DoneBefore(600.0, 0.02, 3000), "end", "On target this run would take about "),
+        (EarlierWork(600.0, 0.02, 3000), "end", "On target this run would take about "),
         (
-            DoneBefore(600.0, 0.02, 3000),
+            EarlierWork(600.0, 0.02, 3000),
             "interrupt",
             "1.60 s were recorded of a run that went on: ",
         ),

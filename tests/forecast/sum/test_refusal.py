@@ -15,7 +15,7 @@ from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
 from spillcast.forecast.workload.counted import workload_of_counts
 from spillcast.recording.meta import Temp
-from spillcast.recording.observed import Missed, RecordedQuery, Worker
+from spillcast.recording.observed import MissedIo, RecordedQuery, Worker
 from spillcast.report.recording import recording_text
 
 BIG = 256 * 1024
@@ -86,12 +86,12 @@ def test_a_single_lost_event_of_a_thousand_is_not_a_warning(tmp_path):
 @cases(
     ("worker", "calls"),
     [
-        (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000)), 0),
-        (Worker(1, 0.5, 0.51, Missed(60, 0, 200_000), temp_files=1), 60),
+        (Worker(1, 0.5, 0.51, MissedIo(60, 0, 200_000)), 0),
+        (Worker(1, 0.5, 0.51, MissedIo(60, 0, 200_000), temp_files=1), 60),
         # It has closed its temp files; it was forked in the clock tick in which the run started.
-        (Worker(1, 0.5, 0.51, Missed(3, 7, 80_000)), 10),
-        (Worker(1, -0.002, 0.51, Missed(3, 7, 80_000)), 10),
-        (Worker(1, -0.5, 0.0, Missed(3, 7, 80_000)), 0),
+        (Worker(1, 0.5, 0.51, MissedIo(3, 7, 80_000)), 10),
+        (Worker(1, -0.002, 0.51, MissedIo(3, 7, 80_000)), 10),
+        (Worker(1, -0.5, 0.0, MissedIo(3, 7, 80_000)), 0),
         # Nothing is known about it: at most as much as each of the two processes did.
         (Worker(1, 0.5, 0.51, None), 50),
     ],

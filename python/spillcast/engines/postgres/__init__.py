@@ -178,7 +178,7 @@ def _mark_statements(connection: Connection) -> None:
     import psycopg
     from psycopg.sql import Composable
 
-    class Marked(psycopg.Cursor[Any]):
+    class MarkedCursor(psycopg.Cursor[Any]):
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
             if isinstance(query, Composable):
                 query = query.as_bytes(self)
@@ -186,7 +186,7 @@ def _mark_statements(connection: Connection) -> None:
             marked = text.rstrip(b"; \t\r\n") + b"\n" + MARK.encode()
             return super().execute(marked, params, **options)
 
-    connection.cursor_factory = Marked
+    connection.cursor_factory = MarkedCursor
 
 
 def _check(connection: Connection, version_min: int) -> None:

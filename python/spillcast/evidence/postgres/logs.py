@@ -22,7 +22,7 @@ from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import nodes_of, none_spilled
 from spillcast.evidence.postgres.temp_files import (
-    Exceeded,
+    ExceededLimit,
     LoggedTempFiles,
     TempFile,
     counts_of_files,
@@ -73,7 +73,7 @@ class Logs:
     #: The first and the last time of each file.
     times: list[str] = field(default_factory=list)
     #: Calls that failed at a limit of temp files.
-    exceeded: list[Exceeded] = field(default_factory=list)
+    exceeded: list[ExceededLimit] = field(default_factory=list)
     #: Errors of plans that were left out because they are cut or damaged.
     damaged: list[InputError] = field(default_factory=list)
     #: Sizes (bytes) of temp files at the end of a log file, which may be cut.
@@ -287,12 +287,12 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
     return kept
 
 
-def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
+def counted(failures: Sequence[ExceededLimit]) -> list[ExceededLimit]:
     """One entry for each statement and limit, with the number of calls."""
     calls = Counter[tuple[str, str | None]]()
     for failure in failures:
         calls[failure.limit, failure.query] += failure.calls
-    return [Exceeded(limit, query, number) for (limit, query), number in calls.items()]
+    return [ExceededLimit(limit, query, number) for (limit, query), number in calls.items()]
 
 
 def counts_of_logs(logs: Logs, selection: Selection) -> Counts:

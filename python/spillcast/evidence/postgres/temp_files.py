@@ -95,7 +95,7 @@ class TempFile:
 
 
 @dataclass
-class Exceeded:
+class ExceededLimit:
     """A limit of temp files that calls of a statement exceeded."""
 
     limit: str
@@ -152,10 +152,10 @@ class LoggedTempFiles:
         self._seen = seen
         #: The last process that wrote a file, by statement.
         self._writers: dict[str, str] = {}
-        self.exceeded: list[Exceeded] = []
+        self.exceeded: list[ExceededLimit] = []
         self._sessions: dict[str, _Session] = defaultdict(_Session)
         #: The subject of each writer's last message, if the statement may still follow.
-        self._unnamed: dict[str, TempFile | Exceeded] = {}
+        self._unnamed: dict[str, TempFile | ExceededLimit] = {}
         #: The statement that psql is running when its output shows a message.
         self._prompted: str | None = None
 
@@ -179,7 +179,7 @@ class LoggedTempFiles:
         for pattern, words in _LIMITS:
             limit = pattern.search(entry.message)
             if limit is not None and entry.level in _LEVELS:
-                exceeded = Exceeded(words.format(*limit.groups()), entry.query or None)
+                exceeded = ExceededLimit(words.format(*limit.groups()), entry.query or None)
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
                 break

@@ -257,7 +257,7 @@ class TargetRest:
 
 
 @dataclass(frozen=True)
-class _Outside:
+class _TimeOutside:
     """The time outside the temp events in one trace."""
 
     #: Temp operations, converted to operations of the baseline's size.
@@ -332,7 +332,7 @@ def target_rest(
 
 
 def _why_not(
-    target: EventTarget, source_outside: _Outside | None, target_outside: _Outside | None
+    target: EventTarget, source_outside: _TimeOutside | None, target_outside: _TimeOutside | None
 ) -> str | None:
     """Why two traces do not show how the time outside changes; None if they do."""
     if source_outside is None:
@@ -351,7 +351,7 @@ def _why_not(
     return None
 
 
-def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside | None:
+def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _TimeOutside | None:
     """The time outside in a trace; ``sizes`` are blocks per operation today over the target's.
 
     ``sizes`` has the temp events as keys. None if the trace does not cover whole sessions,
@@ -370,7 +370,7 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
     kinds = {name: n / count for name, n in {**others, **trace.calls, **temp}.items()}
     operations = sum(counts[name] for name in temp)
     per_operation_s, log_smaller = outside_s / operations, log(operations / count)
-    return _Outside(count, per_operation_s, log_smaller, _scatter(trace, sizes), kinds)
+    return _TimeOutside(count, per_operation_s, log_smaller, _scatter(trace, sizes), kinds)
 
 
 def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:

@@ -17,7 +17,7 @@ from spillcast.forecast.workload.threads import Threads
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
-from spillcast.recording.observed import DoneBefore
+from spillcast.recording.observed import EarlierWork
 from spillcast.stats import NORMAL_95
 from spillcast.tables import Table
 
@@ -327,7 +327,7 @@ def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
     return not slowed and late["write"] >= MIN_WRITES_PER_READ * late["read"]
 
 
-def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
+def _before(recording: Recording) -> tuple[float, EarlierWork | None]:
     """Elapsed time (s) of the query before the recording, and the kernel's counts until then.
 
     A process's query starts when the process starts to work. The counts are None unless they cover
@@ -344,7 +344,7 @@ def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
 
 
 def _written_before(
-    counted: DoneBefore | None,
+    counted: EarlierWork | None,
     files: Unread,
     earlier: float,
     before_s: float,

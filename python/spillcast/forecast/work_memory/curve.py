@@ -56,7 +56,7 @@ class MemoryRun:
 
 
 @dataclass(frozen=True)
-class Between:
+class Interpolated:
     """A forecast for memory that was not measured on a storage."""
 
     elapsed_s: float
@@ -105,7 +105,7 @@ class MemoryCurve:
             return False
         return self._io_share is None or self._io_share(memory_bytes) > 0
 
-    def at(self, storage: str, memory_bytes: int) -> Between:
+    def at(self, storage: str, memory_bytes: int) -> Interpolated:
         """Elapsed time on a storage with memory between measured sizes."""
         runs = [run for run in self._runs if run.storage == storage or not run.ops]
         rest_s, min_s, max_s = self._remainder(runs, memory_bytes)
@@ -139,7 +139,7 @@ class MemoryCurve:
         noise = LATENCY_NOISE if terms else 0.0
         drawn_s = drawn_totals(times_s, terms, rng, noise=noise)
         spread = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(runs))
-        return Between(elapsed_s, spread.bounds_s(self._confidence), counts, spilled)
+        return Interpolated(elapsed_s, spread.bounds_s(self._confidence), counts, spilled)
 
     def _remainder(
         self, runs: Sequence[MemoryRun], memory_bytes: int

@@ -117,7 +117,7 @@ BLOCK_BYTES = 262_144
 
 
 @dataclass(frozen=True)
-class CompressedElsewhere:
+class TargetCompression:
     """The compression of a run's blocks on other storage."""
 
     #: Compressed blocks over all blocks.
@@ -145,7 +145,7 @@ class Compression:
         """The reason why ``more`` or ``less`` is compressed on other storage."""
         return f"DuckDB would compress {more}, because it chooses by how long writes take"
 
-    def on_target(self, latencies: Sequence[Estimate]) -> CompressedElsewhere:
+    def on_target(self, latencies: Sequence[Estimate]) -> TargetCompression:
         """The compression on a storage with these latencies of the loads."""
         lowest_s, recorded = self._recorded
         target = adapt(lowest_s, *self._writes([latency.mean_s for latency in latencies]))
@@ -157,7 +157,7 @@ class Compression:
             for load in self.loads
         ]
         target_cpu_s = self.cpu_of_s(share, self.write_cpu_s * target.cpu_s / recorded.cpu_s)
-        return CompressedElsewhere(
+        return TargetCompression(
             share, loads, target_cpu_s - self.cpu_of_s(self.share, self.write_cpu_s)
         )
 

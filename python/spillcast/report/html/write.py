@@ -89,7 +89,7 @@ def _rendered(page: HtmlPage, *, redact: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"glued": _without_breaks, "cells": TableCells.of}
+    templates.filters |= {"without_breaks": _without_breaks, "cells": TableCells.of}
     script = templates.get_template("copy.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.j2").render(

@@ -25,7 +25,7 @@ from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of
 from spillcast.recording.meta import EndedBy, Memory, OtherIO, Temp
-from spillcast.recording.observed import Missed, Worker
+from spillcast.recording.observed import MissedIo, Worker
 from spillcast.recording.record import Recorder
 from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.server import (
@@ -317,7 +317,7 @@ def _workers(query: SessionQuery, window: Window, origin_ns: int) -> list[Worker
         is_whole = started_ns is not None and started_ns >= origin_ns
         started_s = None if started_ns is None else (started_ns - zero_ns) / 1e9
         attached_ns = started_ns if started_ns is not None and is_whole else origin_ns
-        missed = Missed(0, 0, 0) if is_whole else None
+        missed = MissedIo(0, 0, 0) if is_whole else None
         workers.append(Worker(pid, started_s, (attached_ns - zero_ns) / 1e9, missed))
     return workers
 
