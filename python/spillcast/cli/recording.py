@@ -170,12 +170,9 @@ def until_command_ends(words: Sequence[str] | None) -> Iterator["Forwarder[_core
         try:
             yield signals
         except (SpillcastError, OSError) as error:
-            if signals.command is not None and _exit_status_of(signals.command):
-                notify(str(error))
-                _exit_as(signals.command, "there is no recording of it")
+            _exit_if_failed(signals.command, str(error), "there is no recording of it")
             raise
-        if signals.command is not None and _exit_status_of(signals.command):
-            _exit_as(signals.command, "what was recorded is kept")
+        _exit_if_failed(signals.command, None, "what was recorded is kept")
 
 
 class CommandOutput:
@@ -219,19 +216,18 @@ class CommandOutput:
             file.close()
 
 
-def _exit_status_of(command: "_core.Target") -> int | None:
-    """Wait for the end of a command; its status, negative for a signal."""
-    while not command.wait(TICK_S):
-        pass
-    return command.exit_status
-
-
-def _exit_as(command: "_core.Target", consequence: str) -> None:
+def _exit_if_failed(command: "_core.Target | None", error: str | None, consequence: str) -> None:
+    """Wait for the end of a command that started; if it failed, exit with its status."""
     from spillcast.recording.observed import describe_exit
 
-    status = command.exit_status or 0
-    notify(f"the command {describe_exit(status)}; {consequence}")
-    raise typer.Exit(status if status > 0 else 128 - status)
+    while command is not None and not command.wait(TICK_S):
+        pass
+    # The status is negative for a signal.
+    if command is not None and (status := command.exit_status):
+        for message in (error, f"the command {describe_exit(status)}; {consequence}"):
+            if message is not None:
+                notify(message)
+        raise typer.Exit(status if status > 0 else 128 - status)
 
 
 def begin(

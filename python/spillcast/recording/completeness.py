@@ -8,7 +8,7 @@ from typing import Literal
 
 from spillcast.document import later
 from spillcast.errors import EvidenceDamaged
-from spillcast.recording.meta import Meta, is_recording
+from spillcast.recording.meta import PLAN_FILE, Meta, is_recording
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.recording import Recording
 from spillcast.text import shell_word
@@ -149,7 +149,6 @@ def server_to_record(meta: Meta) -> str | None:
 DIFFERENCE_REPORTED, DIFFERENCE_MAX = 0.02, 0.2
 #: Blocks that a plan and a recording may differ by: only one of them counts a file's last block.
 BLOCK_MARGIN = 2
-PLAN_FILE = "plan.json"
 
 
 @dataclass(frozen=True)

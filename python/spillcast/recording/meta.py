@@ -30,6 +30,8 @@ from spillcast.recording.observed import (
 )
 from spillcast.text import is_utf8
 
+#: The plan that PostgreSQL's EXPLAIN gave with the actual counts.
+PLAN_FILE = "plan.json"
 #: PostgreSQL's estimated plan of a query that still ran when its recording ended.
 ESTIMATE_FILE = "estimate.json"
 #: Rows of pg_stat_statements for earlier calls of the same statement.

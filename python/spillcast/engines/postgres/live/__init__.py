@@ -40,7 +40,6 @@ from spillcast.engines.postgres import (
 from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find_session
 from spillcast.engines.postgres.live.explain import (
     MAYBE_CANCELLED,
-    PLAN_FILE,
     Explained,
     estimate,
     former_calls,
@@ -57,7 +56,7 @@ from spillcast.evidence.postgres import COMMENTS
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, EndedBy, ObservedEngine
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, PLAN_FILE, EndedBy, ObservedEngine
 from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
 from spillcast.redaction import MASK, masked_text

@@ -21,10 +21,9 @@ from spillcast.engines.postgres import (
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
+from spillcast.recording.meta import PLAN_FILE
 from spillcast.redaction import masked_document
 
-#: The file of the plan in a recording's folder.
-PLAN_FILE = "plan.json"
 CANCEL_S = 10.0
 _EXPLAIN = "explain (analyze, buffers, timing {timing}, format json) "
 
