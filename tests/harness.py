@@ -4,6 +4,7 @@ import errno
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -73,6 +74,13 @@ def started(*arguments, under=(), **options):
     return process or subprocess.Popen([*under, *spillcast_command(*arguments)], **options)
 
 
+def succeeded(process, sent=None):
+    """The output and the messages of a started process that must succeed, read to its end."""
+    stdout, stderr = process.communicate(sent)
+    assert process.returncode == 0, stderr
+    return stdout, stderr
+
+
 def probed_grid(folder, output):
     """A run that probes a directory for a second, or longer where a busy machine measured nothing.
 
@@ -98,6 +106,15 @@ def generator(page):
 def target(name, *arguments):
     """The command line of a program of tests/targets."""
     return [sys.executable, str(TARGETS / f"{name}.py"), *map(str, arguments)]
+
+
+def compiled(name, folder):
+    """The program of a C file of tests/targets."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc)")
+    source, program = TARGETS / f"{name}.c", folder / name
+    subprocess.run(["cc", "-O1", "-pthread", "-o", program, source], check=True)
+    return program
 
 
 def spill_in(places, *options):
@@ -176,6 +193,11 @@ def until(condition, subject):
     while not condition():
         assert time.monotonic() < deadline, f"waited too long for {subject}"
         time.sleep(0.01)
+
+
+def until_attached(output, process):
+    """Waits until a recorder has begun."""
+    until(lambda: partial_folders(output) or process.poll() is not None, "the attachment")
 
 
 def only_line(result, status):

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from emulator import skip_without_fuse
-from harness import TIMEOUT_S, partial_folders, started, until
+from harness import TIMEOUT_S, started, until
 from leftovers import TEMPLATES
 from spillcast.engines.postgres import SAMPLER
 from spillcast.engines.postgres.server import (
@@ -305,11 +305,6 @@ def recorder(output, *arguments, under=(), **options):
     finally:
         process.kill()
         process.communicate()
-
-
-def until_attached(output, process):
-    """Waits until a recorder has begun."""
-    until(lambda: partial_folders(output) or process.poll() is not None, "the attachment")
 
 
 def once_watched(action):

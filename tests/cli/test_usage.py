@@ -207,7 +207,6 @@ BAD_INPUT = {
         ("record", "-o", "none/run.spill", "--", "true"), "none/run.spill: there is no directory",
     ),
     "output over something else": (("record", "-o", "file", "--", "true"), "is not a recording"),
-    "duration in words": (("record", "--duration", "soon", "--", "true"), "'soon'"),
     "neither a recording nor a grid": (("probe", "."), "--like RECORDING or --grid"),
     "a recording and a grid": (
         ("probe", ".", "--grid", "--like", "run.spill"), "--like RECORDING or --grid",
@@ -241,14 +240,10 @@ def test_an_unknown_target_is_refused(spilled, target_text):
     assert target_text.split(":")[-1] in only_line(result, 2)
 
 
-@pytest.mark.parametrize("elapsed", ["soon", "-1", ""])
-def test_elapsed_is_a_duration(spilled, elapsed):
+@pytest.mark.parametrize("elapsed", ["soon", "-1", "", "0"])
+def test_elapsed_is_a_positive_duration(spilled, elapsed):
     result = spillcast("forecast", spilled.path, "--to", "factor:2", "--elapsed", elapsed)
     only_line(result, 2)
-
-
-def test_an_elapsed_time_of_zero_is_refused(spilled):
-    only_line(spillcast("forecast", spilled.path, "--to", "factor:2", "--elapsed", "0"), 2)
 
 
 def test_a_failed_command_is_reported_and_its_recording_kept(places):

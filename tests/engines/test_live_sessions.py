@@ -208,16 +208,21 @@ class Late:
         return []
 
 
-@cases("set_s", [0, 3600, -3600])
-def test_slow_responses_change_neither_start_nor_end_of_a_query(monkeypatch, set_s):
-    """On a busy machine, the first moments of a query belong to it."""
-    server = Late(set_s)
+def sampled(monkeypatch, server):
+    """The query of its session 7, by the server's clock."""
     monkeypatch.setattr(sampler, "time", server)
     monkeypatch.setattr(activity, "time", server)
     sampling = Sampler(server, 0, rate_hz=100, session=7)
     sampling.run()
-    [query] = sampling.take_ended()
     assert sampling.failure is None
+    [query] = sampling.take_ended()
+    return query
+
+
+@cases("set_s", [0, 3600, -3600])
+def test_slow_responses_change_neither_start_nor_end_of_a_query(monkeypatch, set_s):
+    """On a busy machine, the first moments of a query belong to it."""
+    query = sampled(monkeypatch, Late(set_s))
     assert query.started_ns / 1e9 == pytest.approx(5, abs=0.01)
     assert query.ended_ns / 1e9 == pytest.approx(15, abs=0.01)
     assert query.life.elapsed_s == pytest.approx(10, abs=0.01)
@@ -239,11 +244,6 @@ class Preceded(Late):
 
 
 def test_a_statement_before_the_query_gives_it_neither_start_nor_identifier(monkeypatch):
-    server = Preceded(0)
-    monkeypatch.setattr(sampler, "time", server)
-    monkeypatch.setattr(activity, "time", server)
-    sampling = Sampler(server, 0, rate_hz=100, session=7)
-    sampling.run()
-    [query] = sampling.take_ended()
+    query = sampled(monkeypatch, Preceded(0))
     assert query.queryid == "2"
     assert query.started_ns / 1e9 == pytest.approx(1.03, abs=0.003)

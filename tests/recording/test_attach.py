@@ -17,13 +17,14 @@ from harness import (
     check_rows,
     completed,
     expected_rows,
-    partial_folders,
     rows,
     spill_in,
     spillcast,
     started,
+    succeeded,
     target,
     until,
+    until_attached,
 )
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -41,10 +42,7 @@ class Gated:
         assert self.program.stdout.readline() == "ready\n"
         requested = ("record", "--pid", self.program.pid, "-o", self.output, *requested)
         self.recorder = started(*requested, stderr=subprocess.PIPE, **PIPES)
-        until(
-            lambda: partial_folders(self.output) or self.recorder.poll() is not None,
-            "the attachment",
-        )
+        until_attached(self.output, self.recorder)
         self.program.stdin.write("go\n")
         self.program.stdin.flush()
 
@@ -63,8 +61,7 @@ class Gated:
 def test_every_operation_of_an_attached_program_with_threads_is_recorded(places):
     with Gated(places, "--threads", 3, "--sequential") as gated:
         stdout, _ = gated.program.communicate()
-        _, stderr = gated.recorder.communicate()
-        assert gated.recorder.returncode == 0, stderr
+        succeeded(gated.recorder)
         account = account_of(stdout)
         check_rows(gated.output, account, base=places.base)
         assert gated.meta()["ended_by"] == "end"
@@ -77,9 +74,8 @@ def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
         # Stops the program here so that it cannot end first.
         gated.program.send_signal(signal.SIGSTOP)
         gated.recorder.send_signal(signal.SIGINT)
-        _, stderr = gated.recorder.communicate()
+        succeeded(gated.recorder)
         gated.program.send_signal(signal.SIGCONT)
-        assert gated.recorder.returncode == 0, stderr
         stdout, _ = gated.program.communicate()
         assert gated.program.returncode == 0
         account = account_of(stdout)
@@ -93,8 +89,7 @@ def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
 
 def test_duration_ends_a_recording(places):
     with Gated(places, "--pause", 0.02, requested=("--duration", "0.5s")) as gated:
-        _, stderr = gated.recorder.communicate()
-        assert gated.recorder.returncode == 0, stderr
+        succeeded(gated.recorder)
         assert gated.meta()["elapsed_s"] >= 0.5
         assert gated.meta()["asked"]["duration_s"] == 0.5
         assert gated.meta()["ended_by"] == "duration"
@@ -127,11 +122,10 @@ def test_a_late_attachment_gives_a_forecast_of_the_recorded_part(places):
         ran_s = time.monotonic() - started_s
         requested = ("record", "--pid", program.pid, "-o", output)
         with started(*requested, stderr=subprocess.PIPE, **PIPES) as recorder:
-            until(lambda: partial_folders(output) or recorder.poll() is not None, "the attachment")
+            until_attached(output, recorder)
             program.send_signal(signal.SIGCONT)
             program.communicate()
-            _, stderr = recorder.communicate()
-            assert recorder.returncode == 0, stderr
+            succeeded(recorder)
     result = completed("forecast", output, "--to", "latency:1ms")
     assert "were recorded of a process that had already run for " in result.stdout
     document = json.loads(spillcast("forecast", output, "--to", "latency:1ms", "--json").stdout)
@@ -144,8 +138,7 @@ def test_a_late_attachment_gives_a_forecast_of_the_recorded_part(places):
 def test_slices_keep_few_waits_and_all_seconds(places):
     with Gated(places, "--pause", 0.03, requested=("--slices", 3)) as gated:
         stdout, _ = gated.program.communicate()
-        _, stderr = gated.recorder.communicate()
-        assert gated.recorder.returncode == 0, stderr
+        succeeded(gated.recorder)
         account = account_of(stdout)
         temp = [operation for operation in account["account"] if operation[5] != str(places.base)]
         raw = gated.meta()["raw"]
@@ -182,10 +175,9 @@ def test_descriptors_that_shared_a_position_before_the_attachment_have_right_off
         assert program.stdout.readline() == "ready\n"
         requested = ("record", "--pid", program.pid, "-o", output, "--temp", places.temp)
         with started(*requested, stderr=subprocess.PIPE, **PIPES) as recorder:
-            until(lambda: partial_folders(output) or recorder.poll() is not None, "the attachment")
+            until_attached(output, recorder)
             printed, _ = program.communicate("go\n")
-            _, stderr = recorder.communicate()
-            assert recorder.returncode == 0, stderr
+            succeeded(recorder)
     waits = pq.read_table(output / "waits.parquet", filters=[("bytes", "==", 64)]).to_pylist()
     assert [row["offset"] - int(printed) for row in waits] == [64 * n for n in range(8)]
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from itertools import pairwise
 from statistics import median
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from harness import TARGETS, completed, ordinary_user
+from harness import compiled, completed, ordinary_user
 
 MS = 1_000_000
 ROUNDS = 40
@@ -24,12 +23,7 @@ BLOCKED = {"event": "blocked", "op": None, "temp": False, "file": None, "offset"
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory):
     """The program of tests/targets/relay.c."""
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler (cc)")
-    program = tmp_path_factory.mktemp("relay") / "relay"
-    source = TARGETS / "relay.c"
-    subprocess.run(["cc", "-O1", "-pthread", "-o", program, source], check=True)
-    return program
+    return compiled("relay", tmp_path_factory.mktemp("relay"))
 
 
 def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_US):

@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from emulator import Emulator, skip_without_fuse
-from harness import TARGETS, completed, ordinary_user
+from harness import compiled, completed, ordinary_user
 from spillcast.recording import Recording
 from spillcast.recording.derived import with_temp
 
@@ -24,11 +23,7 @@ OFFSETS = {"ftruncate": 4096, "fallocate": 8192, "truncate": 100}
 @pytest.fixture(scope="module")
 def changes(tmp_path_factory):
     """The program of tests/targets/changes.c."""
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler (cc)")
-    program = tmp_path_factory.mktemp("changes") / "changes"
-    subprocess.run(["cc", "-O1", "-o", program, TARGETS / "changes.c"], check=True)
-    return program
+    return compiled("changes", tmp_path_factory.mktemp("changes"))
 
 
 def record(places, program, *options, temp=None, under=()):

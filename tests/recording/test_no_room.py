@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases, nightly
 from evidence import known
-from harness import only_line, partial_folders, spill_in, spillcast, started
+from harness import only_line, partial_folders, spill_in, spillcast, started, succeeded
 from spillcast.recording import Recording, schema
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -146,8 +146,7 @@ def test_a_command_runs_to_its_end_if_its_recording_cannot_be_kept(places):
         with started(*words, env=places.env, text=True, **pipes) as recorder:
             assert recorder.stdout.readline() == "ready\n"
             fill(place)
-            stdout, stderr = recorder.communicate("go\n")
-        assert recorder.returncode == 0, stderr
+            stdout, stderr = succeeded(recorder, "go\n")
         assert "not all single waits could be kept: the disk was full" in stderr
         account, answer = stdout.split("\n", 1)
         assert json.loads(account)["result"] is not None

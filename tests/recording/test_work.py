@@ -45,12 +45,12 @@ def drawn_rows(seed, slices_s):
     return sorted(rows, key=lambda row: row["start_ns"])
 
 
-def work_of(path, rows, slices_s):
+def recorded(path, rows, slices_s=None, elapsed_s=1.0):
     writer = RecordingWriter(path)
     writer.add_waits(table(rows, WAITS))
-    run = writer.finish(known(ELAPSED_S, 1, 1))
+    run = writer.finish(known(elapsed_s, 1, 1))
     change(run, raw=KeptWaits(len(rows), len(rows), slices_s))
-    return run.work
+    return run
 
 
 def slice_of(row, slices_s):
@@ -123,7 +123,7 @@ def data_reads(rows):
 @pytest.mark.parametrize("seed", range(3))
 def test_each_sum_follows_its_definition(tmp_path, seed, slices_s):
     rows = drawn_rows(seed, slices_s)
-    work = work_of(tmp_path / "run.spill", rows, slices_s)
+    work = recorded(tmp_path / "run.spill", rows, slices_s, ELAPSED_S).work
     temp_io = [row for row in rows if row["temp"] and row["op"]]
     assert work.sequential == pytest.approx(sequential_shares(rows, slices_s))
     assert work.threads == len({row["session"] for row in temp_io})
@@ -146,7 +146,7 @@ def test_each_sum_follows_its_definition(tmp_path, seed, slices_s):
 def test_bursts_are_those_of_each_thread(tmp_path, slices_s):
     rows = drawn_rows(5, slices_s)
     result, expected = (
-        work_of(tmp_path / "run.spill", rows, slices_s).bursts,
+        recorded(tmp_path / "run.spill", rows, slices_s, ELAPSED_S).work.bursts,
         bursts(rows, slices_s),
     )
     assert result.session.tolist() == [session for session, *_ in expected]
@@ -162,7 +162,7 @@ def test_bursts_are_those_of_each_thread(tmp_path, slices_s):
 
 def test_data_reads_share_the_time_with_active_threads(tmp_path):
     rows = drawn_rows(6, None)
-    result = work_of(tmp_path / "run.spill", rows, None).data_reads
+    result = recorded(tmp_path / "run.spill", rows, None, ELAPSED_S).work.data_reads
     count, size, elapsed_s, threads = data_reads(rows)
     assert (result.cold, result.cold_bytes) == (count, size)
     assert result.cold_elapsed_s == pytest.approx(elapsed_s)
@@ -170,7 +170,7 @@ def test_data_reads_share_the_time_with_active_threads(tmp_path):
 
 
 def test_without_rows_there_is_no_work(tmp_path):
-    work = work_of(tmp_path / "run.spill", [], None)
+    work = recorded(tmp_path / "run.spill", [], None, ELAPSED_S).work
     assert (work.threads, work.sequential, list(work.changes)) == (0, {}, [])
     assert work.bursts is None
     assert len(work.trace.thread) == 0
@@ -185,14 +185,6 @@ def row(start_ms, op, *, session=1, temp=True, cpu_ms=0.0, size=8192, elapsed_ms
         "event": "call", "op": op, "temp": temp, "bytes": size,
         "cpu_before_ns": None if cpu_ms is None else round(cpu_ms * MS),
     }  # fmt: skip
-
-
-def recorded(path, rows, slices_s=None):
-    writer = RecordingWriter(path)
-    writer.add_waits(table(rows, WAITS))
-    run = writer.finish(known(1.0, 1, 1))
-    change(run, raw=KeptWaits(len(rows), len(rows), slices_s))
-    return run
 
 
 def test_a_burst_includes_rows_that_move_no_temp_data(tmp_path):

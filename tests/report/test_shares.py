@@ -39,6 +39,13 @@ def shares(table):
     return {row[0]: float(row[at].removesuffix(" %")) for row in table.rows}
 
 
+def shown_live(running, elapsed_s, **options):
+    """The state of a process that a live view shows."""
+    counters = dict.fromkeys(("lost", "dropped", "tracer_cpu_ns", "switches"), 0)
+    status = {**counters, "elapsed_ns": round(elapsed_s * 1e9), "cpu_ns": None, "calls": 3000}
+    return LiveSnapshot("process 7", running, status, None, 0.1, **options)
+
+
 def test_a_chart_and_the_table_below_it_agree(tmp_path):
     """Temp reads are 384 ms of 1 s; of the time that is not idle they would be 61.5 %."""
     waits = [
@@ -111,11 +118,7 @@ def test_the_live_view_names_the_denominator_of_its_shares(spent_s, answer):
     tally = Tally(count=3000, total_ns=round(spent_s * 1e9), bytes=1 << 20)
     tally.recent[5] = 3000, tally.total_ns
     running.tallies["pread64", "read", True] = tally
-    status = {
-        "elapsed_ns": 11_800_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
-        "calls": 3000, "switches": 0,
-    }  # fmt: skip
-    text = live_text(LiveSnapshot("process 7", running, status, None, 0.1), 80)
+    text = live_text(shown_live(running, 11.8), 80)
     assert "pread64 (temp)" in text
     words = "shares are of the 33 s that all sessions together spent in 11.8 s"
     assert (words in text) is answer
@@ -127,11 +130,7 @@ def test_the_live_view_shows_its_answer_on_a_short_screen(width):
     running, words = Running(), [f"word{number}" for number in range(12)]
     for number in range(9):
         running.tallies[f"call{number}", "read", False] = Tally(count=9, total_ns=10**9, bytes=1)
-    status = {
-        "elapsed_ns": 11_800_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
-        "calls": 3000, "switches": 0,
-    }  # fmt: skip
-    snapshot = LiveSnapshot("process 7", running, status, None, 0.1, because=" ".join(words))
+    snapshot = shown_live(running, 11.8, because=" ".join(words))
     shown = "\n".join(line[:width] for line in live_text(snapshot, width).splitlines()[:11])
     assert all(word in shown.split() for word in words)
 
@@ -151,11 +150,7 @@ def test_temp_files_are_separate_and_idle_threads_excluded(tmp_path):
     data = {**values, "temp": False, "elapsed_ns": 50_000_000}
     for rows in (temp.to_pylist(), [data], waits):
         running.add_waits(Table.from_rows(rows, WAITS))
-    status = {
-        "elapsed_ns": 1_000_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
-        "calls": 100, "switches": 0,
-    }  # fmt: skip
-    rows = LiveSnapshot("process 7", running, status, None, 0.1).rows()
+    rows = shown_live(running, 1.0).rows()
     reported = {(row["event"], row["temp"]): row["total_us"] for row in rows}
     name = values["event"]
     assert reported == {("blocked", None): 200_000, (name, True): 100_000, (name, False): 50_000}

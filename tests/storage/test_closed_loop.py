@@ -1,7 +1,6 @@
 """A replay whose threads work and wait for each other like the recorded ones."""
 
 import json
-import shutil
 import signal
 import subprocess
 from types import SimpleNamespace
@@ -9,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from emulator import Emulator, skip_without_fuse
-from harness import TARGETS, completed, ordinary_user
+from harness import compiled, completed, ordinary_user
 from spillcast.recording import Recording
 from spillcast.storage.free_space import Budget
 from spillcast.storage.probe import probe, replay_plan
@@ -31,11 +30,8 @@ pytestmark = pytest.mark.skipif(not ordinary_user(), reason="who wakes whom is s
 def storages(tmp_path_factory):
     """A storage, and one that is twice as slow."""
     skip_without_fuse()
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler (cc)")
     rooms = [tmp_path_factory.mktemp(name) for name in ("here", "there")]
-    program = rooms[0] / "relay"
-    subprocess.run(["cc", "-O1", "-pthread", "-o", program, TARGETS / "relay.c"], check=True)
+    program = compiled("relay", rooms[0])
     both = []
     for times, room in enumerate(rooms, start=1):
         latency = f"{LATENCY_MS * times}ms"

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -17,7 +16,7 @@ import pytest
 
 from cases import cases
 from harness import (
-    TARGETS,
+    compiled,
     completed,
     json_of,
     only_line,
@@ -246,14 +245,12 @@ SAME = ("fallocate", "fsync", "fdatasync", "sync_file_range")
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A recording of tests/targets/changes.c, which makes each call on each of its files."""
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler (cc)")
     root = tmp_path_factory.mktemp("changes")
-    subprocess.run(["cc", "-O1", "-o", root / "changes", TARGETS / "changes.c"], check=True)
+    program = compiled("changes", root)
     temp, output = root / "temp", root / "run.spill"
     temp.mkdir()
     requested = ("record", "--capture", "preload", "--temp", temp, "-o", output)
-    completed(*requested, "--", root / "changes", temp, COUNT)
+    completed(*requested, "--", program, temp, COUNT)
     return Recording.open(output)
 
 

@@ -4,22 +4,15 @@ import json
 import re
 import subprocess
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from cases import cases
 from evidence import recording
-from harness import TIMEOUT_S, completed, only_line, spillcast, started, until
+from harness import TIMEOUT_S, completed, only_line, spillcast, started, until, until_attached
 from plans import INSTALLATIONS
-from postgres_rig import (
-    PARALLEL,
-    Client,
-    meta_of,
-    of_debian,
-    private_server,
-    recorder,
-    until_attached,
-)
+from postgres_rig import PARALLEL, Client, meta_of, of_debian, private_server, recorder
 from spillcast.engines.postgres.rank import NAME
 from spillcast.engines.postgres.rank.snapshot import pattern_of
 from spillcast.workspace import workspace
@@ -35,17 +28,24 @@ OTHER = "select count(*) from (select id from t where id % 5 = 0 order by id off
 ENOUGH = "set work_mem = '64MB'"
 
 
-@pytest.fixture(scope="module")
-def server():
-    """A server of the newest version with a table."""
-    with workspace() as room, private_server(room, SETTINGS, INSTALLATIONS[0]) as made:
+@contextmanager
+def with_table(installation, rows):
+    """A server that counts statements, with a table."""
+    with workspace() as room, private_server(room, SETTINGS, installation) as made:
         with made.connect() as connection:
             connection.execute("create extension pg_stat_statements")
             connection.execute(
                 "create table t as select hashint8(i) as id, repeat('x', 40) as f "
-                "from generate_series(1, 60000) i"
+                f"from generate_series(1, {rows}) i"
             )
             connection.execute("analyze t")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of the newest version with a table."""
+    with with_table(INSTALLATIONS[0], 60_000) as made:
         yield made
 
 
@@ -293,14 +293,7 @@ def old():
     installations = [item for item in of_debian() if float(item.version) < 18]
     if not installations:
         pytest.skip("no PostgreSQL before 18 is installed")
-    with workspace() as room, private_server(room, SETTINGS, installations[-1]) as made:
-        with made.connect() as connection:
-            connection.execute("create extension pg_stat_statements")
-            connection.execute(
-                "create table t as select hashint8(i) as id, repeat('x', 40) as f "
-                "from generate_series(1, 150000) i"
-            )
-            connection.execute("analyze t")
+    with with_table(installations[-1], 150_000) as made:
         yield made
 
 

@@ -8,8 +8,8 @@ from as_trace import write_as_trace
 
 from cases import nightly
 from emulator import skip_without_fuse
-from harness import TIMEOUT_S, available, spillcast
-from postgres_rig import JOIN, recorder, rig, until_attached
+from harness import TIMEOUT_S, available, spillcast, until_attached
+from postgres_rig import JOIN, recorder, rig
 from spillcast.engines.postgres.server import embedded
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.forecast.ask import ask

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from cases import nightly
-from harness import completed, environment, only_line, spillcast
+from harness import completed, environment, only_line, spillcast, succeeded
 from postgres_rig import Client, meta_of, recorder, until_kept
 
 SORT = 'select count(*) as "été" from (select f, id from t order by id, f offset 0) s'
@@ -57,8 +57,7 @@ def test_a_session_is_recorded_from_anywhere(encoded, newest, tmp_path, place, e
     with recorder(output, *arguments, env=env) as process:
         process.stderr.readline()
         sort(newest)
-        _, stderr = process.communicate()
-    assert process.returncode == 0, stderr
+        succeeded(process)
     meta = meta_of(output)
     assert meta["server"]["failure"] is None
     assert meta["engine"]["query"] == (SORT if place == "latin" else REPLACED)

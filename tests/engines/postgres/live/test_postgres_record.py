@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import nightly
-from harness import available, completed, spillcast, until
+from harness import available, completed, spillcast, succeeded, until, until_attached
 from postgres_rig import (
     HELD,
     JOIN,
@@ -23,7 +23,6 @@ from postgres_rig import (
     meta_of,
     once_watched,
     recorder,
-    until_attached,
 )
 from spillcast.engines import SessionSelector
 from spillcast.engines.postgres.live import SETTING_NAMES, record_postgres
@@ -150,8 +149,7 @@ def test_an_idle_session_with_late_workers_is_recorded(served_nightly, tmp_path)
             client.connection.execute("select 1")
             client.run(EXPLAIN + JOIN)
             plan = client.plan()
-            _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+            succeeded(process)
     check_counts_of_workers(output, plan)
     meta = meta_of(output)
     assert len(meta["server"]["workers"]) == 2
@@ -163,16 +161,19 @@ def test_an_idle_session_with_late_workers_is_recorded(served_nightly, tmp_path)
 @pytest.mark.parametrize("how", [("--wait-for-spill",), *nightly((("--query", "JOIN t Y"),))])
 def test_a_session_is_selected_by_its_query(newest, tmp_path, how):
     output = tmp_path / "run.spill"
-    with newest.client() as client, newest.client() as bystander, newest.gate() as gate:
-        with recorder(output, "--postgres", newest.dsn, *how) as process:
-            bystander.run("select pg_sleep(2)")
-            until(lambda: "waiting for" in process.stderr.readline(), "the recorder")
-            client.run(EXPLAIN + MIDWAY)
-            newest.until_watched(process)
-            gate.open()
-            plan = client.plan()
-            _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+    with (
+        newest.client() as client,
+        newest.client() as bystander,
+        newest.gate() as gate,
+        recorder(output, "--postgres", newest.dsn, *how) as process,
+    ):
+        bystander.run("select pg_sleep(2)")
+        until(lambda: "waiting for" in process.stderr.readline(), "the recorder")
+        client.run(EXPLAIN + MIDWAY)
+        newest.until_watched(process)
+        gate.open()
+        plan = client.plan()
+        succeeded(process)
     meta = meta_of(output)
     assert meta["server"]["backend"] == client.pid
     before_s, whole_s = meta["server"]["before_recording_s"], plan["Actual Total Time"] / 1e3
@@ -216,8 +217,7 @@ def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
     with recorded(newest, output, MIDWAY) as (client, process, gate):
         go_on(newest, gate)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+        stdout, _ = succeeded(process)
         assert client.thread.is_alive()
         gate.open()
         assert client.result() == [("x" * 40,)]
@@ -237,8 +237,7 @@ def test_duration_counts_from_the_start_of_the_query(newest, tmp_path):
             newest.until_watched(process)
             time.sleep(idle_s)
             client.run(SPILLED)
-            _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+            succeeded(process)
     meta = meta_of(output)
     assert meta["server"]["ended_by"] == meta["ended_by"] == "duration"
     # The limit if it counted from the attachment; the last sample may be some time before.
@@ -270,8 +269,7 @@ def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path)
         go_on(newest, gate)
         with newest.connect() as connection:
             connection.execute("select pg_terminate_backend(%s)", [client.pid])
-        _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+        succeeded(process)
         with pytest.raises(psycopg.errors.AdminShutdown):
             client.result()
     assert meta_of(output)["server"]["ended_by"] == "query"
@@ -392,8 +390,7 @@ def test_statements_after_the_query_are_not_recorded(newest, tmp_path):
         client.connection.execute("begin")
         client.run(JOIN)
         # The session remains idle in its transaction: it might fetch more rows of a cursor.
-        _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+        succeeded(process)
     sampled = pq.read_table(output / "samples.parquet").to_pylist()
     assert sampled
     assert "ClientRead" not in {item["event"] for item in sampled}

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from test_postgres_record import EXPLAIN, go_on, temp_blocks
 
-from harness import completed, only_line, refuse_perf, spillcast, until
+from harness import completed, only_line, refuse_perf, spillcast, succeeded, until
 from postgres_rig import (
     JOIN,
     MIDWAY,
@@ -46,8 +46,7 @@ def all_recorded(server, output, *arguments):
 def ended(process):
     """The output of the recorder, ended as a user ends it."""
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 0, stderr
+    stdout, _ = succeeded(process)
     return stdout
 
 
@@ -172,8 +171,7 @@ def test_a_query_that_still_runs_at_the_end_is_kept_so_far(newest, tmp_path):
         with all_recorded(newest, output, "--duration", "4s") as process:
             # Once it is observed, it continues, and is held again until the recorder has ended.
             go_on(newest, gate)
-            _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+            succeeded(process)
         assert client.thread.is_alive()
         gate.open()
         assert client.result() == [("x" * 40,)]
@@ -215,8 +213,7 @@ def test_a_server_that_stops_ends_the_recording(tmp_path):
             until(lambda: sleeps(server, cut), "its spill")
             # As after a crash.
             os.kill(server.pid, signal.SIGQUIT)
-            stdout, stderr = process.communicate()
-            assert process.returncode == 0, stderr
+            stdout, _ = succeeded(process)
             with pytest.raises(psycopg.Error):
                 cut.result()
     metas, answer = recordings(output), json.loads(stdout)

@@ -14,9 +14,11 @@ from harness import (
     ordinary_user,
     refuse_tracing,
     spillcast,
+    succeeded,
     target,
+    until_attached,
 )
-from postgres_rig import HELD, JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
+from postgres_rig import HELD, JOIN, PARALLEL, everything_in, meta_of, recorder
 
 PASSWORD = "Sesame-4711"
 
@@ -209,8 +211,7 @@ def recorded(newest, dsn, output, **options):
         with recorder(output, *requested, **options) as process:
             newest.until_watched(process)
             gate.open()
-            _, stderr = process.communicate()
-        assert process.returncode == 0, stderr
+            _, stderr = succeeded(process)
     return stderr
 
 

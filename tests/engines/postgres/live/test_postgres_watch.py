@@ -3,6 +3,7 @@
 import json
 from contextlib import closing
 
+from harness import succeeded
 from postgres_rig import HELD, MIDWAY, PARALLEL, recorder
 from screen import Terminal, screen
 from spillcast.engines.postgres import SAMPLER, open_session
@@ -21,9 +22,8 @@ def test_a_query_is_watched_to_its_end(newest, tmp_path):
         with recorder(None, "--live", "--json", *requested, cwd=tmp_path) as process:
             newest.until_watched(process)
             gate.open()
-            stdout, stderr = process.communicate()
+            stdout, _ = succeeded(process)
         assert client.result()
-    assert process.returncode == 0, stderr
     lines = [json.loads(line) for line in stdout.splitlines()]
     assert [line["ended"] for line in lines] == [False] * (len(lines) - 1) + [True]
     last = lines[-1]

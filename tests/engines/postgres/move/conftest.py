@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import time
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
@@ -115,6 +116,13 @@ class Moving(SimpleNamespace):
         ]
         return connection, matches
 
+    def spills_in(self, directory, *who):
+        """Asserts that all temp files of such a session are in a directory."""
+        connection, files = self.spilling(*who)
+        assert files
+        assert all(directory in path.parents for path in files)
+        connection.close()
+
 
 @pytest.fixture(scope="session", params=INSTALLATIONS, ids=lambda i: i.version)
 def running(request):
@@ -150,3 +158,22 @@ def moving(running):
     for path in Path(running.room).glob("*"):
         if path.name != "postgres":
             shutil.rmtree(path)
+
+
+@pytest.fixture
+def psql(moving):
+    """Runs printed commands in a shell, and asserts that they succeed."""
+    programs = moving.server.installation.programs
+    if os.geteuid() != 0:
+        pytest.skip("the printed commands want root")
+    if not (programs / "psql").exists():
+        pytest.skip("no psql: install postgresql-client")
+
+    def pasted(text, shell="sh"):
+        environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+        ran = subprocess.run(
+            [shell, "-e"], input=text, env=environ, text=True, capture_output=True, cwd=moving.room
+        )
+        assert ran.returncode == 0, ran.stderr
+
+    return pasted

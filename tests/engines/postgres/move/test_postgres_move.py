@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,19 +40,13 @@ def test_temp_files_move_there_and_back(moving, scope):
     assert document["verified"]["files"] > 0
     assert document["verified"]["bytes"] > 100_000
 
-    connection, files = moving.spilling(*WHO[scope])
-    assert files
-    assert all(moving.to in path.parents for path in files)
-    connection.close()
+    moving.spills_in(moving.to, *WHO[scope])
     # The server has removed the mark of an unfinished move.
     assert oct(moving.to.stat().st_mode)[-4:] == "0700"
 
     moving.move("--for", scope, "--revert")
     moving.is_as(before)
-    connection, files = moving.spilling(*WHO[scope])
-    assert files
-    assert all(moving.data in path.parents for path in files)
-    connection.close()
+    moving.spills_in(moving.data, *WHO[scope])
 
 
 def test_a_revert_does_not_need_the_directory(moving):
@@ -121,9 +114,7 @@ def test_several_scopes_share_a_tablespace_until_the_last_is_reverted(moving):
     output = moving.move("--for", "role:etl", "--revert").stdout
     assert "the tablespace stays for database:dw, server" in output
     # Privileges granted by the role's move are needed by the others.
-    connection, files = moving.spilling("etl", "dw")
-    assert all(moving.to in path.parents for path in files)
-    connection.close()
+    moving.spills_in(moving.to, "etl", "dw")
     assert "nothing to restore" in moving.move("--for", "role:etl", "--revert").stdout
     moving.move("--revert")
     moving.is_as(before)
@@ -157,10 +148,7 @@ def test_a_tablespace_with_a_chosen_name(moving):
     before = moving.state()
     name = 'my "Temp"'
     moving.move("--for", "role:etl", "--tablespace", name, "--apply")
-    connection, files = moving.spilling("etl")
-    assert files
-    assert all(moving.to in path.parents for path in files)
-    connection.close()
+    moving.spills_in(moving.to, "etl")
     moving.move("--revert")
     moving.is_as(before)
 
@@ -255,36 +243,24 @@ def test_a_missing_directory_is_detected_and_restored(moving):
     moving.is_as(before)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the printed commands want root")
 @pytest.mark.parametrize("scope", SCOPES)
-def test_the_printed_commands_run_and_revert(moving, scope):
+def test_the_printed_commands_run_and_revert(moving, psql, scope):
     before = moving.state()
     script = moving.move("--for", scope).stdout
     moving.is_as(before)
     target, _, back = script.partition("# To go back:\n")
     back = re.sub("^# ?", "", back, flags=re.MULTILINE)
 
-    programs = moving.server.installation.programs
-    if not (programs / "psql").exists():
-        pytest.skip("no psql: install postgresql-client")
-
-    def run(text):
-        environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
-        ran = subprocess.run(
-            ["bash", "-e"], input=text, env=environ, text=True, capture_output=True
-        )
-        assert ran.returncode == 0, ran.stderr
-
-    run(target)
+    psql(target, "bash")
     printed = moving.state()
-    run(back)
+    psql(back, "bash")
     moving.is_as(before)
     moving.move("--for", scope, "--apply")
     applied = moving.state()
     assert applied == printed
     # A manual move is reverted as any other.
     moving.move("--revert")
-    run(target)
+    psql(target, "bash")
     moving.move("--revert")
     moving.is_as(before)
 

@@ -1,8 +1,6 @@
 """A printed move is pasted into a shell: no name from the server executes anything there."""
 
-import os
 import re
-import subprocess
 from itertools import product
 
 import pytest
@@ -24,24 +22,6 @@ EVIL = {
     "variables of psql": ":'HOME' :\"USER\" :HOME",
 }
 TEXTS = [*EVIL.values(), "", "plain", "back\\slash", "\x1b[31m", "\u202e", "ä€😀", "\x01\x7f"]
-
-
-@pytest.fixture
-def psql(moving):
-    programs = moving.server.installation.programs
-    if os.geteuid() != 0:
-        pytest.skip("the printed commands want root")
-    if not (programs / "psql").exists():
-        pytest.skip("no psql: install postgresql-client")
-
-    def run(text):
-        environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
-        ran = subprocess.run(
-            ["sh", "-e"], input=text, env=environ, text=True, capture_output=True, cwd=moving.room
-        )
-        assert ran.returncode == 0, ran.stderr
-
-    return run
 
 
 @cases(("text", "conforming"), product(TEXTS, ["on", "off"]))
