@@ -16,6 +16,7 @@ from spillcast.evidence.postgres.nodes import (
     Node,
     all_nodes,
     count_disk_sizes,
+    nodes_of,
     sizes_kib,
 )
 from spillcast.evidence.postgres.text import ELSEWHERE, begins_plan, documents_of_text
@@ -324,6 +325,12 @@ def check_sums(top: Node) -> None:
     if on_disk and (not total or 8 * written * BLOCK_BYTES < 1024 * size_kib):
         problem = f"is on disk, and the plan counts {written:,} temp blocks that were written"
         raise EvidenceIncomplete(f"its {on_disk} {problem}")
+
+
+def none_spilled(document: Mapping[str, Any]) -> bool:
+    """Whether a plan that is complete and has no sizes on disk has no node that spilled."""
+    is_whole = "Execution Time" in document and "Excerpt" not in document
+    return is_whole and all(node.shows_no_spill for node in nodes_of(document["Plan"]).walk())
 
 
 def _is_on_disk(values: Mapping[str, Any]) -> bool:

@@ -16,11 +16,17 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import CONSTANT, MARK, TEMP_BLOCKS
-from spillcast.evidence.postgres.document import CUT, check_sums, logged_plan, pasted_documents
+from spillcast.evidence.postgres.document import (
+    CUT,
+    check_sums,
+    logged_plan,
+    none_spilled,
+    pasted_documents,
+)
 from spillcast.evidence.postgres.document import HOW as HOW_PLAN
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
-from spillcast.evidence.postgres.nodes import nodes_of, none_spilled
+from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.temp_files import (
     ExceededLimit,
     LoggedTempFiles,

@@ -232,12 +232,6 @@ def sizes_kib(values: Mapping[str, Any]) -> list[float]:
     return sorts_kib(values) or usages
 
 
-def none_spilled(document: Mapping[str, Any]) -> bool:
-    """Whether a plan that is complete and has no sizes on disk has no node that spilled."""
-    is_whole = "Execution Time" in document and "Excerpt" not in document
-    return is_whole and all(n.shows_no_spill for n in nodes_of(document["Plan"]).walk())
-
-
 def count_disk_sizes(plan: dict[str, Any]) -> bool:
     """Adds temp blocks from sizes on disk to a plan without BUFFERS; returns whether it has any.
 
@@ -415,7 +409,7 @@ def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
 
 
 def _outside_s(node: Node, *, subplans_spill: bool) -> float:
-    """Time (s) of nodes without temp I/O in their subtree, summed over the processes.
+    """Time (s) of subtrees and of single nodes without temp I/O, summed over the processes.
 
     The time of a node includes that of the subplans that it executes; only buffers show whether it
     includes their temp I/O. Infinite if a node ends before one of its children, or if nodes with
@@ -427,7 +421,11 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
         return 0.0
     if not _holds_inputs(node) or node.is_abridged:
         return inf
-    return sum(
+    alone_s = 0.0
+    can_spill = node.kind not in _NEVER_SPILLS or node.temp.blocks or node.kind in GATHERS
+    if not can_spill and node.processes == 1 and (_has_buffers(node) or not subplans_spill):
+        alone_s = max(0.0, _time_s(node, -1) - sum(_time_s(child, 1) for child in node.children))
+    return alone_s + sum(
         _outside_s(child, subplans_spill=subplans_spill)
         for child in node.children
         if "Subplan Name" not in child.values or (child.all_temp.blocks > 0 and _has_buffers(child))

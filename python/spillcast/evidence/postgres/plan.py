@@ -16,7 +16,14 @@ from spillcast.errors import (
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
-from spillcast.evidence.postgres.document import CUT, HOW, check_sums, is_log, read_documents
+from spillcast.evidence.postgres.document import (
+    CUT,
+    HOW,
+    check_sums,
+    is_log,
+    none_spilled,
+    read_documents,
+)
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
@@ -24,7 +31,6 @@ from spillcast.evidence.postgres.nodes import (
     elapsed_share,
     least_outside_s,
     nodes_of,
-    none_spilled,
     shared_read_s,
     sorts_kib,
 )
