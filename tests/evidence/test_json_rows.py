@@ -53,12 +53,11 @@ def test_every_shape_gives_the_same_rows(tmp_path, shape):
 
 
 @cases("by_column", [False, True])
-def test_cells_are_numbers_or_text_in_a_square_table(tmp_path, by_column):
+def test_cells_are_numbers_or_text_in_a_square_table(rows_of, by_column):
     cells = [list(row.values()) for row in SQUARE]
     values = [list(column) for column in zip(*cells, strict=True)] if by_column else cells
-    path = tmp_path / "rows.json"
-    path.write_text(json.dumps({"fields": FIELDS, "values": values}))
-    assert [row.written_blocks for row in read_rows(path)] == [800] * len(NAMES)
+    rows = rows_of(json.dumps({"fields": FIELDS, "values": values}))
+    assert [row.written_blocks for row in rows] == [800] * len(NAMES)
 
 
 def test_no_row_is_lost_where_a_terminal_wrapped_the_text(tmp_path):

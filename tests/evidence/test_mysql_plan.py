@@ -48,9 +48,8 @@ def test_merges_match_the_source_of_mariadb():
     assert all(merges(runs) == slow_merges(runs) for runs in range(2, 3000))
 
 
-def test_a_plan_gives_bounds_and_a_sufficient_buffer(tmp_path):
-    (path := tmp_path / "plan.txt").write_text("ANALYZE\n" + json.dumps(SORTED, indent=2))
-    counts = read_figures([path])
+def test_a_plan_gives_bounds_and_a_sufficient_buffer(figures):
+    counts = figures("ANALYZE\n" + json.dumps(SORTED, indent=2))
     io = counts.io_bounds
     assert io.lower.writes.bytes < counts.writes.bytes < io.upper.writes.bytes
     # 74 to 80 runs of 255 KiB: written, merged once, and merged to the result.
@@ -58,43 +57,38 @@ def test_a_plan_gives_bounds_and_a_sufficient_buffer(tmp_path):
     assert counts.time_bounds.upper == pytest.approx(0.74)
     # The unit as the server accepts it: M, not MB.
     assert any("sort_buffer_size = 21M" in note for note in counts.notes)
-    (path := tmp_path / "one-line.txt").write_text(
-        json.dumps(SORTED, indent=1).replace("\n", "\\n")
-    )
-    assert read_figures([path]).io_bounds.upper.writes == io.upper.writes
+    on_one_line = figures(json.dumps(SORTED, indent=1).replace("\n", "\\n"))
+    assert on_one_line.io_bounds.upper.writes == io.upper.writes
 
 
 @cases(
     ("passes", "calls", "written"),
     [(14, 917, 52_009_370), (14, 795, 52_009_370), (19, 1727, 98_775_859)],
 )
-def test_bounds_contain_the_counts_of_the_kernel(tmp_path, passes, calls, written):
+def test_bounds_contain_the_counts_of_the_kernel(figures, passes, calls, written):
     """MariaDB 10.11.5, 11.4.5 and 10.2.11: a sort of 200,000 rows with their columns."""
     plan = json.loads(json.dumps(SORTED))
     plan["query_block"]["read_sorted_file"]["filesort"]["r_sort_passes"] = passes
-    (path := tmp_path / "plan.json").write_text(json.dumps(plan))
-    bounds = read_figures([path]).io_bounds
+    bounds = figures(json.dumps(plan)).io_bounds
     assert bounds.lower.writes.bytes <= written <= bounds.upper.writes.bytes
     assert bounds.lower.writes.count <= calls <= bounds.upper.writes.count
 
 
-def test_sorts_and_tables_with_repeated_keys_all_count(tmp_path):
+def test_sorts_and_tables_with_repeated_keys_all_count(figures):
     block = SORTED["query_block"]
     rest = json.dumps({"r_total_time_ms": 2000.0})[1:]
     first = f'"read_sorted_file": {json.dumps(block["read_sorted_file"])}'
     fits = '"read_sorted_file": {"filesort": {"r_total_time_ms": 1.0, "r_buffer_size": "2Kb"}}'
     derived = f'"table": {{"materialized": {{{first}}}}}, "table": {{"table_name": "u"}}'
-    (path := tmp_path / "alone.json").write_text(json.dumps(SORTED))
-    alone = read_figures([path]).io_bounds.upper.writes
+    alone = figures(json.dumps(SORTED)).io_bounds.upper.writes
     for inner in (f"{first}, {fits}", f"{fits}, {first}", derived):
-        (path := tmp_path / "plan.json").write_text(f'{{"query_block": {{{inner}, {rest}}}')
-        result = read_figures([path])
+        result = figures(f'{{"query_block": {{{inner}, {rest}}}')
         upper = result.io_bounds.upper.writes
         assert (upper.count, upper.bytes) == (alone.count, alone.bytes)
         # A derived table of 300,000 rows took 34 MB in MariaDB 11.4.5, in addition to the runs.
         assert any("temporary table" in note for note in result.notes) == (inner is derived)
-    path.write_text(f'{{"query_block": {{{first}, {first}, {rest}}}')
-    assert read_figures([path]).io_bounds.upper.writes.bytes == 2 * alone.bytes
+    twice = figures(f'{{"query_block": {{{first}, {first}, {rest}}}').io_bounds
+    assert twice.upper.writes.bytes == 2 * alone.bytes
 
 
 @cases(
@@ -130,42 +124,36 @@ def test_text_around_a_plan_is_ignored(tmp_path, disguise):
     assert read_figures([path]).io_bounds == plain.io_bounds
 
 
-def test_temporary_tables_may_have_been_on_disk(tmp_path):
+def test_temporary_tables_may_have_been_on_disk(figures):
     """MariaDB 10.11.19 wrote 5,525 pages of two derived tables of 200,000 and 150,000 rows."""
     inner = json.loads(json.dumps(SORTED))["query_block"] | {"r_total_time_ms": 6592.0}
     sort = inner["read_sorted_file"]["filesort"]
     filled = {"r_total_time_ms": 6181.0, "temporary_table": {"table": {"r_rows": 200_000}}}
     sort["table"] |= {"r_rows": 200_000, "materialized": {"query_block": filled}}
     table = {"r_rows": 150_000, "r_table_time_ms": 0.2, "materialized": {"query_block": inner}}
-    (path := tmp_path / "plan.json").write_text(
-        json.dumps({"query_block": {"r_total_time_ms": 6617.0, "table": table}})
-    )
-    counts = read_figures([path])
+    counts = figures(json.dumps({"query_block": {"r_total_time_ms": 6617.0, "table": table}}))
     assert counts.io_bounds.upper.writes.count > 5525
     assert counts.io_bounds.upper.writes.bytes > 3 * 80 * (255 << 10) + 5525 * 8192
     # All time but that spent outside of both may have been temp I/O.
     assert counts.time_bounds.upper == pytest.approx(6.617)
     # A short table adds no more than its time, in which memory moves at most 5000 pages.
     plan = json.loads(json.dumps(SORTED))
-    path.write_text(json.dumps(plan))
-    sorts = read_figures([path]).io_bounds.upper.writes.count
+    sorts = figures(json.dumps(plan)).io_bounds.upper.writes.count
     short = {
         "r_rows": 1_000_000,
         "r_loops": 900,
         "materialized": {"query_block": {"r_total_time_ms": 5.0}},
     }
     plan["query_block"]["table"] = short
-    path.write_text(json.dumps(plan))
-    counts = read_figures([path])
+    counts = figures(json.dumps(plan))
     assert counts.time_bounds.upper == pytest.approx(0.745)
     assert sorts < counts.io_bounds.upper.writes.count <= sorts + 5001
 
 
-def test_merge_passes_are_per_loop_of_a_sort(tmp_path):
+def test_merge_passes_are_per_loop_of_a_sort(figures):
     plan = json.loads(json.dumps(SORTED))
     plan["query_block"]["read_sorted_file"]["filesort"]["r_loops"] = 2
-    (path := tmp_path / "plan.json").write_text(json.dumps(plan))
-    assert read_figures([path]).io_bounds.upper.writes.bytes == 2 * 3 * 80 * (255 << 10)
+    assert figures(json.dumps(plan)).io_bounds.upper.writes.bytes == 2 * 3 * 80 * (255 << 10)
 
 
 STARS, LINE = "*" * 27, "+" + "-" * 40 + "+"
@@ -181,10 +169,8 @@ SHOWN = json.dumps(SORTED, indent=2)
         f"t> analyze ...\n{LINE}\n| ANALYZE{' ' * 32}|\n{LINE}\n| {SHOWN} |\n{LINE}\n",
     ],
 )
-def test_output_of_clients_is_read_as_the_plan(tmp_path, text):
-    (path := tmp_path / "plan.txt").write_text(text)
-    (plain := tmp_path / "plan.json").write_text(json.dumps(SORTED))
-    assert read_figures([path]).reads == read_figures([plain]).reads
+def test_output_of_clients_is_read_as_the_plan(figures, text):
+    assert figures(text).reads == figures(json.dumps(SORTED)).reads
 
 
 def test_an_unreadable_size_is_damage_of_its_file(tmp_path):
@@ -210,10 +196,9 @@ def test_an_unreadable_size_is_damage_of_its_file(tmp_path):
         "-> Sort: t.a  (cost=61 rows=600) (actual time=0.4..0.5 rows=600 loops=1)\n",
     ],
 )
-def test_a_plan_that_does_not_show_spills_is_refused(tmp_path, text):
-    (path := tmp_path / "plan.txt").write_text(text)
+def test_a_plan_that_does_not_show_spills_is_refused(figures, text):
     with pytest.raises(InputError):
-        read_figures([path])
+        figures(text)
 
 
 @cases(

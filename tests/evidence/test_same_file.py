@@ -16,7 +16,6 @@ from spillcast.errors import EvidenceMixed, EvidenceUnsuited, PathMissing
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
-from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.text import distinct
 from spillcast.fleet.ingest import ingest
 from spillcast.forecast.ask import ask
@@ -191,13 +190,11 @@ at,queryid,calls,total_exec_time,temp_blks_read,temp_blks_written
 """
 
 
-def test_counts_of_two_snapshots_are_not_added(tmp_path):
+def test_counts_of_two_snapshots_are_not_added(rows_of):
     """The later counts contain the earlier ones; rows of one snapshot are of two users."""
-    (path := tmp_path / "rows.csv").write_text(SNAPSHOTS.format(time="10:05:00"))
     with pytest.raises(EvidenceMixed):
-        read_rows(path)
-    path.write_text(SNAPSHOTS.format(time="10:00:00"))
-    assert [row.calls for row in read_rows(path)] == [12]
+        rows_of(SNAPSHOTS.format(time="10:05:00"))
+    assert [row.calls for row in rows_of(SNAPSHOTS.format(time="10:00:00"))] == [12]
 
 
 def test_an_unreadable_folder_may_have_more_traces(tmp_path):

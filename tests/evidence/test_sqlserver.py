@@ -63,12 +63,11 @@ def test_a_plan_is_read_in_each_form(tmp_path, text):
     assert "1 MiB" in " ".join(counts.notes)
 
 
-def test_a_spill_without_run_times_is_of_an_actual_plan(tmp_path):
+def test_a_spill_without_run_times_is_of_an_actual_plan(figures):
     """A tool that shortened the plan kept the pages of the spill, and no time."""
     start = SORT.index("<RunTime")
     short = SORT[:start].replace('<QueryTimeStats CpuTime="1500" ElapsedTime="5000"/>', "")
-    (path := tmp_path / "short.xml").write_text(plan(short.format(pages=500) + "</RelOp>"))
-    counts = read_figures([path], Selection(elapsed_s=5.0))
+    counts = figures(plan(short.format(pages=500) + "</RelOp>"), elapsed_s=5.0)
     assert counts.writes.bytes == counts.reads.bytes == 500 * 8192
 
 

@@ -64,18 +64,16 @@ FORMS = {
 
 
 @cases("form", FORMS)
-def test_rows_in_commands_documents_and_comments(tmp_path, form):
-    (path := tmp_path / "rows").write_text(FORMS[form])
-    first, second = read_rows(path)
+def test_rows_in_commands_documents_and_comments(rows_of, form):
+    first, second = rows_of(FORMS[form])
     assert (first.queryid, first.query) == ROWS[0][:2]
     assert (first.calls, first.read_blocks, first.written_blocks) == (12, 120, 240)
     assert (second.queryid, second.elapsed_s) == ("-8", 0.0085)
 
 
-def test_a_command_whose_last_row_is_cut_is_refused(tmp_path):
-    (path := tmp_path / "rows").write_text(insert(ROWS).removesuffix(", 0);\n"))
+def test_a_command_whose_last_row_is_cut_is_refused(rows_of):
     with pytest.raises(EvidenceDamaged):
-        read_rows(path)
+        rows_of(insert(ROWS).removesuffix(", 0);\n"))
 
 
 @cases("rounded", ["5.23E+18", "5.234567e18", "52345678..."])

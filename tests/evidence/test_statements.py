@@ -233,10 +233,9 @@ def test_more_io_than_its_processes_can_do_is_refused(exported):
         read_statements(exported(16, row(temp_ms=3000.0)), Selection(elapsed_s=0.9))
 
 
-def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
+def test_buckets_of_pg_stat_monitor_add_up(rows_of):
     """Rows of a statement in two buckets of pg_stat_monitor are the sum of its calls."""
-    path = tmp_path / "monitor.csv"
-    path.write_text(
+    [statement] = rows_of(
         "bucket,bucket_start_time,queryid,query,calls,total_exec_time,mean_exec_time,"
         "temp_blks_read,temp_blks_written,temp_blk_read_time,temp_blk_write_time,resp_calls\n"
         + "".join(
@@ -244,7 +243,6 @@ def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
             for at in (0, 1)
         )
     )
-    [statement] = read_rows(path)
     assert (statement.calls, statement.blocks, statement.temp_s) == (4, 4800, 2.0)
 
 
@@ -388,9 +386,8 @@ calls;total_exec_time;mean_exec_time;temp_blks_read;temp_blks_written;query
 
 
 @cases("text", [GERMAN, GERMAN.replace("182.345,678", "182345,678")])
-def test_counts_with_separators_and_times_with_a_comma(tmp_path, text):
-    (path := tmp_path / "statements.csv").write_text(text)
-    first, second = read_rows(path)
+def test_counts_with_separators_and_times_with_a_comma(rows_of, text):
+    first, second = rows_of(text)
     assert (first.read_blocks, first.written_blocks) == (812_500, 815_000)
     assert (first.elapsed_s, second.elapsed_s) == pytest.approx((182.345678, 0.0125))
     assert second.calls == 1000
@@ -401,18 +398,16 @@ def test_counts_with_separators_and_times_with_a_comma(tmp_path, text):
     [("2 345,678", "234,568"), ("2'345.678", "234.568"), ("1,23,456.789", "12,345.679"),
      ("2\u202f345,678", "234,568"), ("2,345.678", "234.568")],
 )  # fmt: skip
-def test_separators_of_every_country(tmp_path, total, mean):
+def test_separators_of_every_country(rows_of, total, mean):
     text = "calls;total_exec_time;mean_exec_time;temp_blks_read;temp_blks_written;query\n"
-    (path := tmp_path / "rows.csv").write_text(f"{text}10;{total};{mean};5;6;select a\n")
-    [row] = read_rows(path)
+    [row] = rows_of(f"{text}10;{total};{mean};5;6;select a\n")
     assert row.elapsed_s == pytest.approx(123.456789 if "1,23" in total else 2.345678)
 
 
-def test_a_count_of_blocks_must_be_an_integer(tmp_path):
+def test_a_count_of_blocks_must_be_an_integer(rows_of):
     text = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n5,20,812.5,815,select a\n"
-    (path := tmp_path / "statements.csv").write_text(text)
     with pytest.raises(EvidenceDamaged, match="whole"):
-        read_rows(path)
+        rows_of(text)
 
 
 @cases("times", ["", "350", "0"])
@@ -469,32 +464,28 @@ TIBBLE = """\
 
 
 @cases("text", [FRAME, WIDE, f">>> print(df)\n{FRAME}", POLARS, TIBBLE])
-def test_a_printed_data_frame(tmp_path, text):
-    (path := tmp_path / "frame.txt").write_text(text)
-    [row] = [row for row in read_rows(path) if row.spills]
+def test_a_printed_data_frame(rows_of, text):
+    [row] = [row for row in rows_of(text) if row.spills]
     assert (row.queryid, row.query) == ("-6844578505338488014", "select a b...")
     assert (row.calls, row.read_blocks, row.written_blocks) == (40, 520_000, 521_000)
 
 
-def test_rows_below_a_name_with_times_in_ms(tmp_path):
+def test_rows_below_a_name_with_times_in_ms(rows_of):
     named = {"calls": 40, "total_exec_time_ms": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
     document = {"order_by": "total", "count": 1, "queries": [{"query": "select a", **named}]}
-    (path := tmp_path / "queries.json").write_text(json.dumps(document))
-    [row] = read_rows(path)
+    [row] = rows_of(json.dumps(document))
     assert (row.elapsed_s, row.blocks) == (1.2345, 11)
 
 
-def test_a_row_that_holds_a_list_is_a_row(tmp_path):
+def test_a_row_that_holds_a_list_is_a_row(rows_of):
     values = {"calls": 40, "total_exec_time": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
-    (path := tmp_path / "row.json").write_text(json.dumps({**values, "tables": [{"name": "t"}]}))
-    [row] = read_rows(path)
+    [row] = rows_of(json.dumps({**values, "tables": [{"name": "t"}]}))
     assert row.blocks == 11
 
 
-def test_a_row_in_a_string_of_a_program(tmp_path):
+def test_a_row_in_a_string_of_a_program(rows_of):
     values = {"calls": 40, "total_exec_time": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
     for rows in (values, [values]):
         text = json.dumps(rows, indent=2)
-        (path := tmp_path / "row_test.go").write_text(f"const d = `{text}`\n")
-        [row] = read_rows(path)
+        [row] = rows_of(f"const d = `{text}`\n")
         assert (row.elapsed_s, row.blocks) == (1.2345, 11)

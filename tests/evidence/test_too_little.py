@@ -17,7 +17,7 @@ from spillcast.errors import (
 from spillcast.evidence.open import find_evidence, open_evidence, read_figures
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import blocks_of, read_plan
-from spillcast.evidence.postgres.statements import executed_statement, read_rows, read_statements
+from spillcast.evidence.postgres.statements import executed_statement, read_statements
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import ONLY_RUN, Selection
 from spillcast.profile import profile
@@ -213,10 +213,9 @@ def test_incomplete_evidence_is_recognised_and_refused(tmp_path, text):
         ("Oracle", "    Initial runs: 2 Merge passes: 1\n      Total Temp space used: 2434000\n"),
     ],
 )
-def test_an_engine_whose_text_is_unsupported_is_named(tmp_path, engine, text):
-    (path := tmp_path / "paste.txt").write_text(text)
+def test_an_engine_whose_text_is_unsupported_is_named(figures, engine, text):
     with pytest.raises(EvidenceUnsuited, match=engine):
-        read_figures([path])
+        figures(text)
 
 
 @cases(
@@ -294,10 +293,9 @@ PROSE = "- Execution time: 125 seconds\n- bytes_spilled_to_local_storage: 5 KiB\
         (PROSE, 9.0),
     ],
 )
-def test_an_export_that_counts_bytes_names_the_figures_to_give(tmp_path, text, elapsed_s):
-    (path := tmp_path / "export.csv").write_text(text)
+def test_an_export_that_counts_bytes_names_the_figures_to_give(figures, text, elapsed_s):
     with pytest.raises(EvidenceUnsuited) as refused:
-        read_figures([path])
+        figures(text)
     word = re.search(r"figures:\S+", refused.value.hint)[0]
     counts = read_figures([word.replace("ELAPSED", "9s")], Selection(timed=False))
     assert (counts.elapsed_s, counts.writes.bytes) == (elapsed_s, 5120)
@@ -352,21 +350,17 @@ def test_a_plan_whose_figures_were_removed_is_not_an_estimate(tmp_path):
     assert len(set(reasons)) == 2
 
 
-def test_values_of_a_cut_page_are_not_assigned_to_other_columns(tmp_path):
+def test_values_of_a_cut_page_are_not_assigned_to_other_columns(rows_of):
     names = ["query", "queryid", "calls", "total_exec_time", "temp_blks_read", "temp_blks_written"]
     values = ["select 1", "7", "400", "50000", "60000", "70000"]
     heading, cells = (
         [f"<{tag}>{text}</{tag}>" for text in texts]
         for tag, texts in (("th", names), ("td", values))
     )
-    (path := tmp_path / "page.html").write_text(
-        f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells)}"
-    )
-    [row] = read_rows(path)
+    [row] = rows_of(f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells)}")
     assert (row.calls, row.written_blocks) == (400, 70000)
-    path.write_text(f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells[:-1])}")
     with pytest.raises(InputError):
-        read_rows(path)
+        rows_of(f"<table><tr>{''.join(heading)}</tr><tr>{''.join(cells[:-1])}")
 
 
 def test_a_json_record_of_a_failed_call_is_a_log(tmp_path):

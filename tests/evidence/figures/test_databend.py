@@ -14,8 +14,6 @@ from spillcast.errors import (
     EvidenceIncomplete,
     NoTempIo,
 )
-from spillcast.evidence.open import read_figures
-from spillcast.evidence.selection import Selection
 
 MIB = 1 << 20
 #: As the Python package databend 1.2.453 printed it, with two threads.
@@ -88,12 +86,11 @@ LOCAL = WINDOW.format(place="local", cpu_s=166.383, wait_s=82.414, writes=112, g
 
 
 @pytest.fixture
-def counts(tmp_path):
+def counts(figures):
     """Returns a function that reads the figures of a text."""
 
     def of(text, **selection):
-        (path := tmp_path / "plan.txt").write_text(text)
-        return read_figures([path], Selection(**selection))
+        return figures(text, **selection)
 
     return of
 

@@ -82,10 +82,9 @@ def document_in(folder, **changes):
         (f"profile = {GROUPED | {'note': 'it spills'}!r}\n", GROUPED),
     ],
 )
-def test_a_profile_within_other_text_or_a_document(tmp_path, text, document):
+def test_a_profile_within_other_text_or_a_document(tmp_path, figures, text, document):
     (path := tmp_path / "paste.txt").write_text(text)
-    (plain := tmp_path / "profile.json").write_text(json.dumps(document))
-    assert read_figures([path]).writes == read_figures([plain]).writes
+    assert read_figures([path]).writes == figures(json.dumps(document)).writes
 
 
 def test_bounds_contain_the_recorded_counts(observed):
@@ -228,11 +227,9 @@ def test_missing_and_impossible_values_are_refused(tmp_path, changes, words):
     ],
     ids=["0.10", "box"],
 )
-def test_a_profile_without_sizes_names_the_figures_to_give(tmp_path, text):
-    path = tmp_path / "profile.txt"
-    path.write_text(text)
+def test_a_profile_without_sizes_names_the_figures_to_give(figures, text):
     with pytest.raises(EvidenceIncomplete) as refused:
-        read_figures([path], Selection(timed=False))
+        figures(text, timed=False)
     word = re.search(r"figures:\S+", refused.value.hint)[0]
     assert read_figures([word], Selection(timed=False)).elapsed_s == 1.5
 

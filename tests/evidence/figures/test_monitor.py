@@ -72,7 +72,7 @@ def test_without_samples_waits_are_divided_by_requests(written):
     assert within.upper == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
 
 
-def test_without_samples_and_requests_all_io_waits_are_the_upper_bound(tmp_path):
+def test_without_samples_and_requests_all_io_waits_are_the_upper_bound(figures):
     text = monitor_reports.text(lines=[(*line[:4], {}) for line in LINES])
     begin, end = text.index("Global Stats"), text.index("SQL Plan Monitoring Details")
     totals = (
@@ -81,8 +81,7 @@ def test_without_samples_and_requests_all_io_waits_are_the_upper_bound(tmp_path)
     )
     rule = "==================================\n"
     shown = f"Global Stats\n{rule}{totals}{rule}\n"
-    (path := tmp_path / "run.txt").write_text(text[:begin] + shown + text[end:])
-    within = read_figures([path]).time_bounds
+    within = figures(text[:begin] + shown + text[end:]).time_bounds
     assert (within.lower, within.upper) == (0, 435.5)
 
 
@@ -95,24 +94,21 @@ def test_queries_without_spill_are_refused_and_unfinished_ones_noted(written):
     assert read_figures([written(status="DONE (ALL ROW")]).subject is None
 
 
-def test_a_text_report_without_totals_is_counted_by_its_samples(tmp_path):
+def test_a_text_report_without_totals_is_counted_by_its_samples(figures):
     text = monitor_reports.text()
     begin = text.index("Global Stats")
     end = text.index("SQL Plan Monitoring Details")
-    (path := tmp_path / "run.txt").write_text(text[:begin] + text[end:])
-    result = read_figures([path])
+    result = figures(text[:begin] + text[end:])
     # 430 of 773 samples of 773 s.
     assert result.total_s == pytest.approx(430)
     assert (result.reads.count, result.writes.count) == (READS, WRITES)
     lines = [(*line[:4], {}) for line in LINES]
     unsampled = monitor_reports.text(lines=lines)
     begin, end = unsampled.index("Global Stats"), unsampled.index("SQL Plan Monitoring Details")
-    path.write_text(unsampled[:begin] + unsampled[end:])
     with pytest.raises(EvidenceIncomplete):
-        read_figures([path])
-    path.write_text(text[: text.index("SQL Plan Monitoring Details")])
+        figures(unsampled[:begin] + unsampled[end:])
     with pytest.raises((EvidenceIncomplete, Refusal)):
-        read_figures([path])
+        figures(text[: text.index("SQL Plan Monitoring Details")])
 
 
 def test_a_blank_line_in_a_heading_is_skipped(tmp_path):
@@ -172,7 +168,6 @@ def test_a_count_is_read_completely_or_refused(tmp_path, shown):
         read_figures([path])
 
 
-def test_an_unreadable_duration_is_refused_and_not_replaced(tmp_path):
-    (path := tmp_path / "run.txt").write_text(monitor_reports.text().replace("773s", "about 773"))
+def test_an_unreadable_duration_is_refused_and_not_replaced(figures):
     with pytest.raises(EvidenceDamaged, match="about 773"):
-        read_figures([path])
+        figures(monitor_reports.text().replace("773s", "about 773"))

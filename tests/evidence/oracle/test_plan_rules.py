@@ -18,19 +18,15 @@ PLAN = """\
 """
 
 
-def test_a_plan_without_its_rules_is_read(tmp_path):
-    path = tmp_path / "plan.md"
-    path.write_text(f"The plan:\n\n{PLAN}\nIt is slow.\n")
-    result = read_figures([path])
+def test_a_plan_without_its_rules_is_read(figures):
+    result = figures(f"The plan:\n\n{PLAN}\nIt is slow.\n")
     assert (result.elapsed_s, result.reads.bytes) == (34.46, 6000 * BLOCK)
-    path.write_text(PLAN[: PLAN.index("|   2 |")])
     with pytest.raises(EvidenceDamaged):
-        read_figures([path])
+        figures(PLAN[: PLAN.index("|   2 |")])
 
 
-def test_a_plan_of_all_executions_is_not_a_single_call(tmp_path):
-    (path := tmp_path / "plan.md").write_text(PLAN.replace("|      1 |  ", "|      3 |  "))
-    assert "3" in read_figures([path]).subject
+def test_a_plan_of_all_executions_is_not_a_single_call(figures):
+    assert "3" in figures(PLAN.replace("|      1 |  ", "|      3 |  ")).subject
 
 
 @pytest.mark.parametrize(
@@ -43,12 +39,10 @@ def test_a_plan_of_all_executions_is_not_a_single_call(tmp_path):
     ],
     ids=["indentation", "separators"],
 )
-def test_a_damaged_plan_is_refused(tmp_path, damage):
+def test_a_damaged_plan_is_refused(figures, damage):
     """A line that lost its indentation would count twice; 6.000 blocks are 6000."""
-    path = tmp_path / "plan.txt"
-    path.write_text(damage(PLAN))
     with pytest.raises((InputError, Refusal)):
-        read_figures([path])
+        figures(damage(PLAN))
 
 
 def test_a_plan_without_its_right_border_is_damaged(tmp_path):
@@ -72,9 +66,7 @@ def test_views_without_bytes_assume_a_request_size(tmp_path):
     assert result.reads.count == oracle_reports.READS
 
 
-def test_a_line_that_lost_its_indentation_is_refused(tmp_path):
+def test_a_line_that_lost_its_indentation_is_refused(figures):
     """For example, where a tab replaced four blanks."""
-    path = tmp_path / "plan.md"
-    path.write_text(PLAN.replace("|   TABLE ACCESS FULL ", "| TABLE ACCESS FULL   "))
     with pytest.raises(EvidenceDamaged, match="indentation"):
-        read_figures([path])
+        figures(PLAN.replace("|   TABLE ACCESS FULL ", "| TABLE ACCESS FULL   "))
