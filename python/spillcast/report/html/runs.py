@@ -263,7 +263,8 @@ def _flame_graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     cells = "".join(_frame_html(frame, drawn_s, colours) for frame in frames)
     entries = [(module, colour, "square") for module, colour in colours.items()]
     entries += [("others", "domain", "square")] if len(shares) > len(modules) else []
-    flame = f'<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
+    # A deep one scrolls, by keyboard too.
+    flame = f'<div class="flame" tabindex="0" style="height:{rows * _ROW_PX}px">{cells}</div>'
     top = sorted(frames, key=lambda frame: (-frame["share"], frame["depth"]))[:5]
     label = "; ".join(f"{frame['function']} {frame['share']:.0%}" for frame in top)
     html = Markup(f"{legend_html(entries)}{flame}")
